@@ -8,7 +8,7 @@ from optimizer.errors import SpecError
 from optimizer.jobs.memory import SETTINGS, MemoryQuestion, memory_of
 from optimizer.profiles import Deployment, estimate_profile
 from optimizer.profiles.documents import estimate_document
-from optimizer.profiles.estimate import find_slice
+from optimizer.profiles.estimate import find_model, find_slice
 from optimizer.profiles.points import estimate_points
 from optimizer.render.estimate_sections import estimate_sections, point_sections
 from optimizer.render.memory_sections import memory_sections
@@ -39,12 +39,19 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         help="estimate every row of a CSV file, to compare with measurements; - for stdin",
     )
     parser.add_argument(
+        "--ignore-key",
+        metavar="KEY",
+        action="append",
+        default=[],
+        help="a key of the config.json that has no effect on memory and times; can be repeated",
+    )
+    parser.add_argument(
         "--memory",
         action="store_true",
         help="show the number of requests that fit in memory instead of token times",
     )
     add_request(parser.add_argument_group("memory"), MemoryQuestion, fields=_ONLY_MEMORY)
-    add_output(parser, "estimate", "alpha", "points", "request", "memory")
+    add_output(parser, "estimate", "alpha", "points", "request", "memory", "layers")
 
 
 def _estimate(arguments: argparse.Namespace) -> None:
@@ -71,9 +78,8 @@ def _estimate(arguments: argparse.Namespace) -> None:
             f"{arguments.accelerator[1]}: one accelerator is estimated; give one, or add --memory"
         )
     accelerator, settings["tp"] = find_slice(arguments.accelerator[0], arguments.tp)
-    found = estimate_profile(
-        arguments.model, accelerator, Deployment(**settings), at_batch=arguments.at_batch
-    )
+    model = find_model(arguments.model, arguments.ignore_key)
+    found = estimate_profile(model, accelerator, Deployment(**settings), at_batch=arguments.at_batch)
     show_answer(arguments, lambda: estimate_document(found), lambda: estimate_sections(found))
 
 
@@ -89,7 +95,7 @@ def _memory(arguments: argparse.Namespace) -> None:
     if arguments.model is None or not arguments.accelerator:
         raise SpecError("--memory: name a model and accelerators; 'inferplan catalogue' lists the names")
     arguments.accelerators = tuple(arguments.accelerator)
-    answer = memory_of(request_of(MemoryQuestion, arguments), arguments.model)
+    answer = memory_of(request_of(MemoryQuestion, arguments), arguments.model, arguments.ignore_key)
     show_answer(arguments, lambda: answer.model_dump(by_alias=True), lambda: memory_sections(answer))
 
 

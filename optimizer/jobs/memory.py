@@ -1,5 +1,6 @@
 """Memory of models on accelerators: requests that fit at the same time."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,7 +34,7 @@ class MemoryQuestion(Request):
     weights: Annotated[str | None, Flag("FORMAT")] = None
     """Format of the weights: bf16, fp8, int8, int4, fp4 or mxfp4; default: as published."""
     cache: Annotated[str | None, Flag("FORMAT")] = None
-    """Format of the KV cache: bf16 or fp8; default: bf16."""
+    """Format of the KV cache: bf16, fp8 or fp8_ds_mla; default: as the checkpoint asks, else bf16."""
     memory_utilization: Annotated[float | None, Flag("SHARE", SHARE)] = Field(None, ge=0.01, le=1)
     """Share of the device memory that the engine may use; default: 0.9."""
     in_tokens: Tokens = Field(None, ge=1, le=1e8)
@@ -56,6 +57,8 @@ class MemoryQuestion(Request):
     """With --memory: share of requests whose prefix is in the cache already, so that it is not computed."""
     weight_size: Gigabytes = Field(None, ge=0, le=1e9)
     """With --memory: known size of all weights [GB] (estimated)."""
+    cache_per_token: Annotated[float | None, Flag("BYTES")] = Field(None, gt=0, le=1e12)
+    """With --memory: known cache of a token on one device [bytes] (from the layers)."""
     workspace: Gigabytes = Field(None, ge=0, le=1e6)
     """With --memory: memory of a device that is neither weights nor cache [GB] (estimated)."""
     device_memory: Gigabytes = Field(None, ge=0.01, le=1e6)
@@ -68,12 +71,15 @@ SETTINGS = (*DEPLOYMENT, "in_tokens", "out_tokens", "max_requests", "max_num_tok
 """Fields that an estimate of token times has as well."""
 
 
-def memory_of(question: MemoryQuestion, model: "str | Path | ModelFacts | None" = None) -> "MemoryAnswer":
+def memory_of(
+    question: MemoryQuestion, model: "str | Path | ModelFacts | None" = None, ignored: Sequence[str] = ()
+) -> "MemoryAnswer":
     """Return the requests that fit in the memory of each accelerator at the same time.
 
     Args:
         question: the model, the accelerators and the lengths of requests.
         model: the model if it is not one of the catalogue: the path of a config.json, or facts.
+        ignored: keys of the config.json that have no effect.
 
     Raises:
         SpecError: a name is unknown, or lengths contradict each other.
@@ -83,7 +89,12 @@ def memory_of(question: MemoryQuestion, model: "str | Path | ModelFacts | None" 
     from optimizer.profiles.estimate import find_model, find_slice
     from optimizer.profiles.memory_document import memory_answer
 
-    facts = load_catalogue().model(question.model) if model is None else find_model(model)
+    known = question.weight_size is not None and question.cache_per_token is not None
+    facts = (
+        load_catalogue().model(question.model)
+        if model is None
+        else find_model(model, ignored, sizes_known=known)
+    )
     settings = CacheSettings(
         question.block_tokens, question.max_length, question.prefix_tokens, question.prefix_requests
     )
@@ -108,6 +119,7 @@ def _deployment(question: MemoryQuestion) -> "Deployment":
         memory_gib=None if memory is None else memory * GB / GIB,
         weights_gb=question.weight_size,
         workspace_gb=question.workspace,
+        cache_per_token=question.cache_per_token,
     )
 
 

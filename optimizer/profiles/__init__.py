@@ -8,8 +8,9 @@ from optimizer.profiles.catalogue import Catalogue, load_catalogue
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.efficiency import Efficiency
 from optimizer.profiles.estimate import ProfileEstimate, estimate_profile
-from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
+from optimizer.profiles.facts import AcceleratorFacts, ModelEntry
 from optimizer.profiles.intervals import Estimated
+from optimizer.profiles.layers import ModelFacts
 from optimizer.profiles.model_config import read_model_config
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Deployment",
     "Efficiency",
     "Estimated",
+    "ModelEntry",
     "ModelFacts",
     "ProfileEstimate",
     "estimate_profile",

@@ -10,7 +10,7 @@ from functools import cached_property
 from math import ceil, floor
 
 from optimizer.errors import SpecError
-from optimizer.profiles.facts import ModelFacts
+from optimizer.profiles.layers import ModelFacts
 from optimizer.profiles.memory import Memory
 from optimizer.quantities import counted, precise
 
@@ -49,7 +49,7 @@ class CacheCapacity:
                 prefix exceeds the input.
         """
         model, deployment = self.memory.iterations.model, self.memory.iterations.deployment
-        if self.reserved_tokens > model.context:
+        if model.context is not None and self.reserved_tokens > model.context:
             raise SpecError(
                 f"max-length: {precise(self.reserved_tokens)} tokens exceed the context of {model.name}, "
                 f"{model.context:,} tokens; give at most that"
@@ -58,7 +58,7 @@ class CacheCapacity:
             raise SpecError(
                 f"in-tokens, out-tokens: {precise(deployment.in_tokens)} + {precise(deployment.out_tokens)} "
                 f"tokens exceed the maximum length of a request, {precise(self.reserved_tokens)} tokens; "
-                f"{model.name} has a context of {model.context:,}"
+                f"{model.name} has a context of {self.reserved_tokens:,}"
             )
         if self.settings.prefix_tokens > deployment.in_tokens:
             raise SpecError(
@@ -68,8 +68,9 @@ class CacheCapacity:
 
     @property
     def reserved_tokens(self) -> float:
-        """Tokens that a request occupies without pages: the maximum length."""
-        return self.settings.max_tokens or self.memory.iterations.model.context
+        """Tokens that a request occupies without pages: the maximum length, or its own if none is known."""
+        iterations = self.memory.iterations
+        return self.settings.max_tokens or iterations.model.context or iterations.deployment.request_tokens
 
     @property
     def paged_tokens(self) -> float:
@@ -93,7 +94,12 @@ class CacheCapacity:
         """Return the mean cache size of a request that shares a prefix, on one device (eq. 197)."""
         shared = self._shared_bytes
         sharing = self.settings.prefix_requests
-        return self.memory.request_bytes(tokens) - shared + (shared / sharing if sharing else 0.0)
+        return self.held_bytes(tokens) - shared + (shared / sharing if sharing else 0.0)
+
+    def held_bytes(self, tokens: float) -> float:
+        """Return the cache of a request that shares nothing; a prefix cache keeps a second copy of states."""
+        copies = self.memory.iterations.state_bytes if self.settings.prefix_tokens else 0.0
+        return self.memory.request_bytes(tokens) + copies
 
     def requests(self, free_bytes: float, tokens: float, *, paged: bool = True) -> int:
         """Return the number of requests that fit (eq. 198); unpaged requests share nothing.
@@ -104,7 +110,7 @@ class CacheCapacity:
             paged: whether requests share the blocks of a prefix.
         """
         shared = self._shared_bytes if paged else 0.0
-        own = self.memory.request_bytes(tokens) - shared
+        own = (self.held_bytes(tokens) if paged else self.memory.request_bytes(tokens)) - shared
         if free_bytes < shared + own:
             return 0
         sharing = self.settings.prefix_requests if shared else None
@@ -116,13 +122,13 @@ class CacheCapacity:
     @property
     def _shared_bytes(self) -> float:
         """Cache of a prefix on one device, without the state that each request holds separately."""
-        return self.memory.request_bytes(self.shared_tokens) - self.memory.iterations.state_bytes
+        return self.memory.request_bytes(self.shared_tokens) - self.memory.request_bytes(0.0)
 
     @property
     def sharing_gain(self) -> float:
         """Factor by which a shared prefix increases the number of requests, on average over outputs."""
         held = self.average_tokens
-        return self.memory.request_bytes(held) / self.request_bytes(held)
+        return self.held_bytes(held) / self.request_bytes(held)
 
     @cached_property
     def problem(self) -> str | None:
@@ -135,7 +141,7 @@ class CacheCapacity:
             return None
         needed, usable = self.memory.weight_bytes, self.memory.total_bytes
         other = usable - needed - self.memory.free_bytes[1]
-        request = self.memory.request_bytes(self.paged_tokens)
+        request = self.held_bytes(self.paged_tokens)
         parts = f"weights {_gb(needed)} + workspace {_gb(other)} + one request {_gb(request)}"
         return f"{parts} exceed the usable {_gb(usable)} GB of a device"
 
@@ -161,9 +167,9 @@ def split_problem(model: ModelFacts, tp: int) -> str | None:
     """
     if model.heads % tp:
         return f"{counted(model.heads, 'attention head')} do not split by {tp}"
-    kv = model.kv_heads
-    if not model.latent and kv % tp and tp % kv:
-        return f"{counted(kv, 'KV head')} neither split by {tp} nor can be copied evenly to {tp} devices"
+    for kv in {layer.kv_heads for layer in model.layers if layer.kv_heads}:
+        if kv % tp and tp % kv:
+            return f"{counted(kv, 'KV head')} neither split by {tp} nor can be copied evenly to {tp} devices"
     return None
 
 

@@ -4,23 +4,28 @@ Lookup ignores case and dashes, and accepts aliases; models are also found by th
 """
 
 import difflib
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
 from typing import TypeVar
 
 from optimizer.errors import SpecError
-from optimizer.profiles.facts import AcceleratorFacts, ModelFacts, Sourced
-from optimizer.profiles.parameters import check_parameters
+from optimizer.profiles.facts import AcceleratorFacts, ModelEntry, Sourced
+from optimizer.profiles.layers import ModelFacts
+from optimizer.profiles.model_config import model_of_config
+from optimizer.profiles.parameters import count_parameters
 from optimizer.spec.files import plain_value
 from optimizer.spec.messages import kind_of, validated
 
 _Entry = TypeVar("_Entry", bound=Sourced)
 _TUNED = re.compile(r"(instruct|chat|base|hf|it|\d{4})$")
 """Repository suffixes that do not change the architecture: instruction-tuned, a date."""
+_MAX_DEVIATION = 0.01
+"""Maximum relative difference between the counted and the declared parameters."""
 _CARDS = re.compile(r"^(\d+)\s*[x×]\s*(.+)$", re.IGNORECASE)
 
 
@@ -29,7 +34,7 @@ class Catalogue:
     """All entries by name, in file order."""
 
     accelerators: Mapping[str, AcceleratorFacts]
-    models: Mapping[str, ModelFacts]
+    models: Mapping[str, ModelEntry]
 
     def accelerator(self, name: str) -> AcceleratorFacts:
         """Return the accelerator of that name.
@@ -40,20 +45,20 @@ class Catalogue:
         return _found(name, self.accelerators, "accelerator")
 
     def model(self, name: str) -> ModelFacts:
-        """Return the model of that name.
+        """Return the layers of the model of that name.
 
         Raises:
             SpecError: the catalogue has no such model.
         """
-        return _found(name, self.models, "model")
+        return facts_of(_found(name, self.models, "model"))
 
-    def entry(self, name: str) -> AcceleratorFacts | ModelFacts:
+    def entry(self, name: str) -> AcceleratorFacts | ModelEntry:
         """Return the accelerator or model of that name.
 
         Raises:
             SpecError: the catalogue has no such entry.
         """
-        both: dict[str, AcceleratorFacts | ModelFacts] = {**self.accelerators, **self.models}
+        both: dict[str, AcceleratorFacts | ModelEntry] = {**self.accelerators, **self.models}
         return _found(name, both, "catalogue")
 
 
@@ -62,11 +67,35 @@ def load_catalogue() -> Catalogue:
     """Return the catalogue of the package; it is read only once.
 
     Raises:
-        SpecError: an entry breaks the schema, or its sizes contradict its declared parameters.
+        SpecError: an entry breaks the schema.
     """
     accelerators = read_entries(_text("accelerators.yaml"), "accelerators.yaml", AcceleratorFacts)
-    models = read_entries(_text("models.yaml"), "models.yaml", ModelFacts)
+    models = read_entries(_text("models.yaml"), "models.yaml", ModelEntry)
     return Catalogue(MappingProxyType(accelerators), MappingProxyType(models))
+
+
+def facts_of(entry: ModelEntry) -> ModelFacts:
+    """Return the layers of a model of the catalogue.
+
+    Raises:
+        SpecError: its config is not understood, or contradicts its declared parameters.
+    """
+    return _facts(json.dumps(entry.model_dump()))
+
+
+@cache
+def _facts(text: str) -> ModelFacts:
+    entry = ModelEntry.model_validate_json(text, by_name=True)
+    facts = model_of_config(entry.config, entry.name, f"models.yaml: {entry.name}")
+    counted = count_parameters(facts).total / 1e9
+    if abs(counted / entry.parameters_b - 1) > _MAX_DEVIATION:
+        raise SpecError(
+            f"{entry.name}: the sizes give {counted:.2f} billion parameters, but parametersB is "
+            f"{entry.parameters_b:g}; they must agree within 1 %: correct the sizes"
+        )
+    return replace(
+        facts, note=entry.note, source=entry.source, as_of=entry.as_of, checked_against=entry.checked_against
+    )
 
 
 def slice_of(name: str) -> tuple[int, str]:
@@ -84,8 +113,7 @@ def read_entries(text: str, source: str, kind: type[_Entry]) -> dict[str, _Entry
         kind: type of the entries.
 
     Raises:
-        SpecError: an entry breaks the schema, its sizes contradict its declared parameters, or two names
-            differ only in case or dashes.
+        SpecError: an entry breaks the schema, or two names differ only in case or dashes.
     """
     raw = plain_value(text, source, json_only=False)
     if not isinstance(raw, Mapping):
@@ -94,10 +122,7 @@ def read_entries(text: str, source: str, kind: type[_Entry]) -> dict[str, _Entry
     for name, facts in raw.items():
         if not isinstance(facts, Mapping):
             raise SpecError(f"{source}: {name}: must be an object with keys, not {kind_of(facts)}")
-        entry = validated(kind, {**facts, "name": str(name)}, f"{source}: {name}: ")
-        if isinstance(entry, ModelFacts):
-            check_parameters(entry)
-        entries[str(name)] = entry
+        entries[str(name)] = validated(kind, {**facts, "name": str(name)}, f"{source}: {name}: ")
     _by_spelling(entries)
     return entries
 

@@ -1,51 +1,194 @@
-"""Read a config.json: each fact under any of its names, or an error that names the key."""
+"""Read a config.json so that every key is accounted for: used, harmless, or an error that names it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import resources
+from types import SimpleNamespace
+from typing import Any
 
 from optimizer.errors import SpecError
+from optimizer.spec.files import plain_value
+
+_CHANGES_MEMORY = re.compile(
+    r"layer|head|window|local|global|chunk|compress|lora|shar|state|ssm|linear|conv|index|spars|expert|moe|ffn|"
+    r"intermediate|mlp|quant|bits|block|hybrid|pattern|interval|kv|cache|mtp|dim|rank|width|attn|attention|vocab|memory|group|recurr"
+)
+"""Words in names of keys that are likely to change the memory; only for the wording of messages."""
+REQUIRED: Any = object()
+"""Default of a fact that must be stated."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Config:
-    """Non-null values of a config.json."""
+    """Values of a config.json, without null."""
 
     values: Mapping[str, Any]
-    kind: str
-    """`model_type` in lower case."""
+    family: SimpleNamespace
+    """The model type, an entry of families.yaml."""
     source: str
     """The file, for messages."""
+    used: set[str] = field(default_factory=set)
+    """Keys that have been read."""
+    layers: int = 0
+    """Number of layers."""
+    index: int = 0
+    """Number of the layer that is read, from 0."""
 
-    REQUIRED: ClassVar[Any] = object()
-    """Sentinel: the key has no default."""
+    def error(self, key: str, text: str) -> SpecError:
+        """Return an error about a key, with its value."""
+        value = f" = {str(self.values[key])[:60]}" if key in self.values else ""
+        return SpecError(f"{self.source}: {key}{value}: {text}")
 
-    def get(self, *names: str, default: Any = REQUIRED) -> Any:
-        """Return the value of the first key that the config has.
-
-        Raises:
-            SpecError: the config has none of the keys, and there is no default.
-        """
-        for name in names:
-            if name in self.values:
-                return self.values[name]
-        if default is Config.REQUIRED:
-            raise SpecError(f"{self.source}: {names[0]}: missing; this key is required")
-        return default
-
-    def whole(self, *names: str, default: Any = REQUIRED) -> int | None:
-        """Return the value of the first key that the config has, which must be an integer.
+    def key(self, fact: str) -> str:
+        """Return the key that states a fact, and count all names of the fact as read.
 
         Raises:
-            SpecError: the config has none of the keys and there is no default, or the value is not an
-                integer.
+            SpecError: two names of the fact have different values.
         """
-        value = self.get(*names, default=default)
-        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        names, different = _names(fact)
+        found = [name for name in names if name in self.values]
+        self.used.update(found)
+        for other in () if different else found[1:]:
+            if self.values[other] != self.values[found[0]]:
+                raise self.error(found[0], f"contradicts {other} = {str(self.values[other])[:60]}")
+        return str(found[0] if found else names[0])
+
+    def get(self, fact: str, default: Any = REQUIRED) -> Any:
+        """Return the value of a fact.
+
+        Raises:
+            SpecError: it is missing and there is no default, or two of its names disagree.
+        """
+        key = self.key(fact)
+        if key not in self.values and default is REQUIRED:
+            names = " or ".join(
+                parts_table()["facts"].get(fact) or parts_table()["first"].get(fact) or [fact]
+            )
+            raise self.error(names, "missing; this key is required")
+        return self.values.get(key, default)
+
+    def whole(self, fact: str, default: Any = REQUIRED, minimum: int = 1) -> Any:
+        """Return an integer fact; of a list with an entry per layer, that of the layer.
+
+        Raises:
+            SpecError: it is missing without a default, or not an integer of at least `minimum`.
+        """
+        value = self.get(fact, default)
+        if isinstance(value, list) and self.layers and len(value) == self.layers:
+            value = value[self.index]
+        if value is default:
             return value
-        name = next((name for name in names if name in self.values), names[0])
-        raise SpecError(f"{self.source}: {name}: must be an integer, not {value!r}")
+        if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= 10**9:
+            raise self.error(self.key(fact), f"must be an integer of at least {minimum}")
+        return value
 
-    def not_understood(self, name: str, value: object) -> SpecError:
-        """Return the error for a value whose meaning an estimate would have to guess."""
-        return SpecError(f"{self.source}: {name}: {str(value)[:60]!r} is not understood")
+    def flag(self, fact: str, default: bool = False) -> bool:  # noqa: FBT001, FBT002  a fact's value
+        """Return a fact that is true or false.
+
+        Raises:
+            SpecError: it is neither.
+        """
+        value = self.get(fact, default)
+        if not isinstance(value, bool):
+            raise self.error(self.key(fact), "must be true or false")
+        return value
+
+    def kind(self, key: str) -> str:
+        """Return the meaning of the layer's entry in a list or text with one for each layer.
+
+        Raises:
+            SpecError: it has another length, or an entry is not understood.
+        """
+        value, more = self.get(key), self.whole("speculation", 0, 0)
+        meanings = parts_table()["kinds"][key]
+        if not isinstance(value, list | str) or not self.layers <= len(value) <= self.layers + more:
+            length = f"{len(value)} entries" if isinstance(value, list | str) else "no list"
+            also = f"{more} more for speculative decoding ({self.key('speculation')})"
+            raise self.error(key, f"{length}, but the model has {self.layers} layers and {also}")
+        for entry in value:
+            if isinstance(entry, bool | float) or str(entry) not in map(str, meanings):
+                raise self.error(key, f"the entry {str(entry)[:40]!r} is not understood")
+        return str(meanings[value[self.index]])
+
+    def at(self, index: int) -> "Config":
+        """Return the config as one of the layers sees it."""
+        return replace(self, index=index)
+
+    def inner(self, key: str) -> "Config":
+        """Return the config of a nested object; its keys are accounted for there.
+
+        Raises:
+            SpecError: the value is not an object.
+        """
+        value = self.get(key)
+        if not isinstance(value, Mapping):
+            raise self.error(key, "must be an object")
+        return replace(self, values=without_null(value), source=f"{self.source}: {key}", used=set())
+
+    def finish(self, harmless: Collection[str] = (), *, refuse: bool = True) -> list[str]:
+        """Account for the keys that were not read, and return those that nobody knows.
+
+        Args:
+            harmless: further keys without effect.
+            refuse: whether a key that nobody knows is an error.
+
+        Raises:
+            SpecError: a key is neither used nor known to be harmless.
+        """
+        without = self.used | harmless_keys().keys() | {*harmless, *self.family.defaults}
+        left = [key for key in self.values if key not in without and not key.startswith("_")]
+        if left and refuse:
+            may = "may change the memory" if _CHANGES_MEMORY.search(left[0]) else "has an unknown effect"
+            way = (
+                ""
+                if ": " in self.source
+                else f"If it does not, give --ignore-key {left[0]} or remove it; or "
+            )
+            result = "state the result: --weight-size GB and --cache-per-token BYTES"
+            raise self.error(left[0], f"this key is not known for this model type and {may}. {way}{result}")
+        return left
+
+
+def without_null(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that are not null, which means the same as absent."""
+    return {key: value for key, value in raw.items() if value is not None}
+
+
+@cache
+def _names(fact: str) -> tuple[list[str], bool]:
+    """Return the keys that state a fact, and whether they are different facts of which the first is meant."""
+    tables = parts_table()
+    return tables["facts"].get(fact) or tables["first"].get(fact) or [fact], fact in tables["first"]
+
+
+@cache
+def yaml_table(file: str) -> Mapping[str, Any]:
+    """Return a table of the package."""
+    text = resources.files("optimizer.profiles").joinpath(file).read_text(encoding="utf-8")
+    raw: Any = plain_value(text, file, json_only=False)
+    return raw  # type: ignore[no-any-return]
+
+
+def parts_table() -> Mapping[str, Any]:
+    """Return layer_parts.yaml: names of facts, kinds of layers, weights."""
+    return yaml_table("layer_parts.yaml")
+
+
+@cache
+def families() -> Mapping[str, SimpleNamespace]:
+    """Return the known model types."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, own in yaml_table("families.yaml").items():
+        like = found[own["like"]] if "like" in own else found.get("_base", {})
+        both = {key: {**like.get(key, {}), **own.get(key, {})} for key in ("defaults", "names")}
+        found[name] = {**like, **own, **both}
+    return {name: SimpleNamespace(**values) for name, values in found.items()}
+
+
+@cache
+def harmless_keys() -> Mapping[str, str]:
+    """Return the keys that do not change the memory, each with the reason."""
+    table = yaml_table("harmless_keys.yaml")
+    return {key: reason for reason, keys in table.items() for key in keys.split()}

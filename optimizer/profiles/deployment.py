@@ -17,8 +17,8 @@ class Deployment:
     """Weight format; None selects the published one."""
     eager: bool = False
     """Whether the engine launches each kernel from the host, without captured graphs."""
-    cache: str = "bf16"
-    """Format of the KV cache, `bf16` or `fp8`."""
+    cache: str | None = None
+    """Format of the KV cache: `bf16`, `fp8` or `fp8_ds_mla`; None selects the checkpoint's, else bf16."""
     in_tokens: float = 1024.0
     """Mean input length [tokens]."""
     out_tokens: float = 256.0
@@ -33,6 +33,8 @@ class Deployment:
     """Memory of one device [GiB]; None selects the catalogue's."""
     weights_gb: float | None = None
     """Size of all weights [GB]; None derives it from the model's sizes and the format."""
+    cache_per_token: float | None = None
+    """Cache of a token on one device [bytes]; None derives it from the model's layers."""
     workspace_gb: float | None = None
     """Memory of one device that is neither weights nor cache [GB]; None estimates it."""
 
@@ -51,6 +53,7 @@ class Deployment:
             ("max-requests", self.max_requests, 1, 1e6),
             ("memory-gib", 1.0 if self.memory_gib is None else self.memory_gib, 0.01, 1e6),
             ("weight-size", 1.0 if self.weights_gb is None else self.weights_gb, 0, 1e9),
+            ("cache-per-token", 1.0 if self.cache_per_token is None else self.cache_per_token, 1e-6, 1e12),
             ("workspace", 1.0 if self.workspace_gb is None else self.workspace_gb, 0, 1e6),
         )
         for name, value, minimum, maximum in ranges:

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from optimizer.profiles.catalogue import facts_of
 from optimizer.profiles.efficiency import VERSION
 from optimizer.profiles.estimate import ProfileEstimate
-from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
+from optimizer.profiles.facts import AcceleratorFacts, ModelEntry
 from optimizer.profiles.intervals import Estimated
 from optimizer.profiles.parameters import count_parameters
 
@@ -18,7 +19,7 @@ def estimate_document(estimate: ProfileEstimate) -> dict[str, Any]:
         "accelerator": estimate.accelerator.name,
         "tp": deployment.tp,
         "weights": form.name,
-        "cache": deployment.cache,
+        "cache": estimate.iterations.cache,
         "inTokens": deployment.in_tokens,
         "outTokens": deployment.out_tokens,
         "atBatch": estimate.at_batch,
@@ -43,11 +44,15 @@ def estimate_document(estimate: ProfileEstimate) -> dict[str, Any]:
     }
 
 
-def entry_document(entry: AcceleratorFacts | ModelFacts) -> dict[str, Any]:
+def entry_document(entry: AcceleratorFacts | ModelEntry) -> dict[str, Any]:
     """Return a catalogue entry as plain values."""
     values = entry.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    if isinstance(entry, ModelFacts):
-        values["countedParametersB"] = round(count_parameters(entry).total / 1e9, 3)
+    if isinstance(entry, ModelEntry):
+        facts = facts_of(entry)
+        values["countedParametersB"] = round(count_parameters(facts).total / 1e9, 3)
+        values["layers"] = [
+            f"{layer.count} x {layer.attention}, {layer.feed_forward}" for layer in facts.layers
+        ]
     return values
 
 

@@ -4,7 +4,7 @@ Takes names of the catalogue (or facts) and a deployment. Returns a `ProfileEsti
 Equation numbers are those of docs/estimate.md.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +14,11 @@ from optimizer.profiles.capacity import MAX_TP, split_problem
 from optimizer.profiles.catalogue import load_catalogue, slice_of
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.efficiency import Efficiency
-from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
+from optimizer.profiles.facts import AcceleratorFacts
 from optimizer.profiles.formats import reached_tflops
 from optimizer.profiles.intervals import Estimated, UncertaintyFactors, tokens_in_memory, uncertainty_of_times
 from optimizer.profiles.iterations import Iterations
+from optimizer.profiles.layers import ModelFacts
 from optimizer.profiles.memory import GIB, Memory
 from optimizer.profiles.model_config import read_model_config
 from optimizer.quantities import counted
@@ -104,8 +105,7 @@ class ProfileEstimate:
     @property
     def expert_share(self) -> float:
         """Fraction of the routed experts used per token; 0 for a dense model."""
-        experts = self.model.experts
-        return 0.0 if experts is None else min(experts.per_token / experts.count, _ALL_BUT_NONE)
+        return min(self.iterations.expert_share, _ALL_BUT_NONE)
 
     @cached_property
     def beta_ms(self) -> Estimated:
@@ -188,8 +188,15 @@ def estimate_profile(
     return ProfileEstimate(iterations, at_batch or max(1, _max_batch(memory) // 2))
 
 
-def find_model(model: str | Path | ModelFacts) -> ModelFacts:
+def find_model(
+    model: str | Path | ModelFacts, ignored: Sequence[str] = (), *, sizes_known: bool = False
+) -> ModelFacts:
     """Return the facts of a model by name or from its config.json.
+
+    Args:
+        model: a name of the catalogue, the path of a config.json or its folder, or facts.
+        ignored: keys of the config.json that have no effect.
+        sizes_known: whether weights and cache are stated, so that keys that are not known do not matter.
 
     Raises:
         SpecError: the name is unknown, or the file is not understood.
@@ -198,7 +205,11 @@ def find_model(model: str | Path | ModelFacts) -> ModelFacts:
         return model
     path = Path(model)
     if isinstance(model, Path) or path.suffix == ".json" or (path / "config.json").is_file():
-        return read_model_config(path)
+        return read_model_config(path, ignored, sizes_known=sizes_known)
+    if ignored:
+        raise SpecError(
+            f"--ignore-key {ignored[0]}: {model} is not the path of a config.json; remove the flag"
+        )
     return load_catalogue().model(model)
 
 
@@ -286,12 +297,15 @@ def _warnings(estimate: ProfileEstimate) -> Iterator[str]:
     if model.heads % tp:
         heads = counted(model.heads, "attention head")
         yield f"{heads} cannot be divided by tp {tp}; most engines reject that"
-    if form.name != "bf16" and _rate(estimate, form.routed) <= _rate(estimate, "bf16"):
+    main = form.form("routed") or form.form("dense")
+    if main not in {"bf16", "fp32"} and _rate(estimate, main) <= _rate(estimate, "bf16"):
         yield f"{accelerator.name} computes no faster in {form.name}; the 16-bit rate is used"
-    if deployment.request_tokens > model.context:
+    if model.context is not None and deployment.request_tokens > model.context:
         yield f"requests of {deployment.request_tokens:g} tokens exceed the context of {model.context:,}"
-    if model.window:
+    if model.kinds() & {"window", "chunk"}:
         yield "sliding-window layers cache fewer tokens than an engine's reported KV cache size might suggest"
+    yield from model.notes
+    yield from filter(None, [estimate.memory.size_note])
     for facts in (model, accelerator):
         if facts.note:
             yield f"{facts.name}: {facts.note}"

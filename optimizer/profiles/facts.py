@@ -1,16 +1,13 @@
 """Catalogue entries: data sheets of accelerators and architectures of models, with sources."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
 from optimizer.documents import Document, Name
 
 Positive = Annotated[float, Field(gt=0, le=1e15)]
 Dimension = Annotated[int, Field(ge=1, le=10**9)]
-Size = Annotated[int, Field(ge=0, le=10**9)]
-Checkpoint = Literal["bf16", "fp8", "int8", "int4", "fp4", "mxfp4"]
 
 IDLE_SHARE = 0.12
 """Idle power as a share of the power limit if it was not measured; measured shares are 0.04 to 0.15."""
@@ -100,137 +97,12 @@ class AcceleratorFacts(Sourced):
         return self.link_kind.startswith("pcie")
 
 
-class Experts(Document):
-    """A mixture of experts in the feed-forward layers."""
-
-    count: Dimension
-    """Number of routed experts per layer."""
-    per_token: Dimension = Field(alias="perToken")
-    """Number of routed experts used per token."""
-    ffn: Dimension
-    """Width of a routed expert."""
-    shared_ffn: Size = Field(0, alias="sharedFfn")
-    """Width of the shared experts, which every token uses."""
-    dense_layers: Size = Field(0, alias="denseLayers")
-    """Number of layers without experts; their width is the model's `ffn`."""
-
-
-class LatentAttention(Document):
-    """Multi-head latent attention (DeepSeek): the cache holds one compressed vector per token and layer."""
-
-    kv_rank: Dimension = Field(alias="kvRank")
-    """Rank of the compressed keys and values."""
-    query_rank: Size = Field(0, alias="queryRank")
-    """Rank of the compressed queries; 0: not compressed."""
-    rope_dim: Dimension = Field(alias="ropeDim")
-    """Head dimension with rotary position embedding."""
-    nope_dim: Dimension = Field(alias="nopeDim")
-    """Head dimension without position embedding."""
-    value_dim: Dimension = Field(alias="valueDim")
-    """Dimension of a value head."""
-
-
-class Window(Document):
-    """Sliding-window attention in some or all layers."""
-
-    tokens: Dimension
-    """Window length [tokens]."""
-    full_layers: Size = Field(alias="fullLayers")
-    """Number of layers without a window."""
-
-
-class LinearAttention(Document):
-    """Linear attention in some layers: a fixed-size state per request instead of a cache."""
-
-    full_layers: Size = Field(alias="fullLayers")
-    """Number of layers with ordinary attention."""
-    key_heads: Dimension = Field(alias="keyHeads")
-    """Number of key heads."""
-    key_dim: Dimension = Field(alias="keyDim")
-    """Dimension of a key head."""
-    value_heads: Dimension = Field(alias="valueHeads")
-    """Number of value heads."""
-    value_dim: Dimension = Field(alias="valueDim")
-    """Dimension of a value head."""
-
-
-class ModelFacts(Sourced):
-    """The architecture of a model, in the terms of its config.json."""
+class ModelEntry(Sourced):
+    """A model of the catalogue: the keys of its config.json that decide about layers, weights and cache."""
 
     repository: str = ""
     """Repository of the weights."""
-    parameters_b: Positive | None = Field(None, alias="parametersB")
-    """Declared parameters [10⁹]; absent for a model read from a config.json."""
-    layers: Dimension
-    """Number of layers."""
-    hidden: Dimension
-    """Width of the model."""
-    heads: Dimension
-    """Number of query heads."""
-    kv_heads: Dimension = Field(alias="kvHeads")
-    """Number of heads of keys and values."""
-    head_dim: Dimension = Field(alias="headDim")
-    """Dimension of a head."""
-    ffn: Size
-    """Width of a dense feed-forward layer; 0 if every layer has experts."""
-    gated: bool
-    """Whether a feed-forward layer has three matrices (gate, up, down) instead of two."""
-    vocab: Dimension
-    """Vocabulary size [tokens]."""
-    tied: bool
-    """Whether the output head shares the embedding weights."""
-    context: Dimension
-    """Maximum context [tokens]."""
-    checkpoint: Checkpoint
-    """Format of the published weights."""
-    experts: Experts | None = None
-    """Mixture of experts."""
-    latent: LatentAttention | None = None
-    """Latent attention."""
-    window: Window | None = None
-    """Sliding windows."""
-    linear: LinearAttention | None = None
-    """Linear attention."""
-    query_gate: bool = Field(default=False, alias="queryGate")
-    """Whether attention is followed by a gate as wide as the queries."""
-    sparse_top_k: Dimension | None = Field(None, alias="sparseTopK")
-    """Maximum number of cached tokens read by sparse attention; absent without it."""
-
-    @model_validator(mode="after")
-    def _layers_add_up(self) -> Self:
-        counted = {
-            "experts.denseLayers": self.experts.dense_layers if self.experts else 0,
-            "window.fullLayers": self.window.full_layers if self.window else 0,
-            "linear.fullLayers": self.linear.full_layers if self.linear else 0,
-        }
-        for path, count in counted.items():
-            if count > self.layers:
-                raise PydanticCustomError(
-                    "layers", "{path} is {count}, but the model has {layers} layers",
-                    {"path": path, "count": count, "layers": self.layers},
-                )  # fmt: skip
-        if self.experts and self.experts.per_token > self.experts.count:
-            raise PydanticCustomError("experts", "experts.perToken exceeds experts.count")
-        if self.window and self.linear:
-            raise PydanticCustomError(
-                "layers", "models with both window and linear attention are not supported"
-            )
-        if not self.ffn and not (self.experts and not self.experts.dense_layers):
-            raise PydanticCustomError("ffn", "ffn is 0, but there are layers without experts")
-        return self
-
-    @property
-    def growing_layers(self) -> int:
-        """Number of layers whose cache grows with the entire context."""
-        part = self.window or self.linear
-        return part.full_layers if part else self.layers
-
-    @property
-    def window_layers(self) -> int:
-        """Number of layers whose cache stops growing at the window."""
-        return self.layers - self.window.full_layers if self.window else 0
-
-    @property
-    def linear_layers(self) -> int:
-        """Number of layers with a state of fixed size."""
-        return self.layers - self.linear.full_layers if self.linear else 0
+    parameters_b: Positive = Field(alias="parametersB")
+    """Declared parameters [10⁹]."""
+    config: dict[str, Any]
+    """Keys of the config.json."""

@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from optimizer.profiles.facts import DenseTflops, ModelFacts
+from optimizer.errors import SpecError
+from optimizer.profiles.facts import DenseTflops
+from optimizer.profiles.layers import CACHE_BYTES, Matrix, ModelFacts
+from optimizer.profiles.parameters import all_matrices
 from optimizer.spec.messages import known_name
 
 BYTES: Mapping[str, float] = {
@@ -14,7 +17,7 @@ BYTES: Mapping[str, float] = {
     "fp4": 4.5 / 8,  # nvfp4: one fp8 scale for every 16 weights
     "mxfp4": 4.25 / 8,  # one 8-bit scale for every 32 weights
 }
-"""Bytes of one weight with its scales."""
+"""Bytes of one weight with its scales, in a format that is asked for."""
 
 EXPERTS_ONLY = frozenset({"int4", "fp4", "mxfp4"})
 """Formats in which checkpoints of a mixture store only the experts; the rest is 16-bit."""
@@ -24,42 +27,84 @@ _OTHER_WORDS: Mapping[str, str] = {
     "float8": "fp8", "fp8_e4m3": "fp8", "e4m3": "fp8", "w8a8": "int8",
     "awq": "int4", "gptq": "int4", "w4a16": "int4", "nvfp4": "fp4",
 }  # fmt: skip
-CACHE_BYTES: Mapping[str, int] = {"bf16": 2, "fp8": 1}
-"""Bytes of one number in the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightClass:
+    """Weights of one use in one format."""
+
+    use: str
+    """Use, as of `Matrix`."""
+    form: str
+    """Format."""
+    size: float
+    """Bytes of a parameter."""
+    parameters: int
+    """Number of parameters, in all layers."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightFormat:
-    """Formats of the dense and the routed weights."""
+    """Formats of a model's weights as deployed."""
 
     name: str
-    dense: str
-    """Format of the weights that every token uses, except the output head, which is 16-bit."""
-    routed: str
-    """Format of routed experts."""
+    """The format asked for, or that of most published weights."""
+    classes: tuple[WeightClass, ...]
+    """All weights, by use and format."""
+    published: bool
+    """Whether the weights are as published, so that the size of the files is theirs."""
+
+    def of(self, *uses: str) -> tuple[WeightClass, ...]:
+        """Return the weights of some uses."""
+        return tuple(item for item in self.classes if item.use in uses)
+
+    def bytes_of(self, *uses: str) -> float:
+        """Return the size of the weights of some uses [bytes]."""
+        return sum(item.parameters * item.size for item in self.of(*uses))
+
+    def form(self, use: str) -> str:
+        """Return the format of most weights of a use; empty if there are none."""
+        return max(self.of(use), key=lambda item: item.parameters, default=WeightClass(use, "", 0.0, 0)).form
 
 
 def weight_format(model: ModelFacts, requested: str | None = None) -> WeightFormat:
     """Return the formats of a model's weights; by default as published.
 
     Raises:
-        SpecError: the format is unknown.
+        SpecError: the format is unknown, or the published one is asked for but not known.
     """
     name = model.checkpoint if requested is None else requested.strip().lower()
-    name = known_name(_OTHER_WORDS.get(name, name), BYTES, "format of the weights")
+    name = _OTHER_WORDS.get(name, name)
+    if requested is not None:
+        name = known_name(name, BYTES, "format of the weights")
     if name == "fp4" and model.checkpoint == "mxfp4":
         name = "mxfp4"
-    return WeightFormat(name, "bf16" if model.experts and name in EXPERTS_ONLY else name, name)
+    published = name == model.checkpoint and not (requested and model.unknown_weights)
+    if published and model.unknown_weights:
+        raise SpecError(model.unknown_weights)
+    counts: dict[tuple[str, str, float], int] = {}
+    for matrix, times in all_matrices(model):
+        form, size = (matrix.form, matrix.size) if published else _asked(matrix, name, model)
+        counts[matrix.use, form, size] = counts.get((matrix.use, form, size), 0) + times * matrix.parameters
+    classes = tuple(WeightClass(*key, number) for key, number in counts.items() if number)
+    return WeightFormat(name, classes, published)
 
 
-def cache_bytes(requested: str) -> int:
-    """Return the bytes of one number in the cache.
+def _asked(matrix: Matrix, name: str, model: ModelFacts) -> tuple[str, float]:
+    """Return the format of a module if a format is asked for: head, embedding and towers stay in 16 bit."""
+    dense = "bf16" if model.experts and name in EXPERTS_ONLY else name
+    form = {"dense": dense, "routed": name}.get(matrix.use, "bf16")
+    return form, BYTES[form]
+
+
+def cache_format(requested: str) -> str:
+    """Return the name of a cache format.
 
     Raises:
         SpecError: the format is unknown.
     """
     name = requested.strip().lower()
-    return CACHE_BYTES[known_name(_OTHER_WORDS.get(name, name), CACHE_BYTES, "format of the cache")]
+    return known_name(_OTHER_WORDS.get(name, name), CACHE_BYTES, "format of the cache")
 
 
 def reached_tflops(rates: DenseTflops, name: str, shares: Mapping[str, float]) -> float:

@@ -1,4 +1,4 @@
-"""The time of one iteration from architecture and data sheet: the components of α, β and γ.
+"""The time of one iteration from the list of layers and the data sheet: the components of α, β and γ.
 
 Times are in ms. Equation numbers are those of docs/estimate.md.
 """
@@ -6,15 +6,14 @@ Times are in ms. Equation numbers are those of docs/estimate.md.
 from dataclasses import dataclass
 from functools import cached_property
 
+from optimizer.errors import SpecError
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.efficiency import Efficiency
-from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
-from optimizer.profiles.formats import BYTES, WeightFormat, cache_bytes, reached_tflops, weight_format
-from optimizer.profiles.parameters import ParameterCounts, count_parameters
+from optimizer.profiles.facts import AcceleratorFacts
+from optimizer.profiles.formats import WeightFormat, cache_format, reached_tflops, weight_format
+from optimizer.profiles.layers import Cache, Layer, ModelFacts
 
 ACTIVATION_BYTES = 2
-STATE_BYTES = 4
-"""Linear attention keeps its state in fp32."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +26,19 @@ class Iterations:
     efficiency: Efficiency = Efficiency()  # noqa: RUF009  immutable
 
     @cached_property
-    def parameters(self) -> ParameterCounts:
-        """Parameters of the model."""
-        return count_parameters(self.model)
+    def format(self) -> WeightFormat:
+        """Weights by use and format."""
+        return weight_format(self.model, self.deployment.weights)
+
+    @property
+    def weights_unknown(self) -> bool:
+        """Whether the formats of the published weights are not understood, and no others are asked for."""
+        return bool(self.model.unknown_weights) and self.deployment.weights is None
 
     @cached_property
-    def format(self) -> WeightFormat:
-        """Weight formats."""
-        return weight_format(self.model, self.deployment.weights)
+    def cache(self) -> str:
+        """Format of the cache: the one asked for, else that of the checkpoint, else 16-bit."""
+        return cache_format(self.deployment.cache or self.model.cache or "bf16")
 
     @cached_property
     def _bytes_per_ms(self) -> float:
@@ -56,48 +60,66 @@ class Iterations:
     @cached_property
     def fixed_ms(self) -> float:
         """Fixed time of an iteration: host, kernel launches, all-reduce latencies (eq. E7)."""
-        efficiency, layers = self.efficiency, self.model.layers
+        efficiency = self.efficiency
         layer_ms = efficiency.eager_layer_ms if self.deployment.eager else efficiency.layer_ms
-        if self.model.sparse_top_k is not None:  # the index that selects tokens is a second attention
-            layer_ms *= 2
-        time = efficiency.step_ms + layer_ms * layers
+        launches = sum(layer.count * layer.parts * _launches(layer) for layer in self.model.layers) / 2
+        time = efficiency.step_ms + layer_ms * launches
         if self.deployment.tp > 1:
             pcie = self.accelerator.over_pcie
-            time += 2 * layers * (efficiency.all_reduce_pcie_ms if pcie else efficiency.all_reduce_ms)
+            time += self._parts * (efficiency.all_reduce_pcie_ms if pcie else efficiency.all_reduce_ms)
         return time
+
+    @cached_property
+    def _parts(self) -> int:
+        """Sub-layers, each with an all-reduce."""
+        return sum(layer.count * layer.parts for layer in self.model.layers)
 
     @cached_property
     def weights_ms(self) -> float:
         """Time to read the dense weights and the output head, once per iteration (eq. E8)."""
-        size = self.parameters.dense * BYTES[self.format.dense] + self.parameters.head * BYTES["bf16"]
+        size = self.format.bytes_of("dense", "head")
         return size / (self.deployment.tp * self._bytes_per_ms * self.efficiency.weight_bandwidth)
 
     @cached_property
     def experts_ms(self) -> float:
         """Time to read all routed experts (eq. E9)."""
-        size = self.parameters.routed * BYTES[self.format.routed]
+        size = self.format.bytes_of("routed")
         return size / (self.deployment.tp * self._bytes_per_ms * self.efficiency.expert_bandwidth)
 
-    def touched(self, tokens: float) -> float:
-        """Return the expected fraction of routed experts used by a number of tokens (eq. E10)."""
+    @cached_property
+    def expert_share(self) -> float:
+        """Fraction of the routed experts used per token; 0 for a dense model.
+
+        Raises:
+            SpecError: the config does not state the number.
+        """
         experts = self.model.experts
         if experts is None:
             return 0.0
-        return float(1 - (1 - experts.per_token / experts.count) ** tokens)
+        if experts.per_token is None:
+            raise SpecError(
+                f"{self.model.name}: num_experts_per_tok: missing; token times need it, --memory does not"
+            )
+        return experts.per_token / experts.count
+
+    def touched(self, tokens: float) -> float:
+        """Return the expected fraction of routed experts used by a number of tokens (eq. E10)."""
+        return float(1 - (1 - self.expert_share) ** tokens) if self.model.experts else 0.0
 
     # --- cost of a token ---------------------------------------------------------------------------------
 
     @cached_property
     def token_ms(self) -> float:
         """Arithmetic and all-reduce traffic of one input or output token (eq. E12)."""
-        tp, parameters, experts = self.deployment.tp, self.parameters, self.model.experts
-        time = 2 * parameters.dense / (tp * self._flop_per_ms(self.format.dense))
-        if experts:
-            share = experts.per_token / experts.count
-            rate = self._flop_per_ms(self.format.routed) * self.efficiency.experts
-            time += 2 * parameters.routed * share / (tp * rate)
+        tp = self.deployment.tp
+        time = sum(
+            2 * item.parameters / (tp * self._flop_per_ms(item.form)) for item in self.format.of("dense")
+        )
+        for item in self.format.of("routed"):
+            rate = self._flop_per_ms(item.form) * self.efficiency.experts
+            time += 2 * item.parameters * self.expert_share / (tp * rate)
         if tp > 1:
-            traffic = 2 * self.model.layers * self.model.hidden * ACTIVATION_BYTES * 2 * (tp - 1) / tp
+            traffic = self._parts * self.model.hidden * ACTIVATION_BYTES * 2 * (tp - 1) / tp
             time += traffic / (self.accelerator.link_gb_per_s * 1e6 * self._link_share)
         return time
 
@@ -109,58 +131,70 @@ class Iterations:
 
     @cached_property
     def answer_ms(self) -> float:
-        """Additional time of an output token: host, output head, state of linear attention (eq. E13)."""
-        head = 2 * self.parameters.head / (self.deployment.tp * self._flop_per_ms("bf16"))
+        """Additional time of an output token: host, output head, states of layers (eq. E13)."""
+        head = sum(
+            2 * item.parameters / (self.deployment.tp * self._flop_per_ms(item.form))
+            for item in self.format.of("head")
+        )
         rate = self._bytes_per_ms * self.efficiency.cache_bandwidth
         return self.efficiency.sequence_ms + head + 2 * self.state_bytes / rate
 
     def window_ms(self, context: float) -> float:
         """Return the time to read the cache of window layers for one output token (eq. E14)."""
-        if self.model.window is None:
-            return 0.0
-        read = min(context, self.model.window.tokens) * self.model.window_layers * self.layer_cache_bytes
+        read = sum(
+            min(context, cache.limit) * count * self.row_bytes(cache)
+            for cache, _, count in self._caches
+            if cache.limit is not None
+        )
         return read / (self._bytes_per_ms * self.efficiency.cache_bandwidth)
 
     def prompt_attention_ms(self, context: float) -> float:
         """Return the attention time of a prompt token, averaged over a prompt (eq. E15)."""
-        model, latent = self.model, self.model.latent
-        seen = mean_seen(context, model.sparse_top_k) * model.growing_layers
-        if model.window:
-            seen += mean_seen(context, model.window.tokens) * model.window_layers
-        dimension = (latent.nope_dim + latent.rope_dim + latent.value_dim) / 2 if latent else model.head_dim
-        work = 4 * model.heads * dimension * seen
+        work = sum(
+            4 * layer.heads * layer.width * mean_seen(context, _most(cache)) / cache.every * layer.count
+            for layer in self.model.layers
+            for cache in layer.caches
+            if cache.kind not in {"state", "index"}
+        )
         return work / (self.deployment.tp * self._attention_flop_per_ms)
 
     # --- cost of a cached token -------------------------------------------------------------------------
 
     @cached_property
-    def layer_cache_bytes(self) -> float:
-        """Bytes of one token in the cache of one layer on one device (eq. E16)."""
-        size = cache_bytes(self.deployment.cache)
-        if self.model.latent:
-            return float((self.model.latent.kv_rank + self.model.latent.rope_dim) * size)
-        heads = -(-self.model.kv_heads // self.deployment.tp)
-        return float(2 * heads * self.model.head_dim * size)
+    def _caches(self) -> list[tuple[Cache, Layer, int]]:
+        """Caches of tokens, each with its layer and the number of layers."""
+        return [
+            (cache, layer, layer.count)
+            for layer in self.model.layers
+            for cache in layer.caches
+            if cache.kind != "state"
+        ]
+
+    def row_bytes(self, cache: Cache) -> float:
+        """Return the bytes of a row of a layer's cache on one device (eq. E16)."""
+        return cache.row_bytes(self.cache, self.deployment.tp)
 
     @cached_property
     def state_bytes(self) -> float:
-        """Bytes of the linear-attention state of one request on one device."""
-        linear = self.model.linear
-        if linear is None:
-            return 0.0
-        state = linear.value_heads * linear.key_dim * linear.value_dim * STATE_BYTES
-        return self.model.linear_layers * state / self.deployment.tp
+        """Bytes of the states of one request on one device."""
+        tp = self.deployment.tp
+        return sum(
+            layer.count * cache.fixed_bytes(tp)
+            for layer in self.model.layers
+            for cache in layer.caches
+            if cache.kind == "state"
+        )
 
     def cache_ms(self, context: float) -> float:
         """Return the time per cached token that an output token reads, at a context length (eq. E17)."""
-        model = self.model
-        time = model.growing_layers * self.layer_cache_bytes
-        time /= self._bytes_per_ms * self.efficiency.cache_bandwidth
-        if model.latent:
-            work = 2 * model.heads * (2 * model.latent.kv_rank + model.latent.rope_dim) * model.growing_layers
-            time += work / (self.deployment.tp * self._attention_flop_per_ms)
-        if model.sparse_top_k is not None:
-            time *= min(1.0, model.sparse_top_k / context)
+        time = 0.0
+        for cache, layer, count in self._caches:
+            if cache.limit is None:
+                own = count * self.row_bytes(cache) / (self._bytes_per_ms * self.efficiency.cache_bandwidth)
+                if cache.kind == "latent":
+                    work = 2 * layer.heads * layer.absorbed * count
+                    own += work / (self.deployment.tp * self._attention_flop_per_ms)
+                time += own / cache.every * min(1.0, (cache.read or context) / context)
         return time
 
     # --- entire iterations -------------------------------------------------------------------------------
@@ -193,3 +227,14 @@ def mean_seen(context: float, limit: float | None) -> float:
     if limit is None or prompt <= limit:
         return context
     return limit - limit * limit / (2 * prompt)
+
+
+def _most(cache: Cache) -> float | None:
+    """Return the maximum number of tokens that a token attends to."""
+    limits = [limit for limit in (cache.limit, cache.read) if limit is not None]
+    return min(limits, default=None)
+
+
+def _launches(layer: Layer) -> int:
+    """Return how often a layer's kernels run: an index that selects tokens is a second attention."""
+    return 2 if any(cache.kind == "index" for cache in layer.caches) else 1

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from optimizer.profiles.formats import BYTES
 from optimizer.profiles.iterations import ACTIVATION_BYTES, Iterations
+from optimizer.profiles.layers import Layer
 
 GIB = 2**30
 GB = 10**9
@@ -14,6 +14,10 @@ _EXPERTS_GIB = (2.0, 5.0, 8.0)
 """Additional workspace of mixtures of experts: minimum, expected, maximum."""
 _DENSE_GIB = (-0.6, 0.0, 2.0)
 """Additional workspace of dense models: minimum, expected, maximum."""
+_MAX_DEVIATION = 0.05
+"""Relative difference of stored and counted weights that is not mentioned."""
+_USUAL_PER_TOKEN = 8
+"""Experts of a token, for the workspace of a model that does not state them."""
 _LOGIT_BYTES = 6
 """Bytes of a logit, stored in 16 and in 32 bit."""
 
@@ -33,25 +37,42 @@ class Memory:
 
     @cached_property
     def weight_bytes(self) -> float:
-        """Weights on one device (eq. E21)."""
-        parameters, form, deployment = (
-            self.iterations.parameters,
-            self.iterations.format,
-            self.iterations.deployment,
-        )
+        """Weights on one device (eq. E21): as stated, as in the files, or as counted."""
+        stored, deployment = self.iterations.model.stored_bytes, self.iterations.deployment
         if deployment.weights_gb is not None:
             return deployment.weights_gb * GB / deployment.tp
-        size = parameters.dense * BYTES[form.dense] + parameters.routed * BYTES[form.routed]
-        size += (parameters.head + parameters.embedding) * BYTES["bf16"]
-        return size / deployment.tp
+        if stored is not None and (deployment.weights is None or self.iterations.format.published):
+            return stored / deployment.tp
+        return self.counted_bytes / deployment.tp
+
+    @cached_property
+    def counted_bytes(self) -> float:
+        """Weights as counted from the layers, of all devices."""
+        return self.iterations.format.bytes_of("dense", "routed", "head", "embedding", "tower")
+
+    @property
+    def size_note(self) -> str | None:
+        """A sentence if the files differ from the counted weights by more than 5 %, or are not understood."""
+        model, deployment = self.iterations.model, self.iterations.deployment
+        if model.stored_bytes is None or deployment.weights_gb is not None or deployment.weights is not None:
+            return None
+        if self.iterations.weights_unknown:
+            return f"the files have {model.stored_bytes / GB:.4g} GB, which are used; {model.unknown_weights}"
+        beside = self.iterations.format.bytes_of("mtp")
+        low, high = self.counted_bytes, self.counted_bytes + beside
+        nearest = min(max(model.stored_bytes, low), high)
+        if abs(model.stored_bytes / nearest - 1) <= _MAX_DEVIATION:
+            return None
+        return (
+            f"the files have {model.stored_bytes / GB:.4g} GB, which are used, but the layers give "
+            f"{low / GB:.4g} GB ({model.stored_bytes / low - 1:+.0%}): the model may not be understood"
+        )
 
     @cached_property
     def work_bytes(self) -> float:
         """Activations of the largest iteration and logits (eq. E22)."""
         model, deployment = self.iterations.model, self.iterations.deployment
-        width = model.ffn
-        if model.experts:
-            width = max(width, model.experts.ffn * model.experts.per_token + model.experts.shared_ffn)
+        width = max(map(_width, model.layers), default=0)
         layer = max(2 * model.hidden + 2 * width / deployment.tp, 4 * model.hidden)
         logits = min(deployment.max_requests, deployment.max_num_tokens) * model.vocab * _LOGIT_BYTES
         return deployment.max_num_tokens * layer * ACTIVATION_BYTES + logits
@@ -70,11 +91,16 @@ class Memory:
 
     def request_bytes(self, tokens: float) -> float:
         """Return the size of the cache and state of one request of a given length (eq. E24)."""
-        model = self.iterations.model
-        held = model.growing_layers * tokens
-        if model.window:
-            held += model.window_layers * min(tokens, model.window.tokens)
-        return held * self.iterations.layer_cache_bytes + self.iterations.state_bytes
+        iterations = self.iterations
+        if iterations.deployment.cache_per_token is not None:
+            return tokens * iterations.deployment.cache_per_token
+        rows = sum(
+            layer.count * cache.rows(tokens) * iterations.row_bytes(cache)
+            for layer in iterations.model.layers
+            for cache in layer.caches
+            if cache.kind != "state"
+        )
+        return rows + iterations.state_bytes
 
     def tokens(self, free_bytes: float) -> float:
         """Return the number of cached tokens that fit, in requests of the deployment's length."""
@@ -84,3 +110,10 @@ class Memory:
     def requests(self, free_bytes: float) -> int:
         """Return the number of requests of the deployment's length that fit."""
         return int(max(free_bytes, 0.0) // self.request_bytes(self.iterations.deployment.request_tokens))
+
+
+def _width(layer: Layer) -> int:
+    """Return the width of the activations that a token has in a feed-forward part."""
+    experts = layer.experts
+    routed = experts.ffn * (experts.per_token or min(_USUAL_PER_TOKEN, experts.count)) if experts else 0
+    return layer.ffn + routed

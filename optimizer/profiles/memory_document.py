@@ -1,12 +1,15 @@
 """The memory of a model and its requests on accelerators, as a document."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from pydantic import Field
 
 from optimizer.documents import Document
 from optimizer.profiles.capacity import CacheCapacity
-from optimizer.profiles.facts import ModelFacts
+from optimizer.profiles.iterations import Iterations
+from optimizer.profiles.layers import Cache, Layer, ModelFacts
+from optimizer.profiles.memory import Memory
+from optimizer.profiles.parameters import count_parameters
 
 
 class ConcurrentRequests(Document):
@@ -59,6 +62,27 @@ class DeviceMemory(Document):
     """Requests that fit on this minimum number of cards."""
 
 
+class LayerMemory(Document):
+    """Equal layers: how they were understood. Bytes are of one layer with all heads."""
+
+    count: int
+    """Number of layers."""
+    attention: str
+    """Attention: kind, query heads / KV heads x width."""
+    cache: str
+    """What is kept of a request: rows of all tokens, of the last ones, a state of fixed size, or nothing."""
+    token_bytes: float = Field(alias="tokenBytes")
+    """Cache of a token, while all are kept [bytes]."""
+    state_bytes: float = Field(alias="stateBytes")
+    """State of a request, whatever its length [bytes]."""
+    feed_forward: str = Field(alias="feedForward")
+    """Feed-forward part: widths of dense, routed and shared experts."""
+    weights: str
+    """Formats of the weights."""
+    weights_gb: float = Field(alias="weightsGB")
+    """Weights of all these layers [GB]."""
+
+
 class MemoryAnswer(Document):
     """Memory of a model and its requests, and the requests that fit on each accelerator."""
 
@@ -72,6 +96,14 @@ class MemoryAnswer(Document):
     """Format of the cache."""
     weights_gb: float = Field(alias="weightsGB")
     """Size of all weights [GB]."""
+    parameters_b: float = Field(alias="parametersB")
+    """Parameters of the decoder [10⁹]."""
+    assumed: bool = False
+    """Whether the model type is unknown, so that the layers are an assumption."""
+    layers: tuple[LayerMemory, ...] = Field(strict=False)
+    """Groups of equal layers."""
+    notes: tuple[str, ...] = Field((), strict=False)
+    """How the model was understood, and what was left out."""
     token_bytes: float = Field(alias="tokenBytes")
     """Cache of a token with all heads [bytes], averaged over a request."""
     in_tokens: float = Field(alias="inTokens")
@@ -118,22 +150,27 @@ def memory_answer(
     deployment = iterations.deployment
     paged, average = whole.paged_tokens, whole.average_tokens
     reserved_bytes = memory.request_bytes(whole.reserved_tokens)
+    paged_bytes, average_bytes = whole.held_bytes(paged), whole.held_bytes(average)
     return MemoryAnswer(
         model=iterations.model.name,
         attention=attention_of(iterations.model),
-        weights=iterations.format.name,
-        cache=deployment.cache,
+        weights="not understood" if iterations.weights_unknown else iterations.format.name,
+        cache=iterations.cache,
         weights_gb=memory.weight_bytes / 1e9,
+        parameters_b=count_parameters(iterations.model).total / 1e9,
+        assumed=iterations.model.assumed,
+        layers=tuple(_layer(layer, iterations) for layer in iterations.model.layers),
+        notes=tuple(_notes(memory)),
         token_bytes=_token_bytes(whole),
         in_tokens=deployment.in_tokens,
         out_tokens=deployment.out_tokens,
         block_tokens=whole.settings.block_tokens,
         max_length=whole.reserved_tokens,
         reserved_gb=reserved_bytes / 1e9,
-        paged_gb=memory.request_bytes(paged) / 1e9,
-        average_gb=memory.request_bytes(average) / 1e9,
-        paged_gain=reserved_bytes / memory.request_bytes(paged),
-        average_gain=reserved_bytes / memory.request_bytes(average),
+        paged_gb=paged_bytes / 1e9,
+        average_gb=average_bytes / 1e9,
+        paged_gain=reserved_bytes / paged_bytes,
+        average_gain=reserved_bytes / average_bytes,
         shared_tokens=whole.shared_tokens,
         sharing_gain=whole.sharing_gain,
         prefill_tokens=deployment.in_tokens - prefix_hit_rate * whole.shared_tokens,
@@ -159,7 +196,7 @@ def _on_device(capacity: CacheCapacity) -> DeviceMemory:
         free_low_gb=low / 1e9,
         free_high_gb=high / 1e9,
         token_bytes=_token_bytes(capacity),
-        kv_copies=float(tp) if iterations.model.latent else max(1.0, tp / iterations.model.kv_heads),
+        kv_copies=_copies(iterations.model, tp),
         kv_tokens=0 if capacity.problem else int(memory.tokens(free)),
         requests=_concurrent_requests(capacity, free),
         requests_low=_concurrent_requests(capacity, low),
@@ -183,10 +220,54 @@ def _token_bytes(capacity: CacheCapacity) -> float:
     return capacity.memory.request_bytes(tokens) / tokens
 
 
+def _copies(model: ModelFacts, tp: int) -> float:
+    """Return how often the devices of a replica store a row: it is whole on each, or its heads are copied."""
+    if model.kinds() & {"latent", "compressed"}:
+        return float(tp)
+    return max([1.0, *(tp / layer.kv_heads for layer in model.layers if layer.kv_heads)])
+
+
+def _layer(layer: Layer, iterations: Iterations) -> LayerMemory:
+    forms = dict.fromkeys(matrix.form for matrix in layer.matrices)
+    rows = sum(iterations.row_bytes(cache) / cache.every for cache in layer.caches if cache.kind != "state")
+    return LayerMemory(
+        count=layer.count,
+        attention=layer.attention or "none",
+        cache=" + ".join(map(_in_words, layer.caches)) or "none",
+        token_bytes=rows,
+        state_bytes=sum(cache.fixed_bytes(1) for cache in layer.caches),
+        feed_forward=layer.feed_forward or "none",
+        weights=iterations.deployment.weights or ", ".join(forms),
+        weights_gb=layer.count * sum(matrix.parameters * matrix.size for matrix in layer.matrices) / 1e9,
+    )
+
+
+def _in_words(cache: Cache) -> str:
+    if cache.kind == "state":
+        return f"state {cache.fixed_bytes(1) / 1e6:.3g} MB"
+    return f"{cache.kind} {cache.limit:,}" if cache.limit else cache.kind
+
+
+def _notes(memory: Memory) -> Iterator[str]:
+    """Yield how the model was understood, and what differs in engines."""
+    model, kinds = memory.iterations.model, memory.iterations.model.kinds()
+    yield from (*model.notes, *filter(None, [memory.size_note]))
+    for use, text in (
+        ("tower", "the weights include {:.3g} GB of vision and audio"),
+        ("mtp", "layers for speculative decoding, {:.3g} GB, are not loaded without it, and not counted"),
+    ):
+        size = sum(matrix.parameters * matrix.size for matrix in model.others if matrix.use == use)
+        if size:
+            yield text.format(size / 1e9)
+    if "chunk" in kinds:
+        yield "vLLM keeps chunked layers in full unless its hybrid cache manager is on: then more is held"
+    if "state" in kinds:
+        yield "a prefix cache keeps two states of a request, as with --prefix-tokens"
+
+
 def attention_of(model: ModelFacts) -> str:
-    """Return the kind of attention by its heads of keys and values."""
-    if model.latent:
-        return "MLA"
-    if model.kv_heads == model.heads:
-        return "MHA"
-    return "MQA" if model.kv_heads == 1 else "GQA"
+    """Return the kinds of attention, by their heads of keys and values."""
+    return (
+        " + ".join(dict.fromkeys(layer.attention.split(" ")[0] for layer in model.layers if layer.caches))
+        or "none"
+    )

@@ -1,61 +1,55 @@
-"""Read a model from the config.json of its Hugging Face repository.
+"""Read a model from the config.json of its Hugging Face repository, and from the files beside it.
 
-Each fact is searched under all names that its key has had. Anything unknown is an error that names the key,
-because an estimate for a guessed architecture would be worthless.
+The result is a list of layers. Every key is used, known to be harmless, or an error that names it, because an
+estimate for a guessed architecture would be worthless.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from optimizer.errors import SpecError
-from optimizer.profiles.config_keys import Config
-from optimizer.profiles.config_parts import experts_of, latent_of, linear_of, window_of
-from optimizer.profiles.facts import ModelFacts
+from optimizer.profiles.attention_parts import attention_of, matrices_of
+from optimizer.profiles.block_configs import block_layer
+from optimizer.profiles.checkpoint_files import side_files, stored_bytes
+from optimizer.profiles.config_keys import Config, families, without_null
+from optimizer.profiles.feed_forward_parts import feed_forward_of
+from optimizer.profiles.layer_kinds import layer_count, layer_kind
+from optimizer.profiles.layers import Layer, Matrix, ModelFacts, grouped
+from optimizer.profiles.quantisation import with_formats
+from optimizer.quantities import counted
 from optimizer.spec.files import json_value, read_text
-from optimizer.spec.messages import kind_of, validated
+from optimizer.spec.messages import kind_of
 
-UNGATED = frozenset({
-    "opt", "gpt2", "gpt_bigcode", "gpt_neox", "gptj", "gpt_neo", "bloom", "falcon", "phi", "mpt",
-    "starcoder2", "nemotron", "persimmon", "codegen",
-})  # fmt: skip
-"""Model types whose feed-forward layers have two matrices."""
-TIED = frozenset({
-    "opt", "gpt2", "gpt_bigcode", "bloom", "falcon", "gemma", "gemma2", "gemma3", "gemma3_text", "mpt",
-    "cohere", "cohere2", "starcoder2", "granite",
-})  # fmt: skip
-"""Model types whose output head shares the embedding weights by default."""
-FOUR_TIMES = frozenset({"gpt2", "gpt_bigcode", "bloom", "falcon", "gptj", "mpt"})
-"""Model types whose feed-forward layer is four times as wide as the model by default."""
-NOT_TRANSFORMERS = (
-    "mamba",
-    "rwkv",
-    "jamba",
-    "zamba",
-    "recurrent",
-    "bert",
-    "t5",
-    "bart",
-    "whisper",
-    "clip",
-    "lfm",
+_WRAPPERS = ("text_config", "llm_config", "language_config")
+_OUTER = ("tie_word_embeddings",)
+"""Keys of the outer object that override the inner one: the whole model's class has the output head."""
+_TOWERS = ("vision_config", "audio_config")
+_BESIDE_THINKER = (
+    "talker_config",
+    "code2wav_config",
+    "enable_audio_output",
+    "enable_talker",
+    "architectures",
 )
-"""Substrings of model types that are not decoders with attention in every layer."""
-_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "gemma3_text": {
-        "vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
-        "max_position_embeddings": 131072, "sliding_window_pattern": 6,
-    },
-    "gemma2": {"head_dim": 256},
-}  # fmt: skip
-"""Defaults of the library's classes for keys missing in published configs."""
+_REFUSED = ("bert", "t5", "bart", "whisper", "clip", "rwkv", "recurrent", "xlstm", "zamba", "zaya", "mllama")
+"""Parts of model types that are not read: encoders, encoder-decoders and recurrent networks."""
 
 
-def read_model_config(path: str | Path) -> ModelFacts:
-    """Read the config.json of a model, from the file or its folder.
+def read_model_config(
+    path: str | Path, ignored: Sequence[str] = (), *, sizes_known: bool = False
+) -> ModelFacts:
+    """Read a model from its folder or its config.json.
+
+    Args:
+        path: the folder or file; the files beside it state formats and sizes.
+        ignored: keys that have no effect.
+        sizes_known: whether weights and cache are stated elsewhere, so that unknown keys do not matter.
 
     Raises:
-        SpecError: the file cannot be read, or a value is not understood.
+        SpecError: a file cannot be read, or a value is not understood.
     """
     file = Path(path)
     if file.is_dir():
@@ -63,139 +57,193 @@ def read_model_config(path: str | Path) -> ModelFacts:
     raw = json_value(read_text(file), str(file))
     if not isinstance(raw, Mapping):
         raise SpecError(f"{file}: must be an object with keys, not {kind_of(raw)}")
-    name = file.resolve().parent.name if file.name == "config.json" else file.stem
-    return model_of_config(raw, name=name, source=str(file))
+    whole = file.name == "config.json"
+    name = file.resolve().parent.name if whole else file.stem
+    found = model_of_config(
+        raw,
+        name,
+        str(file),
+        side_files(file.parent) if whole else {},
+        ignored=ignored,
+        sizes_known=sizes_known,
+    )
+    return replace(found, stored_bytes=stored_bytes(file.parent) if whole else None)
 
 
-def model_of_config(raw: Mapping[str, Any], name: str = "model", source: str = "config.json") -> ModelFacts:
+def model_of_config(
+    raw: Mapping[str, Any],
+    name: str = "model",
+    source: str = "config.json",
+    beside: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    ignored: Sequence[str] = (),
+    sizes_known: bool = False,
+) -> ModelFacts:
     """Return the architecture that a config.json describes.
 
     Args:
         raw: the parsed config.json.
         name: name of the model.
         source: the file, for messages.
+        beside: files that state formats, by name.
+        ignored: keys that have no effect.
+        sizes_known: whether weights and cache are stated elsewhere.
 
     Raises:
         SpecError: a key is missing, or a value is not understood.
     """
-    inner = next((raw[key] for key in ("text_config", "llm_config", "language_config") if raw.get(key)), None)
-    text = {**raw, **inner} if isinstance(inner, Mapping) else dict(raw)
-    kind = str(text.get("model_type", "")).lower()
-    values = {**_DEFAULTS.get(kind, {}), **{key: value for key, value in text.items() if value is not None}}
-    config = Config(values, kind, source)
-    _refuse_other_kinds(config)
-    facts = _sizes(config) | {
-        "name": name,
-        "checkpoint": _checkpoint(config),
-        "experts": experts_of(config),
-        "latent": latent_of(config),
-        "linear": linear_of(config),
-        "window": window_of(config),
-        "queryGate": bool(config.get("attn_output_gate", default=kind == "qwen3_next")),
-        "sparseTopK": config.whole("index_topk", default=None),
-        "note": "text part only" if isinstance(inner, Mapping) else "",
-        "source": source,
-        "asOf": "the file given",
-    }
-    return validated(ModelFacts, facts, f"{source}: ")
+    text = _decoder(raw, source)
+    for key in ignored:
+        if text.pop(key, None) is None:
+            raise SpecError(f"--ignore-key {key}: {source} has no such key; remove the flag")
+    unknown_type, family = _family(text, source)
+    try:
+        facts = _facts(text, family, name, source, beside or {}, refuse=not sizes_known)
+    except SpecError as error:
+        raise SpecError(f"{error}; {unknown_type}" if unknown_type else str(error)) from None
+    notes = [f"{unknown_type}; read as {_in_words(facts)}"] if unknown_type else []
+    notes += [f"read without {', '.join(sorted(ignored))}"] if ignored else []
+    return replace(facts, notes=(*notes, *facts.notes), assumed=bool(unknown_type))
 
 
-def _refuse_other_kinds(config: Config) -> None:
-    if config.get("is_encoder_decoder", default=False) or any(
-        part in config.kind for part in NOT_TRANSFORMERS
-    ):
-        raise SpecError(
-            f"{config.source}: model_type {config.kind!r} is not understood: only decoders with attention are"
-        )
-    for key in config.values:
-        if key.startswith(("ssm_", "mamba_", "rwkv_")) or key in {
-            "cross_attention_layers",
-            "hybrid_override_pattern",
-        }:
-            raise SpecError(f"{config.source}: {key}: layers of this kind are not understood")
-
-
-def _sizes(config: Config) -> dict[str, Any]:
-    """Return the sizes common to all decoders."""
-    kind = config.kind
-    hidden = config.whole("hidden_size", "n_embd", "d_model")
-    heads = config.whole("num_attention_heads", "n_head", "n_heads")
-    if hidden is None or heads is None:
-        raise AssertionError  # both are required
-    experts = experts_of(config)
-    everywhere = experts is not None and not experts.get("denseLayers")
-    ffn = config.whole(
-        "intermediate_size_mlp", "intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "ffn_size",
-        default=4 * hidden if kind in FOUR_TIMES else 0 if everywhere else Config.REQUIRED,
-    )  # fmt: skip
-    if kind == "qwen" and ffn:
-        ffn //= 2  # the first Qwen counts gate and up together
-    return {
-        "layers": config.whole("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-        "hidden": hidden,
-        "heads": heads,
-        "kvHeads": _kv_heads(config, heads),
-        "headDim": config.whole("head_dim", "kv_channels", "v_head_dim", default=max(hidden // heads, 1)),
-        "ffn": 0 if everywhere else ffn,
-        "gated": kind not in UNGATED,
-        "vocab": config.whole("vocab_size", "padded_vocab_size"),
-        "tied": bool(config.get("tie_word_embeddings", default=kind in TIED)),
-        "context": config.whole(
-            "max_position_embeddings", "n_positions", "seq_length", "n_ctx", "max_seq_len",
-            "max_sequence_length", default=2048,
-        ),
-    }  # fmt: skip
-
-
-def _kv_heads(config: Config, heads: int) -> int:
-    """Return the number of key-value heads; by default one per query head, or one in total."""
-    if config.kind == "falcon" and not config.get("new_decoder_architecture", default=False):
-        return 1 if config.get("multi_query", default=True) else heads
-    if config.get("multi_query", default=False):
-        return 1
-    found = config.whole(
-        "num_key_value_heads", "num_kv_heads", "multi_query_group_num", "n_kv_heads", default=heads
+def _facts(
+    text: Mapping[str, Any],
+    family: SimpleNamespace,
+    name: str,
+    source: str,
+    beside: Mapping[str, Mapping[str, Any]],
+    *,
+    refuse: bool,
+) -> ModelFacts:
+    """Return the architecture of a decoder of a known family; arguments as of `model_of_config`."""
+    stated = {key: value for key, value in text.items() if key not in family.idle}
+    config = Config(without_null({**family.defaults, **stated}), family, source)
+    config = replace(config, layers=layer_count(config))
+    for key in family.required:
+        config.get(key)
+    for key in family.refused:
+        if key in config.values:
+            raise config.error(key, "this key is known only for some model types")
+    layers = _layers(config)
+    others = [*_ends(config), *_towers(config), *_speculation(config, layers[-1])]
+    context = config.whole("context", None)
+    facts = ModelFacts(
+        name=name,
+        layers=grouped(layers),
+        others=tuple(others),
+        hidden=config.whole("hidden"),
+        vocab=config.whole("vocab"),
+        context=context,
+        source=source,
+        as_of="the file given",
     )
-    return heads if found is None else found
+    facts = with_formats(facts, config, layers, beside)
+    unknown = config.finish(_TOWERS, refuse=refuse)
+    notes = [f"keys that are not known: {', '.join(unknown)}"] if unknown else []
+    notes += [
+        f"{item.module}: not counted, its sizes are not stated" for item in others if not item.parameters
+    ]
+    return replace(facts, notes=(*facts.notes, *notes))
 
 
-_METHODS: Mapping[str, str] = {
-    "fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "deepspeedfp": "fp8", "nvfp4": "fp4",
-    "modelopt_fp4": "fp4",
-}  # fmt: skip
-_BITS: Mapping[tuple[int, str], str] = {
-    (8, "float"): "fp8", (8, "int"): "int8", (4, "int"): "int4", (4, "float"): "fp4",
-}  # fmt: skip
+def _decoder(raw: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Return the keys of the decoder: those of the inner object, and of the outer one if absent there.
+
+    Raises:
+        SpecError: the inner object is not one.
+    """
+    outer = dict(raw)
+    if isinstance(thinker := outer.pop("thinker_config", None), Mapping):
+        outer = {**{key: outer[key] for key in outer if key not in _BESIDE_THINKER}, **thinker}
+    for wrapper in _WRAPPERS:
+        inner = outer.pop(wrapper, None)
+        if inner is not None and not isinstance(inner, Mapping):
+            raise SpecError(f"{source}: {wrapper}: must be an object with keys, not {kind_of(inner)}")
+        outer |= {**(inner or {}), **{key: outer[key] for key in _OUTER if outer.get(key) is not None}}
+    return outer
 
 
-def _checkpoint(config: Config) -> str:
-    """Return the format of the weights from `quantization_config`."""
-    quantization = config.get("quantization_config", "compression_config", default=None)
-    if not quantization:
-        return "bf16"
-    if not isinstance(quantization, Mapping):
-        raise config.not_understood("quantization_config", quantization)
-    method = str(quantization.get("quant_method", "")).lower()
-    weights = _group_weights(quantization)
-    if weights.get("num_bits"):
-        found = _BITS.get((weights["num_bits"], str(weights.get("type", "int"))))
-    elif method in _METHODS:
-        found = _METHODS[method]
-    elif method.startswith("modelopt"):
-        found = {"FP8": "fp8", "NVFP4": "fp4"}.get(str(quantization.get("quant_algo", "")).upper())
-    elif method == "bitsandbytes":
-        found = "int4" if quantization.get("load_in_4bit") else "int8"
-    else:
-        bits = quantization.get("bits", quantization.get("w_bit"))
-        found = _BITS.get((bits, "int")) if isinstance(bits, int) else None
-    if found is None:
-        raise config.not_understood("quantization_config", method or "without quant_method")
-    return found
+def _family(text: Mapping[str, Any], source: str) -> tuple[str, SimpleNamespace]:
+    """Return why the model type is not known (empty if it is), and how the config is read.
+
+    Raises:
+        SpecError: models of this type are not read.
+    """
+    name = str(text.get("model_type") or "").lower()
+    if text.get("is_encoder_decoder") or any(part in name for part in _REFUSED):
+        key = "is_encoder_decoder" if text.get("is_encoder_decoder") else "model_type"
+        raise SpecError(
+            f"{source}: {key} = {text[key]}: is not understood: only decoders of the usual kinds are"
+        )
+    if name in families():
+        return "", families()[name]
+    if text.get("auto_map") is not None:
+        raise SpecError(
+            f"{source}: model_type = {name!r}: this type is not known, and auto_map names code of its own. "
+            "If it is an ordinary decoder, give --ignore-key auto_map"
+        )
+    if str(text.get("hidden_act", "silu")) not in {"silu", "swish"}:
+        raise SpecError(
+            f"{source}: hidden_act = {text['hidden_act']}: whether feed-forward parts have two or three "
+            f"matrices is not known for model_type = {name!r}; give --ignore-key hidden_act if three"
+        )
+    return f"model_type {name!r} is not known" if name else "no model_type is stated", families()["_standard"]
 
 
-def _group_weights(quantization: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the weight settings of the first compressed-tensors group, if any."""
-    groups = quantization.get("config_groups")
-    first = next(iter(groups.values()), None) if isinstance(groups, Mapping) else None
-    weights = first.get("weights") if isinstance(first, Mapping) else None
-    return weights if isinstance(weights, Mapping) else {}
+def _layers(config: Config) -> list[Layer]:
+    """Return the layers, in order."""
+    views = [config.at(index) for index in range(config.layers)]
+    if "block_configs" in config.values:
+        return list(map(block_layer, views))
+    kinds = [(view, layer_kind(view)) for view in views]
+    return [attention_of(view, kind) + feed_forward_of(view, kind) for view, kind in kinds]
+
+
+def _ends(config: Config) -> Iterator[Matrix]:
+    """Yield embedding, output head, and weights beside the layers."""
+    size = config.whole("hidden") * config.whole("vocab")
+    yield Matrix("lm_head", size, "head")
+    if not config.flag("tied", default=config.family.tied):
+        yield Matrix("embed_tokens", size, "embedding")
+    optional = {
+        key: config.whole(key, 0, 0) for key in ("hidden_size_per_layer_input", "laurel_rank", "hc_mult")
+    }
+    words = config.whole("vocab_size_per_layer_input", config.whole("vocab"))
+    more = optional | {"times": config.layers, "vocab_size_per_layer_input": words}
+    more |= {"altup_more": config.whole("altup_num_inputs", 1) - 1, "hc_more": optional["hc_mult"] + 2}
+    for matrix in matrices_of(config, "ends", "", more):
+        yield replace(matrix, use="embedding") if matrix.module.startswith("embed") else matrix
+
+
+def _towers(config: Config) -> Iterator[Matrix]:
+    """Yield the transformer layers of vision and audio towers."""
+    for name in _TOWERS:
+        tower = config.values.get(name)
+        if not isinstance(tower, Mapping):
+            continue
+
+        def size(*keys: str, tower: Mapping[str, Any] = tower) -> int:
+            return next((tower[key] for key in keys if isinstance(tower.get(key), int)), 0)
+
+        width = size("hidden_size", "vt_hidden_size", "embed_dim", "width", "d_model")
+        inner = size("intermediate_size", "vt_intermediate_size", "mlp_dim", "encoder_ffn_dim") or 4 * width
+        layers = size("num_hidden_layers", "depth", "vt_num_hidden_layers", "layers", "encoder_layers")
+        three = "gemma4" in str(tower.get("model_type", "")) or tower.get("hidden_act") == "silu"
+        merger = width * size("spatial_merge_size") ** 2 * bool(size("out_hidden_size"))
+        parameters = layers * (4 * width**2 + (2 + three) * width * inner) + merger * (
+            merger + size("out_hidden_size")
+        )
+        yield Matrix(f"{name.removesuffix('_config')}_tower", parameters, "tower")
+
+
+def _speculation(config: Config, last: Layer) -> Iterator[Matrix]:
+    """Yield the layers for speculative decoding, each like the last one; engines load them only for that."""
+    number = config.whole("speculation", 0, 0)
+    if config.flag("use_mtp", default=True) and number:
+        size = sum(matrix.parameters for matrix in last.matrices) + 2 * config.whole("hidden") ** 2
+        yield Matrix("mtp", number * size, "mtp")
+
+
+def _in_words(facts: ModelFacts) -> str:
+    kinds = [f"{layer.count} with {layer.attention}, {layer.feed_forward}" for layer in facts.layers]
+    return f"{counted(facts.count, 'layer')}: {'; '.join(kinds)}"

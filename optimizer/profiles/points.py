@@ -15,9 +15,10 @@ from optimizer.errors import SpecError
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.efficiency import Efficiency
 from optimizer.profiles.estimate import find_accelerator, find_model
-from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
+from optimizer.profiles.facts import AcceleratorFacts
 from optimizer.profiles.intervals import Estimated, tokens_in_memory, uncertainty_of_times
 from optimizer.profiles.iterations import Iterations
+from optimizer.profiles.layers import ModelFacts
 from optimizer.profiles.loops import token_ms_of_loop
 from optimizer.profiles.memory import GIB, Memory
 
@@ -187,7 +188,7 @@ class _Point:
             numbers[name] = int(numbers[name])
         deployment = Deployment(
             weights=self.given.get("weights"),
-            cache=self.given.get("cache", "bf16"),
+            cache=self.given.get("cache"),
             eager=self.given.get("engine", "").lower() in EAGER_ENGINES,
             **numbers,
         )

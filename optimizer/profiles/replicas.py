@@ -30,7 +30,7 @@ class EstimatedReplica:
             "accelerator": self.estimate.accelerator.name,
             "tp": deployment.tp,
             "weights": self.estimate.iterations.format.name,
-            "cache": deployment.cache,
+            "cache": self.estimate.iterations.cache,
             "inTokens": replica.in_tokens,
             "outTokens": replica.out_tokens,
             "maxBatch": replica.max_batch,

@@ -12,7 +12,8 @@ from optimizer.profiles.catalogue import load_catalogue, slice_of
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.ends import at_end
 from optimizer.profiles.estimate import DoesNotFitError, ProfileEstimate, estimate_profile
-from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
+from optimizer.profiles.facts import AcceleratorFacts
+from optimizer.profiles.layers import ModelFacts
 from optimizer.profiles.model_config import read_model_config
 from optimizer.spec.schema import Accelerator, EstimateEnd, EstimateSettings, ModelProfile, Server
 from optimizer.spec.system import System
@@ -91,10 +92,13 @@ def _requested(
 
 
 def _stamp(profile: ModelProfile) -> int:
-    """Return the modification time of a profile's config.json, so that caches notice a newer one."""
+    """Return the latest change of a config.json and the files beside it, so that caches notice it."""
     settings = profile.iteration.estimate if profile.iteration else None
-    path = None if settings is None or settings.config is None else Path(settings.config)
-    return path.stat().st_mtime_ns if path is not None and path.is_file() else 0
+    if settings is None or settings.config is None:
+        return 0
+    path = Path(settings.config)
+    files = (path if path.is_dir() else path.parent).glob("*.json")
+    return max((file.stat().st_mtime_ns for file in files), default=0)
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from statistics import median
 
-from optimizer.profiles.catalogue import Catalogue
+from optimizer.profiles.catalogue import Catalogue, facts_of
 from optimizer.profiles.documents import entry_document
 from optimizer.profiles.efficiency import VERSION
 from optimizer.profiles.estimate import ProfileEstimate
-from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
+from optimizer.profiles.facts import AcceleratorFacts, ModelEntry
 from optimizer.profiles.parameters import count_parameters
 from optimizer.profiles.points import PointEstimate
 from optimizer.quantities import precise, quantity, significant
@@ -40,13 +40,14 @@ def estimate_sections(estimate: ProfileEstimate) -> list[Section]:
 def _headline(estimate: ProfileEstimate) -> Section:
     deployment, form = estimate.deployment, estimate.iterations.format
     title = f"{estimate.model.name} on {deployment.tp} x {estimate.accelerator.name}"
-    rest = "" if form.dense == form.routed or not estimate.model.experts else f" experts, {form.dense} rest"
+    dense, routed = form.form("dense"), form.form("routed")
+    rest = "" if dense == routed or not estimate.model.experts else f" experts, {dense} rest"
     lengths = f"{precise(deployment.in_tokens)} tokens in, {precise(deployment.out_tokens)} out"
     return Section(
         text=[
             Paragraph(title, "bold"),
             Paragraph("estimated, not measured", "yellow"),
-            Paragraph(f"weights {form.name}{rest}, cache {deployment.cache}, {lengths}"),
+            Paragraph(f"weights {form.name}{rest}, cache {estimate.iterations.cache}, {lengths}"),
         ]
     )
 
@@ -169,19 +170,19 @@ def catalogue_sections(catalogue: Catalogue) -> list[Section]:
     models = (
         name("name", "name"),
         Column("parameters", lambda model: count_parameters(model).total / 1e9, "10^9", ".2f"),
-        Column("layers", "layers", form="d", rank=1),
+        Column("layers", "count", form="d", rank=1),
         Column("experts", lambda model: model.experts.count if model.experts else None, form="d", rank=2),
         name("published in", "checkpoint", rank=3),
-        name("also", lambda item: item.aliases[0] if item.aliases else "", rank=4),
+        name("also", lambda model: (*catalogue.models[model.name].aliases, "")[0], rank=4),
     )
-    cards, known = catalogue.accelerators.values(), catalogue.models.values()
+    cards, known = catalogue.accelerators.values(), list(map(facts_of, catalogue.models.values()))
     return [
         table(f"Accelerators ({len(cards)})", accelerators, cards, "accelerators"),
         table(f"Models ({len(known)})", models, known, "models"),
     ]
 
 
-def entry_sections(entry: AcceleratorFacts | ModelFacts) -> list[Section]:
+def entry_sections(entry: AcceleratorFacts | ModelEntry) -> list[Section]:
     """Return every value of an entry of the catalogue, and its sources."""
     hidden = {"name", "note", "source", "asOf", "checkedAgainst", "conflicts", "otherSources"}
     rows: list[tuple[str, object]] = []

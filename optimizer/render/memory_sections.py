@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from optimizer.profiles.memory_document import DeviceMemory, MemoryAnswer
 from optimizer.quantities import counted, precise, quantity, significant
-from optimizer.section import Column, Paragraph, Section, name, table, titled_list
+from optimizer.section import Column, Paragraph, Section, name, table, titled_list, words
 
 _SHORT = significant(3)
 
@@ -14,6 +14,7 @@ def memory_sections(answer: MemoryAnswer) -> list[Section]:
     problems = [f"{_on(item)}: {item.problem}; {_least(item)}" for item in answer.devices if item.problem]
     return [
         _headline(answer),
+        _layers(answer),
         _request(answer),
         _devices(answer),
         *titled_list("Does not fit", problems, bullet="- "),
@@ -26,7 +27,8 @@ def _headline(answer: MemoryAnswer) -> Section:
         text=[
             Paragraph(answer.model, "bold"),
             Paragraph(
-                f"weights {answer.weights}, {_SHORT(answer.weights_gb)} GB; cache {answer.cache}, "
+                f"{_SHORT(answer.parameters_b)} x 10^9 parameters, weights {answer.weights}, "
+                f"{_SHORT(answer.weights_gb)} GB; cache {answer.cache}, "
                 f"{answer.attention}, {_SHORT(answer.token_bytes / 1e6)} MB per token"
             ),
             Paragraph(
@@ -35,6 +37,20 @@ def _headline(answer: MemoryAnswer) -> Section:
             ),
         ]
     )
+
+
+def _layers(answer: MemoryAnswer) -> Section:
+    columns = (
+        Column("layers", "count", form=",d"),
+        words("attention", "attention"),
+        words("cache", "cache"),
+        Column("token", lambda layer: layer.token_bytes or None, "B", ",.0f"),
+        words("feed-forward", "feed_forward"),
+        words("weights", "weights", rank=1),
+        Column("size", "weights_gb", "GB", _SHORT),
+    )
+    notes = ["token: cache of one layer with all heads; size: all layers of the line"]
+    return table("Layers", columns, answer.layers, "layers", notes=notes)
 
 
 def _request(answer: MemoryAnswer) -> Section:
@@ -80,9 +96,10 @@ def _least(item: DeviceMemory) -> str:
 
 
 def _notes(answer: MemoryAnswer) -> Iterator[str]:
+    yield from answer.notes
     for item in answer.devices:
         if item.kv_copies > 1:
-            what = "the latent cache" if answer.attention == "MLA" else "each KV head"
+            what = "the latent cache" if "MLA" in answer.attention else "each KV head"
             yield f"{_on(item)}: {what} is stored {quantity(item.kv_copies)} times among the devices"
     if answer.shared_tokens:
         yield (

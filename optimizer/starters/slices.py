@@ -9,7 +9,7 @@ from optimizer.money import Price
 from optimizer.profiles.catalogue import load_catalogue
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.estimate import DoesNotFitError, estimate_profile, find_model
-from optimizer.profiles.facts import ModelFacts
+from optimizer.profiles.layers import ModelFacts
 from optimizer.quantities import counted
 from optimizer.starters.facts import StarterFacts, is_path
 from optimizer.starters.prices import Offer

@@ -7,8 +7,8 @@ import pytest
 
 from optimizer import SpecError
 from optimizer.profiles import load_catalogue
-from optimizer.profiles.catalogue import read_entries
-from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
+from optimizer.profiles.catalogue import facts_of, read_entries
+from optimizer.profiles.facts import AcceleratorFacts, ModelEntry
 from optimizer.profiles.parameters import count_parameters
 
 CATALOGUE = load_catalogue()
@@ -34,21 +34,28 @@ def test_every_entry_names_its_source_and_its_day(name: str) -> None:
 
 @pytest.mark.parametrize("name", CATALOGUE.models)
 def test_the_sizes_of_every_model_give_its_declared_parameters(name: str) -> None:
-    model = CATALOGUE.models[name]
-    assert model.parameters_b is not None
-    assert count_parameters(model).total / 1e9 == pytest.approx(model.parameters_b, rel=0.01)
+    counted = count_parameters(CATALOGUE.model(name)).total / 1e9
+    assert counted == pytest.approx(CATALOGUE.models[name].parameters_b, rel=0.01)
+
+
+@pytest.mark.parametrize("name", CATALOGUE.models)
+def test_every_model_is_of_a_known_type_and_understood(name: str) -> None:
+    facts = CATALOGUE.model(name)
+    assert (facts.assumed, facts.unknown_weights) == (False, "")
+    assert facts.count == facts_of(CATALOGUE.models[name]).count > 0
 
 
 @pytest.mark.parametrize("name", STORED)
 def test_counts_agree_with_published_weights(name: str) -> None:
-    assert count_parameters(CATALOGUE.models[name]).total == pytest.approx(STORED[name], rel=1e-3)
+    assert count_parameters(CATALOGUE.model(name)).total == pytest.approx(STORED[name], rel=1e-3)
 
 
 def test_sizes_must_match_declared_parameters() -> None:
     text = resources.files("optimizer.profiles").joinpath("models.yaml").read_text(encoding="utf-8")
     assert "layers: 80" in text
+    entries = read_entries(text.replace("layers: 80", "layers: 79", 1), "models.yaml", ModelEntry)
     with pytest.raises(SpecError, match=r"llama-2-70b: the sizes give 68.12 billion .* is 68.98"):
-        read_entries(text.replace("layers: 80", "layers: 79", 1), "models.yaml", ModelFacts)
+        facts_of(entries["llama-2-70b"])
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,8 @@ def test_formats_of_mixtures_concern_the_experts_only() -> None:
     catalogue = load_catalogue()
     assert weight_format(catalogue.model("gpt-oss-20b"), "fp4").name == "mxfp4"
     kimi = weight_format(catalogue.model("kimi-k2.5"))
-    assert (kimi.dense, kimi.routed) == ("bf16", "int4")
-    assert weight_format(catalogue.model("llama-3.1-8b"), "AWQ").dense == "int4"
+    assert (kimi.form("dense"), kimi.form("routed")) == ("bf16", "int4")
+    assert weight_format(catalogue.model("llama-3.1-8b"), "AWQ").form("dense") == "int4"
     with pytest.raises(SpecError, match="format of the weights: 'fp7' does not exist; did you mean 'fp"):
         weight_format(catalogue.model("llama-3.1-8b"), "fp7")
 

@@ -79,10 +79,9 @@ def test_the_mean_of_what_tokens_see_is_that_of_the_tokens(prompt: int, limit: i
 def test_experts_touched_are_those_of_all_possible_choices(count: int, each: int, tokens: int) -> None:
     model = CATALOGUE.model("mixtral-8x7b")
     assert model.experts is not None
-    experts = model.experts.model_copy(update={"count": count, "per_token": each})
-    found = Iterations(
-        model.model_copy(update={"experts": experts}), CATALOGUE.accelerator("H100"), Deployment()
-    )
+    experts = replace(model.experts, count=count, per_token=each)
+    layers = tuple(replace(layer, experts=experts) for layer in model.layers)
+    found = Iterations(replace(model, layers=layers), CATALOGUE.accelerator("H100"), Deployment())
     choices = list(product(combinations(range(count), each), repeat=tokens))
     mean = sum(len({expert for chosen in choice for expert in chosen}) for choice in choices) / len(choices)
     assert found.touched(tokens) == pytest.approx(mean / count, rel=1e-12)

@@ -1,14 +1,18 @@
 """Models from config.json: the same facts as the catalogue's, and errors in place of guesses."""
 
 import json
+import re
+import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from optimizer import SpecError
-from optimizer.profiles import load_catalogue, read_model_config
-from optimizer.profiles.facts import ModelFacts
+from optimizer.profiles import Deployment, ModelFacts, load_catalogue, read_model_config
+from optimizer.profiles.formats import weight_format
+from optimizer.profiles.iterations import Iterations
+from optimizer.profiles.memory import Memory
 from optimizer.profiles.model_config import model_of_config
 from optimizer.profiles.parameters import count_parameters
 
@@ -25,7 +29,7 @@ DEEPSEEK = {
     "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128,
     "v_head_dim": 128,
     "vocab_size": 129280, "max_position_embeddings": 163840, "tie_word_embeddings": False,
-    "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
+    "quantization_config": {"quant_method": "fp8"},
 }  # fmt: skip
 MIXTRAL = {
     "model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
@@ -96,15 +100,12 @@ KNOWN: dict[str, dict[str, Any]] = {
     "opt-13b": OPT, "qwen2.5-7b": QWEN_2_5,
 }  # fmt: skip
 """Published config.json files (the keys that matter), by the catalogue's name of the model."""
-ABOUT = {"name", "aliases", "note", "source", "as_of", "checked_against", "conflicts", "other_sources",
-"repository",
-         "parameters_b"}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_a_config_gives_the_facts_of_the_catalogue(name: str) -> None:
+def test_a_config_gives_the_layers_of_the_catalogue(name: str) -> None:
     found, listed = model_of_config(KNOWN[name]), load_catalogue().model(name)
-    assert found.model_dump(exclude=ABOUT) == listed.model_dump(exclude=ABOUT)
+    assert found.layers == listed.layers
     assert count_parameters(found) == count_parameters(listed)
 
 
@@ -112,21 +113,42 @@ def facts(**changes: Any) -> ModelFacts:
     return model_of_config({key: value for key, value in (LLAMA | changes).items() if value != "absent"})
 
 
+def kinds(model: ModelFacts) -> list[tuple[int, str]]:
+    """Return the number of layers of each kind of cache."""
+    return [(layer.count, " + ".join(cache.kind for cache in layer.caches)) for layer in model.layers]
+
+
+def bytes_per_parameter(model: ModelFacts, use: str = "dense") -> set[float]:
+    return {item.size for item in weight_format(model).of(use)}
+
+
+def weights_gb(model: ModelFacts) -> float:
+    h100 = load_catalogue().accelerator("H100")
+    return Memory(Iterations(model, h100, Deployment())).weight_bytes / 1e9
+
+
 def test_a_model_without_kv_heads_has_one_for_each_query_head() -> None:
-    assert facts(num_key_value_heads="absent").kv_heads == 32
+    assert facts(num_key_value_heads="absent").layers[0].kv_heads == 32
+    with pytest.raises(SpecError, match="num_key_value_heads: missing"):
+        facts(model_type="qwen3", num_key_value_heads="absent")
 
 
-def test_windows_count_layer_by_layer() -> None:
-    mistral = facts(model_type="mistral", sliding_window=4096)
-    assert (mistral.growing_layers, mistral.window_layers) == (0, 32)
-    gemma = facts(model_type="gemma2", sliding_window=4096)
-    assert (gemma.growing_layers, gemma.window_layers) == (16, 16)
-    assert facts(model_type="phi3", sliding_window=262144).window is None
+def test_windows_are_read_layer_by_layer() -> None:
+    assert kinds(facts(model_type="mistral", sliding_window=4096)) == [(32, "window")]
+    assert kinds(facts(model_type="mistral", sliding_window=None)) == [(32, "grows")]
+    assert kinds(facts(model_type="gemma2", sliding_window=4096)) == [(16, "window"), (16, "grows")]
+    assert kinds(facts(model_type="phi3", sliding_window=262144)) == [(32, "grows")]
     qwen = facts(model_type="qwen2", sliding_window=4096, use_sliding_window=True, max_window_layers=20)
-    assert (qwen.growing_layers, qwen.window_layers) == (20, 12)
+    assert kinds(qwen) == [(20, "grows"), (12, "window")]
+    exaone = facts(model_type="exaone4", sliding_window=4096, sliding_window_pattern="LLLG")
+    assert kinds(exaone) == [(24, "window"), (8, "grows")]
+    with pytest.raises(SpecError, match="sliding_window = 4096: no key says which layers have this window"):
+        facts(sliding_window=4096)
+    with pytest.raises(SpecError, match=r"layer_types = .* contradicts sliding_window_pattern = 3"):
+        facts(layer_types=["full_attention"] * 32, sliding_window_pattern=3, model_type="gemma3_text")
 
 
-def test_dense_layers_among_experts_are_counted() -> None:
+def test_dense_layers_among_experts_are_found() -> None:
     moe = {
         "model_type": "qwen2_moe",
         "num_experts": 8,
@@ -139,45 +161,132 @@ def test_dense_layers_among_experts_are_counted() -> None:
         ({"mlp_only_layers": [0, 5]}, 2),
         ({"first_k_dense_replace": 3}, 3),
         ({"moe_layer_freq": [0] * 4 + [1] * 28}, 4),
+        ({"mlp_layer_types": ["dense"] * 5 + ["sparse"] * 27}, 5),
+        ({"expert_layer_period": 2, "expert_layer_offset": 1}, 16),
+        ({"moe_layers_enum": "4,5,6"}, 29),
     ):
-        experts = facts(**moe, **change).experts
-        assert experts is not None
-        assert experts.dense_layers == dense
+        model = facts(**moe, **change)
+        assert sum(layer.count for layer in model.layers if layer.experts is None) == dense
+
+
+def test_missing_experts_per_token_stop_only_token_times() -> None:
+    model = facts(model_type="mixtral", num_local_experts=8)
+    iterations = Iterations(model, load_catalogue().accelerator("H100"), Deployment())
+    assert Memory(iterations).request_bytes(1000) > 0
+    with pytest.raises(SpecError, match="num_experts_per_tok: missing; token times need it"):
+        iterations.decode_ms(1, 1000)
+
+
+def test_an_unknown_type_is_read_as_ordinary_layers_and_says_so() -> None:
+    model = facts(model_type="newcomer")
+    assert model.assumed
+    assert model.notes == (
+        "model_type 'newcomer' is not known; read as 32 layers: 32 with GQA 32/8 x 128, dense 14,336",
+    )
+    assert model.layers == facts().layers
+    with pytest.raises(SpecError, match="auto_map names code of its own"):
+        facts(model_type="newcomer", auto_map={"AutoModel": "modeling_newcomer.Newcomer"})
+    with pytest.raises(
+        SpecError, match=r"compress_ratios .* only for some model types; model_type 'newcomer'"
+    ):
+        facts(model_type="newcomer", compress_ratios=[4] * 32)
+
+
+def test_unknown_keys_are_errors_with_ways_out() -> None:
+    config = LLAMA | {"num_engrams": 12}
+    with pytest.raises(
+        SpecError, match=r"config.json: num_engrams = 12: .* --ignore-key num_engrams or remove it; or state"
+    ):
+        model_of_config(config)
+    assert model_of_config(config, ignored=["num_engrams"]).layers == facts().layers
+    known = model_of_config(config, sizes_known=True)
+    assert known.notes == ("keys that are not known: num_engrams",)
+
+
+# --- formats ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("quantization", "checkpoint"),
+    ("quantization", "checkpoint", "size"),
     [
-        ({"quant_method": "fp8"}, "fp8"),
-        ({"quant_method": "awq", "bits": 4}, "int4"),
-        ({"quant_method": "gptq", "bits": 8}, "int8"),
+        ({"quant_method": "fp8"}, "fp8", 1),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8", 1 + 4 / 128**2),
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, "int4", 0.5 + 2.5 / 128),
+        ({"quant_method": "gptq", "bits": 8, "group_size": -1}, "int8", 1),
         ({"quant_method": "compressed-tensors",
         "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float"}}}},
-         "fp8"),
+         "fp8", 1),
         ({"quant_method": "compressed-tensors",
-        "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int"}}}},
-         "int4"),
-        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "fp4"),
-        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "int4"),
+        "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int", "group_size": 32}}}},
+         "int4", 0.5625),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4", "exclude_modules": ["lm_head"]}, "fp4", 0.5625),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "int4", 0.5625),
     ],
 )  # fmt: skip
-def test_the_format_of_the_weights_is_read(quantization: dict[str, Any], checkpoint: str) -> None:
-    assert facts(quantization_config=quantization).checkpoint == checkpoint
+def test_the_format_of_the_weights_is_read(
+    quantization: dict[str, Any], checkpoint: str, size: float
+) -> None:
+    model = facts(quantization_config=quantization)
+    assert (model.checkpoint, bytes_per_parameter(model)) == (checkpoint, {size})
+    assert bytes_per_parameter(model, "embedding") == {2}
+
+
+def test_formats_follow_groups_and_patterns() -> None:
+    groups = {
+        "group_0": {"targets": ["re:.*self_attn.*"], "weights": {"num_bits": 8, "type": "float"}},
+        "group_1": {"targets": ["re:.*mlp.*"], "weights": {"num_bits": 4, "type": "float", "group_size": 16}},
+    }
+    quantization = {"quant_method": "compressed-tensors", "config_groups": groups, "ignore": ["lm_head"]}
+    model = facts(quantization_config=quantization)
+    forms = {matrix.module.split(".")[0]: matrix.form for matrix in model.layers[0].matrices}
+    assert forms == {"self_attn": "fp8", "mlp": "fp4"}
+    ignored = quantization | {
+        "ignore": ["lm_head", "model.layers.0.self_attn*", "model.layers.31.mlp.down_proj"]
+    }
+    first, middle, last = facts(quantization_config=ignored).layers
+    assert (first.count, middle.count, last.count) == (1, 30, 1)
+    assert [matrix.form for matrix in first.matrices] == ["bf16"] * 4 + ["fp4"] * 3
+    assert [matrix.form for matrix in last.matrices] == ["fp8"] * 4 + ["fp4"] * 2 + ["bf16"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"config_groups": {"g": {"targets": ["re:.*attnn.*"], "weights": {"num_bits": 4, "type": "int"}}}},
+         "'re:.*attnn.*' names no module"),
+        ({"config_groups": {"g": {"weights": {"num_bits": 3, "type": "int"}}}}, "num_bits = 3"),
+        ({"ignore": ["re:("]}, "not a regular expression"),
+        ({"strange": 1}, "strange = 1: this key is not known"),
+        ({"config_groups": {"g": {"weights": {"num_bits": 4, "type": "int"}}},
+          "quantized_layers": {"model.layers.0.mlp.up_proj": {"quant_algo": "FP8"}}},
+         "layers.0.mlp.up_proj is in groups of different formats"),
+    ],
+)  # fmt: skip
+def test_unknown_quantisation_stops_only_weights(change: dict[str, Any], message: str) -> None:
+    base: dict[str, Any] = {"quant_method": "compressed-tensors", "config_groups": {
+        "g": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int"}}}}  # fmt: skip
+    if "quantized_layers" in change:
+        change["config_groups"]["g"]["targets"] = ["re:.*mlp.*"]
+    model = facts(quantization_config=base | change)
+    with pytest.raises(SpecError, match=re.escape(message)):
+        weight_format(model)
+    assert weight_format(model, "fp8").name == "fp8"
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"hidden_size": "absent"}, "hidden_size: missing"),
-        ({"num_hidden_layers": 3.5}, "num_hidden_layers: must be an integer, not 3.5"),
-        ({"model_type": "mamba2"}, "model_type 'mamba2' is not understood"),
+        ({"hidden_size": "absent"}, "hidden_size or n_embd or d_model: missing"),
+        ({"num_hidden_layers": 3.5}, "num_hidden_layers = 3.5: must be an integer"),
+        ({"model_type": "bert"}, "model_type = bert: is not understood"),
         ({"is_encoder_decoder": True}, "only decoders"),
-        ({"ssm_cfg": {}}, "ssm_cfg: layers of this kind are not understood"),
-        ({"layer_types": ["full_attention", "conv"], "sliding_window": 5},
-        "layer_types: 'conv' is not understood"),
-        ({"layer_types": ["full_attention", "conv"]}, "layer_types: 'conv' is not understood"),
-        ({"quantization_config": {"quant_method": "hqq"}}, "quantization_config: 'hqq' is not understood"),
-        ({"num_key_value_heads": 0}, "kvHeads: must be at least 1, not 0"),
+        ({"ssm_cfg": {}}, "ssm_cfg = .*: this key is not known"),
+        ({"layer_types": ["full_attention", "conv"] * 16}, "layers of this kind are not known"),
+        ({"layer_types": ["full_attention", "banana"] * 16}, "the entry 'banana' is not understood"),
+        ({"layer_types": ["full_attention"] * 31}, "31 entries, but the model has 32 layers"),
+        ({"num_key_value_heads": 0}, "num_key_value_heads = 0: must be an integer of at least 1"),
+        ({"num_kv_heads": 4}, "num_key_value_heads = 8: contradicts num_kv_heads = 4"),
+        ({"kv_lora_rank": 512, "use_mla": False}, "kv_lora_rank = 512: contradicts use_mla"),
     ],
 )  # fmt: skip
 def test_what_is_not_understood_is_said(changes: dict[str, Any], message: str) -> None:
@@ -185,15 +294,85 @@ def test_what_is_not_understood_is_said(changes: dict[str, Any], message: str) -
         facts(**changes)
 
 
+# --- folders ------------------------------------------------------------------------------------------
+
+LLAMA_70B = LLAMA | {
+    "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64, "intermediate_size": 28672,
+    "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+def folder(path: Path, **files: object) -> Path:
+    """Write the files of a model and return its folder."""
+    path.mkdir()
+    for name, value in files.items():
+        (path / f"{name.replace('_index', '.safetensors.index')}.json").write_text(json.dumps(value))
+    return path
+
+
 def test_a_file_or_its_folder_can_be_given(tmp_path: Path) -> None:
-    folder = tmp_path / "my-model"
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
-    for path in (folder, folder / "config.json", str(folder)):
-        model = read_model_config(path)
-        assert (model.name, model.layers) == ("my-model", 32)
+    path = folder(tmp_path / "my-model", config=LLAMA)
+    for given in (path, path / "config.json", str(path)):
+        model = read_model_config(given)
+        assert (model.name, model.count) == ("my-model", 32)
     with pytest.raises(SpecError, match="no such file"):
         read_model_config(tmp_path / "other.json")
     (tmp_path / "list.json").write_text("[]", encoding="utf-8")
     with pytest.raises(SpecError, match="must be an object with keys, not a list"):
         read_model_config(tmp_path / "list.json")
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "size_gb"),
+    [
+        ("hf_quant_config", {"quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}}, 72.7),
+        ("quant_config", {"zero_point": True, "q_group_size": 128, "w_bit": 4, "version": "GEMM"}, 39.8),
+        ("quantize_config", {"bits": 4, "group_size": 128, "desc_act": False}, 39.8),
+    ],
+)
+def test_formats_beside_the_config_are_read(
+    tmp_path: Path, file: str, values: dict[str, Any], size_gb: float
+) -> None:
+    """Sizes of a 70B model: 68.5e9 weights at 1 or 0.52 bytes, and 4.2 GB of embedding and head."""
+    model = read_model_config(folder(tmp_path / "m", config=LLAMA_70B, **{file: values}))
+    assert weights_gb(model) == pytest.approx(size_gb, abs=0.05)
+
+
+def test_places_that_disagree_are_an_error_with_both_sizes(tmp_path: Path) -> None:
+    config = LLAMA_70B | {"quantization_config": {"quant_method": "fp8"}}
+    path = folder(tmp_path / "m", config=config, quant_config={"q_group_size": 128, "w_bit": 4})
+    with pytest.raises(
+        SpecError, match=r"gives weights of 72.6\d GB, but .*quant_config.json gives 39.7\d GB"
+    ):
+        weights_gb(read_model_config(path))
+
+
+def test_a_name_that_states_a_format_needs_a_file_that_does(tmp_path: Path) -> None:
+    model = read_model_config(folder(tmp_path / "Llama-3.1-70B-AWQ", config=LLAMA_70B))
+    with pytest.raises(SpecError, match="the name says AWQ, but no file states a quantisation"):
+        weights_gb(model)
+
+
+def test_the_size_of_the_files_is_used_and_compared(tmp_path: Path) -> None:
+    index: dict[str, Any] = {"metadata": {"total_size": 141_107_412_992}, "weight_map": {}}
+    path = folder(tmp_path / "m", config=LLAMA_70B, model_index=index)
+    memory = Memory(Iterations(read_model_config(path), load_catalogue().accelerator("H100"), Deployment()))
+    assert memory.weight_bytes == 141_107_412_992
+    assert memory.size_note is None
+    index["metadata"] = {"total_size": 170e9}
+    (path / "model.safetensors.index.json").write_text(json.dumps(index))
+    memory = Memory(Iterations(read_model_config(path), load_catalogue().accelerator("H100"), Deployment()))
+    assert memory.size_note is not None
+    assert "170 GB" in memory.size_note
+    assert "141.1 GB (+20%)" in memory.size_note
+
+
+def test_safetensors_headers_give_the_size(tmp_path: Path) -> None:
+    path = folder(tmp_path / "m", config=LLAMA)
+    header = {"a": {"dtype": "BF16", "shape": [4], "data_offsets": [0, 8]}, "__metadata__": {"format": "pt"}}
+    text = json.dumps(header).encode()
+    (path / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + bytes(8))
+    assert read_model_config(path).stored_bytes == 8
+    (path / "model.safetensors").write_bytes(b"short")
+    with pytest.raises(SpecError, match="not a safetensors file"):
+        read_model_config(path)

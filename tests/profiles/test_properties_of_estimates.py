@@ -13,7 +13,6 @@ from optimizer.profiles import (
     ProfileEstimate,
     load_catalogue,
 )
-from optimizer.profiles.formats import BYTES
 from optimizer.profiles.iterations import Iterations
 
 CATALOGUE = load_catalogue()
@@ -33,20 +32,19 @@ def coefficients(found: ProfileEstimate) -> list[float]:
 
 @pytest.fixture(params=CATALOGUE.models)
 def model(request: pytest.FixtureRequest) -> ModelFacts:
-    return CATALOGUE.models[request.param]
+    return CATALOGUE.model(request.param)
 
 
 def test_alpha_is_never_below_the_roofline_of_the_full_bandwidth(model: ModelFacts) -> None:
     for accelerator in CATALOGUE.accelerators.values():
         for tp in (1, 8):
             found = estimate(model, accelerator, tp=tp)
-            parameters, form = found.iterations.parameters, found.iterations.format
+            weights = found.iterations.format
             for batch in BATCHES:
                 share = 0.0
-                if model.experts:
+                if model.experts and model.experts.per_token:
                     share = 1 - (1 - model.experts.per_token / model.experts.count) ** batch
-                size = parameters.dense * BYTES[form.dense] + 2 * parameters.head
-                size += share * parameters.routed * BYTES[form.routed]
+                size = weights.bytes_of("dense", "head") + share * weights.bytes_of("routed")
                 roofline = size / tp / (accelerator.device_bandwidth_gb_per_s * 1e6)
                 assert found.alpha_at(batch).value > roofline
 

@@ -31,8 +31,8 @@ class EstimateSettings(Document):
     """Tensor-parallel degree: devices of a replica; default: all of its cards."""
     weights: Name | None = None
     """Weight format; default: as published."""
-    cache: Name = "bf16"
-    """Format of the KV cache, `bf16` or `fp8`."""
+    cache: Name | None = None
+    """Format of the KV cache: `bf16`, `fp8` or `fp8_ds_mla`; default: that of the checkpoint, else `bf16`."""
     eager: bool = False
     """Whether the engine launches each kernel from the host, without captured graphs."""
     memory_utilization: Share = Field(0.9, alias="memoryUtilization")

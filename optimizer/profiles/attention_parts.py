@@ -1,0 +1,278 @@
+"""The attention of a layer, or what stands in its place, from a config.json and layer_parts.yaml."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from math import ceil, prod
+
+from optimizer.profiles.config_keys import REQUIRED, Config, parts_table
+from optimizer.profiles.layer_kinds import window_tokens
+from optimizer.profiles.layers import ALL_FORMATS, Cache, Layer, Matrix
+
+_STATE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+def attention_of(config: Config, kind: str) -> Layer:
+    """Return the attention of the layer that the config is read for, of a kind of `layer_kind`.
+
+    Raises:
+        SpecError: a size is missing or not understood.
+    """
+    if kind in {"moe", "mlp"}:
+        return Layer(parts=0)
+    if kind == "state":
+        return _state(config)
+    if kind.endswith(" + state"):
+        return attention_of(config, kind.removesuffix(" + state")) + replace(_state(config), parts=0)
+    if "o_lora_rank" in config.values:
+        return _compressed(config, kind)
+    if "kv_lora_rank" in config.values:
+        return _latent(config)
+    if not config.flag("use_mla", default=True):
+        for name in ("query_rank", "rope", "nope"):  # of no effect without latent attention
+            config.key(name)
+    elif config.family.latent:
+        raise config.error("kv_lora_rank", "missing; this key is required unless use_mla is false")
+    return _ordinary(config, kind)
+
+
+def matrices_of(
+    config: Config, part: str, place: str, more: Mapping[str, int], use: str = "dense"
+) -> list[Matrix]:
+    """Return the weights of a part of layer_parts.yaml.
+
+    Args:
+        config: the config.
+        part: name of the part.
+        place: name in checkpoints of the module that contains them.
+        more: factors that are not facts of the config.
+        use: use of the weights, as of `Matrix`.
+    """
+    found: list[Matrix] = []
+    for line in parts_table()[part]["weights"]:
+        name, *factors = line.split()
+        parameters = prod(_factor(config, factor, more) for factor in factors)
+        if parameters:
+            found.append(Matrix(f"{place}.{name}" if place else name, parameters, use))
+    return found
+
+
+def _factor(config: Config, name: str, more: Mapping[str, int]) -> int:
+    if name.isdigit():
+        return int(name)
+    return int(more[name] if name in more else config.whole(name))
+
+
+def kv_heads(config: Config) -> int:
+    """Return the number of KV heads; by default one for each query head, or one in total."""
+    heads, found = config.whole("heads"), config.whole("kv", None)
+    new, grouped = config.flag("new_decoder_architecture"), config.flag("multi_query_attention", default=True)
+    if config.flag("multi_query") and not new:
+        return 1
+    return int(heads if found is None or not grouped else found)
+
+
+# --- ordinary attention ----------------------------------------------------------------------------------
+
+
+def _ordinary(config: Config, kind: str) -> Layer:
+    heads, kv, width, value = _sizes(config, kind)
+    shared, equal = _shares(config), kind == "full" and config.flag("attention_k_eq_v")
+    gate = config.get("gate", False)
+    gates = {False: 0, True: width, "per-element": width, "per-head": 1}
+    if not isinstance(gate, bool | str) or gate not in gates:
+        raise config.error(config.key("gate"), "must be true, false, per-head or per-element")
+    gate_width = 1 if gate is True and "gating" in config.values else gates[gate]
+    more = {"heads": heads, "kv": kv, "width": width, "value": value, "gate_width": gate_width}
+    place = config.family.names.get("attention", "self_attn")
+    matrices = matrices_of(config, "ordinary", place, more | {"own": not shared, "apart": not equal})
+    limit = window_tokens(config) if kind == "window" else None
+    limit = config.whole("attention_chunk_size") if kind == "chunk" else limit
+    rows = Cache(kind if limit else "grows", width + value, kv, limit=limit)
+    topk, extra, weights = _block_index(config)
+    caches = () if shared else (replace(rows, read=topk or None), *extra)
+    word = "MHA" if kv == heads else "MQA" if kv == 1 else "GQA"
+    text = f"{word} {heads}/{kv} x {width}" + (f", {value}" if value != width else "")
+    text += ", shared cache" * shared + ", sparse" * bool(topk)
+    matrices += weights
+    return Layer(text, "", caches, tuple(matrices), heads, (width + value) / 2)
+
+
+def _sizes(config: Config, kind: str) -> tuple[int, int, int, int]:
+    """Return query heads, KV heads and the widths of a key and of a value; a kind can have its own."""
+    heads, kv = config.whole("heads"), kv_heads(config)
+    width = config.whole("width", 0, 0) or max(config.whole("hidden") // heads, 1)
+    value = config.whole("v_head_dim", 0, 0) or width
+    names = ("heads", "kv", "width", "value")
+    own = {name: config.whole(f"window_{name}", 0, 0) for name in names} if kind == "window" else {}
+    for name in names:
+        config.key(f"window_{name}")
+    wide, fewer = config.whole("full_width", 0), config.whole("full_kv", 0) * config.flag("attention_k_eq_v")
+    if kind == "full":
+        own = {"width": wide, "value": wide, "kv": fewer}
+    stated = {"heads": heads, "kv": kv, "width": width, "value": value}
+    heads, kv, width, value = (own.get(name) or stated[name] for name in names)
+    return heads, kv, width, value
+
+
+def _shares(config: Config) -> bool:
+    """Return whether a layer uses the cache of an earlier one."""
+    last, factor = config.whole("num_kv_shared_layers", 0, 0), config.whole("cla_share_factor", 1)
+    if last >= config.layers:
+        raise config.error("num_kv_shared_layers", f"must be below the {config.layers} layers")
+    return config.index >= config.layers - last or (config.flag("use_cla") and config.index % factor > 0)
+
+
+def _block_index(config: Config) -> tuple[int, tuple[Cache, ...], list[Matrix]]:
+    """Return the tokens that a sparse layer reads, its index cache and its index weights (MiniMax-M3)."""
+    if "sparse_attention_config" not in config.values:
+        return 0, (), []
+    inner = config.inner("sparse_attention_config")
+    sparse, values = inner.kind("sparse_attention_freq"), inner.kind("sparse_disable_index_value")
+    topk = inner.whole("sparse_topk_blocks") * inner.whole("sparse_block_size")
+    width, heads = inner.whole("sparse_index_dim"), inner.whole("sparse_num_index_heads")
+    switched_on = inner.flag("use_sparse_attention", default=True)
+    inner.finish(("sparse_init_block", "sparse_local_block", "sparse_score_type"))
+    if not switched_on or sparse == "full":
+        return 0, (), []
+    more = {"sparse_index_dim": width, "sparse_num_index_heads": heads}
+    weights = matrices_of(config, "block_index", "self_attn", more)
+    return topk, (Cache("index", width * (2 if values == "both" else 1)),), weights
+
+
+# --- latent and compressed attention ---------------------------------------------------------------------
+
+
+def _latent(config: Config) -> Layer:
+    """Return multi-head latent attention: one compressed row per token, whole on each device."""
+    if not config.flag("use_mla", default=True):
+        raise config.error("kv_lora_rank", "contradicts use_mla = False")
+    rank, rope, nope = config.whole("rank"), config.whole("rope"), config.whole("nope")
+    query, value, heads = config.whole("query_rank", 0), config.whole("latent_value"), config.whole("heads")
+    for other in ("width", "kv", "qk_head_dim"):  # of no effect beside the widths above
+        config.key(other)
+    more = {"query_rank": query, "direct": not query, "gated": config.flag("mla_use_output_gate")}
+    matrices = matrices_of(config, "latent", "self_attn", more)
+    topk = config.whole("topk", 0)
+    packed = (("fp8_ds_mla", rank + 4 * ceil(rank / 128) + 2.0 * rope),)
+    caches = [Cache("latent", rank + rope, packed=packed, read=topk or None)]
+    if topk:
+        caches.append(_index_rows(config.whole("index_width")))
+        if _own_index(config):
+            matrices += matrices_of(config, "token_index", "self_attn", more)
+    times = config.family.attentions
+    return Layer(
+        attention=f"{times} x " * (times > 1)
+        + f"MLA {heads} x {rank} + {rope}"
+        + f", top {topk}" * bool(topk),
+        caches=tuple(caches) * times,
+        matrices=tuple(matrices) * times,
+        heads=heads,
+        width=(nope + rope + value) / 2,
+        absorbed=2 * rank + rope,
+        parts=times,
+    )
+
+
+def _index_rows(width: int, every: int = 1) -> Cache:
+    """Return the index cache of sparse attention: fp8 and a 4-byte scale per 128 numbers, in any format."""
+    size = width + 4.0 * ceil(width / 128)
+    return Cache("index", width, every=every, packed=tuple((form, size) for form in ALL_FORMATS))
+
+
+def _own_index(config: Config) -> bool:
+    """Return whether a layer has index weights of its own (GLM-5.2)."""
+    every, offset = config.whole("index_topk_freq", 1), config.whole("index_skip_topk_offset", 2, 0)
+    for key in ("indexer_types", "index_topk_pattern"):
+        if key in config.values:
+            return config.kind(key) == "own"
+    return bool(max(config.index - offset + 1, 0) % every == 0)
+
+
+def _compressed(config: Config, kind: str) -> Layer:
+    """Return DeepSeek-V4's attention: a window beside rows of 4 or 128 tokens; key and value are one row."""
+    heads, width, rope, topk = (config.whole(name) for name in ("heads", "width", "rope", "topk"))
+    place = config.family.names.get("attention", "attn")
+    matrices = matrices_of(config, "compressed", place, {})
+    rates = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
+    if config.get("compress_rates", rates) != rates:
+        raise config.error("compress_rates", f"must be {rates}")
+    for name in ("index_width", "index_heads"):
+        config.whole(name)
+    if kv_heads(config) != 1:
+        raise config.error(config.key("kv"), "must be 1: key and value are one row for all heads")
+    packed = tuple((form, width + rope + 8.0) for form in ("fp8", "fp8_ds_mla"))
+    caches = [Cache("window", width, limit=window_tokens(config), packed=packed)]
+    if kind in {"quarter", "heavy"}:
+        matrices += matrices_of(config, kind, place, {})
+        every, read = (4, 4 * topk) if kind == "quarter" else (128, None)
+        caches.append(Cache("compressed", width, every=every, packed=packed, read=read))
+    if kind == "quarter":
+        caches.append(_index_rows(config.whole("index_width"), 4))
+    text = f"MQA {heads}/1 x {width}" + {"quarter": ", 1/4 sparse", "heavy": ", 1/128"}.get(kind, "")
+    return Layer(attention=text, caches=tuple(caches), matrices=tuple(matrices), heads=heads, width=width)
+
+
+# --- states ----------------------------------------------------------------------------------------------
+
+
+def _state(config: Config) -> Layer:
+    """Return a layer that keeps a state instead of a cache."""
+    part = parts_table()[config.family.state]
+    more = _state_sizes(config)
+    kernel = more["kernel"] if "kernel" in more else config.whole("kernel") if "conv" in part else 1
+
+    def numbers(key: str) -> int:
+        return sum(
+            prod(_factor(config, factor, more) for factor in line.split()) for line in part.get(key, ())
+        )
+
+    kept = numbers("state") * _state_bytes(config) + numbers("conv") * (kernel - 1) * 2
+    groups = config.whole("groups") if "group" in part else 0
+    cache = Cache("state", state_bytes=kept, groups=groups, group_bytes=numbers("group") * (kernel - 1) * 2)
+    place = config.family.names.get("state", part["name"])
+    shown = {name: _factor(config, name, more) for name in re.findall(r"{(\w+)}", part["text"])}
+    weights = matrices_of(config, config.family.state, place, more)
+    return Layer(attention=part["text"].format(**shown), caches=(cache,), matrices=tuple(weights))
+
+
+def _state_bytes(config: Config) -> int:
+    """Return the bytes of a number of a state; 4 unless the config says otherwise, and always for KDA."""
+    stated = config.get("state_type", "float32")
+    if not isinstance(stated, str) or stated not in _STATE_BYTES:
+        raise config.error(config.key("state_type"), f"must be one of {', '.join(_STATE_BYTES)}")
+    return 4 if config.family.state in {"kda", "lightning"} else _STATE_BYTES[stated]
+
+
+def _state_sizes(config: Config) -> dict[str, int]:
+    """Return the sizes of a state that are not single facts of the config."""
+    state, hidden = config.family.state, config.whole("hidden")
+    if state == "gdn":
+        keys = config.whole("keys", config.whole("heads"))
+        key = config.whole("key", int(0.75 * hidden / keys))
+        values, value = config.whole("values", config.whole("heads")), config.whole("value", 2 * key)
+        return {"keys": keys, "key": key, "values": values, "value": value}
+    if state == "kda":
+        inner = config.inner("linear_attn_config")
+        sizes = inner.whole("num_heads"), inner.whole("head_dim"), inner.whole("short_conv_kernel_size")
+        full = inner.flag("use_full_rank_gate")
+        inner.finish(("full_attn_layers", "kda_layers"))
+        names = ("state_heads", "state_width", "kernel", "full_rank", "low_rank")
+        return dict(zip(names, (*sizes, full, not full), strict=True))
+    if state == "lightning":
+        return {"width": config.whole("width", hidden // config.whole("heads"))}
+    if state == "mamba1":
+        automatic = config.get("state_rank", "auto") == "auto"
+        rank = ceil(hidden / 16) if automatic else config.whole("state_rank")
+        return {"inner": config.whole("expand") * hidden, "state_rank": rank}
+    if state != "mamba2":
+        return {}
+    inner_width, heads = config.whole("mamba_d_ssm", None), config.whole("state_heads")
+    expanded = config.whole("expand", 2) * hidden
+    automatic = config.get("state_width", "auto") == "auto"
+    only = config.family.window == "state"  # mamba2 calls it head_dim
+    default = config.whole("head_dim", REQUIRED) if only else (inner_width or expanded) // heads
+    width = default if automatic else config.whole("state_width")
+    if inner_width is not None and inner_width != heads * width:
+        raise config.error("mamba_d_ssm", f"contradicts {heads} heads x {width}")
+    return {"state_width": width}

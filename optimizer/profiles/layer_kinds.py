@@ -1,0 +1,176 @@
+"""Which layers of a config.json have which attention, and which have experts.
+
+Each key that lists or counts layers is an entry of a table here or in layer_parts.yaml. Keys that are given
+together must agree.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from optimizer.profiles.config_keys import REQUIRED, Config
+
+_LISTS = (
+    "layer_types", "layers_block_type", "hybrid_override_pattern", "hybrid_layer_pattern", "attn_type_list",
+    "compress_ratios", "no_rope_layers",
+)  # fmt: skip
+"""Keys with an entry for each layer."""
+
+
+def layer_count(config: Config) -> int:
+    """Return the number of layers: as stated, else the length of a list with an entry for each."""
+    found = [config.values[key] for key in ("block_configs", *_LISTS[:3]) if key in config.values]
+    length = len(found[0]) if found and isinstance(found[0], list | str) and found[0] else REQUIRED
+    count: int = config.whole("layers", length)
+    if count > 10_000:
+        raise config.error(config.key("layers"), "must be at most 10,000")
+    return count
+
+
+def layer_kind(config: Config) -> str:
+    """Return the kind of a layer, of the table `kinds`: full, window, chunk, state, moe and so on.
+
+    Raises:
+        SpecError: an entry is unknown, a list has the wrong length, or two keys disagree.
+    """
+    found = {key: config.kind(key) for key in _LISTS if key in config.values}
+    found |= {key: rule(config, key) for key, rule in _RULES.items() if key in config.values}
+    kinds = list(found.items()) or [("", _by_default(config))]
+    for name, other in kinds[1:]:
+        if other != kinds[0][1]:
+            raise config.error(kinds[0][0], f"contradicts {name} = {str(config.values[name])[:60]}")
+    family, kind = config.family, kinds[0][1]
+    if ("state" in kind and not family.state) or (kind in {"moe", "mlp"} and not family.one_part):
+        raise config.error(kinds[0][0], "layers of this kind are not known for this model type")
+    if {"layer_types", "layers_block_type", "hybrid_layer_pattern"} & found.keys():
+        config.key("window")  # layers are listed, so that a window beside them needs no other rule
+        if kind == "window" and not config.flag("use_sliding_window", default=True):
+            raise config.error("use_sliding_window", f"contradicts {kinds[0][0]}, which lists windows")
+    return kind
+
+
+def has_experts(config: Config) -> bool:
+    """Return whether a layer has experts, if the model has any; all keys that state this hold.
+
+    Raises:
+        SpecError: a value is not understood.
+    """
+    i = config.index
+    period, offset = config.whole("expert_layer_period", 1), config.whole("expert_layer_offset", 0, 0)
+    last = config.whole("moe_layer_end_index", -1, -1)
+    firsts = [
+        config.whole(key, 0, 0)
+        for key in (
+            "first_k_dense_replace",
+            "num_dense_layers",
+            "moe_layer_start_index",
+            "moe_layer_num_skipped",
+        )
+    ]
+    steps = [
+        config.whole(key, 1)
+        for key in ("moe_layer_interval", "decoder_sparse_step", "interleave_moe_layer_step")
+    ]
+    listed = isinstance(config.values.get("moe_layer_freq"), list)
+    every = 1 if listed else config.whole("moe_layer_freq", 1)
+    words = [key for key in ("mlp_layer_types", *["moe_layer_freq"] * listed) if key in config.values]
+    conditions = [config.kind(key) == "experts" for key in words]
+    conditions += [
+        i in _numbers(config, key) for key in ("moe_layers", "moe_layers_enum") if key in config.values
+    ]
+    conditions += [i not in _numbers(config, key) for key in ("mlp_only_layers",) if key in config.values]
+    conditions += [i >= max(firsts), last in {-1, max(i, last)}, i % every == 0, i % period == offset]
+    return all(conditions) and all((i + 1) % step == 0 for step in steps)
+
+
+def window_tokens(config: Config) -> int:
+    """Return the length of the sliding window [tokens]."""
+    tokens: int = config.whole("window")
+    both_directions = config.get("use_bidirectional_attention", None) == "all"
+    return tokens // 2 + 1 if both_directions else tokens
+
+
+def _spaced(config: Config, every: int, other: str) -> str:
+    """Return "full" for each n-th layer, counted as the family does, else the other kind; 0: none is full."""
+    counted, i, last = config.family.counted, config.index, config.layers - 1
+    place = last - i if counted == "fromEnd" else i + 1
+    extra = {"first": 0, "last": last}.get(counted)
+    return "full" if i == extra or (every and place % every == 0) else other
+
+
+def _every(other: str) -> Callable[[Config, str], str]:
+    """Return a rule for a number n: each n-th layer is full; or for a text such as LLLG: local, global."""
+
+    def rule(config: Config, key: str) -> str:
+        pattern = config.get(key)
+        if not isinstance(pattern, str):
+            return _spaced(config, config.whole(key, minimum=0), other)
+        if not pattern or set(pattern) - set("LG"):
+            raise config.error(key, "must be a number, or a text of L (local) and G (global)")
+        return "full" if pattern[config.index % len(pattern)] == "G" else other
+
+    return rule
+
+
+def _periodic(config: Config, key: str) -> str:
+    offset = config.whole("attn_layer_offset", minimum=0)
+    return "full" if config.index % config.whole(key) == offset else "state"
+
+
+def _chosen(config: Config, key: str) -> str:
+    return "full" if config.index in _numbers(config, key) else "state"
+
+
+def _both_lists(config: Config, key: str) -> str:
+    """Read the lists of `linear_attn_config`, counted from 1, which together name every layer once."""
+    inner = config.inner(key)
+    full, states = (_numbers(inner, name, 1) for name in ("full_attn_layers", "kda_layers"))
+    if full & states or len(full | states) != config.layers:
+        raise inner.error("kda_layers", f"does not complete full_attn_layers to the {config.layers} layers")
+    return "full" if config.index + 1 in full else "state"
+
+
+def _numbers(config: Config, key: str, low: int = 0) -> set[int]:
+    """Return a set of layer numbers, counted from 0 or 1, from a list or a text with commas."""
+    value: Any = config.get(key)
+    items = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else ["?"]
+    numbers = {int(item) if str(item).strip().isdigit() else -1 for item in items}
+    if not numbers <= set(range(low, config.layers + low)):
+        raise config.error(key, f"must list layers from {low} to {config.layers + low - 1}")
+    return numbers
+
+
+def _by_default(config: Config) -> str:
+    """Return the kind if no key lists the layers: that of the family, and of a window alone."""
+    family = config.family
+    if "state" in family.window:
+        return str(family.window)
+    if (family.state and not family.every) or family.window == "listed":
+        raise config.error(" or ".join(_LISTS), "missing; no key says which layers have which attention")
+    if family.state or family.window == "chunk":
+        every = config.whole("no_rope_layer_interval", family.every)
+        return _spaced(config, every, "state" if family.state else "chunk")
+    switched_on = config.flag("use_sliding_window", default=family.window != "above")
+    tokens, context = config.whole("window", 0, 0), config.values.get("max_position_embeddings")
+    if not switched_on or not tokens or (isinstance(context, int) and tokens >= context):
+        return "full"
+    if family.window == "above":
+        return "full" if config.index < config.whole("max_window_layers", minimum=0) else "window"
+    if family.window in {"all", "window"}:
+        return _spaced(config, family.every, "window")
+    raise config.error(
+        config.key("window"),
+        "no key says which layers have this window; give layer_types, or --ignore-key if none has",
+    )
+
+
+_RULES: Mapping[str, Callable[[Config, str], str]] = {
+    "full_attention_interval": _every("state"),
+    "sliding_window_pattern": _every("window"),
+    "_sliding_window_pattern": _every("window"),
+    "global_attn_every_n_layers": _every("window"),
+    "attn_layer_period": _periodic,
+    "attn_layer_indices": _chosen,
+    "full_attn_idxs": _chosen,
+    "linear_attn_config": _both_lists,
+}
+"""Keys that state by numbers which layers have which attention."""
