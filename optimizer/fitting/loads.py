@@ -159,10 +159,11 @@ def _as_sent(record: RunRecord, busy: float | None, say: Say, *, kept: float) ->
     held_up = sent is not None and sent < NOT_SENT * offered and delay is not None and delay > CLIENT_DELAY_MS
     if not held_up or busy is None:
         return replace(record, offered_rps=kept * offered)
+    late = f"{record.fields.get('client_delay_ms', 'delay')} {quantity((delay or 0.0) / 1000, 3)} s"
     say(
         "client",
-        f"the client sent {quantity(sent or 0.0)} of {quantity(offered)} requests/s (schedule_delay "
-        f"{quantity((delay or 0.0) / 1000, 3)} s): replayed with {max(round(busy), 1)} in flight",
+        f"the client sent {quantity(sent or 0.0)} of {quantity(offered)} requests/s ({late}): replayed with "
+        f"{max(round(busy), 1)} in flight",
     )
     return replace(record, offered_rps=None, users=max(busy, 1.0))
 

@@ -110,7 +110,7 @@ def test_runs_that_are_left_out(changes: dict[str, Any], words: str) -> None:
         ({"offered_rps": 5.0, "users": None, "failed": 10.0, "requested": 210.0}, (5 / 1.05, None, 0.0),
          "10 of 210 requests failed; the rate is that of the others"),
         ({"offered_rps": 18.0, "users": None, "sent_rps": 9.0, "client_delay_ms": 19.9}, (None, 8, 0.0),
-         "the client sent 9 of 18 requests/s (schedule_delay 0.0199 s): replayed with 8 in flight"),
+         "the client sent 9 of 18 requests/s (delay 0.0199 s): replayed with 8 in flight"),
         ({"offered_rps": 18.0, "users": None, "sent_rps": 9.0, "client_delay_ms": 0.4}, (18.0, None, 0.0),
          ""),
         ({"users": float("inf"), "offered_rps": float("inf")}, (float("inf"), None, 0.0), ""),

@@ -35,6 +35,10 @@ TABLE: Table = {
     "turns": plain("input_config/**/turn/mean"),
 }
 _LIMITS = ("input_config/**/benchmark_duration", "input_config/**/duration")
+_NAMES = (
+    "input_config/**/model_names/*", "input_config/**/models/items/*/name", "input_config/**/models/*/name",
+    "input_config/**/models/*", "input_config/**/model/*",
+)  # fmt: skip
 _MODES = ("request_rate_mode", "arrival_pattern", "type")
 
 
@@ -54,11 +58,8 @@ def _read(report: BenchmarkFile) -> RunReport:
         FitError: a unit is unknown.
     """
     value = report.tree
-    version, models = (
-        value.get("aiperf_version"),
-        find(value, "input_config/**/model_names", "input_config/**/models"),
-    )
-    names = [item.get("name") if isinstance(item, dict) else item for item in find_all(models, ["*"])]
+    version = value.get("aiperf_version")
+    names = (name for path in _NAMES for name in find_all(value, path.split("/")))
     model = next((name for name in names if isinstance(name, str)), None)
     tool = f"AIPerf {version}" if version else "AIPerf"
     return RunReport((_run(value, report.name),), tool, model, day_of(value.get("start_time")))

@@ -16,6 +16,7 @@ from optimizer.fitting.readers.paths import Path, Table, find, number_of, plain,
 from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, cell_value, day_of
 from optimizer.fitting.record import RunRecord, TokenStats
 
+_STATS = ("scheduler_metrics", "run_stats")
 _COUNTS = (
     "metrics/request_totals",
     "request_totals",
@@ -53,6 +54,7 @@ TABLE: Table = {
         "ms", *_metric("inter_token_latency_ms", "Inter token latency ms", "Inter Token Latency/ms")
     ),
     "latency_ms": time("s", *_metric("request_latency", "Request latency", "Request Latency/Sec")),
+    "client_delay_ms": time("s", *(f"{path}/request_targeted_start_delay_avg" for path in _STATS)),
     "accepted_tokens": plain("metrics/output_tokens_per_iteration/successful/mean"),
     "cached_tokens": plain("metrics/cached_tokens/successful/mean"),
     **{
@@ -147,6 +149,7 @@ def _run(item: Mapping[str, Any], place: str, strategy: Mapping[str, Any]) -> Ru
     found = replace(
         found,
         users=1.0 if kind == "synchronous" else users,
+        sent_rps=found.sent / found.duration_s if found.duration_s else None,
         prompt=_with_ends(item, found.prompt, "Prompt", "Input"),
         output=_with_ends(item, found.output, "Output", "Output"),
     )

@@ -18,6 +18,11 @@ _METRICS = ("results/request_performance/aggregate", "metrics")
 _LOAD = "scenario/load/standardized"
 
 
+def _args(*keys: str) -> list[str]:
+    """Return the places of a setting of the tool."""
+    return [f"scenario/load/args/{key}" for key in keys]
+
+
 _STATISTICS = {"mean": ["mean"], "deviation": ["stddev", "std"], "p10": ["p10"], "p90": ["p90"]}
 
 
@@ -26,9 +31,9 @@ def _paths(inner: str) -> list[str]:
 
 
 TABLE: Table = {
-    "offered_rps": plain(f"{_LOAD}/rate_qps", "scenario/load/args/rate", "scenario/load/args/request_rate"),
+    "offered_rps": plain(f"{_LOAD}/rate_qps", *_args("rate", "request_rate", "request-rate")),
     "users": plain(
-        f"{_LOAD}/concurrency", "scenario/load/args/concurrency", "scenario/load/args/max_concurrency"
+        f"{_LOAD}/concurrency", *_args("concurrency", "max_concurrency", "max-concurrency")
     ),
     "throughput_rps": plain(*_paths("throughput/request_rate/mean"), *_paths("throughput/requests_per_sec")),
     "requested": plain(*_paths("requests/total")),
@@ -49,6 +54,7 @@ TABLE: Table = {
     },
 }  # fmt: skip
 _ENGINE = ("scenario/stack/*/standardized", "scenario/host/accelerator/*")
+_TYPES = ("scenario", "host", "type", "*")
 _DURATION = re.compile(r"PT(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?")
 
 
@@ -85,7 +91,7 @@ def _run(tree: Any, place: str, tool: str) -> RunRecord:
         for engine in find_all(tree, path.split("/"))
         if isinstance(engine, dict) and engine.get("kind", "inference_engine") == "inference_engine"
     ]
-    roles = {str(engine.get("role")) for engine in engines}
+    roles = {str(engine.get("role")) for engine in engines} | set(find_all(tree, _TYPES))
     counts = [number_of(engine.get("replicas")) or 1.0 for engine in engines]
     found = record(
         tree,

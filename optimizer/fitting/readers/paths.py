@@ -98,7 +98,7 @@ def _factor(tree: Any, path: Path, place: str) -> float:
     unit = path.unit
     if unit.startswith("@"):
         parent = path.keys.rpartition("/")[0]
-        unit = str(find(tree, f"{parent}/{unit[1:]}") or "ms").removesuffix("/token")
+        unit = str(find(tree, f"{parent}/{unit[1:]}") or next(iter(path.factors))).removesuffix("/token")
     if unit not in path.factors:
         known = ", ".join(path.factors)
         raise FitError(
