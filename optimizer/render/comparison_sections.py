@@ -342,7 +342,7 @@ def _reserves(view: _View) -> Iterator[Section]:
             Column("prio", "priority", rank=1),
             *(words(label, partial(_reserve, side)) for label, side in zip(view.sides, kept, strict=True)),
         )
-        yield table("Reserves", columns, rows, "reserves")
+        yield table("Lost and different reserves", columns, rows, "lost-reserves")
 
 
 def _reserve(reserves: Mapping[str, ReserveUse], row: ServerRow) -> str:

@@ -54,7 +54,7 @@ def headline(found: Comparison) -> str:
         reserves = "" if found.equal_reserves else f" {capitalised(reserve_changes(found))}."
         return f"{_service_difference(found)}.{reserves} {_costs(found)}; {_cost_per_request(found)}."
     if not found.equal_reserves:
-        opening = "The two sides serve the same, but not with the same reserves"
+        opening = "Every server is served to the same share, but not with the same reserve"
         return f"{opening}: {reserve_changes(found)}. {_costs(found)}."
     return _cost_difference(found)
 
