@@ -1,7 +1,7 @@
 """A model as a list of layers: what each keeps of a request, its weights, and its arithmetic.
 
 Everything else in the package (weights, cache, largest batch, token times) is a sum over these layers.
-Equation numbers are those of docs/math.md.
+Equation numbers are those of docs/estimate.md.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ class Cache:
     """State of one of these groups [bytes]."""
 
     def row_bytes(self, cache: str, tp: int) -> float:
-        """Return the bytes of a row on one device (eq. 192)."""
+        """Return the bytes of a row on one device (eq. E16)."""
         packed = dict(self.packed)
         if cache in packed:
             return packed[cache]
