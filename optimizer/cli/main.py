@@ -41,6 +41,7 @@ _OTHERS = {
     "bench": ("bench", "time every stage on generated systems"),
     "serve": ("serve", "answer planning requests over HTTP"),
     "emulate": ("emulating", "run the replicas of a plan as live HTTP servers, without GPUs"),
+    "drive": ("driving", "send the loads of a document to a running fleet, and compare with the plan"),
     "web": ("web", "open a page in the browser: load a system, change it, see its plan"),
     "manifests": (
         "manifesting",

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, get_args
+from urllib.parse import unquote
 
 from rest_server.emulator.asgi import (
     EVENTS,
@@ -165,7 +166,7 @@ class Router:
 
     def _found(self, path: str, headers: Mapping[bytes, bytes], body: Mapping[str, Any]) -> list[Backend]:
         """Return the replicas of the server or the model that a request names."""
-        server, model = headers.get(SERVER_HEADER, b"").decode("latin-1"), body.get("model")
+        server, model = unquote(headers.get(SERVER_HEADER, b"").decode("latin-1")), body.get("model")
         found = [
             one
             for one in self._backends

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import resource
 import socket
 from collections.abc import Callable, Sequence
@@ -72,6 +73,8 @@ def emulate(
             app, log_config=None, access_log=False, lifespan="off", backlog=BACKLOG, timeout_keep_alive=75,
             timeout_graceful_shutdown=DRAIN_S, server_header=False,
         )  # fmt: skip
+        # uvloop otherwise sleeps after each connection, as if other processes accepted them, too.
+        os.environ.setdefault("UV_TCP_SINGLE_ACCEPT", "0")
         end_on_signals()
         _FleetServer(
             config, router, [*map(_line, replicas), _ready(_url(listening[0]), replicas)], announce

@@ -1,0 +1,193 @@
+"""Load client: sends the requests of a plan's servers to an address, and measures their latencies."""
+
+import asyncio
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import numpy as np
+
+from optimizer.arrays import FloatArray
+from optimizer.errors import SpecError
+from optimizer.simulation.requests import Requests
+from rest_server.emulator.asgi import encoded
+from rest_server.emulator.router import CONTROL, ERROR, SERVER_HEADER
+
+TIMEOUT_S = 30.0
+"""Longest wait for the list of replicas [s]."""
+OK = b" 200 "
+NO_CHOICE = b'"choices":[]'
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLoad:
+    """Requests to one server."""
+
+    server: str
+    model: str
+    streams: bool
+    """Whether it answers with streams of tokens; otherwise it is a batch server."""
+    rate_rps: float
+    requests: Requests
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredLoad:
+    """Times of R requests to a server [ms], shape (R,) each; NaN if it did not happen."""
+
+    load: ServerLoad
+    sent_ms: FloatArray
+    first_ms: FloatArray
+    last_ms: FloatArray
+    tokens: FloatArray
+    """Tokens received."""
+    late_ms: FloatArray
+    """Delay of the client in sending."""
+
+    @property
+    def latencies_ms(self) -> dict[str, FloatArray]:
+        """Latencies by metric; NaN for requests without a complete answer."""
+        latency_ms = self.last_ms - self.sent_ms
+        if not self.load.streams:
+            return {"latency": latency_ms}
+        gaps = np.where(self.tokens > 1, self.tokens - 1, np.nan)
+        first_ms = np.where(np.isnan(latency_ms), np.nan, self.first_ms - self.sent_ms)
+        return {"ttft": first_ms, "itl": (self.last_ms - self.first_ms) / gaps, "e2e": latency_ms}
+
+    @property
+    def loss(self) -> float:
+        """Share of requests without a complete answer."""
+        return float(np.isnan(self.last_ms).mean())
+
+
+def replicas_at(url: str) -> dict[str, int] | None:
+    """Return the number of running replicas of each server of an emulator; None for other addresses.
+
+    Raises:
+        SpecError: nothing answers there.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "http" or not parts.hostname:
+        raise SpecError(f"URL: {url!r} must look like 'http://127.0.0.1:8100'")
+    try:
+        with urllib.request.urlopen(url.rstrip("/") + CONTROL, timeout=TIMEOUT_S) as answer:  # noqa: S310
+            found = json.load(answer)["replicas"]
+    except urllib.error.HTTPError:
+        return None
+    except (OSError, ValueError, KeyError) as error:
+        raise SpecError(f"URL: {url}: no fleet answers: {error}; start it with 'inferplan emulate'") from None
+    counts: dict[str, int] = {}
+    for server in (server for one in found for server in one["servers"]):
+        counts[server] = counts.get(server, 0) + 1
+    return counts
+
+
+def drive(url: str, loads: Sequence[ServerLoad]) -> list[MeasuredLoad]:
+    """Send the requests of all servers at their times, and wait for all answers."""
+
+    async def run() -> list[MeasuredLoad]:
+        begin_s = time.monotonic()
+        return list(await asyncio.gather(*(_drive_server(url, load, begin_s) for load in loads)))
+
+    return asyncio.run(run())
+
+
+async def _drive_server(url: str, load: ServerLoad, begin_s: float) -> MeasuredLoad:
+    arrival_ms = load.requests.arrival_ms
+    assert arrival_ms is not None
+    sent_ms, first_ms, last_ms, tokens = np.full((4, len(arrival_ms)), np.nan)
+    sending = []
+    for row, (due_ms, prompt, output) in enumerate(
+        zip(
+            arrival_ms.tolist(),
+            load.requests.in_tokens.tolist(),
+            load.requests.out_tokens.tolist(),
+            strict=True,
+        )
+    ):
+        wait_s = begin_s + due_ms / 1000 - time.monotonic()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        times = sent_ms, first_ms, last_ms, tokens
+        content = _content(load, max(prompt, 1), output)
+        sending.append(asyncio.create_task(_ask(url, load, content, begin_s, times, row)))
+    await asyncio.gather(*sending)
+    return MeasuredLoad(load, sent_ms, first_ms, last_ms, tokens, sent_ms - arrival_ms)
+
+
+def _content(load: ServerLoad, prompt: int, output: int) -> bytes:
+    if not load.streams:
+        return b"{}"
+    body: dict[str, Any] = {"model": load.model, "prompt": [1] * prompt, "max_tokens": output}
+    return encoded(body | {"ignore_eos": True, "stream": True})
+
+
+async def _ask(
+    url: str, load: ServerLoad, content: bytes, begin_s: float, times: tuple[FloatArray, ...], row: int
+) -> None:
+    """Send a request on a connection of its own, and record the times of its answer."""
+    sent_ms, first_ms, last_ms, tokens = times
+    parts = urlsplit(url)
+    sent_ms[row] = (time.monotonic() - begin_s) * 1000
+    try:
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
+    except OSError:
+        return
+    path = "/v1/completions" if load.streams else "/predict"
+    head = f"POST {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n"
+    head += f"Content-Length: {len(content)}\r\nContent-Type: application/json\r\n"
+    head += f"{SERVER_HEADER.decode()}: {quote(load.server)}\r\n\r\n"
+    writer.write(head.encode() + content)
+    made, failed, at_ms = 0, False, np.nan
+    try:
+        failed = OK not in await reader.readline()
+        while line := await reader.readline():
+            if line.startswith(ERROR):
+                failed = True
+            elif line.startswith(b"data: {") and NO_CHOICE not in line:
+                at_ms = (time.monotonic() - begin_s) * 1000
+                made += 1
+                if made == 1:
+                    first_ms[row] = at_ms
+        if not load.streams:
+            made, at_ms = 1, (time.monotonic() - begin_s) * 1000
+            first_ms[row] = at_ms
+    except (OSError, ValueError):
+        failed = True
+    finally:
+        writer.close()
+    if made and not failed:
+        last_ms[row], tokens[row] = at_ms, made
+
+
+def report_of(found: MeasuredLoad) -> dict[str, Any]:
+    """Return the results of a server with tokens as `vllm bench serve` writes them, for `fit`."""
+    complete = ~np.isnan(found.last_ms)
+    requests, latencies = found.load.requests, found.latencies_ms
+    span_s = float(np.nanmax(found.last_ms) - np.nanmin(found.sent_ms)) / 1000
+    return {
+        "model_id": found.load.model,
+        "num_prompts": len(requests),
+        "completed": int(complete.sum()),
+        "request_rate": found.load.rate_rps,
+        "burstiness": 1.0,
+        "duration": span_s,
+        "request_throughput": float(complete.sum()) / span_s,
+        "total_input_tokens": int(requests.in_tokens[complete].sum()),
+        "total_output_tokens": int(requests.out_tokens[complete].sum()),
+        "input_lens": requests.in_tokens[complete].tolist(),
+        "output_lens": requests.out_tokens[complete].tolist(),
+        **{
+            f"{statistic}_{metric}_ms": value
+            for metric in ("ttft", "itl")
+            for statistic, value in (
+                ("mean", float(np.nanmean(latencies[metric]))),
+                ("median", float(np.nanmedian(latencies[metric]))),
+            )
+        },
+    }
