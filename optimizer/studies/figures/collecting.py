@@ -184,9 +184,9 @@ def _latencies(runs: Sequence[SteadyState | None], measure: TargetMeasure) -> Fl
 def latencies_shown(placed: Placed) -> Sequence[TargetMeasure]:
     """Return the mean and the highest percentiles with targets; without any, a usual percentile."""
     limits = placed.arrays.servers.targets.limits_of(0)
-    percents = sorted({measure.percentile for measure in limits if measure.percentile is not None})
-    shown = percents[-MAX_PERCENTILES:] or [USUAL_PERCENTILE]
-    return [TargetMeasure("e2e"), *(TargetMeasure("e2e", percent) for percent in shown)]
+    asked = {(item.percentile, item.hit_rate) for item in limits if item.percentile is not None}
+    shown = sorted(asked)[-MAX_PERCENTILES:] or [(USUAL_PERCENTILE, 0.0)]
+    return [TargetMeasure("e2e"), *(TargetMeasure("e2e", percent, hits) for percent, hits in shown)]
 
 
 def latency_levels(placed: Placed) -> tuple[ReferenceLine, ...]:
