@@ -42,10 +42,10 @@ def placements(system: System, plan: Plan, share: float = 1.0) -> list[EmulatedP
     Raises:
         SpecError: the plan is not for this system.
     """
-    groups: dict[tuple[str, str], list[PoolRun]] = {}
+    groups: dict[tuple[str, str, str], list[PoolRun]] = {}
     for run in pool_runs(system, plan):
-        name = run.cards if run.card is not None else run.planned
-        groups.setdefault((name, run.pool.accelerator), []).append(run)
+        alone = run.planned if run.card is None else ""
+        groups.setdefault((run.cards, alone, run.pool.accelerator), []).append(run)
     return [EmulatedPool(tuple(runs), max(1, round(share * _count(runs[0])))) for runs in groups.values()]
 
 
