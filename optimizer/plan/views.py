@@ -48,7 +48,7 @@ class PlanPlacements:
     pools: Mapping[str, tuple[Pool, ...]]
     """Pools by planned server; empty for servers that need none."""
     pool_power_w: Mapping[tuple[str, str], float]
-    """Power of one replica at its largest rate [W], by server and accelerator; empty if no limit needs it."""
+    """Power of one replica at its largest rate [W], by server and accelerator; full power if it is absent."""
     cards: tuple[SharedCardUse, ...]
     rented: Mapping[str, Rented]
     """Rentals by server."""
@@ -72,7 +72,7 @@ class PlanPlacements:
                 name,
                 pool.accelerator,
                 pool.num_replicas,
-                self.pool_power_w.get((name, pool.accelerator), 0.0),
+                self.pool_power_w.get((name, pool.accelerator)),
             )
             for name, pool in self.named_pools
         ]

@@ -16,6 +16,7 @@ from optimizer.plan.document import EXTERNAL, SHARED
 from optimizer.plan.proof import ordered_levels
 from optimizer.plan.shared_cards import units_of
 from optimizer.plan.shared_queues import served_members
+from optimizer.plan.views import PlanPlacements
 from optimizer.solvers.blocks import Solve, SolvedBlocks, solve_in_blocks
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
@@ -25,7 +26,6 @@ from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution, differing, repaired
 from optimizer.solvers.saturation import share_leftover
 from optimizer.solvers.solution import Solution, SolvedLevel, Status
-from optimizer.spec.placed import PlacedUnits, placed, placed_cards, placed_cost
 from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.tolerances import ROUNDING
 from optimizer.topologies.routes import Routing
@@ -52,18 +52,10 @@ class BasePlan:
     @cached_property
     def left(self) -> FloatArray:
         """Unused amount of each limited item, shape (R,)."""
-        system, limits = self.candidates.system, self.problem.limits
-        pools = [
-            placed(system, name, pool.accelerator, pool.num_replicas)
-            for name, pools in self.plan.allocations.items()
-            for pool in pools
-        ]
-        pools += [
-            placed_cards(system, use.accelerator, use.num_cards, use.name) for use in self.plan.shared_cards
-        ]
-        pools += [placed_cost(item.server, item.cost_cents_per_h) for item in self.plan.rented]
-        pools += [placed_cost(use.name, use.difference_cents_per_h) for use in self.plan.tiers]
-        units = PlacedUnits(system, pools)
+        plan, limits = self.plan, self.problem.limits
+        rented = {item.server: item for item in plan.rented}
+        system, arrays = self.candidates.system, self.candidates.arrays
+        units = PlanPlacements(system, arrays, plan.allocations, {}, plan.shared_cards, rented).units
         left: FloatArray = limits.amount - [units.used(row.limit, row.item) for row in limits.items]
         return left
 
