@@ -287,7 +287,10 @@ def test_the_load_that_full_service_costs_is_stated(cards: int) -> None:
         assert (found.in_part.served_rpm, found.in_part.possible_rpm) == pytest.approx((served, most))
 
 
-@pytest.mark.parametrize("reserve", [{"spareReplicas": 1}, {"headroomShare": 0.5}])
+QUEUES = ({"spareReplicas": 1}, {"headroomShare": 0.5}, {"spareReplicas": 1, "preferred": ["B"]})
+
+
+@pytest.mark.parametrize("reserve", QUEUES)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_queue_with_a_reserve_gets_partial_service(policy: str, reserve: dict[str, Any]) -> None:
     classes = [service_class("gold", ttft=800, itl=60), service_class("tin", 2, ttft=800, itl=60)]
@@ -295,7 +298,8 @@ def test_a_queue_with_a_reserve_gets_partial_service(policy: str, reserve: dict[
         server("a", 500, sharedQueue="q", **reserve),
         server("b", 2000, service="tin", sharedQueue="q", **reserve),
     ]
-    source = document(servers, [accelerator("A")], {"A": 3}, classes=classes, saturationPolicy=policy)
+    cards = [accelerator("A"), accelerator("B")]
+    source = document(servers, cards, {"A": 3}, classes=classes, saturationPolicy=policy)
     plan = solve(load_system(source))
     without = solve(load_system(without_reserves(source)))
     assert 0 < plan.unserved[0].served_fraction < 1

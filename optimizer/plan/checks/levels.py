@@ -56,7 +56,7 @@ def _goals(facts: Facts) -> dict[str, float]:
         reached[OFF_PREFERRED] = math.fsum(
             pool.num_replicas * min(pool.max_arrival_rate_rpm / pool.num_replicas, facts.load_rpm[name])
             for name, pool in facts.placed.named_pools
-            if name not in facts.listed and not _is_preferred(facts, name, pool.accelerator)
+            if name not in facts.short and not _is_preferred(facts, name, pool.accelerator)
         ) + math.fsum(
             facts.load_rpm[name] for name in facts.rented if not _is_preferred(facts, name, EXTERNAL)
         )
