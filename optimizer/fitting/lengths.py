@@ -26,7 +26,9 @@ def with_shared_lengths(runs: Sequence[RunRecord]) -> Iterator[RunRecord]:
 def _shared(lengths: Sequence[TokenStats], counts: Sequence[float]) -> TokenCounts | None:
     """Return the common distribution of lengths, uniform if they fit one; None if nothing was completed."""
     known = [
-        (one, count) for one, count in zip(lengths, counts, strict=True) if count > 0 and (one.mean or 0) > 0
+        (one, count)
+        for one, count in zip(lengths, counts, strict=True)
+        if count > 0 and 0 < (one.mean or 0) < math.inf
     ]
     if not known:
         return None

@@ -1,7 +1,10 @@
 """Identities of a run's figures: one decision and one sentence for each contradiction, in all formats."""
 
+import contextlib
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +16,7 @@ from optimizer.fitting.readers.table import parse_benchmark
 from optimizer.fitting.record import RunRecord, TokenStats
 from optimizer.fitting.runs import Arrivals, BenchmarkRun
 
+DATA = Path(__file__).parents[1] / "data" / "benchmarks"
 SOUND = RunRecord(
     "r.json", prompt=TokenStats(500.0, 100.0), output=TokenStats(101.0, 20.0), users=8.0,
     throughput_rps=8 / 1.05, ttft_ms=50.0, ttft_median_ms=48.0, itl_ms=10.1, tpot_ms=10.0,
@@ -306,3 +310,14 @@ def test_known_formats_that_are_not_read_are_refused_in_one_line(text: str, tool
     ) as refused:
         parse_benchmark("x.json", text)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("odd", ["null", '"x"', "-1", "NaN", "Infinity"])
+def test_odd_values_end_in_runs_or_in_words(odd: str) -> None:
+    """Numbers of a report in turn are replaced."""
+    for path in sorted(DATA.glob("*/[!e]*.json*")):
+        text = path.read_text(encoding="utf-8").splitlines()[0]
+        numbers = list(re.finditer(r"(?<=:)-?[0-9.e+]+(?=[,}])", text))
+        for found in numbers[:: max(len(numbers) // 10, 1)]:
+            with contextlib.suppress(FitError):
+                parse_benchmark(path.name, text[: found.start()] + odd + text[found.end() :])

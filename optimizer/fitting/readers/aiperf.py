@@ -74,7 +74,7 @@ def _run(value: Any, place: str) -> RunRecord:
     smooth = found.arrival_cv
     changes: dict[str, Any] = {
         "arrivals": Arrivals.CONSTANT if "constant" in mode else Arrivals.POISSON,
-        "arrival_cv": 1 / math.sqrt(smooth) if smooth and "gamma" in mode else None,
+        "arrival_cv": 1 / math.sqrt(smooth) if smooth and smooth > 0 and "gamma" in mode else None,
         "failed": found.failed if found.failed is not None else errors,
         "cancelled": value.get("was_cancelled") is True,
         "timed": limit is not None,

@@ -84,12 +84,19 @@ def read_numbers(tree: Any, table: Table, place: str) -> tuple[dict[str, float],
     for name, paths in table.items():
         for path in paths:
             found = (number_of(value) for value in find_all(tree, path.keys.split("/")))
-            value = next((value for value in found if value is not None), None)
+            value = next((value for value in found if value is not None and _is_told(name, value)), None)
             if value is not None:
                 values[name] = value * _factor(tree, path, place)
                 fields[name] = path.keys.rpartition("**/")[2].replace("/", ".")
                 break
     return values, fields
+
+
+def _is_told(name: str, value: float) -> bool:
+    """Return whether a number says something: infinity does as a rate or a limit, any as a time or a mean."""
+    if name.endswith(("_ms", "_mean", "_rps", "duration_s")):
+        return True
+    return math.isfinite(value) or (name == "users" and value == math.inf)
 
 
 def _factor(tree: Any, path: Path, place: str) -> float:

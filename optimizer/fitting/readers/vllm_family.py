@@ -121,7 +121,7 @@ def _notes(row: Mapping[str, Any]) -> list[str]:
 
 def _run(row: Mapping[str, Any], place: str) -> RunRecord:
     rate, burstiness = number_of(row.get("request_rate")), number_of(row.get("burstiness"))
-    uneven = rate and math.isfinite(rate) and burstiness and burstiness != 1
+    uneven = rate and math.isfinite(rate) and burstiness and 0 < burstiness != 1
     found = record(
         row if not find(row, "server_info/enable_dp_attention") else {**row, "dp_size": 1},
         TABLE,
