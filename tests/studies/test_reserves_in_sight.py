@@ -19,7 +19,7 @@ from optimizer.studies.sweep.checkpoint import Checkpoint
 from optimizer.studies.sweep.parameters import read_variations
 from optimizer.studies.sweep.sweep import sweep
 
-CASES = mostly_slow(range(120), 4)
+CASES = mostly_slow(range(120), 3)
 EXACT = {"gap": 0.0, "milp_solver": True}
 
 
