@@ -152,7 +152,8 @@ LAW = {"name": "m", "acc": "A", "perfParms": {"alpha": 10, "beta": 0.5}, "maxBat
 
 
 def with_rate(rate: object) -> dict[str, Any]:
-    return document([server("s") | {"currentAlloc": {"load": {"arrivalRate": rate, "avgOutTokens": 64}}}], A)
+    load = {"arrivalRate": rate, "avgInTokens": 0, "avgOutTokens": 64}
+    return document([server("s") | {"currentAlloc": {"load": load}}], A)
 
 
 def with_target(**target: object) -> dict[str, Any]:
@@ -247,7 +248,7 @@ serviceClasses:
   - {name: silver}
   - {name: Gold, modelTargets: [{model: m, slo-itl: 20, maxLoss: 1}]}
 servers:
-  - {name: a, class: gold, model: m, currentAlloc: {accelerator: B, load: {arrivalRate: 8, avgOutTokens: 64}}}
+  - {name: a, class: gold, model: m, currentAlloc: {accelerator: B, load: {arrivalRate: 8, avgInTokens: 0, avgOutTokens: 64}}}
   - {name: b, class: silver, model: m, currentAlloc: {load: {avgInTokens: 16, avgOutTokens: 64}}}
 count:
   - {type: H100, count: 8}
