@@ -253,7 +253,7 @@ servers:
 count:
   - {type: H100, count: 8}
   - {type: A10, count: 8}
-"""
+"""  # noqa: E501 - places are those of one line
 SAID = [
     "3:6: accelerators[1].name: 'h100' and 'H100' are two different accelerators",
     "3:18: accelerators[1].type: type 'h100' is not listed in count",

@@ -73,7 +73,7 @@ def _derived(facts: Facts, name: str, pool: Pool, most_rps: float, utilization: 
 
 
 def _without_work(facts: Facts, rows: PoolRows) -> Iterator[int]:
-    """Yield rows of pools with a load whose requests take no time; requests of idle servers may have no tokens."""
+    """Yield rows whose requests take no time, except for idle servers, whose requests may have no tokens."""
     loaded = np.flatnonzero(facts.arrays.servers.load_rps[rows.server] > 0)
     for at, pairs in parts(facts.arrays, *(column[loaded] for column in rows[:3])):
         yield from loaded[at[~law_of(facts.arrays, pairs).has_work()]].tolist()

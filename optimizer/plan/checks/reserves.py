@@ -27,6 +27,9 @@ from optimizer.spec.versions import Version
 from optimizer.tolerances import SAME
 from optimizer.units import SECONDS_PER_MINUTE
 
+MAX_TERMS = 100_000
+"""Maximum binomial terms that are summed."""
+
 
 def check_reserves(facts: Facts) -> list[str]:
     """Return the servers whose stated reserve is missing, or is there although it is stated as missing."""
@@ -161,9 +164,17 @@ def headroom_of(system: System, server: Server) -> float:
 
 
 def enough_probability(count: int, needed: int, there: float) -> float:
-    """Return the probability that at least `needed` of `count` replicas are available, by summation."""
+    """Return the probability that at least `needed` of `count` replicas are available.
+
+    It is a sum of binomial terms, independent of the planner's closed form. Only counts that no fleet has use
+    a closed form, because their sum would not end.
+    """
     if there >= 1:
         return float(count >= needed)
+    if count - needed > MAX_TERMS:
+        from scipy.special import betainc  # slow to import
+
+        return float(betainc(needed, count - needed + 1, there))
     log_there, log_gone = math.log(there), math.log1p(-there)
     chances = (
         math.exp(
