@@ -84,7 +84,7 @@ def test_streams_get_the_fewest_replicas_by_erlang(answers: dict[str, Any]) -> N
 def test_a_plan_of_streams_is_verified(answers: dict[str, Any]) -> None:
     assert answers["problems"] == []
     (problem,) = answers["found out"]
-    assert "calls: blocked on A is" in problem
+    assert problem.startswith("allocations.calls.0.blocked is 0.017")
 
 
 def test_simulated_loss_of_streams_matches_erlang(answers: dict[str, Any]) -> None:
