@@ -8,7 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from coverage import Coverage
+
 ROOT = Path(__file__).resolve().parent.parent
+COUNTED = {"COVERAGE_PROCESS_START": str(ROOT / "pyproject.toml")} if Coverage.current() else {}
+"""Environment in which coverage counts the lines that a service runs, if it counts those of the tests."""
 
 
 class Answer(NamedTuple):

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from commands import COUNTED, ROOT
 from patience import PATIENCE_S
 
 FLEET = """
@@ -74,7 +76,10 @@ class Emulator(NamedTuple):
 def emulated(document: str | Path, *flags: str) -> Iterator[Emulator]:
     """Run an emulator of a document; it ends by itself after a stop signal, and closes its ports."""
     command = [sys.executable, "-m", "optimizer", "emulate", str(document), "--port", "0", *flags]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    environment = os.environ | COUNTED
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment
+    )
     try:
         assert process.stdout is not None
         lines = []

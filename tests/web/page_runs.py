@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from browsers import opened
-from coverage import Coverage
+from commands import COUNTED
 from patience import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
@@ -32,8 +32,6 @@ if (!window.moved) {  // not yet by an earlier journey of this browser
   }).observe({ type: "layout-shift", buffered: true });
 }
 """
-COUNTED = {"COVERAGE_PROCESS_START": str(ROOT / "pyproject.toml")} if Coverage.current() else {}
-"""Environment in which coverage counts the lines that the service runs, if it counts those of the tests."""
 SELECT_ALL = "\ue009a\ue009"
 """Keys that select the text of a field."""
 FACT = """
