@@ -140,4 +140,5 @@ def test_value_of_8_more_h100_at_50_percent_more_load(journey: Journey, specs: P
     document = load_system(specs / "gpus.yaml").to_spec().model_dump(mode="json", by_alias=True)
     plans = [solve(load_system(changes.applied_to(document))) for changes in both]
     costs = [in_cost_unit(plan.total_cost_cents_per_h, plan.currency) for plan in plans]
-    journey.wait(lambda: f"{costs[1] - costs[0]:+,.4g} against the pinned plan" in journey.text())
+    difference = f"{costs[1] - costs[0]:+,.4g} {plans[0].currency}/h"
+    journey.wait(lambda: f"{difference} against the pinned plan" in journey.text())
