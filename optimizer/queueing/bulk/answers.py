@@ -34,11 +34,14 @@ def fill_beyond(
     size = server.size
     z = limit - service_ms(server, size)
     fill_at_most(rate * over, at_over)
+    # A batch that the timer starts at `over` is in time with at most `fits` requests.
     if server.slope_ms > 0:
         fits = math.floor((limit - server.base_ms - over) / server.slope_ms + ROUNDING)
     else:
         fits = size if limit >= server.base_ms + over else 0
     out[size - 1] = 1.0 if clear > z else 0.0
+    # The request at position p needs `missing` more to fill its batch. The batch is full before `over`, and
+    # then late if that is after `z`, or the timer starts it, and then late with more than `fits` requests.
     for p in range(size - 1):
         missing = size - 1 - p
         by_timer = at_over[missing - 1]
@@ -78,11 +81,14 @@ def moved_on(
         queue[k] *= chances[0]
     for k in range(high + 1, top + 1):
         queue[k] = 0.0
+    # All lengths move up by c arrivals at once; the inner loop runs over slices, which the compiler
+    # vectorises.
     for c in range(1, min(reach, top - low) + 1):
         share, moving = chances[c], before[low : min(high, top - c) + 1]
         to = queue[low + c :]
         for k in range(len(moving)):
             to[k] += share * moving[k]
+    # Only lengths that matter are carried on.
     while top > low and queue[top] < NEGLIGIBLE:
         queue[top] = 0.0
         top -= 1

@@ -47,11 +47,14 @@ def add_started(
 ) -> None:
     """Add the batches that start after services that left fewer than B waiting, regardless of their age."""
     size, window = server.size, server.window_ms
+    # Without a window, whoever waits starts at once; a free server starts the first arrival alone.
     if window == 0 or size == 1:
         out[1] += queue[0]
         for q in range(1, size):
             out[q] += queue[q]
         return
+    # Each arrival within a gap restarts the window, so batches grow by one with the same probability each
+    # time.
     if server.trigger == GAP:
         going_on = 1 - math.exp(-rate * window)
         here = queue[0]
@@ -61,6 +64,8 @@ def add_started(
             here *= going_on
         out[size] += here
         return
+    # A tick without a request starts nothing: only ticks that find some count. The other triggers open a
+    # window at the first arrival.
     if server.trigger == INTERVAL:
         some = -math.expm1(-rate * window)
         rest = queue[0]
@@ -183,6 +188,8 @@ def fill_starts(
     chances, in_window = np.empty(most + 1), np.empty(size + 1)
     scratch, in_rests = np.empty((2, size + 1)), counts_in_rests(server, rate, ages)
     fill_chances(rate * window, in_window)
+    # One row of the transition matrix per number of requests at a start; the counts of arrivals depend on the
+    # service, so they change only up to B.
     for i in range(least, states + 1):
         if i <= size:
             span = window if clock else service_ms(server, i)
@@ -193,6 +200,7 @@ def fill_starts(
             add_row(i, least, size, up, states, out, rows)
             continue
         top = fill_queue(server, i, states, reach, chances, queue)
+        # At least B are left, so the next batch starts when the service ends, with the whole queue.
         if clock or i >= 2 * size:
             add_row(i, least, size, up, top, queue, rows)
             continue
@@ -229,6 +237,7 @@ def add_ages(
         service = service_ms(server, n)
         most = room_beside(server, n)
         top = min(size, most - size + 1)
+        # More than a batch was left already, so the oldest of those behind it came before this service.
         if left > size:
             for over in range(max(left - size, 1), top):
                 chances[over, last] += starts[i] * in_service[size + over - left]
@@ -238,6 +247,8 @@ def add_ages(
                 continue
             if i < size:
                 fill_chances(rate * (service - ages[m]), before)
+            # The oldest left is the arrival that found B waiting, at this age before the end of the service;
+            # the others left came after it.
             share = starts[i] * weights[m] * rate * (before[size] if i < size else behind[m, size - left])
             rest = 1.0
             for over in range(1, top):

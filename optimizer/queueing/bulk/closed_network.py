@@ -108,6 +108,8 @@ class ClosedNetworkSteadyState:
         mean = self.inside / self.rate
         server = self.server
         least = min(server.base_ms + server.slope_ms, mean * (1 - 1e-6))
+        # Times at the stages vary by their CV; waiting, spread evenly over the stages, as exponential times
+        # do.
         variance = sum((station.cv * station.mean_ms) ** 2 for station in self.line.stations)
         waiting = max(mean - self.service_ms, 0.0)
         variance += waiting**2 / max(len(self.line.stations), 1)
@@ -158,6 +160,8 @@ def solve_closed_network(line: Tandem) -> ClosedNetwork:
     there = np.ones(1)  # probabilities of j jobs at the server
     rate = 0.0
     served = server_rates(line.server, line.jobs)
+    # One more job sees the network as n − 1 jobs leave it (the arrival theorem); at the batch server by its
+    # number of jobs, because its throughput depends on it.
     for n in range(1, line.jobs + 1):
         times = demand * (1 + queue + rate * demand * excess)
         own = float((np.arange(1, n + 1) / served[:n]) @ there)

@@ -40,6 +40,7 @@ def gap_table(server: BatchServer, rate: float, limit: float, step: float) -> Fl
     cells = int(limit / step) + 3
     table, going = np.zeros((cells, size + 1)), np.zeros(size)
     wide = round(window / step)
+    # The next arrival within a step falls between two cells: `old` and `new` weigh the cells of its ends.
     x = rate * step
     kept = math.exp(-x)
     old = (1 - kept * (1 + x)) / x if x > 1e-3 else x / 2 - x * x / 3
@@ -48,6 +49,9 @@ def gap_table(server: BatchServer, rate: float, limit: float, step: float) -> Fl
     for k in range(cells):
         table[k, size - 1] = in_gap(rate, window, k * step - service_ms(server, size), through)
         gone, now, before = in_gap(rate, window, k * step, through), table[k], table[max(k - 1, 0)]
+        # From n requests: late if the time is gone when the gap ends, by the size of the batch then, or if
+        # one more arrives in time and the batch of n + 1 is late. `going` is the convolution over that
+        # arrival, moved on by one cell; what is older than the window leaves it again.
         for n in range(size - 2, 0, -1):
             if k > 0:
                 more = kept * going[n] + new * now[n + 1] + old * before[n + 1]

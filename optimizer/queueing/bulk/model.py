@@ -222,6 +222,7 @@ class BulkQueues(QueueModel):
         def of(name: str) -> FloatArray:
             return np.array([getattr(row, name) for row in rows])
 
+        # A row's rejections are those at the capped rate; the load is that offered.
         response, service, loss, queue = of("mean_ms"), of("service_ms"), of("rejected"), of("queue")
         throughput = rate_rps * (1 - loss)
         load = [load_of(row.server, rate / MS_PER_S) for row, rate in zip(rows, rate_rps, strict=True)]

@@ -28,6 +28,7 @@ def pending_rest(
         share, rest = age_chances[left, m], window - service - ages[m]
         if share < 1e-12:
             continue
+        # The window ends during the service, so the next batch starts with what waits then.
         if rest <= 0:
             for q in range(left, size):
                 out[q] += share * queue[q]
@@ -36,6 +37,8 @@ def pending_rest(
             for q in range(left, size):
                 fill_window(in_rest, q, size, share * queue[q], out)
         else:
+            # Without a limit, arrivals during the service and after it count together: those of the rest of
+            # the window.
             filled, coming, to = few, in_rests[m, : size - left], out[left:size]
             for c in range(len(coming)):
                 to[c] += share * coming[c]
@@ -94,7 +97,9 @@ def pending_in_room(
         fill_window(in_window, 1, size, 1.0, out)
         return
     horizon = min(service, window)
+    # None came during the service: the first one opens a window at a free server.
     fill_window(in_window, 1, size, math.exp(-rate * service), out)
+    # The window ran out during the service: the batch starts at its end with what the queue could take.
     if service > window:
         rest = 1.0 - late
         for q in range(1, most):
@@ -102,6 +107,8 @@ def pending_in_room(
             out[q] += chance
             rest -= chance
         out[most] += max(rest, 0.0)
+    # The window is open at the end, for `age` by then: the queue is limited up to the end and grows freely
+    # after it.
     for m in range(FIRST_POINTS):
         age = (m + 0.5) * horizon / FIRST_POINTS
         weight = rate * math.exp(-rate * (service - age)) * horizon / FIRST_POINTS
@@ -112,6 +119,7 @@ def pending_in_room(
             fill_window(in_rest, 1 + c, size, weight * in_age[c], out)
             rest -= in_age[c]
         fill_window(in_rest, most, size, weight * max(rest, 0.0), out)
+    # What the quadrature misses goes to full batches.
     total = 0.0
     for j in range(size + 1):
         total += out[j]

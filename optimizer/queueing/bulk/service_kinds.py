@@ -70,10 +70,13 @@ def moments_in_service(
     points = np.empty(2 + len(durations) + batches * (2 * sizes + 1))
     points[0], points[1] = 0.0, longest
     count = 2
+    # A shorter service starts inside the longest one.
     for n in range(len(durations)):
         if 0 < durations[n] < longest:
             points[count] = longest - durations[n]
             count += 1
+    # Completion behind f full batches crosses the limit, by the size of the last batch and whether a window
+    # comes first; under `oldest` windows end, too.
     for f in range(batches):
         for n in range(1, sizes + 1):
             late = limit - service_ms(server, n if sizes > 1 else server.size) - f * spacing
@@ -197,6 +200,7 @@ def service_of(
     spacing = window if server.trigger == CLOCK else full_ms
     durations, flows, rooms = kinds_of(server, rate, starts)
     far_late, first = left_over(server, rate, limit, spacing, starts)
+    # All services last alike, so those that leave nobody are full ones with 0 left.
     if len(durations) == 1:
         for i in range(size):
             first[0] += starts[i]
@@ -206,6 +210,7 @@ def service_of(
     gapped = server.trigger == GAP and window > 0
     moments = moments_in_service(server, rate, limit, spacing, durations, 4 if pending or gapped else 1)
     by_age = left_by_age(server, ages, age_chances, carried, last_room if pending else 0)
+    # Batches that a gap closes depend on the queue at the end of the service.
     at_end = np.zeros(0)
     if gapped and len(rooms) == 1:
         at_end = at_end_of_service(rate, durations[-1], carried, size)

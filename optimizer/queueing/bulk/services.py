@@ -30,6 +30,7 @@ def add_fresh(
         bottom = max(int(mean - reach), 0)
         if bottom > top:
             continue
+        # Poisson counts from the mode outwards, because products from 0 underflow.
         mode = min(max(int(mean), bottom), top)
         chance = flows[n] * math.exp(mode * math.log(mean) - mean - math.lgamma(mode + 1.0))
         here = chance
@@ -59,6 +60,8 @@ def late_share(
     full_ms, least_ms = service_ms(server, size), service_ms(server, 1)
     out, total = scratch[0], 0.0
     for f in range(low // size, high // size + 1):
+        # f full batches come first. Even a batch of one is late from here on, or even a full one after its
+        # window is in time; positions decide in between.
         clear = rest + f * spacing
         begin, end = max(f * size, low), min(f * size + size - 1, high)
         if clear + least_ms > limit:
@@ -173,6 +176,8 @@ def beyond_in_service(
     fill_at_most(rate * max(limit - service_ms(server, size), 0.0), scratch[1])
     queue, kind = np.zeros(service.room), -1 if apart else len(service.durations) - 1
     low, high, seen = 0, service.longest_queue, 0.0
+    # Time runs through the longest service. Requests left by it are carried on and grow; if queue limits
+    # differ by service, those of services that left none are added at every moment.
     for row in range(len(service.moments)):
         u, weight = service.moments[row, 0], service.moments[row, 1]
         kind, low, high = moved_to(service, rate, seen, u, kind, low, high, scratch[0], chances, before)
@@ -184,6 +189,7 @@ def beyond_in_service(
         late = late_share(
             server, rate, limit, rest, spacing, least, most, there, at_end, gaps, gap_step, scratch
         )
+        # A window that opened during the service, or goes on, makes requests later still.
         if service.pending and server.window_ms > rest:
             late += pending_share(
                 server, rate, limit, rest, spacing, least, most, there, service.durations, service.flows,

@@ -71,6 +71,8 @@ def simulate_steady_state(line: Tandem, rate: float, cv: float) -> SimulatedStea
     batches = 0
     start_ms, last_ms = np.empty(REQUESTS), np.empty(REQUESTS)
     counted = slice(int(REQUESTS * LEFT_OUT), int(REQUESTS * (1 - LEFT_OUT)))
+    # The same streams at every rate, so that curves over rates are smooth; start and end of each run do not
+    # count.
     for run in range(RUNS):
         come_ms = _unit_arrivals(cv, run) / rate
         stages_ms = _stage_times(line.stations, run)
@@ -85,6 +87,7 @@ def simulate_steady_state(line: Tandem, rate: float, cv: float) -> SimulatedStea
     rejected = 1 - len(wait) / size
     total, service_ms = wait + service, float(service.mean())
     waits_ms = float(wait.mean())
+    # With stages, service is all work at stages and batch, and waiting is the rest of the latency.
     if line.stations:
         service_ms = batch_ms / (RUNS * REQUESTS * (1 - rejected))
         service_ms += sum(station.mean_ms for station in line.stations)

@@ -26,6 +26,7 @@ def fill_stationary(rows: FloatArray, down: int, up: int, chances: FloatArray) -
     """
     count, lowest = len(chances), 0
     for n in range(count - 1, 0, -1):
+        # Leaving state n, the chain continues below it: jumps into n become jumps to where it goes next.
         first = max(n - down, 0)
         mine = rows[n, down + first - n : down]
         leaving = 0.0
@@ -44,6 +45,7 @@ def fill_stationary(rows: FloatArray, down: int, up: int, chances: FloatArray) -
     for n in range(lowest):
         chances[n] = 0.0
     chances[lowest] = 1.0
+    # Each weight follows from the flow into it from the states below.
     total = 1.0
     for n in range(lowest + 1, count):
         into = 0.0

@@ -134,12 +134,14 @@ def server_steady_state(server: BatchServer, rate: float) -> ServerSteadyState:
     full_ms = server.base_ms + server.slope_ms * server.size
     pending = server.trigger == OLDEST and server.size > 1 and server.window_ms > full_ms
     ages, chances = _first_ages(server, rate) if pending else (np.full(1, ANY_AGE), np.zeros((1, 1)))
+    # Under `oldest`, chain and ages depend on each other; two rounds suffice.
     near = np.zeros(states + 1)
     for _ in range(ROUNDS if pending else 1):
         fill_starts(server, rate, decay, ages, chances, near)
         starts = _with_tail(near, decay) if decay > 0 else near
         if pending:
             chances = _ages(server, rate, starts, ages)
+    # Means over a cycle: first while the server is busy, then while it is free and a window is open.
     behind = np.zeros(server.size)
     served, lost, busy_ms, queue_time, answered = totals(server, rate, starts, behind)
     if server.trigger != CLOCK and server.window_ms > 0 and server.size > 1:

@@ -151,6 +151,8 @@ def shared_steady_states(servers: Sequence[BatchServer], rates: FloatArray) -> l
     fill = rates * cycle_ms / all_of.size
     if fill.max() > MAX_FILL:
         raise AnalysisError("a queue grows without bound; lower the rates")
+    # A fixed point over delays: a server's batch waits for the turns of the others, which grow with their
+    # batches, and these with their delays. From full batches, damped if it oscillates.
     longest_ms = cycle_ms - all_of.turn_ms(all_of.size)
     delay_ms, batch = np.zeros(len(servers)), all_of.size
     for round_ in range(ROUNDS):
@@ -159,6 +161,8 @@ def shared_steady_states(servers: Sequence[BatchServer], rates: FloatArray) -> l
             server_steady_state(_delayed(*one), rate)
             for *one, rate in zip(servers, delay_ms, full_ms, batch, rates.tolist(), strict=True)
         ]
+        # A batch arrives within a turn of another server in proportion to its busy share, and waits for half
+        # of it.
         found = np.array([state.mean_batch for state in states])
         turn_ms = all_of.turn_ms(found)
         busy = rates * turn_ms / found

@@ -67,6 +67,7 @@ def totals(
         n = min(i, size)
         service = service_ms(server, n) if n > 0 else 0.0
         span = window if clock else service
+        # The service depends on i only up to B, and with it the arrivals.
         if i <= size:
             reach = largest_count(rate * span)
             fill_chances(rate * span, chances)
@@ -79,6 +80,7 @@ def totals(
         served += starts[i] * n
         busy += starts[i] * service
         answered += starts[i] * n * service
+        # No arrival is rejected: the integral is linear in the number left. Otherwise it ends at the limit.
         if i >= size and room - (i - n) > reach:
             queue_time += starts[i] * (growth + own * (i - n))
         else:
@@ -106,12 +108,14 @@ def waited_when_free(
         for j in range(1, size):
             total += visits[j] * j * going_on / rate
         return total
+    # Windows open at an arrival, or at a tick (`interval`), for a free server that nobody waits for …
     in_window = np.empty(size)
     fill_chances(rate * window, in_window)
     if server.trigger == INTERVAL:
         total = behind[0] / -math.expm1(-rate * window) * waited_in_window(rate, 0, size, in_window)
     else:
         total = behind[0] * waited_in_window(rate, 1, size, in_window)
+    # … and at the end of a service for those it leaves, unless their own windows go on (`oldest`).
     if server.trigger in (INTERVAL, COLLECT):
         for q in range(1, size):
             total += behind[q] * waited_in_window(rate, q, size, in_window)
@@ -144,6 +148,7 @@ def waited_oldest(
                 beyond_window -= in_window[j - 1]
                 total += starts[n] * late * j * max(opened * beyond_window - beyond_horizon, 0.0) / rate
             continue
+        # The queue limit is below B: quadrature over the age of the window at the end of the service.
         for m in range(FIRST_POINTS):
             age = (m + 0.5) * horizon / FIRST_POINTS
             weight = starts[n] * rate * math.exp(-rate * (service - age)) * horizon / FIRST_POINTS

@@ -25,6 +25,7 @@ def moments_in_window(
     points = np.empty(2 + sizes + len(ends))
     points[0], points[1] = 0.0, window
     count = 2
+    # A batch of n that the end of the window starts completes at the limit.
     for n in range(1, sizes + 1):
         at = window + service_ms(server, n if sizes > 1 else server.size) - limit
         if 0 < at < window:
@@ -59,6 +60,7 @@ def beyond_in_windows(
     moments = moments_in_window(server, rate, limit, window, ends)
     low, high = 0, size - 1
     total, elapsed, opened = 0.0, 0.0, 0
+    # Time runs through the longest window; shorter ones open on the way, aligned at their common end.
     for row in range(len(moments)):
         v, weight = moments[row, 0], moments[row, 1]
         while opened < len(ends) and window - ends[opened] <= v:
@@ -100,6 +102,8 @@ def beyond_behind_first(
         none[n] = math.exp(-rate * service_ms(server, n))
     moments = moments_in_window(server, rate, limit, window, ends)
     total = 0.0
+    # At v after the first arrival of a window, all windows that opened v ago and are still open count: at a
+    # free server, and during services that end by now.
     for row in range(len(moments)):
         v, weight = moments[row, 0], moments[row, 1]
         open_windows = idle
@@ -165,6 +169,8 @@ def beyond_left_over(
         return 0.0
     ends, first, chances = np.empty(count), np.zeros((count, size)), np.empty(size)
     fill_chances(rate * service_ms(server, size), chances)
+    # The window of the requests left goes on for `ends` after the service; arrivals during the service joined
+    # them, up to the limit.
     for m in range(count):
         ends[m] = rest_ms - ages[m]
         for left in range(1, min(size, len(starts) - size)):
@@ -191,6 +197,7 @@ def beyond_when_free(
         for j in range(1, size):
             total += visits[j] * going_on * ahead[j + 1]
         return total
+    # A full window for those that a service leaves.
     ends, first = np.empty(1), np.zeros((1, size))
     ends[0] = window
     for q in range(1, size):
@@ -198,6 +205,7 @@ def beyond_when_free(
     if server.trigger == INTERVAL:
         first[0, 0] = behind[0] / -math.expm1(-rate * window)
         return beyond_in_windows(server, rate, limit, ends, first)
+    # The first arrival at a free server opens the window and waits for all of it unless the batch fills.
     alone = np.empty(size)
     at_over, at_z = np.empty(size), np.empty(size)
     fill_at_most(rate * max(limit - service_ms(server, size), 0.0), at_z)

@@ -186,18 +186,22 @@ class Latencies(RowArrays):
             prompts: service of prompts.
             places: queueing for batch slots.
         """
+        # Means: a request queues for a slot, waits for its prefill, and decodes.
         steps = replicas.steps
         place_wait = places.chance * places.wait_ms
         turn = prompts.wait_ms + place_wait
         ttft = prompts.own_ms + turn
         itl, of_tokens = _itl(replicas, rate, found, prompts, ttft)
         client = replicas.client.ms(found.decodes, itl, rate, replicas.arrival_scv)
+        # Distributions: a gamma above the least TTFT; an ITL between that of an idle replica and that of an
+        # iteration with two standard deviations more requests and a full token budget.
         least = np.minimum(prompts.least_ms, 0.999 * prompts.own_ms)
         variance = prompts.wait_variance + prompts.own_variance
         base = replicas.times.standing_ms(0.0)
         itl_variance, of_tokens_variance = _itl_variance(replicas, rate, found, prompts, places)
         crowd = np.minimum(found.decodes + 2 * np.sqrt(places.variance), replicas.places)
         room = np.maximum(replicas.budget - crowd, 1.0)
+        # The queueing time for a slot is exponential for those who queue, and 0 for the others.
         place_variance = np.maximum(2 * places.chance * places.wait_ms**2 - place_wait**2, 0.0)
         answer = replicas.answer_scv * (steps + 1) ** 2
         return cls(
@@ -341,6 +345,7 @@ def _itl_variance(
     inside = rate * steps * alike * alike / np.maximum(standing, 1e-12)
     averaged = FIXED_LIFE + (RANDOM_LIFE - FIXED_LIFE) * np.minimum(answer_scv, 1.0)
     averaged *= places.batch_variance / np.maximum(places.variance, 1e-12)
+    # Other requests change slowly, so their variation averages out only in part; its own context stays.
     batch = averaged * (per_decode**2 * places.variance + read_square * replicas.context_variance * inside)
     batch += read_square * replicas.own_context_variance
     stall = prompts.stall_ms**2 * (1 + replicas.prompt_scv)

@@ -119,6 +119,7 @@ class ContinuousQueues(QueueModel):
         is rejected.
         """
         rate = np.minimum(rate_rps / MS_PER_S, self.largest_rate)
+        # Each scheduler analyses its rows together.
         parts = [
             (rows, _latencies(scheduler, self.replicas.take(rows), rate[rows], self.largest_rate[rows]))
             for scheduler, rows in _by_scheduler(self.whole_prompts)
@@ -126,6 +127,8 @@ class ContinuousQueues(QueueModel):
         latencies = parts[0][1] if len(parts) == 1 else _scattered(parts, len(rate))
         wait, itl = latencies.turn_ms, latencies.itl_ms
         service = latencies.e2e_ms - latencies.client_ms - wait
+        # A full queue rejects: the queueing time is exponential, so the chance that the queue is longer than
+        # its limit is geometric (eq. 122).
         in_queue = rate * latencies.place_chance * latencies.place_wait_ms
         waiting = latencies.place_wait_ms * rate
         beyond = latencies.place_chance * np.exp(-self.max_queue / np.maximum(waiting, 1e-300))
@@ -216,6 +219,7 @@ def _iterations(scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray)
 
 def _secants(scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray) -> tuple[FloatArray, BoolArray]:
     """Return the lengths at which secants from below end, and whether they have converged to a solution."""
+    # From below, the first crossing is the shortest solution. Rows that step past it are not sound.
     before = replicas.iteration_ms(1.0)
     found_before = scheduler.iteration(replicas, rate, before).mean_ms
     guess = found_before
@@ -225,6 +229,8 @@ def _secants(scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray) ->
         closed = np.abs(found - guess) <= SECANT_WIDTH * guess
         if (closed | ~sound).all():
             break
+        # A secant of the length found over the length guessed; its slope must stay below 1, that of the
+        # diagonal.
         step = guess - before
         slope = (found - found_before) / np.where(step == 0, 1.0, step)
         sound &= closed | ((slope < 1) & (step != 0))

@@ -58,12 +58,14 @@ class Chunked(Scheduler):
 
     def iteration(self, replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
         """Return the iterations (eq. 68-70)."""
+        # Decodes come first; what remains of the token budget computes prompts.
         decodes, spread, seen, held = _decodes(replicas, rate, guess_ms)
         room = np.maximum(replicas.budget - seen, 1.0)
         prompts = rate * guess_ms
         together = np.where(
             replicas.arrival_scv > NEARLY_EVEN, _mean_of_some(prompts), np.maximum(prompts, 1.0)
         )
+        # Prompts longer than the room spread over several iterations, so more iterations contain some.
         tokens = np.minimum(together * replicas.prompt, room)
         share = np.minimum(prompts * replicas.prompt / tokens, 1.0)
         without = replicas.iteration_ms(seen, held=held)
@@ -81,6 +83,8 @@ class Chunked(Scheduler):
         full_ms = replicas.iteration_ms(found.seen, room, held=found.held)
         alone = replicas.lone_prompt_ms(found.seen, found.held) - found.decode_ms
         own_ms = self._own(replicas, found, room, full_ms)
+        # While prompts queue, each takes its part of a full iteration: whole ones their share of the decodes,
+        # too, in which others are computed.
         whole = prompt < room
         work = np.minimum(prompt / room * (full_ms - found.decode_ms), alone)
         service = np.where(whole, found.decode_ms * prompt / room + work, prompt / room * full_ms)
@@ -93,6 +97,8 @@ class Chunked(Scheduler):
         mates = np.where(even, np.maximum(found.prompts - 1, 0.0) * alone, share * seen_ms + burst * alone)
         apart = even & (rate * found.prompt_ms < 1)
         residual = np.where(apart, found.decode_ms, seen_ms)
+        # Two waits: for the end of the current iteration and the prompts that start with it (gated), and in
+        # the queue while the budget is used up; the longer one counts.
         gated = busy * (residual / 2 + mates)
         end = np.minimum(full_ms - found.decode_ms, alone) * np.minimum(1.0, prompt / room) / 2
         queue, queue_variance, load = _queue(replicas, rate, service)
@@ -147,6 +153,7 @@ class PrefillFirst(Scheduler):
     def iteration(self, replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
         """Return the iterations (eq. 71): iterations with prompts continue while prompts keep arriving."""
         decodes, spread, seen, held = _decodes(replicas, rate, guess_ms)
+        # A decode iteration gathers prompts; the iterations that compute them gather more, until none comes.
         without = replicas.iteration_ms(seen, held=held)
         prompts = rate * guess_ms
         most = np.maximum(1.0, np.floor(replicas.budget / replicas.prompt))
@@ -178,6 +185,7 @@ class PrefillFirst(Scheduler):
         busy = _busy(found, scv)
         share = np.minimum(rate * average, MAX_PROMPT_SHARE)
         seen_ms, square = _iteration_found(replicas, rate, found, slope, prompt < replicas.budget)
+        # As for chunks: the current iteration and the prompts gathered in it, or the queue of full batches.
         even = scv < NEARLY_EVEN
         burst = np.where(scv > 1, dispersion(rate * seen_ms, scv) - 1, 0.0)
         more = np.where(even, np.maximum(found.prompts - 1, 0.0), rate * seen_ms + burst)

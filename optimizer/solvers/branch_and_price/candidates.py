@@ -110,9 +110,12 @@ def candidates_of(problem: Problem) -> PatternCandidates:
     else:
         row = fitting_candidates(problem)
         each, divisible = table.num_replicas[row], np.zeros(len(row), np.bool_)
+    # A pattern takes several candidates of a server, so each carries a share of its load; without load it
+    # takes one replica of any.
     server = table.server[row]
     load = problem.load_rps[server]
     share = np.divide(table.max_rate_rps[row], load, out=np.ones(len(row)), where=load > 0)
+    # Only limits that some candidate uses have a row, scaled to small whole numbers for solver and cuts.
     mine = problem.limits.take(row)
     limits, divisor, amount = mine.scaled(each, problem.tiers.budget_row)
     used = mine.use > 0

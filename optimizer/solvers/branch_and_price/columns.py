@@ -97,6 +97,8 @@ def patterns(
     server = candidates.server[candidate[:, 0]] if len(candidate) else np.zeros(0, np.int64)
     replicas = np.where(used, count, 0)
     use = candidates.used_by(candidate, replicas)
+    # A move is paid for what runs elsewhere than now. A server is kept if it runs the same number of replicas
+    # in one pool on the same accelerator.
     pools = replicas * problem.table.cost_per_replica[candidates.row[at]]
     elsewhere = np.where(candidates.here[at], 0.0, pools).sum(axis=1)
     stays = np.asarray((used & candidates.here[at]).any(axis=1), np.bool_)
@@ -116,6 +118,7 @@ def patterns(
         unreserved=_without_reserve(problem, candidates, server, at, replicas),
         off_preferred=(replicas * candidates.off_preferred[at]).sum(axis=1),
     )
+    # What exceeds a limit alone is in no answer, but would be in relaxations.
     there = np.asarray((use <= candidates.amount).all(axis=1), np.bool_)
     return columns if there.all() else columns.take(there)
 

@@ -55,6 +55,8 @@ def with_cuts(
             return None
         return Node(within, found, found.bound, columns=columns)
 
+    # Cuts raise the bound, the bound removes columns, fewer columns allow stronger cuts. It ends when all
+    # answers below the cutoff are excluded, or when three rounds gained little.
     best, weak = relaxed(master, columns[:0]), 0
     for _ in range(ROUNDS):
         if best is None or best.bound >= cutoff or deadline.passed or weak == 3:
@@ -85,6 +87,8 @@ def _violated(node: Node, pool: ColumnPool) -> list[ChvatalGomoryCut]:
     amount = rounded_down(candidates.amount)
     found: list[tuple[float, ChvatalGomoryCut]] = []
     rows = np.flatnonzero(use.any(axis=0) & candidates.whole).tolist()
+    # The sum of some rows, divided by an integer and rounded down on both sides, holds for whole columns. A
+    # relaxation violates it if its parts of columns add up to more.
     for together in range(1, MAX_ROWS + 1):
         for some in combinations(rows, together):
             most = amount[list(some)].sum()

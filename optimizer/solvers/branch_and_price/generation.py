@@ -85,6 +85,7 @@ class RestrictedMaster:
         self.weight, self.allowed, self.has = np.zeros(0), np.zeros(0, np.bool_), np.zeros(0, np.bool_)
         self.shared = np.zeros((0, len(master.limits)))
         self._take_in(np.arange(len(pool.columns)) if rows is None else rows)
+        # Rows of the linear program: one column per server, then the shared limits.
         largest = float(np.abs(self.weight[self.allowed]).max(initial=0.0))
         self.tolerance = ROUNDING * max(largest, 1e-9)
         limits, count = master.limits, len(self.servers)
@@ -92,6 +93,7 @@ class RestrictedMaster:
             np.concatenate([np.ones(count), np.full(len(limits), -np.inf)]),
             np.concatenate([np.ones(count), limits]),
         )
+        # Columns: an artificial one per server, so that the program is feasible, price steps, and patterns.
         self.largest, self.penalty = max(largest, 1.0), 0
         every = np.arange(count)
         self.lp.add(np.full(count, ARTIFICIAL_COSTS[0] * self.largest), every, every, np.ones(count))
@@ -129,6 +131,7 @@ class RestrictedMaster:
             of_server = np.full(len(self.pool.problem.priority), -np.inf)
             of_server[self.servers] = result.row_price[:count]
             reduced = priced(self.weight, self.shared, duals)
+            # Known columns first: patterns are priced only when no known one improves the program.
             if self._add_known(reduced, of_server):
                 continue
             least, gained = self._price(duals, reduced)
@@ -139,6 +142,7 @@ class RestrictedMaster:
                 best = self._solution(duals, bound, result.x, value, finished=done)
             if not done:
                 continue
+            # Where a server still takes its artificial column, that costs more, until none does.
             if best.feasible or best.bound >= cutoff or self.penalty == len(ARTIFICIAL_COSTS) - 1:
                 break
             self._set_penalty(self.penalty + 1)

@@ -168,6 +168,7 @@ class MasterProblem:
         more, step_row, step_value = self.step_entries()
         start = np.concatenate([start, start[-1] + more[1:]])
         row, value = np.concatenate([row, step_row]), np.concatenate([value, step_value])
+        # The solver takes rows; columns come from the linear program.
         column = np.repeat(np.arange(len(start) - 1), np.diff(start))
         order = np.argsort(row, kind="stable")
         servers, limits = len(self.servers), self.limits

@@ -147,6 +147,8 @@ class ColumnPool:
             most: maximum number of columns.
             only_best: whether columns of more than their server's least reduced cost can be omitted.
         """
+        # The reduced cost of a pattern is a sum over its replicas (`weight`) and a constant (`own`): prices
+        # of the limits, the objective of this level, and by their dual values those of the levels held.
         limit = np.where(master.active & ~master.forced_unserved, limit, -np.inf)
         candidates, subproblems = self.candidates, self.subproblems
         prices = np.append(duals[: len(candidates.amount)], 0.0)  # without any row, of nothing
@@ -165,6 +167,8 @@ class ColumnPool:
         found = enumerate_patterns(
             candidates, subproblems, weight, limits, most=most, due=self.due, only_best=only_best
         )
+        # Subproblems that are cut short still give a bound. If all columns are wanted, a part of them is
+        # useless.
         floor = np.full(len(self.problem.priority), np.inf)
         np.minimum.at(floor, subproblems.server, np.where(found.cut, found.least, np.inf) + own)
         none = found.cut.any() and not only_best

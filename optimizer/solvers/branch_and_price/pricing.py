@@ -81,6 +81,8 @@ def subproblems_of(problem: Problem, candidates: PatternCandidates) -> PricingSu
     place = np.arange(width)
     at = np.minimum(begin[:, None] + place, max(len(own) - 1, 0))
     table = np.where(place < size[:, None], own[at] if len(own) else -1, -1)
+    # Two subproblems for a server that pays for leaving: one without the accelerator it runs on, which pays,
+    # and one that keeps a replica there, which does not.
     move = problem.leaving_value[servers]
     here = np.full(len(problem.priority), -1)
     here[candidates.server[own[candidates.here[own]]]] = own[candidates.here[own]]

@@ -215,6 +215,7 @@ class LevelSearch:
         possible = self.reduced[np.isfinite(self.reduced)]
         if most < len(possible):
             window = min(window, float(np.partition(possible, most)[most]))
+        # All columns below the cutoff prove the level; fewer may still improve the incumbent.
         complete = self._enumerate(window, _in_time(deadline))
         every = self.nondominated_columns(np.flatnonzero(self.reduced <= window))
         columns = every[np.argsort(self.reduced[every], kind="stable")[:most]]
@@ -239,6 +240,7 @@ class LevelSearch:
         for node in self.nodes:
             if node.columns is not None:
                 continue
+            # A column can be in an answer below `value` only if its reduced cost fits between the two.
             _, least = reduced_cost_slack(node, self.pool)
             limit = np.where(np.isfinite(least), least + value - node.relaxed.bound, -np.inf)
             limit = limit if of is None else np.where(of, limit, -np.inf)
