@@ -47,7 +47,7 @@ def test_there_are_exactly_two_set_up_commands() -> None:
     for command in (solved, tested):
         assert command.startswith("python3 -m venv .venv && ")
         assert "pip install" in command
-    assert solved.endswith("inferplan solve specs/large")
+    assert solved.endswith("inferplan solve specs/gpus.yaml")
     assert "pytest" in tested
     assert "[dev]" in tested
 
