@@ -16,23 +16,23 @@ from optimizer.simulation.live.replica import (
     make_room,
 )
 
-ONE_STEP = 1
-
 
 class LiveStatics(LiveReplica):
     """A replica that runs one batch after the other, one decode step at a time."""
 
     def __init__(self, times: StaticCoefficients, limits: Limits) -> None:
-        from optimizer.simulation.machine.statics import StaticLine, advance_statics, empty_batch
+        from optimizer.simulation.machine import statics
 
-        self._advance = advance_statics
+        self._code = statics
         self._times = times
         self._limits = limits
         self._rows = Rows()
         come_ms, first_ms, last_ms = np.zeros((3, MIN_ROWS))
         in_tokens, out_tokens = np.zeros((2, MIN_ROWS), np.int64)
         queue = np.zeros(2 * MIN_ROWS, np.int64)
-        self._line = StaticLine(empty_batch(), come_ms, in_tokens, out_tokens, first_ms, last_ms, queue)
+        self._line = statics.StaticLine(
+            statics.empty_batch(), come_ms, in_tokens, out_tokens, first_ms, last_ms, queue
+        )
 
     def add(self, now_ms: float, in_tokens: int = 0, out_tokens: int = 1, level: int = 0) -> int | None:  # noqa: ARG002
         """Let a request arrive; return its number, None if it is rejected."""
@@ -42,9 +42,7 @@ class LiveStatics(LiveReplica):
         line, state = self._line, self._line.states[0]
         make_room(line.queue, state)
         line.come_ms[row], line.in_tokens[row], line.out_tokens[row] = now_ms, in_tokens, out_tokens
-        before = int(state["tail"])
-        self._run(row, row + 1, -math.inf)
-        if state["tail"] > before:
+        if self._code.offer_static(self._times, self._limits.max_batch, self._limits.max_queue, line, row):
             return row
         self._rows.release(row)
         return None
@@ -61,16 +59,13 @@ class LiveStatics(LiveReplica):
 
     def next_ms(self) -> float:
         """Return the end of the prompts or of the decode step; inf if the replica is idle."""
-        state = self._line.states[0]
-        if state["end_ms"] == math.inf and (state["batch"] or state["tail"] > state["head"]):
-            self._run(0, 0, -math.inf)
-        return float(state["end_ms"])
+        return float(self._code.begin_step(self._times, self._limits.max_batch, self._line))
 
     def step(self) -> Step:
         """Advance to the end of the prompts or of the decode step."""
         state, time_ms = self._line.states[0], self.next_ms()
         end, first = int(state["head"]), int(state["head"] - state["batch"] + state["complete"])
-        self._run(0, 0, time_ms)
+        self._code.end_step(self._line)
         over = int(state["head"] - state["batch"] + state["complete"]) if state["batch"] else end
         rows = self._line.queue[first:end].tolist()
         made, ended = self._rows.end(rows, rows[: over - first])
@@ -100,10 +95,6 @@ class LiveStatics(LiveReplica):
             state["busy_ms"] += state["now_ms"] - state["start_ms"]
             state["batch"] = state["complete"] = 0
         self._rows.release(row)
-
-    def _run(self, arrival: int, count: int, until_ms: float) -> None:
-        limits = self._limits.max_batch, self._limits.max_queue
-        self._advance(self._times, *limits, self._line, arrival, count, ONE_STEP, until_ms)
 
     def _grow(self) -> None:
         line, size = self._line, self._rows.size

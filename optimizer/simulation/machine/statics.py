@@ -7,8 +7,7 @@ import numpy.typing as npt
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.simulation.law import StaticCoefficients
-from optimizer.simulation.limits import UNLIMITED
-from optimizer.simulation.machine.compiling import entry, inlined
+from optimizer.simulation.machine.compiling import compiled, entry, inlined
 
 STATICS = np.dtype(
     [
@@ -17,10 +16,9 @@ STATICS = np.dtype(
         ("batch", np.int64),  # requests of the batch; they precede `head` in the queue, by length
         ("complete", np.int64),  # those of them that are complete
         ("tokens", np.int64),  # tokens of each output in the batch
-        ("steps", np.int64),  # decode steps in progress
         ("batches", np.int64),
         ("now_ms", np.float64),
-        ("end_ms", np.float64),  # end of the prompts or the decode steps in progress, inf if there are none
+        ("end_ms", np.float64),  # end of the prompts or the decode step in progress, inf if there is none
         ("start_ms", np.float64),  # start of the batch
         ("busy_ms", np.float64),
         ("batch_ms", np.float64),  # integral of the batch over time
@@ -61,7 +59,7 @@ def run_statics(
     line = StaticLine(
         empty_batch(), come_ms, in_tokens, out_tokens, first_ms, last_ms, np.empty(count, np.int64)
     )
-    advance_statics(times, max_batch, max_queue, line, 0, count, UNLIMITED, np.inf)
+    run_batches(times, max_batch, max_queue, line)
     state = line.states[0]
     return float(state["busy_ms"]), float(state["batch_ms"]), int(state["batches"])
 
@@ -86,44 +84,98 @@ class StaticLine(NamedTuple):
 
 
 @entry
-def advance_statics(
-    times: StaticCoefficients, max_batch: int, max_queue: int, line: StaticLine, arrival: int, count: int,
-    most: int, until_ms: float,
-) -> None:  # fmt: skip
-    """Run up to a time, that time included.
-
-    Args:
-        times: latency model.
-        max_batch: maximum batch.
-        max_queue: maximum requests waiting.
-        line: the replica; changed.
-        arrival: first request that arrives in this run.
-        count: end of these requests.
-        most: maximum decode steps in one; with 1, the run also ends with each.
-        until_ms: end of the run, not before the last arrival.
-    """
-    state = line.states[0]
-    while True:
-        if state.batch == 0:
-            if state.head == state.tail:
-                if arrival >= count:
-                    return
-                state.now_ms = max(state.now_ms, line.come_ms[arrival])
-                line.queue[state.tail] = arrival
-                state.tail, arrival = state.tail + 1, arrival + 1
-            _begin_batch(times, max_batch, line)
-        elif state.end_ms == np.inf:
-            _begin_steps(times, line, most)
-        while arrival < count and line.come_ms[arrival] <= state.end_ms:
-            if state.tail - state.head < max_queue:
-                line.queue[state.tail] = arrival
-                state.tail += 1
+def run_batches(times: StaticCoefficients, max_batch: int, max_queue: int, line: StaticLine) -> None:
+    """Run all requests through an empty replica."""
+    state, arrival, tail, count = line.states[0], 0, 0, len(line.come_ms)
+    while tail > state.head or arrival < count:
+        if tail == state.head:
+            state.now_ms = max(state.now_ms, line.come_ms[arrival])
+            line.queue[tail] = arrival
+            tail, arrival = tail + 1, arrival + 1
+        state.tail = tail
+        _begin_batch(times, max_batch, line)
+        _run_batch(times, line)
+        head, now_ms = state.head, state.now_ms
+        while arrival < count and line.come_ms[arrival] <= now_ms:
+            if tail - head < max_queue:
+                line.queue[tail] = arrival
+                tail += 1
             arrival += 1
-        if state.end_ms > until_ms:
-            return
-        _end_steps(line)
-        if most == 1:
-            return
+
+
+@entry
+def offer_static(
+    times: StaticCoefficients, max_batch: int, max_queue: int, line: StaticLine, row: int
+) -> bool:
+    """Let a request arrive at its time in `come_ms`; return False if it is rejected."""
+    state = line.states[0]
+    is_idle = state.batch == 0 and state.tail == state.head
+    if not is_idle and state.tail - state.head >= max_queue:
+        return False
+    line.queue[state.tail] = row
+    state.tail += 1
+    if is_idle:
+        state.now_ms = max(state.now_ms, line.come_ms[row])
+        _begin_batch(times, max_batch, line)
+    return True
+
+
+@entry
+def begin_step(times: StaticCoefficients, max_batch: int, line: StaticLine) -> float:
+    """Begin a batch or a decode step unless one is in progress; return its end [ms], inf if idle."""
+    state = line.states[0]
+    if state.end_ms == np.inf and state.batch > 0:
+        here = state.batch if times.padded else state.batch - state.complete
+        spent_ms = step_ms(times, here)
+        state.end_ms = state.now_ms + spent_ms
+        state.batch_ms += here * spent_ms
+    elif state.end_ms == np.inf and state.tail > state.head:
+        _begin_batch(times, max_batch, line)
+    return state.end_ms
+
+
+@entry
+def end_step(line: StaticLine) -> None:
+    """End the prompts or the decode step in progress, and record its tokens."""
+    state = line.states[0]
+    state.now_ms, state.end_ms = state.end_ms, np.inf
+    batch = line.queue[state.head - state.batch : state.head]
+    if state.tokens == 0:
+        for row in batch:
+            line.first_ms[row] = state.now_ms
+    state.tokens += 1
+    while state.complete < state.batch and line.out_tokens[batch[state.complete]] <= state.tokens:
+        line.last_ms[batch[state.complete]] = state.now_ms
+        state.complete += 1
+    if state.complete == state.batch:
+        state.busy_ms += state.now_ms - state.start_ms
+        state.batch = state.complete = 0
+
+
+@inlined
+def _run_batch(times: StaticCoefficients, line: StaticLine) -> None:
+    """Complete the batch whose prompts are in progress; all steps between two ends of outputs pass in one."""
+    state = line.states[0]
+    count, now_ms, tokens, batch_ms = state.batch, state.end_ms, 1, 0.0
+    batch = line.queue[state.head - count : state.head]
+    for row in batch:
+        line.first_ms[row] = now_ms
+    for i in range(count):
+        row = batch[i]
+        here = count if times.padded else count - i
+        spent_ms = (line.out_tokens[row] - tokens) * step_ms(times, here)
+        now_ms, tokens = now_ms + spent_ms, line.out_tokens[row]
+        batch_ms += here * spent_ms
+        line.last_ms[row] = now_ms
+    state.busy_ms += now_ms - state.start_ms
+    state.batch_ms += batch_ms
+    state.now_ms, state.end_ms, state.batch = now_ms, np.inf, 0
+
+
+@inlined
+def step_ms(times: StaticCoefficients, here: int) -> float:
+    """Return the time of a decode step of so many outputs [ms]."""
+    return times.decode_base_ms + times.decode_per_request_ms * here
 
 
 @inlined
@@ -132,48 +184,24 @@ def _begin_batch(times: StaticCoefficients, max_batch: int, line: StaticLine) ->
     state = line.states[0]
     count = min(state.tail - state.head, max_batch)
     batch = line.queue[state.head : state.head + count]
-    prompts = 0
-    for i in range(count):
-        row, place = batch[i], i
-        prompts += line.in_tokens[row]
-        while place > 0 and line.out_tokens[batch[place - 1]] > line.out_tokens[row]:
-            batch[place] = batch[place - 1]
-            place -= 1
-        batch[place] = row
+    prompts = _sort_batch(batch, line.in_tokens, line.out_tokens)
     prefill_ms = times.prefill_per_token_ms * prompts + (times.prefill_base_ms if prompts > 0 else 0.0)
     state.head += count
-    state.batch, state.complete, state.tokens, state.steps = count, 0, 0, 0
+    state.batch, state.complete, state.tokens = count, 0, 0
     state.start_ms, state.end_ms = state.now_ms, state.now_ms + prefill_ms
     state.batch_ms += count * prefill_ms
     state.batches += 1
 
 
-@inlined
-def _begin_steps(times: StaticCoefficients, line: StaticLine, most: int) -> None:
-    """Begin the decode steps up to the next complete output, at most so many."""
-    state = line.states[0]
-    row = line.queue[state.head - state.batch + state.complete]
-    here = state.batch if times.padded else state.batch - state.complete
-    state.steps = min(line.out_tokens[row] - state.tokens, most)
-    spent_ms = state.steps * (times.decode_base_ms + times.decode_per_request_ms * here)
-    state.end_ms = state.now_ms + spent_ms
-    state.batch_ms += here * spent_ms
-
-
-@inlined
-def _end_steps(line: StaticLine) -> None:
-    """End the prompts or the decode steps in progress, and record their tokens."""
-    state = line.states[0]
-    state.now_ms, state.end_ms = state.end_ms, np.inf
-    batch = line.queue[state.head - state.batch : state.head]
-    if state.tokens == 0:
-        state.steps = 1
-        for row in batch:
-            line.first_ms[row] = state.now_ms
-    state.tokens += state.steps
-    while state.complete < state.batch and line.out_tokens[batch[state.complete]] <= state.tokens:
-        line.last_ms[batch[state.complete]] = state.now_ms
-        state.complete += 1
-    if state.complete == state.batch:
-        state.busy_ms += state.now_ms - state.start_ms
-        state.batch = state.complete = 0
+@compiled
+def _sort_batch(batch: IntArray, in_tokens: IntArray, out_tokens: IntArray) -> int:
+    """Sort the requests of a batch by the lengths of their outputs; return the tokens of their prompts."""
+    prompts = 0
+    for i in range(len(batch)):
+        row, place = batch[i], i
+        prompts += in_tokens[row]
+        while place > 0 and out_tokens[batch[place - 1]] > out_tokens[row]:
+            batch[place] = batch[place - 1]
+            place -= 1
+        batch[place] = row
+    return prompts
