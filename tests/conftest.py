@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from commands import Run
+    from emulated import Emulator
     from fastapi.testclient import TestClient
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -144,3 +145,22 @@ def service(running_service: "TestClient") -> "TestClient":
 
     state_of(running_service).held = FleetStore(instance="run")
     return running_service
+
+
+@pytest.fixture(scope="module")
+def fleet_document(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The document of an emulated fleet: `DOCUMENT` of the module, or two replicas and a batch server."""
+    from emulated import FLEET
+
+    path = tmp_path_factory.mktemp("fleet") / "fleet.yaml"
+    path.write_text(getattr(request.module, "DOCUMENT", FLEET))
+    return path
+
+
+@pytest.fixture(scope="module")
+def fleet(fleet_document: Path) -> "Iterator[Emulator]":
+    """The emulated fleet of a module."""
+    from emulated import emulated
+
+    with emulated(fleet_document) as found:
+        yield found

@@ -10,18 +10,21 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from optimizer.cli.command import Command, add_output, add_path, show_answer
-from optimizer.cli.flags import add_request, request_of
+from optimizer.cli.command import Command, add_output, add_path, picture_format, show_answer
+from optimizer.cli.flags import add_request, in_flags, request_of
 from optimizer.cli.solving import add_load, announced, announced_for, read_system
 from optimizer.jobs.flag import Flag
-from optimizer.jobs.requests import PlanOptions
+from optimizer.jobs.requests import PlanOptions, Request, RequestError
 from optimizer.pipeline import solve
 from optimizer.plan import load_plan
 from optimizer.render.progress import working
-from optimizer.spec.writing import write_text
-from optimizer.studies.simulation.pools import pool_runs
+from optimizer.simulation.trace import read_trace
+from optimizer.spec.system import System
+from optimizer.spec.writing import write_bytes, write_text
+from optimizer.studies.simulation.pools import PoolRun, pool_runs
+from rest_server.emulator.driven import figure_of, sections_of
 from rest_server.emulator.driver import MeasuredLoad, drive, replicas_at, report_of
-from rest_server.emulator.measured import compared, loads_of, sections_of
+from rest_server.emulator.measured import Course, compared, loads_of
 
 
 class DriveFlags(PlanOptions):
@@ -31,10 +34,28 @@ class DriveFlags(PlanOptions):
     """Requests to the server with the highest rate; the others get theirs in the same time (1,000)."""
     seed: Annotated[int, Flag("S")] = Field(1, ge=0, lt=2**63)
     """Random seed of arrivals and lengths (1)."""
+    scale: Annotated[float | None, Flag("X")] = Field(None, gt=0, le=1e6, allow_inf_nan=False)
+    """Multiply the arrival rates, but not those of the plan, by this factor."""
+    ramp: Annotated[float | None, Flag("X")] = Field(None, gt=0, le=1e6, allow_inf_nan=False)
+    """Change the factor linearly from that of --scale to this one."""
+    trace: Annotated[Path | None, Flag("FILE")] = None
+    """Send recorded requests instead: CSV with TIMESTAMP,ContextTokens,GeneratedTokens."""
+    server: Annotated[str | None, Flag("S")] = None
+    """Send requests only to this server."""
     plan: Annotated[Path | None, Flag("FILE")] = None
     """Plan that runs there, as `solve -o` writes it; default: solve."""
     report: Annotated[Path | None, Flag("DIR")] = None
     """Write a benchmark report for each server with tokens to DIR, which `fit` reads."""
+
+    def applied(self, system: System) -> System:
+        """Return a system with the options of the request; the plan is for the loads of the document."""
+        return Request.applied(self, system)
+
+    @property
+    def course(self) -> Course:
+        """How the load differs from the plan's."""
+        trace = None if self.trace is None else read_trace(self.trace)
+        return Course(1.0 if self.scale is None else self.scale, self.ramp, trace)
 
 
 def _add_drive(parser: argparse.ArgumentParser) -> None:
@@ -42,28 +63,63 @@ def _add_drive(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", metavar="URL", help="address of the fleet: http://HOST:PORT")
     add_load(parser)
     add_request(parser, DriveFlags)
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="draw the latencies over time: FILE.svg, .png or .pdf",
+    )
     add_output(parser, "latencies")
 
 
 def _drive(arguments: argparse.Namespace) -> None:
     options = request_of(DriveFlags, arguments)
+    picture = None if arguments.output is None else picture_format(arguments.output)
+    course = options.course
     system = read_system(arguments, options)
     if options.plan is not None:
         plan = load_plan(options.plan)
     else:
         with working("solving"), announced_for(system):
             plan = solve(system, backend=options.backend)
-    runs = pool_runs(system, plan)
-    loads = loads_of(system, runs, replicas_at(arguments.url), options.requests, options.seed)
+    try:
+        runs = _chosen(pool_runs(system, plan), options)
+    except RequestError as error:
+        raise in_flags(error, arguments) from None
+    running = replicas_at(arguments.url)
+    loads = loads_of(system, runs, running, options.requests, options.seed, course)
     with working("driving"):
         before_s = _cpu_s()
         found = drive(arguments.url, loads)
         spent_s = _cpu_s() - before_s
     with working("simulating"), announced():
-        rows = [row for one in found for row in compared(one, runs, options.seed)]
+        rows = [
+            row
+            for one in found
+            for row in compared(one, runs, (running or {}).get(one.load.server), course, options.seed)
+        ]
     if options.report is not None:
         _write_reports(found, options.report)
+    if picture is not None:
+        from optimizer.render.plots import draw
+
+        write_bytes(draw(figure_of(rows, found, spent_s), picture), arguments.output)
     show_answer(arguments, lambda: [asdict(row) for row in rows], lambda: sections_of(rows, found, spent_s))
+
+
+def _chosen(runs: list[PoolRun], options: DriveFlags) -> list[PoolRun]:
+    """Return the pools of the chosen server, or all.
+
+    Raises:
+        RequestError: it has no pool, or a trace belongs to no server.
+    """
+    servers = sorted({run.server for run in runs})
+    if options.server is not None and options.server not in servers:
+        raise RequestError("server", f"{options.server!r} has no pool with a load in the plan")
+    if options.trace is not None and options.server is None and len(servers) > 1:
+        raise RequestError("server", f"missing; the plan has {len(servers)} servers, and {{trace}} is of one")
+    return [run for run in runs if options.server in {None, run.server}]
 
 
 def _write_reports(found: list[MeasuredLoad], folder: Path) -> None:

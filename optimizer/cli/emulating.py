@@ -32,6 +32,8 @@ class EmulateFlags(PlanOptions):
     """Share of the replicas to run, at least one of each placement (1)."""
     seed: Annotated[int, Flag("S")] = Field(1, ge=0, lt=2**63)
     """Random seed of texts, natural ends of answers, and stages (1)."""
+    startup: Annotated[str, Flag("S[,NAME=S]")] = "0"
+    """Start-up time of a replica [s], and of those of a model or an accelerator: 30,llama_70b=120 (0)."""
     route: Annotated[Policy, Flag("POLICY")] = "least"
     """Choice of replicas by the router: least, round-robin or sticky (least)."""
     write_tokenizer: Annotated[Path | None, Flag("DIR")] = None
@@ -45,10 +47,12 @@ def _add_emulate(parser: argparse.ArgumentParser) -> None:
 
 
 def _emulate(arguments: argparse.Namespace) -> int:
+    from rest_server.emulator.life import startup_times
     from rest_server.emulator.serve import emulate
     from rest_server.emulator.words import write_tokenizer
 
     options = request_of(EmulateFlags, arguments)
+    startup_s = startup_times(options.startup)
     system = read_system(arguments, options)
     if options.write_tokenizer is not None:
         write_tokenizer(options.write_tokenizer)
@@ -66,6 +70,7 @@ def _emulate(arguments: argparse.Namespace) -> int:
             speed=options.speed,
             share=options.share,
             seed=options.seed,
+            startup_s=startup_s,
             policy=options.route,
             announce=lambda line: print(line, flush=True),
         )

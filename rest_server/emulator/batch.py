@@ -84,8 +84,8 @@ class BatchReplicaApp:
         return counted >= self._server.room
 
     async def _predict(self, receive: Receive, send: Send) -> None:
-        if self.life.is_out_of_memory:
-            await reply_error(send, "CUDA out of memory.", 500)
+        if self.life.refusal is not None:
+            await reply_error(send, *self.life.refusal)
             return
         answer, sent_ms = _Answer(), self.engine.now_ms()
         if not self.engine.add(answer, level=self._place):

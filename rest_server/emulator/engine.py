@@ -69,6 +69,10 @@ class Engine:
         self.slowdown, self.is_stuck = slowdown, stuck
         self._arm()
 
+    async def sleep(self, seconds: float) -> None:
+        """Wait for a time of the model, whose clock a slow replica does not change."""
+        await asyncio.sleep(seconds / self._speed)
+
     def add(self, sink: Sink, in_tokens: int = 0, out_tokens: int = 1, level: int = 0) -> bool:
         """Let a request arrive now; return False if it is rejected."""
         now_ms = self.now_ms()

@@ -1,6 +1,6 @@
 """Replicas of a plan: which run where, with which engine, for which servers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -57,7 +57,12 @@ def _count(run: PoolRun) -> int:
 
 
 def backends(
-    system: System, placed: list[EmulatedPool], speed: float, seed: int, url: Callable[[int], str]
+    system: System,
+    placed: list[EmulatedPool],
+    speed: float,
+    seed: int,
+    startup_s: Mapping[str, float],
+    url: Callable[[int], str],
 ) -> list[Backend]:
     """Return all replicas, with their engines.
 
@@ -66,6 +71,7 @@ def backends(
         placed: the placements.
         speed: model time per time of the machine.
         seed: random seed.
+        startup_s: start-up times by model or accelerator, and of the others under "" [s].
         url: function that returns the address of replica i.
 
     Raises:
@@ -78,6 +84,7 @@ def backends(
                 servers = tuple(run.server for run in runs)
                 name, accelerator = f"{runs[0].planned}-{len(found)}", runs[0].pool.accelerator
                 model = system.named[servers[0]].model
+                app.life.startup_s = startup_s.get(model, startup_s.get(accelerator, startup_s[""]))
                 found.append(Backend(name, servers, model, accelerator, url(len(found)), app))
     return found
 

@@ -5,14 +5,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optimizer.arrays import FloatArray
+from optimizer.arrays import BoolArray, FloatArray
 from optimizer.errors import SpecError
 from optimizer.kinds.table import kind_of_pool
-from optimizer.quantities import counted, quantity, significant
-from optimizer.section import Column, Paragraph, Section, name, table
 from optimizer.simulation.replicas import DEFAULT_REQUESTS, Effort
-from optimizer.simulation.workload import MergedLoad, OpenLoad
+from optimizer.simulation.requests import Requests
+from optimizer.simulation.summary import MIN_REQUESTS
+from optimizer.simulation.workload import MergedLoad, OpenLoad, TraceLoad
 from optimizer.spec.system import System
+from optimizer.studies.simulation.document import SimulatedPool
 from optimizer.studies.simulation.pools import PoolRun, simulate_pool, stream_of
 from rest_server.emulator.driver import MeasuredLoad, ServerLoad
 
@@ -20,6 +21,28 @@ METRICS = {"ttft": "TTFT", "itl": "ITL", "e2e": "end-to-end", "latency": "latenc
 LEFT_OUT = 0.1
 """Share of the requests discarded at the start and again at the end, as in a simulation."""
 PERCENTILE = 95
+Optional = float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How the load of a run differs from the plan's."""
+
+    scale: float = 1.0
+    """Factor on the arrival rates at the start."""
+    ramp: float | None = None
+    """Factor at the end, which is reached linearly; None if it stays."""
+    trace: Requests | None = None
+    """Recorded requests instead of those of the document."""
+
+    def changed(self, requests: Requests) -> Requests:
+        """Return requests at the planned rate with the times of this course."""
+        assert requests.arrival_ms is not None
+        first, last = self.scale, self.scale if self.ramp is None else self.ramp
+        planned_ms = requests.arrival_ms
+        span_ms = 2 * float(planned_ms[-1]) / (first + last)
+        slope = 2 * (last - first) * planned_ms / span_ms
+        return replace(requests, arrival_ms=2 * planned_ms / (first + np.sqrt(first**2 + slope)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +52,20 @@ class DrivenMetric:
     server: str
     metric: str
     unit: str
-    measured: float | None
-    measured_p95: float | None
-    simulated: float | None
-    simulated_p95: float | None
-    predicted: float | None
+    measured: Optional
+    measured_p95: Optional
+    simulated: Optional
+    simulated_p95: Optional
+    predicted: Optional
 
 
 def loads_of(
-    system: System, runs: Sequence[PoolRun], running: Mapping[str, int] | None, requests: int, seed: int
+    system: System,
+    runs: Sequence[PoolRun],
+    running: Mapping[str, int] | None,
+    requests: int,
+    seed: int,
+    course: Course,
 ) -> list[ServerLoad]:
     """Return the requests to each server: the planned load of a replica, times the replicas that run.
 
@@ -56,68 +84,85 @@ def loads_of(
     last_s, loads = requests / max(rates.values()), []
     for server, rate in rates.items():
         run = next(run for run in runs if run.server == server)
-        load = run.load.streams[run.place] if isinstance(run.load, MergedLoad) else run.load
-        assert isinstance(load, OpenLoad)
-        own = np.random.SeedSequence([seed, stream_of(server, "")])
-        drawn = replace(load, rate_rps=rate).draw(max(round(rate * last_s), 20), own)
+        drawn = course.trace or _drawn(run, rate, last_s, seed)
         streams = "itl" in {shown.metric for shown in kind_of_pool(run.pool).metrics}
-        loads.append(ServerLoad(server, system.named[server].model, streams, rate, drawn))
+        loads.append(ServerLoad(server, system.named[server].model, streams, rate, course.changed(drawn)))
     return loads
 
 
-def compared(found: MeasuredLoad, runs: Sequence[PoolRun], seed: int) -> Iterator[DrivenMetric]:
+def _drawn(run: PoolRun, rate_rps: float, last_s: float, seed: int) -> Requests:
+    load = run.load.streams[run.place] if isinstance(run.load, MergedLoad) else run.load
+    assert isinstance(load, OpenLoad)
+    own = np.random.SeedSequence([seed, stream_of(run.server, "")])
+    return replace(load, rate_rps=rate_rps).draw(max(round(rate_rps * last_s), 20), own)
+
+
+def compared(
+    found: MeasuredLoad, runs: Sequence[PoolRun], replicas: int | None, course: Course, seed: int
+) -> Iterator[DrivenMetric]:
     """Yield the metrics of a server; those of several pools are not compared."""
     mine = [run for run in runs if run.server == found.load.server]
     run = mine[0] if len(mine) == 1 else None
-    pool = None if run is None else simulate_pool(run, Effort(requests=DEFAULT_REQUESTS, seed=seed))
+    pool = None if run is None else _simulated(run, found, replicas, course, seed)
+    server = found.load.server
+    is_planned = course == Course()
     for metric, values in found.latencies_ms.items():
         kept = _counted(values)
         simulated = None if pool is None else getattr(pool, "ttft" if metric == "latency" else metric)
-        predicted = None if simulated is None else simulated.predicted_mean
         yield DrivenMetric(
-            found.load.server,
+            server,
             METRICS[metric],
             "ms",
             float(kept.mean()) if len(kept) else None,
             float(np.percentile(kept, PERCENTILE)) if len(kept) else None,
             None if simulated is None else simulated.mean.value,
             None if simulated is None else simulated.p95.value,
-            predicted,
+            simulated.predicted_mean if is_planned and simulated is not None else None,
         )
-    simulated_loss = None if pool is None else 100 * pool.loss.value
-    predicted_loss = None if run is None else 100 * run.pool.loss
-    yield DrivenMetric(
-        found.load.server, "rejected", "%", 100 * found.loss, None, simulated_loss, None, predicted_loss
-    )
+    loss, within = (None, None) if pool is None else (pool.loss.value, pool.within_all.value)
+    predicted = 100 * run.pool.loss if is_planned and run is not None else None
+    yield DrivenMetric(server, "rejected", "%", 100 * found.loss, None, _percent(loss), None, predicted)
+    if run is not None and run.request_limits:
+        good = 100 * float(_within(found, run).mean())
+        yield DrivenMetric(server, "within targets", "%", good, None, _percent(within), None, None)
+
+
+def _simulated(
+    run: PoolRun, found: MeasuredLoad, replicas: int | None, course: Course, seed: int
+) -> SimulatedPool | None:
+    """Simulate a replica under its share of the load; None if it has too few requests or a shared card."""
+    effort = Effort(requests=DEFAULT_REQUESTS, seed=seed)
+    if course == Course():
+        return simulate_pool(run, effort)
+    if run.card is not None:
+        return None
+    if course.trace is None and course.ramp is None:
+        return simulate_pool(run.at_share(course.scale), effort)
+    here = replicas or run.pool.num_replicas
+    sent = found.load.requests
+    if isinstance(run.load, MergedLoad) or len(sent) < 2 * MIN_REQUESTS * here:
+        return None
+    return simulate_pool(replace(run, load=TraceLoad(sent, 1 / here)), effort)
+
+
+def _percent(share: Optional) -> Optional:
+    return None if share is None else 100 * share
+
+
+def _within(found: MeasuredLoad, run: PoolRun) -> BoolArray:
+    """Return a mask of the counted requests that were answered within all limits on single requests."""
+    latencies = found.latencies_ms
+    limits = {("latency" if "latency" in latencies else name): ms for name, ms in run.request_limits.items()}
+    kept = ~np.isnan(found.last_ms)
+    for metric, limit in limits.items():
+        kept &= np.isnan(latencies[metric]) | (latencies[metric] <= limit)
+    return kept[_middle(len(kept))]
+
+
+def _middle(count: int) -> slice:
+    return slice(int(count * LEFT_OUT), count - int(count * LEFT_OUT))
 
 
 def _counted(values: FloatArray) -> FloatArray:
-    left_out = int(len(values) * LEFT_OUT)
-    kept = values[left_out : len(values) - left_out]
+    kept = values[_middle(len(values))]
     return kept[~np.isnan(kept)]
-
-
-def sections_of(
-    rows: Sequence[DrivenMetric], found: Sequence[MeasuredLoad], client_cpu_s: float
-) -> list[Section]:
-    """Return the comparison, and what the client itself costs."""
-    sent = sum(len(one.sent_ms) for one in found)
-    late_ms = float(np.percentile(np.concatenate([one.late_ms for one in found]), PERCENTILE))
-    span_s = max(float(np.nanmax(one.sent_ms)) for one in found) / 1000
-    text = (
-        f"{counted(sent, 'request')} in {quantity(span_s, 3)} s; the client itself used "
-        f"{1e6 * client_cpu_s / sent:,.0f} us of CPU per request, and 95 % of the requests were sent at most "
-        f"{quantity(late_ms, 2)} ms late"
-    )
-    digits = significant(4)
-    columns = (
-        name("server", "server"),
-        name("metric", "metric"),
-        name("unit", "unit"),
-        Column("measured", "measured", form=digits),
-        Column("simulated", "simulated", form=digits),
-        Column("plan", "predicted", form=digits),
-        Column("p95 measured", "measured_p95", form=digits, rank=1),
-        Column("p95 simulated", "simulated_p95", form=digits, rank=1),
-    )
-    return [Section(text=[Paragraph(text)]), table("Latencies", columns, rows)]

@@ -52,6 +52,7 @@ class TokenMetrics:
             "inter_token_latency_seconds": Histogram(TOKEN_S),
             "request_time_per_output_token_seconds": Histogram(TOKEN_S),
             "e2e_request_latency_seconds": Histogram(REQUEST_S),
+            "request_decode_time_seconds": Histogram(REQUEST_S),
             "request_prompt_tokens": Histogram(TOKENS),
             "request_generation_tokens": Histogram(TOKENS),
         }
@@ -64,6 +65,7 @@ class TokenMetrics:
         self.prompt_tokens += prompt
         seen = self.histograms
         seen["e2e_request_latency_seconds"].observe(e2e_s)
+        seen["request_decode_time_seconds"].observe(decode_s)
         seen["request_prompt_tokens"].observe(prompt)
         seen["request_generation_tokens"].observe(made)
         if made > 1:

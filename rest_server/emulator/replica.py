@@ -180,8 +180,8 @@ class TokenReplicaApp:
         question = question_of(
             body, is_chat=is_chat, longest=model.longest, natural=max(natural, 1), seed=seed
         )
-        if self.life.is_out_of_memory:
-            await reply_error(send, "CUDA out of memory.", 500)
+        if self.life.refusal is not None:
+            await reply_error(send, *self.life.refusal)
             return
         call = TokenCall(self, question)
         if not self.engine.add(call, question.prompt, question.tokens, model.aliases.get(name, 0)):

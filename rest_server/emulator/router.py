@@ -18,6 +18,7 @@ from rest_server.emulator.asgi import (
     Send,
     begin,
     body_of,
+    encoded,
     error_of,
     json_of,
     reply,
@@ -33,6 +34,8 @@ SERVER_HEADER, SESSION_HEADER = b"x-inferplan-server", b"x-session-id"
 HEALTH_PERIOD_S = 1.0
 ERROR = b'data: {"error":'
 CONTROL = "/emulator/replicas"
+TARGETS = "/emulator/targets"
+"""Path of Prometheus's HTTP service discovery."""
 
 
 class ReplicaApp(Protocol):
@@ -115,6 +118,8 @@ class Router:
     async def _get(self, path: str, send: Send) -> None:
         if path == "/metrics":
             await reply(send, 200, self._metrics(), TEXT)
+        elif path == TARGETS:
+            await reply(send, 200, encoded([_target(one) for one in self._backends]))
         elif path in {"/health", "/health_check"}:
             await reply(send, 200 if any(one.is_healthy for one in self._backends) else 503, b"")
         elif path == "/version":
@@ -230,6 +235,12 @@ class Router:
                 f"inferplan_router_{metric}_total {count}",
             ]
         return ("\n".join(lines) + "\n").encode()
+
+
+def _target(one: Backend) -> dict[str, Any]:
+    """Return a replica as a target of Prometheus."""
+    labels = {"server": ", ".join(one.servers), "accelerator": one.accelerator, "replica": one.id}
+    return {"targets": [one.url.removeprefix("http://")], "labels": labels}
 
 
 def _replayed(content: bytes, receive: Receive) -> Receive:

@@ -5,7 +5,7 @@ import json
 import os
 import resource
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 import numpy as np
@@ -21,6 +21,10 @@ from rest_server.stopping import end_on_signals
 
 HOST = "127.0.0.1"
 BACKLOG = 1024
+AT_ONCE: Mapping[str, float] = {"": 0.0}
+"""Start-up times of replicas that start at once."""
+STOP_PERIOD_S = 0.05
+"""Period of the checks for a stop signal while replicas start [s]."""
 DRAIN_S = 30
 """Longest time for which requests in progress are completed after a stop signal [s]."""
 
@@ -34,6 +38,7 @@ def emulate(
     speed: float = 1.0,
     share: float = 1.0,
     seed: int = 1,
+    startup_s: Mapping[str, float] = AT_ONCE,
     policy: Policy = "least",
     announce: Callable[[str], None],
 ) -> int:
@@ -47,6 +52,7 @@ def emulate(
         speed: model time per time of the machine.
         share: share of the replicas, at least one a placement.
         seed: random seed.
+        startup_s: start-up times by model or accelerator, and of the others under "" [s of model time].
         policy: choice of replicas by the router.
         announce: called with a JSON line for each replica, and one when all are ready.
 
@@ -63,7 +69,7 @@ def emulate(
     _allow_files(4 * count)
     with ExitStack() as opened:
         listening = [opened.enter_context(_listening(host, port and port + k)) for k in range(1 + count)]
-        replicas = backends(system, placed, speed, seed, lambda i: _url(listening[1 + i]))
+        replicas = backends(system, placed, speed, seed, startup_s, lambda i: _url(listening[1 + i]))
         _compile(placed)
         router = Router(replicas, policy)
         apps: list[App] = [router, *(one.app for one in replicas)]
@@ -76,9 +82,8 @@ def emulate(
         # uvloop otherwise sleeps after each connection, as if other processes accepted them, too.
         os.environ.setdefault("UV_TCP_SINGLE_ACCEPT", "0")
         end_on_signals()
-        _FleetServer(
-            config, router, [*map(_line, replicas), _ready(_url(listening[0]), replicas)], announce
-        ).run(sockets=listening)
+        lines = [*map(_line, replicas), _ready(_url(listening[0]), replicas)]
+        _FleetServer(config, router, replicas, lines, announce).run(sockets=listening)
     return 0
 
 
@@ -86,17 +91,28 @@ class _FleetServer(uvicorn.Server):
     """A server that announces the fleet when it listens."""
 
     def __init__(
-        self, config: uvicorn.Config, router: Router, lines: list[str], announce: Callable[[str], None]
+        self,
+        config: uvicorn.Config,
+        router: Router,
+        replicas: Sequence[Backend],
+        lines: list[str],
+        announce: Callable[[str], None],
     ) -> None:
         super().__init__(config)
         self._router = router
+        self._replicas = replicas
         self._lines = lines
         self._announce = announce
         self._watch: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Open the ports, then announce the replicas and the router."""
+        """Open the ports, start the replicas, then announce them and the router."""
         await super().startup(sockets)
+        lives = {id(one.app.life): one.app.life for one in self._replicas}.values()
+        starting = asyncio.gather(*(life.started() for life in lives if life.startup_s))
+        while not (await asyncio.wait([starting], timeout=STOP_PERIOD_S))[0]:
+            if self.should_exit:
+                return
         self._watch = asyncio.create_task(self._router.watch())
         for line in self._lines:
             self._announce(line)

@@ -1,43 +1,37 @@
 """The load client against an emulated fleet: what it sends, measures and writes."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from commands import Run
-from emulated import FLEET, Emulator, emulated
+from emulated import FLEET, Emulator
 
 from optimizer.fitting.readers.table import read_benchmark
+from optimizer.simulation.requests import Requests
+from rest_server.emulator.measured import Course
 
-LOADED = FLEET.replace("arrivalRate: 0.1/s", "arrivalRate: 4/s")
-
-
-@pytest.fixture(scope="module")
-def document(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("driven") / "fleet.yaml"
-    path.write_text(LOADED)
-    return path
+DOCUMENT = FLEET.replace("arrivalRate: 0.1/s", "arrivalRate: 4/s")
 
 
-@pytest.fixture(scope="module")
-def fleet(document: Path) -> Iterator[Emulator]:
-    with emulated(document) as found:
-        yield found
-
-
-def test_drive_measures_what_it_sends(fleet: Emulator, document: Path, tmp_path: Path, run: Run) -> None:
-    answer = run("drive", document, fleet.url, "--requests", "30", "--report", tmp_path, "--json")
+def test_drive_measures_what_it_sends(
+    fleet: Emulator, fleet_document: Path, tmp_path: Path, run: Run
+) -> None:
+    answer = run("drive", fleet_document, fleet.url, "--requests", "30", "--report", tmp_path, "--json")
     assert answer.status == 0, answer.err
     rows = {(row["server"], row["metric"]): row for row in answer.json}
     assert list(rows) == [
-        ("eyes", "latency"), ("eyes", "rejected"),
-        ("talk", "TTFT"), ("talk", "ITL"), ("talk", "end-to-end"), ("talk", "rejected"),
+        ("eyes", "latency"), ("eyes", "rejected"), ("talk", "TTFT"), ("talk", "ITL"),
+        ("talk", "end-to-end"), ("talk", "rejected"), ("talk", "within targets"),
     ]  # fmt: skip
     # 10 ms an iteration, less the delay of first tokens on a busy machine; 200 ms a batch.
     assert rows["talk", "ITL"]["measured"] > 8
     assert rows["eyes", "latency"]["measured"] > 200
+    assert rows["talk", "within targets"]["measured"] > 90
     for row in rows.values():
+        if row["predicted"] is None:
+            continue
         assert row["simulated"] == pytest.approx(row["predicted"], rel=0.5, abs=1)
     (path,) = tmp_path.iterdir()
     report = json.loads(path.read_text())
@@ -47,18 +41,49 @@ def test_drive_measures_what_it_sends(fleet: Emulator, document: Path, tmp_path:
     assert measured.rate_rps == pytest.approx(4)
 
 
-def test_drive_names_what_is_wrong(fleet: Emulator, document: Path, tmp_path: Path, run: Run) -> None:
-    assert "must look like" in run("drive", document, "localhost").err
-    assert "no fleet answers" in run("drive", document, "http://127.0.0.1:9").err
+def test_drive_draws_a_ramp(fleet: Emulator, fleet_document: Path, tmp_path: Path, run: Run) -> None:
+    flags = "--server", "talk", "--scale", "2", "--ramp", "6", "--requests", "60", "-o", tmp_path / "ramp.svg"
+    answer = run("drive", fleet_document, fleet.url, *flags, "--json")
+    assert answer.status == 0, answer.err
+    assert {row["server"] for row in answer.json} == {"talk"}
+    assert all(row["simulated"] is None for row in answer.json)  # too few requests
+    picture = (tmp_path / "ramp.svg").read_text()
+    assert all(text in picture for text in ("TTFT of talk", "ITL of talk"))
+
+
+@pytest.mark.parametrize(("scale", "ramp"), [(1.0, None), (0.5, None), (0.5, 2.0), (3.0, 1.0)])
+def test_ramp_has_the_rates_that_are_asked(scale: float, ramp: float | None) -> None:
+    planned = Requests(np.ones(2000, int), np.ones(2000, int), np.arange(2000.0))  # 1,000/s
+    times_ms = Course(scale, ramp).changed(planned).arrival_ms
+    assert times_ms is not None
+    gaps_ms = np.diff(times_ms)
+    assert 1 / gaps_ms[0] == pytest.approx(scale, rel=0.01)
+    assert 1 / gaps_ms[-1] == pytest.approx(scale if ramp is None else ramp, rel=0.01)
+
+
+def test_drive_sends_a_trace(fleet: Emulator, fleet_document: Path, tmp_path: Path, run: Run) -> None:
+    trace = tmp_path / "trace.csv"
+    rows = "".join(f"{k / 20},{5 + k},3\n" for k in range(12))
+    trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + rows)
+    assert "--server: missing" in run("drive", fleet_document, fleet.url, "--trace", trace).err
+    flags = "--trace", trace, "--server", "talk", "--report", tmp_path
+    assert run("drive", fleet_document, fleet.url, *flags).status == 0
+    report = json.loads((tmp_path / "talk.json").read_text())
+    assert (report["input_lens"], report["output_lens"]) == ([*range(5, 17)], [3] * 12)
+
+
+def test_drive_names_what_is_wrong(fleet: Emulator, fleet_document: Path, tmp_path: Path, run: Run) -> None:
+    assert "must look like" in run("drive", fleet_document, "localhost").err
+    assert "no fleet answers" in run("drive", fleet_document, "http://127.0.0.1:9").err
     other = tmp_path / "other.yaml"
-    other.write_text(LOADED.replace("talk", "chatter").replace("eyes", "ears"))
+    other.write_text(DOCUMENT.replace("talk", "chatter").replace("eyes", "ears"))
     refused = run("drive", other, fleet.url)
     assert (refused.status, "none of the document's servers" in refused.err) == (2, True)
 
 
 @pytest.mark.slow
-def test_measured_latencies_are_near_the_simulated(fleet: Emulator, document: Path, run: Run) -> None:
-    rows = run("drive", document, fleet.url, "--requests", "1000", "--json").json
+def test_measured_latencies_are_near_the_simulated(fleet: Emulator, fleet_document: Path, run: Run) -> None:
+    rows = run("drive", fleet_document, fleet.url, "--requests", "1000", "--json").json
     means = {(row["server"], row["metric"]): row for row in rows if row["unit"] == "ms"}
     itl, latency = means["talk", "ITL"], means["eyes", "latency"]
     assert itl["measured"] == pytest.approx(itl["simulated"], rel=0.05)

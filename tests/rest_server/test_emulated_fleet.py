@@ -10,7 +10,7 @@ from rest_server.emulator.fleet import backends, placements
 def test_emulated_replicas_are_those_of_the_plan(sample: str) -> None:
     system = load_system(f"sample:{sample}")
     plan = solve(system)
-    found = backends(system, placements(system, plan), 1.0, 1, str)
+    found = backends(system, placements(system, plan), 1.0, 1, {"": 0.0}, str)
     counts: dict[str, int] = {}
     for one in found:
         assert len(set(one.servers)) == len(one.servers)

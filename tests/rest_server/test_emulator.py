@@ -2,30 +2,18 @@
 
 import socket
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from emulated import FLEET, Emulator, emulated
+from commands import Run
+from emulated import Emulator, emulated
 from patience import until
 from prometheus_client.parser import text_string_to_metric_families
 
 STREAM = {"stream": True, "stream_options": {"include_usage": True}}
-
-
-@pytest.fixture(scope="module")
-def document(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("fleet") / "fleet.yaml"
-    path.write_text(FLEET)
-    return path
-
-
-@pytest.fixture(scope="module")
-def fleet(document: Path) -> Iterator[Emulator]:
-    with emulated(document) as found:
-        yield found
 
 
 def asked(tokens: int, **more: object) -> dict[str, object]:
@@ -40,6 +28,11 @@ def samples(fleet: Emulator, url: str) -> dict[str, float]:
             name = sample.name + sample.labels.get("finished_reason", "") + sample.labels.get("le", "")
             found[name] = found.get(name, 0.0) + sample.value
     return found
+
+
+def is_loaded(fleet: Emulator, url: str, running: int, waiting: int) -> bool:
+    found = samples(fleet, url)
+    return (found["vllm:num_requests_running"], found["vllm:num_requests_waiting"]) == (running, waiting)
 
 
 def test_replicas_are_those_of_the_plan(fleet: Emulator) -> None:
@@ -129,6 +122,7 @@ def test_metrics_are_those_of_the_requests(fleet: Emulator) -> None:
         "vllm:inter_token_latency_seconds_count": 5,
         "vllm:request_time_per_output_token_seconds_count": 1,
         "vllm:e2e_request_latency_seconds_count": 2,
+        "vllm:request_decode_time_seconds_count": 2,
         "vllm:request_generation_tokens_sum": 7,
         "vllm:request_generation_tokens_bucket5.0": 1,
         "vllm:request_generation_tokens_bucket10.0": 2,
@@ -144,8 +138,10 @@ def test_full_replica_rejects_in_both_ways(fleet: Emulator) -> None:
     url = fleet.replicas_of("talk")[0]["url"]
     before = samples(fleet, url)["vllm:admission_rejections_total"]
     with ThreadPoolExecutor(3) as pool:
-        held = [pool.submit(fleet.ask, "/v1/completions", asked(300), url) for _ in range(3)]
-        until(lambda: samples(fleet, url)["vllm:num_requests_waiting"] == 1)
+        held = []
+        for running, waiting in ((1, 0), (2, 0), (2, 1)):  # two at once would both wait for an iteration
+            held.append(pool.submit(fleet.ask, "/v1/completions", asked(600), url))
+            until(partial(is_loaded, fleet, url, running, waiting))
         plain = fleet.ask("/v1/completions", asked(1), url)
         stream = fleet.ask("/v1/completions", asked(1, **STREAM), url)
         assert [one.result().status for one in held] == [200] * 3
@@ -188,8 +184,8 @@ def test_batch_server_answers_together_and_rejects(fleet: Emulator) -> None:
     assert fleet.ask("/v1/other", {}).status == 404
 
 
-def test_killed_replica_loses_no_request_without_a_token(document: Path) -> None:
-    with emulated(document, "--route", "round-robin") as fleet, ThreadPoolExecutor(8) as pool:
+def test_killed_replica_loses_no_request_without_a_token(fleet_document: Path) -> None:
+    with emulated(fleet_document, "--route", "round-robin") as fleet, ThreadPoolExecutor(8) as pool:
         first = fleet.replicas_of("talk")[0]
         path = f"/emulator/replicas/{first['id']}"
         assert fleet.ask(path, {"state": "stuck"}).json["state"] == "stuck"
@@ -213,8 +209,53 @@ def test_killed_replica_loses_no_request_without_a_token(document: Path) -> None
         assert fleet.ask(path, {"state": "tired"}).status == 400
 
 
-def test_stopped_emulator_leaves_no_port(document: Path) -> None:
-    with emulated(document) as fleet:
+def test_replica_drains_starts_and_drifts(fleet_document: Path) -> None:
+    with emulated(fleet_document, "--startup", "0,chat=0.3") as fleet, ThreadPoolExecutor(2) as pool:
+        first = fleet.replicas_of("talk")[0]
+        path, url = f"/emulator/replicas/{first['id']}", first["url"]
+        inside = pool.submit(fleet.ask, "/v1/completions", asked(100), url)
+        until(lambda: fleet.ask(path).json["load"] == 1)
+        assert fleet.ask(path, {"state": "draining"}).json["state"] == "draining"
+        assert fleet.ask("/v1/completions", asked(1), url).status == 503
+        assert fleet.ask("/health", url=url).status == 503
+        assert inside.result().json["usage"]["completion_tokens"] == 100
+        until(lambda: fleet.ask(path).json["state"] == "dead")
+        assert fleet.ask(path, {"state": "starting"}).json["state"] == "starting"
+        with pytest.raises(ConnectionError):
+            fleet.ask("/health", url=url)
+        until(lambda: fleet.ask(path).json["state"] == "ready")
+        fleet.ask(path, {"state": "slow", "factor": 4, "seconds": 1})
+        means = []
+        for _ in range(6):
+            before = samples(fleet, url)
+            fleet.ask("/v1/completions", asked(20), url)
+            after = samples(fleet, url)
+            name = "vllm:inter_token_latency_seconds"
+            means.append(round((after[f"{name}_sum"] - before[f"{name}_sum"]) / 19, 9))
+        assert means == sorted(means)
+        assert means[-1] == pytest.approx(4 * 0.01002, rel=0.001)
+        assert fleet.ask(path, {"state": "slow", "factor": "x"}).status == 400
+
+
+def test_replicas_are_announced_when_they_have_started(fleet_document: Path) -> None:
+    begin_s = time.monotonic()
+    with emulated(fleet_document, "--startup", "1") as fleet:
+        assert time.monotonic() - begin_s > 1
+        assert {one["state"] for one in fleet.ask("/emulator/replicas").json["replicas"]} == {"ready"}
+
+
+def test_start_up_times_are_checked(fleet_document: Path, run: Run) -> None:
+    assert "--startup: 'x' must be seconds" in run("emulate", fleet_document, "--startup", "3,x").err
+
+
+def test_prometheus_discovers_every_replica(fleet: Emulator) -> None:
+    targets = fleet.ask("/emulator/targets").json
+    assert [f"http://{one['targets'][0]}" for one in targets] == [one["url"] for one in fleet.replicas]
+    assert {one["labels"]["server"] for one in targets} == {"eyes", "talk"}
+
+
+def test_stopped_emulator_leaves_no_port(fleet_document: Path) -> None:
+    with emulated(fleet_document) as fleet:
         urls = [fleet.url, *(one["url"] for one in fleet.replicas)]
     for url in urls:
         with pytest.raises(ConnectionRefusedError):
@@ -234,8 +275,8 @@ def test_openai_client_reads_answers_and_streams(fleet: Emulator) -> None:
 
 
 @pytest.mark.slow
-def test_tokens_come_when_the_model_makes_them(document: Path) -> None:
-    with emulated(document) as fleet:
+def test_tokens_come_when_the_model_makes_them(fleet_document: Path) -> None:
+    with emulated(fleet_document) as fleet:
         url = fleet.replicas_of("talk")[0]["url"]
         begin = time.perf_counter()
         fleet.ask("/v1/completions", asked(400, **STREAM), url)

@@ -1,0 +1,87 @@
+"""Results of a run of the load client: sections, and a picture over time."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from optimizer.quantities import counted, precise, quantity, significant
+from optimizer.section import Column, Paragraph, Section, name, table
+from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine, Series
+from rest_server.emulator.driver import MeasuredLoad
+from rest_server.emulator.measured import METRICS, PERCENTILE, DrivenMetric
+
+DRAWN = ("ttft", "itl", "latency")
+"""Metrics in the picture."""
+MAX_POINTS = 2000
+"""Maximum number of requests that a panel shows."""
+
+
+def sections_of(
+    rows: Sequence[DrivenMetric], found: Sequence[MeasuredLoad], client_cpu_s: float
+) -> list[Section]:
+    """Return the comparison, and what the client itself costs."""
+    digits = significant(4)
+    columns = (
+        name("server", "server"),
+        name("metric", "metric"),
+        name("unit", "unit"),
+        Column("measured", "measured", form=digits),
+        Column("simulated", "simulated", form=digits),
+        Column("plan", "predicted", form=digits),
+        Column("p95 measured", "measured_p95", form=digits, rank=1),
+        Column("p95 simulated", "simulated_p95", form=digits, rank=1),
+    )
+    return [Section(text=[Paragraph(cost_of(found, client_cpu_s))]), table("Latencies", columns, rows)]
+
+
+def cost_of(found: Sequence[MeasuredLoad], client_cpu_s: float) -> str:
+    """Return a sentence on the requests and on the client's own part in their latencies."""
+    sent = sum(len(one.sent_ms) for one in found)
+    tokens = sum(float(np.nansum(one.tokens)) for one in found if one.load.streams)
+    late_ms = float(np.percentile(np.concatenate([one.late_ms for one in found]), PERCENTILE))
+    span_s = max(float(np.nanmax(one.sent_ms)) for one in found) / 1000
+    each = f", {1e6 * client_cpu_s / tokens:,.0f} us per token" if tokens else ""
+    return (
+        f"{counted(sent, 'request')} in {quantity(span_s, 3)} s; the client itself used "
+        f"{1e6 * client_cpu_s / sent:,.0f} us of CPU per request{each}, and {PERCENTILE} % of the "
+        f"requests were sent at most {quantity(late_ms, 2)} ms late"
+    )
+
+
+def figure_of(rows: Sequence[DrivenMetric], found: Sequence[MeasuredLoad], client_cpu_s: float) -> Figure:
+    """Return the latencies of all requests over time, with the simulated means and percentiles."""
+    known = {(row.server, row.metric): row for row in rows}
+    panels = []
+    for one in found:
+        for metric, values in one.latencies_ms.items():
+            if metric not in DRAWN:
+                continue
+            row = known[one.load.server, METRICS[metric]]
+            shown = np.flatnonzero(~np.isnan(values))
+            shown = shown[:: max(1, -(-len(shown) // MAX_POINTS))]
+            points = Series(
+                name="request",
+                x=tuple((one.sent_ms[shown] / 1000).tolist()),
+                y=tuple(values[shown].tolist()),
+                style="points",
+            )
+            lines = (("simulated mean", row.simulated), (f"simulated p{PERCENTILE}", row.simulated_p95))
+            panels.append(
+                CurvePanel(
+                    title=f"{METRICS[metric]} of {one.load.server}: measured mean {_ms(row.measured)}, "
+                    f"p{PERCENTILE} {_ms(row.measured_p95)}",
+                    x_label="sent after [s]",
+                    y_label=f"{METRICS[metric]} [ms]",
+                    series=(points,),
+                    guides=tuple(
+                        ReferenceLine(name=f"{label} {_ms(at)}", value=at, axis="y")
+                        for label, at in lines
+                        if at is not None
+                    ),
+                )
+            )
+    return Figure(title="Measured latencies", note=cost_of(found, client_cpu_s) + ".", panels=tuple(panels))
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{precise(value)} ms"
