@@ -20,7 +20,7 @@ from rest_server.emulator.asgi import (
 )
 from rest_server.emulator.engine import Engine, LateRejection, watched
 from rest_server.emulator.life import Life
-from rest_server.emulator.metrics import REQUEST_S, Histogram
+from rest_server.emulator.metrics import REQUEST_S, Histogram, family, labels
 
 FULL = "The queue is full; ask another replica."
 
@@ -118,19 +118,18 @@ class BatchReplicaApp:
         await reply_error(send, FULL, 503)
 
     def _metrics(self) -> bytes:
-        label, live = f'model_name="{self._model}"', self.engine.live
+        label, live = labels(model_name=self._model), self.engine.live
         samples = (
-            ("requests_waiting", "gauge", live.waiting),
-            ("requests_running", "gauge", live.running),
-            ("requests_completed_total", "counter", self._completed),
-            ("requests_rejected_total", "counter", self._rejected),
+            ("requests_waiting", "gauge", "Requests in the queue.", live.waiting),
+            ("requests_running", "gauge", "Requests in service.", live.running),
+            ("requests_completed_total", "counter", "Complete requests.", self._completed),
+            ("requests_rejected_total", "counter", "Requests rejected by a full queue.", self._rejected),
         )
         lines = []
-        for name, kind, value in samples:
-            lines += [f"# TYPE batch_server_{name} {kind}", f"batch_server_{name}{{{label}}} {value}"]
-        name = "batch_server_latency_seconds"
-        lines += [f"# TYPE {name} histogram", *self._latency.lines(name, label)]
-        return ("\n".join(lines) + "\n").encode()
+        for name, kind, text, value in samples:
+            lines += family(f"batch_server_{name}", kind, text, {label: value})
+        name, text = "batch_server_latency_seconds", "Latency in model time."
+        return ("\n".join([*lines, *self._latency.family(name, text, label)]) + "\n").encode()
 
 
 class _Answer:

@@ -1,7 +1,7 @@
 """Metrics of an emulated replica under the names of vLLM, kept as plain numbers."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 FIRST_S = (
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0,
@@ -16,6 +16,45 @@ REQUEST_S = (
 )  # fmt: skip
 TOKENS = tuple(float(step * 10**power) for power in range(6) for step in (1, 2, 5))
 """Bounds of the buckets of vLLM's histograms."""
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+_TEXTS = {
+    "num_requests_running": "Requests in the batch.",
+    "num_requests_waiting": "Requests in the queue.",
+    "kv_cache_usage_perc": "Used share of the KV cache, from 0 to 1.",
+    "prompt_tokens_total": "Prompt tokens of complete requests.",
+    "generation_tokens_total": "Generated tokens.",
+    "num_preemptions_total": "Preemptions.",
+    "prefix_cache_queries_total": "Always 0: prefixes are not cached.",
+    "prefix_cache_hits_total": "Always 0: prefixes are not cached.",
+    "request_success_total": "Complete requests by the reason of their end.",
+    "admission_rejections_total": "Requests rejected by a full queue.",
+    "time_to_first_token_seconds": "Time to first token in model time.",
+    "inter_token_latency_seconds": "Time between tokens in model time.",
+    "request_time_per_output_token_seconds": "Mean time between the tokens of a request in model time.",
+    "e2e_request_latency_seconds": "Time to the last token in model time.",
+    "request_decode_time_seconds": "Time from the first to the last token in model time.",
+    "request_prompt_tokens": "Prompt lengths of complete requests.",
+    "request_generation_tokens": "Output lengths of complete requests.",
+}
+
+
+def labels(**values: str) -> str:
+    """Return labels in Prometheus's text format."""
+    pairs = ((name, value.translate(_ESCAPES)) for name, value in values.items())
+    return ",".join(f'{name}="{value}"' for name, value in pairs)
+
+
+def family(name: str, kind: str, text: str, samples: Mapping[str, float]) -> list[str]:
+    """Return a metric in Prometheus's text format.
+
+    Args:
+        name: name of the metric.
+        kind: its type: counter or gauge.
+        text: its description.
+        samples: values by labels.
+    """
+    head = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+    return head + [f"{name}{{{labelled}}} {value}" for labelled, value in samples.items()]
 
 
 class Histogram:
@@ -23,6 +62,7 @@ class Histogram:
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
+        self._edges = [*map(str, bounds), "+Inf"]
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
 
@@ -31,13 +71,13 @@ class Histogram:
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
-    def lines(self, name: str, labels: str) -> list[str]:
-        """Return the samples in Prometheus's text format."""
-        found, total = [], 0
-        for bound, count in zip((*map(str, self._bounds), "+Inf"), self._counts, strict=True):
+    def family(self, name: str, text: str, labelled: str) -> list[str]:
+        """Return the metric in Prometheus's text format."""
+        found, total = [f"# HELP {name} {text}", f"# TYPE {name} histogram"], 0
+        for bound, count in zip(self._edges, self._counts, strict=True):
             total += count
-            found.append(f'{name}_bucket{{{labels},le="{bound}"}} {total}')
-        return [*found, f"{name}_sum{{{labels}}} {self._sum}", f"{name}_count{{{labels}}} {total}"]
+            found.append(f'{name}_bucket{{{labelled},le="{bound}"}} {total}')
+        return [*found, f"{name}_sum{{{labelled}}} {self._sum}", f"{name}_count{{{labelled}}} {total}"]
 
 
 class TokenMetrics:
@@ -71,12 +111,12 @@ class TokenMetrics:
         if made > 1:
             seen["request_time_per_output_token_seconds"].observe(decode_s / (made - 1))
 
-    def text(self, model: str, gauges: dict[str, float], preemptions: int) -> bytes:
+    def text(self, model: str, gauges: Mapping[str, float], preemptions: int) -> bytes:
         """Return all metrics in Prometheus's text format."""
-        label = f'model_name="{model}",engine="0"'
+        label = labels(model_name=model, engine="0")
         lines: list[str] = []
         for name, value in gauges.items():
-            lines += [f"# TYPE vllm:{name} gauge", f"vllm:{name}{{{label}}} {value}"]
+            lines += family(f"vllm:{name}", "gauge", _TEXTS[name], {label: value})
         counters = {
             "prompt_tokens_total": self.prompt_tokens,
             "generation_tokens_total": self.generation_tokens,
@@ -85,15 +125,11 @@ class TokenMetrics:
             "prefix_cache_hits_total": 0,
         }
         for name, count in counters.items():
-            lines += [f"# TYPE vllm:{name} counter", f"vllm:{name}{{{label}}} {count}"]
-        lines.append("# TYPE vllm:request_success_total counter")
-        for reason, count in self.succeeded.items():
-            lines.append(f'vllm:request_success_total{{{label},finished_reason="{reason}"}} {count}')
-        lines.append("# TYPE vllm:admission_rejections_total counter")
-        lines.append(
-            f'vllm:admission_rejections_total{{{label},reason="max_num_queued_reqs"}} {self.rejected}'
-        )
+            lines += family(f"vllm:{name}", "counter", _TEXTS[name], {label: count})
+        reasons = {f'{label},finished_reason="{reason}"': count for reason, count in self.succeeded.items()}
+        rejections = {f'{label},reason="max_num_queued_reqs"': self.rejected}
+        for name, samples in (("request_success", reasons), ("admission_rejections", rejections)):
+            lines += family(f"vllm:{name}_total", "counter", _TEXTS[f"{name}_total"], samples)
         for name, histogram in self.histograms.items():
-            lines.append(f"# TYPE vllm:{name} histogram")
-            lines += histogram.lines(f"vllm:{name}", label)
+            lines += histogram.family(f"vllm:{name}", _TEXTS[name], label)
         return ("\n".join(lines) + "\n").encode()

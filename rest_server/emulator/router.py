@@ -27,6 +27,7 @@ from rest_server.emulator.asgi import (
 )
 from rest_server.emulator.completions import error_event
 from rest_server.emulator.life import Life
+from rest_server.emulator.metrics import family, labels
 
 Policy = Literal["least", "round-robin", "sticky"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
@@ -218,22 +219,24 @@ class Router:
 
     def _metrics(self) -> bytes:
         """Return the metrics of the router in Prometheus's text format."""
-        lines = []
+        known = {
+            id(one): labels(replica=one.id, server=", ".join(one.servers), model=one.model)
+            for one in self._backends
+        }
         rows = (
-            ("replica_requests_total", "counter", "requests"),
-            ("replica_retries_total", "counter", "retried"),
-            ("replica_healthy", "gauge", "is_healthy"),
+            ("replica_requests_total", "counter", "Requests sent to a replica.", "requests"),
+            ("replica_retries_total", "counter", "Requests that a replica failed to answer.", "retried"),
+            ("replica_healthy", "gauge", "1 if the health check of a replica succeeds.", "is_healthy"),
         )
-        for metric, kind, attribute in rows:
-            lines.append(f"# TYPE inferplan_router_{metric} {kind}")
-            for one in self._backends:
-                labels = f'replica="{one.id}",server="{one.servers[0]}",model="{one.model}"'
-                lines.append(f"inferplan_router_{metric}{{{labels}}} {int(getattr(one, attribute))}")
-        for metric, count in (("rejected", self._failed), ("broken_streams", self._lost)):
-            lines += [
-                f"# TYPE inferplan_router_{metric}_total counter",
-                f"inferplan_router_{metric}_total {count}",
-            ]
+        lines = []
+        for metric, kind, text, attribute in rows:
+            samples = {known[id(one)]: int(getattr(one, attribute)) for one in self._backends}
+            lines += family(f"inferplan_router_{metric}", kind, text, samples)
+        for metric, text, count in (
+            ("rejected", "Requests that no replica answered.", self._failed),
+            ("broken_streams", "Streams that a replica ended after their first token.", self._lost),
+        ):
+            lines += family(f"inferplan_router_{metric}_total", "counter", text, {"": count})
         return ("\n".join(lines) + "\n").encode()
 
 

@@ -1,33 +1,24 @@
 """A real Prometheus scrapes the service, and answers what the dashboard, the rules and KEDA ask it."""
 
-import contextlib
 import json
 import re
-import shutil
-import socket
 import subprocess
-import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from builders import accelerator, document, running, server, service_class
-from patience import PATIENCE_S, until
+from patience import PATIENCE_S
+from prometheus_runs import COMPONENT, asked, needs_prometheus, scraping
 from service_runs import Service, in_a_thread
 
 from optimizer import load_system, solve
 from optimizer.render.manifests import prometheus_trigger, variants
 
 Json = dict[str, Any]
-COMPONENT = Path(__file__).resolve().parents[2] / "manifests" / "components" / "prometheus"
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("prometheus") is None or shutil.which("promtool") is None,
-    reason="prometheus is not installed (Debian's prometheus)",
-)
+pytestmark = needs_prometheus
 FLEET = document(
     [
         server("serving/chat", replicas=3, current=running("A", 1)),
@@ -50,45 +41,9 @@ def service() -> Iterator[Service]:
 @pytest.fixture(scope="module")
 def prometheus(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where a Prometheus answers that has scraped the service twice."""
-    place = tmp_path_factory.mktemp("prometheus")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    rules = yaml.safe_load((COMPONENT / "prometheusrule.yaml").read_text())["spec"]
-    (place / "rules.yaml").write_text(yaml.safe_dump(rules))
     job = {"job_name": "inferplan", "static_configs": [{"targets": [f"127.0.0.1:{service.port}"]}]}
-    scrape = {"scrape_interval": "200ms", "evaluation_interval": "200ms"}
-    config = {"global": scrape, "scrape_configs": [job], "rule_files": ["rules.yaml"]}
-    (place / "config.yaml").write_text(yaml.safe_dump(config))
-    command = [
-        "prometheus", f"--config.file={place / 'config.yaml'}", f"--storage.tsdb.path={place / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}", "--log.level=error",
-    ]  # fmt: skip
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            url = f"http://127.0.0.1:{port}"
-            until_scraped(url)
-            yield url
-        finally:
-            process.kill()
-
-
-def until_scraped(url: str) -> None:
-    def scraped_twice() -> bool:
-        with contextlib.suppress(OSError):
-            return [float(row["value"][1]) for row in asked(url, "count_over_time(up[1h])")] >= [2.0]
-        return False
-
-    until(scraped_twice, 0.1)
-
-
-def asked(url: str, query: str) -> list[Json]:
-    """Return the rows that a query has as its answer."""
-    text = urllib.parse.urlencode({"query": query})
-    with urllib.request.urlopen(f"{url}/api/v1/query?{text}", timeout=PATIENCE_S) as answer:  # noqa: S310
-        found = json.load(answer)
-    assert found["status"] == "success", (query, found)
-    rows: list[Json] = found["data"]["result"]
-    return rows
+    with scraping(tmp_path_factory.mktemp("prometheus"), job, 1) as url:
+        yield url
 
 
 def panels() -> list[Json]:
