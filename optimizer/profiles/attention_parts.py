@@ -78,14 +78,16 @@ def kv_heads(config: Config) -> int:
 def _ordinary(config: Config, kind: str) -> Layer:
     heads, kv, width, value = _sizes(config, kind)
     shared, equal = _shares(config), kind == "full" and config.flag("attention_k_eq_v")
+    query_rank = config.whole("share_q_dim", 0)
     gate = config.get("gate", False)
     gates = {False: 0, True: width, "per-element": width, "per-head": 1}
     if not isinstance(gate, bool | str) or gate not in gates:
         raise config.error(config.key("gate"), "must be true, false, per-head or per-element")
     gate_width = 1 if gate is True and "gating" in config.values else gates[gate]
     more = {"heads": heads, "kv": kv, "width": width, "value": value, "gate_width": gate_width}
+    more |= {"query_rank": query_rank, "direct": not query_rank, "own": not shared, "apart": not equal}
     place = config.family.names.get("attention", "self_attn")
-    matrices = matrices_of(config, "ordinary", place, more | {"own": not shared, "apart": not equal})
+    matrices = matrices_of(config, "ordinary", place, more)
     limit = window_tokens(config) if kind == "window" else None
     limit = config.whole("attention_chunk_size") if kind == "chunk" else limit
     rows = Cache(kind if limit else "grows", width + value, kv, limit=limit)
@@ -100,19 +102,21 @@ def _ordinary(config: Config, kind: str) -> Layer:
 
 def _sizes(config: Config, kind: str) -> tuple[int, int, int, int]:
     """Return query heads, KV heads and the widths of a key and of a value; a kind can have its own."""
-    heads, kv = config.whole("heads"), kv_heads(config)
-    width = config.whole("width", 0, 0) or max(config.whole("hidden") // heads, 1)
+    heads, kv, width = config.whole("heads"), kv_heads(config), _head_width(config)
     value = config.whole("v_head_dim", 0, 0) or width
     names = ("heads", "kv", "width", "value")
     own = {name: config.whole(f"window_{name}", 0, 0) for name in names} if kind == "window" else {}
-    for name in names:
-        config.key(f"window_{name}")
     wide, fewer = config.whole("full_width", 0), config.whole("full_kv", 0) * config.flag("attention_k_eq_v")
     if kind == "full":
         own = {"width": wide, "value": wide, "kv": fewer}
     stated = {"heads": heads, "kv": kv, "width": width, "value": value}
     heads, kv, width, value = (own.get(name) or stated[name] for name in names)
     return heads, kv, width, value
+
+
+def _head_width(config: Config) -> int:
+    width = config.whole("width", 0, 0) or max(config.whole("hidden") // config.whole("heads"), 1)
+    return int(width)
 
 
 def _shares(config: Config) -> bool:
@@ -125,18 +129,16 @@ def _shares(config: Config) -> bool:
 
 def _block_index(config: Config) -> tuple[int, tuple[Cache, ...], list[Matrix]]:
     """Return the tokens that a sparse layer reads, its index cache and its index weights (MiniMax-M3)."""
-    if "sparse_attention_config" not in config.values:
+    if "sparse_attention_config.sparse_attention_freq" not in config.values:
         return 0, (), []
-    inner = config.inner("sparse_attention_config")
-    sparse, values = inner.kind("sparse_attention_freq"), inner.kind("sparse_disable_index_value")
-    topk = inner.whole("sparse_topk_blocks") * inner.whole("sparse_block_size")
-    width, heads = inner.whole("sparse_index_dim"), inner.whole("sparse_num_index_heads")
-    switched_on = inner.flag("use_sparse_attention", default=True)
-    inner.finish(("sparse_init_block", "sparse_local_block", "sparse_score_type"))
-    if not switched_on or sparse == "full":
+    sparse, values = (
+        config.kind("sparse_attention_config.sparse_attention_freq"),
+        config.kind("sparse_attention_config.sparse_disable_index_value"),
+    )
+    topk = config.whole("sparse_blocks") * config.whole("sparse_block")
+    width, weights = config.whole("sparse_width"), matrices_of(config, "block_index", "self_attn", {})
+    if not config.flag("sparse_attention_config.use_sparse_attention", default=True) or sparse == "full":
         return 0, (), []
-    more = {"sparse_index_dim": width, "sparse_num_index_heads": heads}
-    weights = matrices_of(config, "block_index", "self_attn", more)
     return topk, (Cache("index", width * (2 if values == "both" else 1)),), weights
 
 
@@ -149,8 +151,6 @@ def _latent(config: Config) -> Layer:
         raise config.error("kv_lora_rank", "contradicts use_mla = False")
     rank, rope, nope = config.whole("rank"), config.whole("rope"), config.whole("nope")
     query, value, heads = config.whole("query_rank", 0), config.whole("latent_value"), config.whole("heads")
-    for other in ("width", "kv", "qk_head_dim"):  # of no effect beside the widths above
-        config.key(other)
     more = {"query_rank": query, "direct": not query, "gated": config.flag("mla_use_output_gate")}
     matrices = matrices_of(config, "latent", "self_attn", more)
     topk = config.whole("topk", 0)
@@ -194,11 +194,6 @@ def _compressed(config: Config, kind: str) -> Layer:
     heads, width, rope, topk = (config.whole(name) for name in ("heads", "width", "rope", "topk"))
     place = config.family.names.get("attention", "attn")
     matrices = matrices_of(config, "compressed", place, {})
-    rates = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
-    if config.get("compress_rates", rates) != rates:
-        raise config.error("compress_rates", f"must be {rates}")
-    for name in ("index_width", "index_heads"):
-        config.whole(name)
     if kv_heads(config) != 1:
         raise config.error(config.key("kv"), "must be 1: key and value are one row for all heads")
     packed = tuple((form, width + rope + 8.0) for form in ("fp8", "fp8_ds_mla"))
@@ -220,7 +215,7 @@ def _state(config: Config) -> Layer:
     """Return a layer that keeps a state instead of a cache."""
     part = parts_table()[config.family.state]
     more = _state_sizes(config)
-    kernel = more["kernel"] if "kernel" in more else config.whole("kernel") if "conv" in part else 1
+    kernel = config.whole("kernel") if "conv" in part else 1
 
     def numbers(key: str) -> int:
         return sum(
@@ -247,20 +242,11 @@ def _state_bytes(config: Config) -> int:
 def _state_sizes(config: Config) -> dict[str, int]:
     """Return the sizes of a state that are not single facts of the config."""
     state, hidden = config.family.state, config.whole("hidden")
-    if state == "gdn":
-        keys = config.whole("keys", config.whole("heads"))
-        key = config.whole("key", int(0.75 * hidden / keys))
-        values, value = config.whole("values", config.whole("heads")), config.whole("value", 2 * key)
-        return {"keys": keys, "key": key, "values": values, "value": value}
     if state == "kda":
-        inner = config.inner("linear_attn_config")
-        sizes = inner.whole("num_heads"), inner.whole("head_dim"), inner.whole("short_conv_kernel_size")
-        full = inner.flag("use_full_rank_gate")
-        inner.finish(("full_attn_layers", "kda_layers"))
-        names = ("state_heads", "state_width", "kernel", "full_rank", "low_rank")
-        return dict(zip(names, (*sizes, full, not full), strict=True))
+        full = config.flag("linear_attn_config.use_full_rank_gate")
+        return {"full_rank": full, "low_rank": not full}
     if state == "lightning":
-        return {"width": config.whole("width", hidden // config.whole("heads"))}
+        return {"width": _head_width(config)}
     if state == "mamba1":
         automatic = config.get("state_rank", "auto") == "auto"
         rank = ceil(hidden / 16) if automatic else config.whole("state_rank")

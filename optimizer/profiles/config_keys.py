@@ -16,6 +16,8 @@ _CHANGES_MEMORY = re.compile(
     r"intermediate|mlp|quant|bits|block|hybrid|pattern|interval|kv|cache|mtp|dim|rank|width|attn|attention|vocab|memory|group|recurr"
 )
 """Words in names of keys that are likely to change the memory; only for the wording of messages."""
+STATED = "--weight-size GB and --cache-per-token BYTES"
+"""Flags that state what cannot be read."""
 REQUIRED: Any = object()
 """Default of a fact that must be stated."""
 
@@ -35,6 +37,8 @@ class Config:
     """Number of layers."""
     index: int = 0
     """Number of the layer that is read, from 0."""
+    own: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    """Keys that single layers have beside these values or instead of them."""
 
     def error(self, key: str, text: str) -> SpecError:
         """Return an error about a key, with its value."""
@@ -63,10 +67,8 @@ class Config:
         """
         key = self.key(fact)
         if key not in self.values and default is REQUIRED:
-            names = " or ".join(
-                parts_table()["facts"].get(fact) or parts_table()["first"].get(fact) or [fact]
-            )
-            raise self.error(names, "missing; this key is required")
+            names = [name for name in _names(fact)[0] if "." not in name] or [fact]
+            raise self.error(" or ".join(names), "missing; this key is required")
         return self.values.get(key, default)
 
     def whole(self, fact: str, default: Any = REQUIRED, minimum: int = 1) -> Any:
@@ -114,7 +116,7 @@ class Config:
 
     def at(self, index: int) -> "Config":
         """Return the config as one of the layers sees it."""
-        return replace(self, index=index)
+        return replace(self, index=index, values={**self.values, **self.own.get(index, {})})
 
     def inner(self, key: str) -> "Config":
         """Return the config of a nested object; its keys are accounted for there.
@@ -125,7 +127,7 @@ class Config:
         value = self.get(key)
         if not isinstance(value, Mapping):
             raise self.error(key, "must be an object")
-        return replace(self, values=without_null(value), source=f"{self.source}: {key}", used=set())
+        return replace(self, values=without_null(value), source=f"{self.source}: {key}", used=set(), own={})
 
     def finish(self, harmless: Collection[str] = (), *, refuse: bool = True) -> list[str]:
         """Account for the keys that were not read, and return those that nobody knows.
@@ -137,23 +139,43 @@ class Config:
         Raises:
             SpecError: a key is neither used nor known to be harmless.
         """
-        without = self.used | harmless_keys().keys() | {*harmless, *self.family.defaults}
-        left = [key for key in self.values if key not in without and not key.startswith("_")]
+        without = self.used | {*harmless, *self.family.defaults}
+        keys = dict.fromkeys((*self.values, *(key for keys in self.own.values() for key in keys)))
+        left = [key for key in keys if key not in without and not is_harmless(key)]
         if left and refuse:
             may = "may change the memory" if _CHANGES_MEMORY.search(left[0]) else "has an unknown effect"
-            way = (
-                ""
-                if ": " in self.source
-                else f"If it does not, give --ignore-key {left[0]} or remove it; or "
-            )
-            result = "state the result: --weight-size GB and --cache-per-token BYTES"
-            raise self.error(left[0], f"this key is not known for this model type and {may}. {way}{result}")
+            way = f"; give --ignore-key {left[0]} if it has none, or state the result: {STATED}"
+            nested = self.source.rpartition(": ")[2] in self.values or "quant" in self.source
+            raise self.error(left[0], f"this key is not known and {may}{'' if nested else way}")
         return left
 
 
 def without_null(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that are not null, which means the same as absent."""
     return {key: value for key, value in raw.items() if value is not None}
+
+
+def flattened(raw: Mapping[str, Any], source: str, nested: Collection[str]) -> dict[str, Any]:
+    """Return the values with the keys of nested objects as ``object.key``.
+
+    Raises:
+        SpecError: such an object is not one.
+    """
+    found: dict[str, Any] = {}
+    for key, value in raw.items():
+        if value is None or key not in nested:
+            found[key] = value
+        elif isinstance(value, Mapping):
+            found |= {f"{key}.{name}": item for name, item in value.items()}
+        else:
+            raise SpecError(f"{source}: {key} = {str(value)[:60]}: must be an object")
+    return found
+
+
+def is_harmless(key: str) -> bool:
+    """Return whether a key changes neither weights nor cache."""
+    name = key.rpartition(".")[2]
+    return name.startswith("_") or name in harmless_keys() or name.endswith(("_token_id", "_token_ids"))
 
 
 @cache

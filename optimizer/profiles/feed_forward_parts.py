@@ -59,7 +59,7 @@ def _mixture(config: Config, experts: Experts, shared: int, width: int) -> Layer
 
 
 def _experts(config: Config) -> Experts | None:
-    per_token = config.whole("per_token", None)
+    per_token = config.whole("per_token", None, 0) or None
     count = config.whole("experts", 0 if per_token is None else REQUIRED, 0)
     switched_on = config.flag("enable_moe_block", default=True)
     if count <= 1 or not switched_on:

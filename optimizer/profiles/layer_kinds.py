@@ -121,12 +121,19 @@ def _chosen(config: Config, key: str) -> str:
 
 
 def _both_lists(config: Config, key: str) -> str:
-    """Read the lists of `linear_attn_config`, counted from 1, which together name every layer once."""
-    inner = config.inner(key)
-    full, states = (_numbers(inner, name, 1) for name in ("full_attn_layers", "kda_layers"))
+    """Read two lists, counted from 1, which together name every layer once."""
+    other = "linear_attn_config.kda_layers"
+    full, states = (_numbers(config, name, 1) for name in (key, other))
     if full & states or len(full | states) != config.layers:
-        raise inner.error("kda_layers", f"does not complete full_attn_layers to the {config.layers} layers")
+        raise config.error(other, f"does not complete full_attn_layers to the {config.layers} layers")
     return "full" if config.index + 1 in full else "state"
+
+
+def _grouped(config: Config, key: str) -> str:
+    """Return "full" for the last layer of each group, and for those after the last full group."""
+    size = config.whole(key)
+    rest = config.index >= config.layers // size * size
+    return "full" if rest or (config.index + 1) % size == 0 else "state"
 
 
 def _numbers(config: Config, key: str, low: int = 0) -> set[int]:
@@ -147,8 +154,7 @@ def _by_default(config: Config) -> str:
     if (family.state and not family.every) or family.window == "listed":
         raise config.error(" or ".join(_LISTS), "missing; no key says which layers have which attention")
     if family.state or family.window == "chunk":
-        every = config.whole("no_rope_layer_interval", family.every)
-        return _spaced(config, every, "state" if family.state else "chunk")
+        return _spaced(config, family.every, "state" if family.state else "chunk")
     switched_on = config.flag("use_sliding_window", default=family.window != "above")
     tokens, context = config.whole("window", 0, 0), config.values.get("max_position_embeddings")
     if not switched_on or not tokens or (isinstance(context, int) and tokens >= context):
@@ -171,6 +177,8 @@ _RULES: Mapping[str, Callable[[Config, str], str]] = {
     "attn_layer_period": _periodic,
     "attn_layer_indices": _chosen,
     "full_attn_idxs": _chosen,
-    "linear_attn_config": _both_lists,
+    "no_rope_layer_interval": _every("chunk"),
+    "linear_attn_config.full_attn_layers": _both_lists,
+    "layer_group_size": _grouped,
 }
 """Keys that state by numbers which layers have which attention."""

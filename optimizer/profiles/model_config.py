@@ -14,7 +14,7 @@ from optimizer.errors import SpecError
 from optimizer.profiles.attention_parts import attention_of, matrices_of
 from optimizer.profiles.block_configs import block_layer
 from optimizer.profiles.checkpoint_files import side_files, stored_bytes
-from optimizer.profiles.config_keys import Config, families, without_null
+from optimizer.profiles.config_keys import STATED, Config, families, flattened, parts_table, without_null
 from optimizer.profiles.feed_forward_parts import feed_forward_of
 from optimizer.profiles.layer_kinds import layer_count, layer_kind
 from optimizer.profiles.layers import Layer, Matrix, ModelFacts, grouped
@@ -95,8 +95,8 @@ def model_of_config(
     text = _decoder(raw, source)
     for key in ignored:
         if text.pop(key, None) is None:
-            raise SpecError(f"--ignore-key {key}: {source} has no such key; remove the flag")
-    unknown_type, family = _family(text, source)
+            raise SpecError(f"--ignore-key {key}: {source} has no such key; do not ignore it")
+    unknown_type, family = _family(text, source, refuse=not sizes_known)
     try:
         facts = _facts(text, family, name, source, beside or {}, refuse=not sizes_known)
     except SpecError as error:
@@ -117,12 +117,22 @@ def _facts(
 ) -> ModelFacts:
     """Return the architecture of a decoder of a known family; arguments as of `model_of_config`."""
     stated = {key: value for key, value in text.items() if key not in family.idle}
-    config = Config(without_null({**family.defaults, **stated}), family, source)
+    if stated.get("no_rope_layers") == []:  # as absent: every fourth layer
+        del stated["no_rope_layers"]
+    own = "per_layer_config" in stated  # then the file states what differs from head_dim
+    defaults = {key: value for key, value in family.defaults.items() if not own or key != "global_head_dim"}
+    config = Config(without_null({**defaults, **stated}), family, source)
     config = replace(config, layers=layer_count(config))
+    config = replace(config, own=_own_keys(config))
+    for fact in parts_table()["elsewhere"]:
+        config.key(fact)
     for key in family.required:
         config.get(key)
-    for key in family.refused:
-        if key in config.values:
+    for key, only in parts_table()["only"].items():
+        if config.get(key, only) != only:
+            raise config.error(key, f"must be {only}")
+    for key in config.values:
+        if key.partition(".")[0] in family.refused:
             raise config.error(key, "this key is known only for some model types")
     layers = _layers(config)
     others = [*_ends(config), *_towers(config), *_speculation(config, layers[-1])]
@@ -160,33 +170,57 @@ def _decoder(raw: Mapping[str, Any], source: str) -> dict[str, Any]:
         if inner is not None and not isinstance(inner, Mapping):
             raise SpecError(f"{source}: {wrapper}: must be an object with keys, not {kind_of(inner)}")
         outer |= {**(inner or {}), **{key: outer[key] for key in _OUTER if outer.get(key) is not None}}
-    return outer
+    return flattened(outer, source, parts_table()["nested"])
 
 
-def _family(text: Mapping[str, Any], source: str) -> tuple[str, SimpleNamespace]:
+def _own_keys(config: Config) -> Mapping[int, Mapping[str, Any]]:
+    """Return the keys of single layers, by their number.
+
+    Raises:
+        SpecError: they are not objects, or of layers that do not exist.
+    """
+    key = "block_configs" if "block_configs" in config.values else "per_layer_config"
+    found = config.get(key, {})
+    if key == "block_configs":
+        if not isinstance(found, list) or len(found) != config.layers:
+            raise config.error(key, f"must list {config.layers} blocks")
+        found = dict(enumerate(found))
+    numbers = {str(number) for number in range(config.layers)}
+    if not isinstance(found, Mapping) or {str(name).lstrip("0") or "0" for name in found} - numbers:
+        raise config.error(key, f"must be an object with a key for some of the {config.layers} layers")
+    if not all(isinstance(value, Mapping) for value in found.values()):
+        raise config.error(key, "the keys of each layer must be an object")
+    place = f"{config.source}: {key}"
+    return {
+        int(name): without_null(flattened(value, place, ("attention", "ffn")))
+        for name, value in found.items()
+    }
+
+
+def _family(text: Mapping[str, Any], source: str, *, refuse: bool) -> tuple[str, SimpleNamespace]:
     """Return why the model type is not known (empty if it is), and how the config is read.
 
     Raises:
-        SpecError: models of this type are not read.
+        SpecError: models of this type are not read, and `refuse`.
     """
-    name = str(text.get("model_type") or "").lower()
+    name, problem = str(text.get("model_type") or "").lower(), ""
+    if name in families() and not text.get("is_encoder_decoder"):
+        return "", families()[name]
     if text.get("is_encoder_decoder") or any(part in name for part in _REFUSED):
         key = "is_encoder_decoder" if text.get("is_encoder_decoder") else "model_type"
-        raise SpecError(
-            f"{source}: {key} = {text[key]}: is not understood: only decoders of the usual kinds are"
+        problem = f"{key} = {text[key]}: is not understood: only decoders of the usual kinds are"
+    elif text.get("auto_map") is not None:
+        problem = (
+            f"model_type = {name!r}: this type is not known, and auto_map names code of its own; give "
+            "--ignore-key auto_map if it is an ordinary decoder"
         )
-    if name in families():
-        return "", families()[name]
-    if text.get("auto_map") is not None:
-        raise SpecError(
-            f"{source}: model_type = {name!r}: this type is not known, and auto_map names code of its own. "
-            "If it is an ordinary decoder, give --ignore-key auto_map"
+    elif str(text.get("hidden_act", "silu")) not in {"silu", "swish"}:
+        problem = (
+            f"hidden_act = {text['hidden_act']}: whether feed-forward parts have two or three matrices is "
+            f"not known for model_type = {name!r}; give --ignore-key hidden_act if three"
         )
-    if str(text.get("hidden_act", "silu")) not in {"silu", "swish"}:
-        raise SpecError(
-            f"{source}: hidden_act = {text['hidden_act']}: whether feed-forward parts have two or three "
-            f"matrices is not known for model_type = {name!r}; give --ignore-key hidden_act if three"
-        )
+    if problem and refuse:
+        raise SpecError(f"{source}: {problem}; or state the result: {STATED}")
     return f"model_type {name!r} is not known" if name else "no model_type is stated", families()["_standard"]
 
 

@@ -7,6 +7,7 @@ from optimizer.errors import SpecError
 from optimizer.profiles.config_keys import yaml_table
 
 _PREFIXES = ("model.", "model.language_model.", "language_model.model.", "backbone.", "")
+_LAYER = re.compile(r"layers\.(\d+)")
 _OUTER = re.compile(
     r"^(?:model\.|language_model\.|backbone\.|transformer\.|thinker\.|text_model\.|decoder\.)+"
 )
@@ -22,8 +23,9 @@ class ModulePatterns:
         }
         self._compiled: dict[str, list[tuple[re.Pattern[str], str]]] = {}
         self._seen: set[str] = set()
+        self._names: set[str] = set()
         for name in set(self._patterns.values()) - self._exact:
-            layer = re.match(r"layers\.(\d+)", name)
+            layer = _LAYER.match(name)
             self._compiled.setdefault(layer[1] if layer else "", []).append((_expression(name), name))
 
     def match(self, name: str) -> bool:
@@ -32,6 +34,7 @@ class ModulePatterns:
             return False
         parts = name.split(".")
         runs = {".".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1)}
+        self._names |= runs
         hits = runs & self._exact
         layer = parts[1] if parts[0] == "layers" else ""
         for key in {"", layer}:
@@ -53,13 +56,13 @@ class ModulePatterns:
             SpecError: a pattern is not for modules that are small or beside the decoder.
         """
         small = re.compile(yaml_table("quantisation.yaml")["small"].replace(" ", ""))
+        anywhere = {_LAYER.sub("", name) for name in self._names}
         for pattern, name in self._patterns.items():
-            layer = re.match(r"layers\.(\d+)", name)
+            layer = _LAYER.match(name)
             beyond = layer is not None and int(layer[1]) >= layers
-            if name not in self._seen and not beyond and not small.search(pattern.lower()):
-                raise SpecError(
-                    f"{place}: {pattern[:80]!r} names no module of this model; give --weight-size GB"
-                )
+            known = name in self._seen or _LAYER.sub("", name) in anywhere  # another layer has such a module
+            if not known and not beyond and not small.search(pattern.lower()):
+                raise SpecError(f"{place}: {pattern[:80]!r} names no module of this model")
 
 
 def _expression(name: str) -> re.Pattern[str]:

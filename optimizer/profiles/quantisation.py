@@ -7,6 +7,7 @@ is a method, a group or a target that is not understood.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from optimizer.errors import SpecError
@@ -27,11 +28,11 @@ class _Scheme:
     """What one place states."""
 
     place: str
-    base: Form | None
+    base: Form | None = None
     """Format of linear modules that no group names; None if 16-bit."""
-    groups: Sequence[tuple[ModulePatterns, Form]]
+    groups: Sequence[tuple[ModulePatterns, Form]] = ()
     """Modules of each group."""
-    ignored: ModulePatterns
+    ignored: ModulePatterns = ModulePatterns([])  # noqa: RUF009  no pattern, which never changes
     head: bool = False
     """Whether the output head is one of the linear modules."""
     routed: Form | None = None
@@ -51,6 +52,27 @@ class _Scheme:
         linear = matrix.use in {"dense", "routed"} or (matrix.use == "head" and self.head and not tied)
         return next(iter(named), self.base if linear and not router else None)
 
+    def applied(self, layers: Sequence[Layer], others: Sequence[Matrix], plain: Form) -> _Weights:
+        """Return layers and other weights with their formats.
+
+        Raises:
+            SpecError: a pattern names no module.
+        """
+        tied = not any(matrix.module == "embed_tokens" for matrix in others)
+
+        def stored(matrix: Matrix, place: str) -> Matrix:
+            form, size = self.form(place + matrix.module, matrix, tied=tied) or plain
+            return replace(matrix, form=form, size=size)
+
+        found = tuple(
+            replace(layer, matrices=tuple(stored(matrix, f"layers.{i}.") for matrix in layer.matrices))
+            for i, layer in enumerate(layers)
+        )
+        result = found, tuple(stored(matrix, "") for matrix in others)
+        for names in (*(names for names, _ in self.groups), self.ignored):
+            names.check(self.place, len(layers))
+        return result
+
 
 def with_formats(
     facts: ModelFacts, config: Config, layers: Sequence[Layer], beside: Mapping[str, Mapping[str, Any]]
@@ -64,15 +86,13 @@ def with_formats(
         beside: files beside it that state formats, by name.
     """
     plain, places = _plain(config), _places(config, beside)
-    caches = [form for values in places.values() if (form := _cache(values))]
-    notes = (
-        (f"the checkpoint asks for an {caches[0]} cache, which is used without --cache",) if caches else ()
-    )
-    facts = replace(facts, cache=next(iter(caches), None), notes=notes)
+    cache = next((form for values in places if (form := _cache(values))), None)
+    notes = (f"the checkpoint asks for an {cache} cache, which is used without --cache",) if cache else ()
+    facts = replace(facts, cache=cache, notes=notes)
     try:
         found, others = _agreed(facts, config, layers, plain, places)
     except SpecError as error:
-        return replace(facts, unknown_weights=str(error))
+        return replace(facts, unknown_weights=f"{error}; give --weight-size GB or --weights FORMAT instead")
     sizes: dict[str, int] = {}
     for layer in found:
         for matrix in layer.matrices:
@@ -84,62 +104,53 @@ def with_formats(
 
 
 def _agreed(
-    facts: ModelFacts, config: Config, layers: Sequence[Layer], plain: Form, places: Mapping[str, Config]
+    facts: ModelFacts, config: Config, layers: Sequence[Layer], plain: Form, places: Sequence[Config]
 ) -> _Weights:
     """Return layers and other weights with their formats, on which all places agree."""
-    tables, stated = yaml_table("quantisation.yaml"), _NAMED.search(facts.name)
+    expert_types, stated = yaml_table("quantisation.yaml")["experts"], _NAMED.search(facts.name)
     expert_type = config.get("expert_dtype", "bf16")
-    if not isinstance(expert_type, str) or expert_type not in tables["experts"]:
-        raise config.error("expert_dtype", f"must be one of {', '.join(tables['experts'])}")
-    routed = _form(tables["experts"][expert_type])
+    if not isinstance(expert_type, str) or expert_type not in expert_types:
+        raise config.error("expert_dtype", f"must be one of {', '.join(expert_types)}")
+    routed = _form(expert_types[expert_type])
     if not places and stated:
         raise SpecError(
             f"{config.source}: the name says {stated[1]}, but no file states a quantisation; give the folder "
-            "with all its files, or --weights FORMAT"
+            "with all its files"
         )
-    schemes = [_scheme(values, routed) for values in places.values()]
-    schemes = schemes or [_Scheme(config.source, None, (), ModulePatterns([]), routed=routed)]
-    results = [_applied(scheme, layers, facts.others, plain) for scheme in schemes]
-    for scheme in schemes:
-        for names in (*(names for names, _ in scheme.groups), scheme.ignored):
-            names.check(scheme.place, len(layers))
-    experts_apart = any("moe_quant_algo" in values.values for values in places.values())
+    schemes = [_scheme(values, routed) for values in places] or [_Scheme(config.source, routed=routed)]
+    results = [scheme.applied(layers, facts.others, plain) for scheme in schemes]
+    experts_apart = any("moe_quant_algo" in values.values for values in places)
     for scheme, other in zip(schemes[1:], results[1:], strict=True):
         if other != results[0] and not experts_apart:
             sizes = [_gigabytes(result) for result in (results[0], other)]
             raise SpecError(
                 f"{schemes[0].place} gives weights of {sizes[0]:.4g} GB, but {scheme.place} gives "
-                f"{sizes[1]:.4g} GB; remove the wrong one, or give --weight-size GB"
+                f"{sizes[1]:.4g} GB; remove the wrong one"
             )
     return results[0]
 
 
 def _plain(config: Config) -> Form:
     """Return the format of what is not quantised."""
-    table = yaml_table("quantisation.yaml")["plain"]
     stated = str(config.get("weights_type", "auto")).removeprefix("torch.")
-    if stated not in table:
-        raise config.error(config.key("weights_type"), f"must be one of {', '.join(table)}")
-    return str(table[stated][0]), float(table[stated][1])
+    types = yaml_table("quantisation.yaml")["plain"]
+    if stated not in types:
+        raise config.error(config.key("weights_type"), f"must be one of {', '.join(types)}")
+    return str(types[stated][0]), float(types[stated][1])
 
 
-def _form(entry: Any) -> Form | None:
-    return None if entry is None else (str(entry[0]), float(entry[1]))
-
-
-def _places(config: Config, beside: Mapping[str, Mapping[str, Any]]) -> dict[str, Config]:
-    """Return everything that states formats, by its place."""
-    found = {}
-    for key in ("quantization_config", "compression_config"):
-        if config.get(key, None) is not None:
-            found[f"{config.source}: {key}"] = config.inner(key).values
+def _places(config: Config, beside: Mapping[str, Mapping[str, Any]]) -> list[Config]:
+    """Return everything that states formats."""
+    keys = ("quantization_config", "compression_config")
+    found = [config.inner(key) for key in keys if config.get(key, None) is not None]
     for name, value in beside.items():
         inner = value.get("quantization", value)
         if not isinstance(inner, Mapping):
             raise SpecError(f"{name}: quantization: must be an object")
         place = f"{config.source.rpartition('/')[0]}/{name}".removeprefix("/")
-        found[place] = {"quant_method": yaml_table("quantisation.yaml")["files"][name], **without_null(inner)}
-    return {place: Config(values, config.family, place) for place, values in found.items()}
+        method = {"quant_method": yaml_table("quantisation.yaml")["files"][name]}
+        found.append(Config(method | without_null(inner), config.family, place))
+    return found
 
 
 def _scheme(values: Config, routed: Form | None) -> _Scheme:
@@ -150,33 +161,29 @@ def _scheme(values: Config, routed: Form | None) -> _Scheme:
     """
     tables = yaml_table("quantisation.yaml")
     method = str(values.get("quant_method", "modelopt" if "quant_algo" in values.values else "")).lower()
-    algorithm, experts = str(values.get("quant_algo", "") or ""), values.get("moe_quant_algo", None)
+    experts, groups = values.get("moe_quant_algo", None), [*_groups(values), *_quantised_layers(values)]
     ignored = [pattern for key in tables["lists"] for pattern in _strings(values, key, ())]
-    groups, base, head = [*_groups(values), *_quantised_layers(values)], None, method in tables["with_head"]
-    if experts is not None:  # the method is that of everything else
-        base, routed, groups, ignored = _by_method(values, method), _algorithm(values, str(experts)), [], []
-    elif groups:
-        if algorithm.upper() not in {"", "MIXED_PRECISION", *tables["algorithms"]}:
-            raise values.error("quant_algo", "this algorithm is not understood")
-    elif method.startswith("modelopt"):
-        base = _algorithm(values, algorithm or method.rpartition("_")[2].replace("fp4", "nvfp4"))
-        if not any(key in values.values for key in tables["lists"]):
-            raise values.error(
-                "quant_algo", "no list says which modules stay in 16 bit; give --weight-size GB"
-            )
-    else:
-        base, head = _by_method(values, method), values.flag("lm_head")
-    if method in tables["experts_only"]:
-        base, routed = None, base
     linear = {form for targets, form in groups if "Linear" in targets}
     if len(linear) > 1:
         raise values.error("config_groups", "two groups have the target Linear")
+    base = next(iter(linear), None) if groups else _base(values, method)
+    if experts is not None:  # the method is that of everything else
+        base, routed, groups, ignored = _base(values, method), _algorithm(values, str(experts)), [], []
+    elif groups and str(values.get("quant_algo", "")).upper() not in {
+        "",
+        "MIXED_PRECISION",
+        *tables["forms"],
+    }:
+        raise values.error("quant_algo", "this algorithm is not understood")
+    if method in tables["experts_only"]:
+        base, routed = None, base
     named = [
         (ModulePatterns([item for item in targets if item != "Linear"]), form) for targets, form in groups
     ]
     ignored += _exceptions(values)
+    head = method in tables["with_head"] or values.flag("lm_head")
     values.finish(tables["idle"].split())
-    return _Scheme(values.source, next(iter(linear), base), named, ModulePatterns(ignored), head, routed)
+    return _Scheme(values.source, base, named, ModulePatterns(ignored), head, routed)
 
 
 def _strings(values: Config, key: str, default: Sequence[str]) -> Sequence[str]:
@@ -184,6 +191,22 @@ def _strings(values: Config, key: str, default: Sequence[str]) -> Sequence[str]:
     if not isinstance(found, list | tuple) or not all(isinstance(item, str) for item in found):
         raise values.error(key, "must be a list of names of modules")
     return found
+
+
+def _form(name: str, size: object = None) -> Form | None:
+    """Return a format of the table `forms`; None if it has none of that name.
+
+    Args:
+        name: name in checkpoints, in any case.
+        size: weights with a common scale, if they are stated; entire rows if it is not positive.
+    """
+    forms = yaml_table("quantisation.yaml")["forms"]
+    entry = forms.get(f"{name} {size}".upper(), forms.get(name.upper()))
+    if entry is None:
+        return None
+    form, bits, scale, usual = (*entry, 0, 0)[:4]
+    number = size if isinstance(size, int) else usual
+    return form, bits / 8 + (scale / number if number > 0 else 0)
 
 
 def _groups(values: Config) -> Iterator[tuple[Sequence[str], Form]]:
@@ -195,30 +218,17 @@ def _groups(values: Config) -> Iterator[tuple[Sequence[str], Form]]:
         raise values.error("sparsity_config", "sparse weights are not understood")
     for key in groups.values:
         group = groups.inner(key)
-        yield _strings(group, "targets", ["Linear"]), _weights(group.inner("weights"))
-        group.finish(("input_activations", "output_activations", "format"))
-
-
-def _weights(weights: Config) -> Form:
-    """Return the format of a group's weights."""
-    bits, kind = weights.get("num_bits"), str(weights.get("type", "int"))
-    size, strategy = weights.values.get("group_size"), weights.values.get("strategy")
-    size = size if isinstance(size, int) and size > 0 else 0
-    zeros = 0.5 * (weights.get("symmetric", True) is False)
-    weights.finish(yaml_table("quantisation.yaml")["weights_idle"].split())
-    blocks, in_groups = (
-        strategy == "block" or "block_structure" in weights.values,
-        strategy == "group" and size,
-    )
-    forms: Mapping[tuple[object, str], Form] = {
-        (8, "float"): ("fp8", 1 + (4 / 128**2 if blocks else 1 / size if in_groups else 0)),
-        (8, "int"): ("int8", 1 + (2 / size if size else 0)),
-        (4, "float"): ("mxfp4" if size == 32 else "fp4", 0.5 + 1 / (size or 16)),
-        (4, "int"): ("int4", 0.5 + ((2 + zeros) / size if size else 0)),
-    }
-    if not isinstance(bits, int) or (bits, kind) not in forms:
-        raise weights.error("num_bits", f"with type {kind!r} is not understood")
-    return forms[bits, kind]
+        targets, weights = _strings(group, "targets", ["Linear"]), group.inner("weights")
+        name = f"{weights.get('type', 'int')}{weights.get('num_bits')}"
+        strategy, zeros = weights.values.get("strategy"), weights.get("symmetric", True) is False
+        blocks = strategy == "block" or "block_structure" in weights.values
+        name += " block" * blocks + " zeros" * zeros + " group" * (strategy == "group" and "float8" in name)
+        form = _form(name, weights.values.get("group_size"))
+        if form is None:
+            raise weights.error("num_bits", f"the format {name} is not understood")
+        for part, idle in ((weights, "weights_idle"), (group, "groups_idle")):
+            part.finish(yaml_table("quantisation.yaml")[idle].split())
+        yield targets, form
 
 
 def _quantised_layers(values: Config) -> list[tuple[Sequence[str], Form]]:
@@ -233,34 +243,39 @@ def _quantised_layers(values: Config) -> list[tuple[Sequence[str], Form]]:
 
 
 def _algorithm(values: Config, name: str) -> Form:
-    form, size = (
-        _form(yaml_table("quantisation.yaml")["algorithms"].get(name.upper())),
-        values.values.get("group_size"),
-    )
+    form = _form(name, values.values.get("group_size"))
     if form is None:
         raise values.error("quant_algo", f"{name[:40]!r} is not understood")
-    return ("int4", 0.5 + 2 / size) if form[0] == "int4" and isinstance(size, int) and size > 0 else form
+    return form
 
 
-def _by_method(values: Config, method: str) -> Form:
-    """Return the format of linear modules by a method that names a single one."""
+def _base(values: Config, method: str) -> Form | None:
+    """Return the format of linear modules if no groups state it."""
     tables = yaml_table("quantisation.yaml")
-    form, bits = _form(tables["methods"].get(method)), values.values.get("bits", values.values.get("w_bit"))
-    block = values.get("weight_block_size", None)
-    if form and block:
+    bits, block = values.values.get("bits", values.values.get("w_bit")), values.get("weight_block_size", None)
+    name, size = method, values.values.get("q_group_size", values.values.get("group_size"))
+    if method.startswith("modelopt"):
+        algorithm = values.get("quant_algo") if method == "modelopt" else values.get("quant_algo", method)
+        if not any(key in values.values for key in tables["lists"]):
+            raise values.error("quant_algo", "no list says which modules stay in 16 bit")
+        return _algorithm(values, str(algorithm))
+    if method == "quark":
+        weights = values.inner("global_quant_config").inner("weight").values
+        if any("weight" in dict(entry) for entry in dict(values.get("layer_quant_config", {})).values()):
+            raise values.error("layer_quant_config", "weights of single layers are not understood")
+        name, size = f"quark {weights.get('dtype')}", weights.get("group_size")
+    elif method == "bitsandbytes":
+        double = values.flag("bnb_4bit_use_double_quant")
+        name = ("nf4 double" if double else "nf4") if values.flag("load_in_4bit") else "int8"
+    elif method in tables["grouped_methods"]:
+        name = f"grouped {bits}"
+    elif block:
         if not (
-            isinstance(block, list)
-            and len(block) == 2
-            and all(isinstance(item, int) and item > 0 for item in block)
+            isinstance(block, list) and len(block) == 2 and all(isinstance(n, int) and n > 0 for n in block)
         ):
             raise values.error("weight_block_size", "must be two integers of at least 1")
-        return form[0], form[1] + 4 / (block[0] * block[1])
-    size = values.values.get("q_group_size", values.values.get("group_size", 128))
-    if method in tables["grouped_methods"] and isinstance(bits, int) and bits in {4, 8}:
-        form = f"int{bits}", bits / 8 + (2.5 / size if isinstance(size, int) and size > 0 else 0.0)
-    if method == "bitsandbytes":
-        scales = 1 / 64 if values.flag("bnb_4bit_use_double_quant") else 4 / 64
-        form = ("int4", 0.5 + scales) if values.flag("load_in_4bit") else ("int8", 1.0)
+        name, size = f"{method} block", prod(block)
+    form = _form(name, size)
     if form is None:
         key = "quant_method" if bits is None else "bits"
         raise values.error(key, f"the method {method or 'without a name'} is not understood")
@@ -272,6 +287,8 @@ def _exceptions(values: Config) -> Iterator[str]:
     for key in ("dynamic", "extra_config"):
         for pattern, entry in values.inner(key).values.items() if key in values.values else ():
             bits = entry.get("bits") if isinstance(entry, Mapping) else None
+            if entry == {} and not pattern.startswith("-:"):
+                continue  # as all others
             if bits != 16 and not pattern.startswith("-:"):
                 raise values.error(key, f"the entry {pattern[:40]!r} is not understood; only 16 bit is")
             yield re.sub(r"^[-+]:", "re:", pattern)
@@ -282,29 +299,13 @@ def _cache(values: Config) -> str | None:
     for key in ("kv_cache_scheme", "kv_cache_quant_algo"):
         stated = values.get(key, None)
         if isinstance(stated, Mapping):
-            stated = (
-                "FP8" if (stated.get("num_bits"), stated.get("type")) == (8, "float") else str(dict(stated))
-            )
+            eight = (stated.get("num_bits"), stated.get("type")) == (8, "float")
+            stated = "FP8" if eight else str(dict(stated))
         if stated and str(stated).upper() != "FP8":
             raise values.error(key, "this format is not understood; only FP8 is")
         if stated:
             return "fp8"
     return None
-
-
-def _applied(scheme: _Scheme, layers: Sequence[Layer], others: Sequence[Matrix], plain: Form) -> _Weights:
-    """Return layers and other weights with their formats."""
-    tied = not any(matrix.module == "embed_tokens" for matrix in others)
-
-    def stored(matrix: Matrix, place: str) -> Matrix:
-        form, size = scheme.form(place + matrix.module, matrix, tied=tied) or plain
-        return replace(matrix, form=form, size=size)
-
-    found = (
-        replace(layer, matrices=tuple(stored(matrix, f"layers.{i}.") for matrix in layer.matrices))
-        for i, layer in enumerate(layers)
-    )
-    return tuple(found), tuple(stored(matrix, "") for matrix in others)
 
 
 def _gigabytes(weights: _Weights) -> float:

@@ -80,7 +80,7 @@ def _requested(
     settings = profile.iteration.estimate or EstimateSettings()
     place = f"models.{profile.name}.{profile.accelerator}.perfParms.estimate"
     try:
-        model = _model(settings.config, settings.model or profile.name, stamp)
+        model = _model(settings.config, settings.model or profile.name, settings.ignore_keys, stamp)
         facts = _accelerator(settings.accelerator, accelerator.type, accelerator.name)
         deployment = _deployment(settings, profile, accelerator, facts, lengths)
         found = estimate_profile(model, facts, deployment)
@@ -102,8 +102,17 @@ def _stamp(profile: ModelProfile) -> int:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _model(config: str | None, name: str, stamp: int) -> ModelFacts:  # noqa: ARG001  part of the key
-    return load_catalogue().model(name) if config is None else read_model_config(Path(config))
+def _model(
+    config: str | None,
+    name: str,
+    ignored: tuple[str, ...],
+    stamp: int,  # noqa: ARG001  part of the key
+) -> ModelFacts:
+    if config is not None:
+        return read_model_config(Path(config), ignored)
+    if ignored:
+        raise SpecError(f"ignoreKeys: {name} is a name of the catalogue; give config, or remove ignoreKeys")
+    return load_catalogue().model(name)
 
 
 @lru_cache(maxsize=_REMEMBERED)

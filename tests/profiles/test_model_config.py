@@ -148,6 +148,114 @@ def test_windows_are_read_layer_by_layer() -> None:
         facts(layer_types=["full_attention"] * 32, sliding_window_pattern=3, model_type="gemma3_text")
 
 
+GEMMA_4 = {
+    "model_type": "gemma4_text", "hidden_size": 5376, "intermediate_size": 21504, "num_attention_heads": 32,
+    "num_hidden_layers": 60, "num_key_value_heads": 16, "head_dim": 256, "sliding_window": 1024,
+    "attention_k_eq_v": True, "hidden_size_per_layer_input": 0, "vocab_size": 262144,
+}  # fmt: skip
+
+
+def test_keys_of_single_layers_replace_those_of_all() -> None:
+    listed = model_of_config(GEMMA_4 | {"global_head_dim": 512, "num_global_key_value_heads": 4})
+    own = {f"{i:02}": {"head_dim": 512, "num_key_value_heads": 4} for i in range(5, 60, 6)}
+    assert model_of_config(GEMMA_4 | {"per_layer_config": own}).layers == listed.layers
+    assert model_of_config(GEMMA_4 | {"per_layer_config": {}}).layers[-1].width == 256
+    for wrong, message in (
+        ({"60": {}}, "must be an object with a key for some of the 60 layers"),
+        ({"5": 512}, "the keys of each layer must be an object"),
+        ({"5": {"skip": ["attention"]}}, "skip: this key is not known"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            model_of_config(GEMMA_4 | {"per_layer_config": wrong})
+
+
+def test_layers_without_positions_are_those_without_chunks() -> None:
+    text: dict[str, Any] = MAVERICK["text_config"]  # type: ignore[assignment]
+    expected = kinds(model_of_config(text))
+    assert kinds(model_of_config(text | {"no_rope_layer_interval": 4})) == expected
+    assert kinds(model_of_config(text | {"no_rope_layers": []})) == expected
+    with pytest.raises(SpecError, match="contradicts no_rope_layer_interval = 3"):
+        model_of_config(text | {"no_rope_layers": [1, 1, 1, 0] * 12, "no_rope_layer_interval": 3})
+
+
+def test_facts_of_layers_that_a_model_lacks_have_no_effect() -> None:
+    mamba = {
+        "model_type": "granitemoehybrid", "num_local_experts": 0, "num_experts_per_tok": 0,
+        "shared_intermediate_size": 14336, "layer_types": ["mamba"] * 32, "mamba_n_heads": 128,
+        "mamba_d_head": 64, "mamba_d_state": 128, "mamba_n_groups": 1, "mamba_d_conv": 4,
+    }  # fmt: skip
+    assert kinds(facts(**mamba)) == [(32, "state")]
+
+
+DBRX = {
+    "model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "max_seq_len": 32768,
+    "vocab_size": 100352, "attn_config": {"clip_qkv": 8, "kv_n_heads": 8, "rope_theta": 500000},
+    "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4},
+}  # fmt: skip
+MPT = {
+    "model_type": "mpt", "d_model": 4096, "n_heads": 32, "n_layers": 32, "max_seq_len": 2048,
+    "vocab_size": 50432, "expansion_ratio": 4,
+    "attn_config": {"alibi": True, "attn_type": "multihead_attention"},
+}  # fmt: skip
+LING = {
+    "model_type": "bailing_moe", "first_k_dense_replace": 1, "hidden_size": 4096, "intermediate_size": 9216,
+    "moe_intermediate_size": 1024, "num_experts_per_tok": 8, "num_attention_heads": 32, "num_experts": 256,
+    "num_hidden_layers": 32, "num_key_value_heads": 4, "head_dim": 128, "num_shared_experts": 1,
+    "vocab_size": 157184,
+}  # fmt: skip
+STEP_3 = {
+    "model_type": "step3_vl",
+    "text_config": {
+        "hidden_size": 7168, "intermediate_size": 18432, "num_attention_heads": 64, "num_attention_groups": 1,
+        "num_hidden_layers": 61, "max_seq_len": 65536, "vocab_size": 128815, "moe_intermediate_size": 5120,
+        "moe_num_experts": 48, "moe_top_k": 3, "share_expert_dim": 5120, "share_q_dim": 2048, "head_dim": 256,
+        "moe_layers_enum": ",".join(map(str, range(4, 60))),
+    },
+}  # fmt: skip
+STEP_3_5 = {
+    "model_type": "step3p5", "hidden_size": 4096, "intermediate_size": 11264, "num_hidden_layers": 45,
+    "max_position_embeddings": 262144, "vocab_size": 128896, "num_attention_heads": 64,
+    "num_attention_groups": 8, "head_dim": 128, "moe_num_experts": 288, "moe_top_k": 8,
+    "moe_intermediate_size": 1280, "share_expert_dim": 1280, "sliding_window": 512,
+    "layer_types": (["full_attention"] + ["sliding_attention"] * 3) * 12, "num_nextn_predict_layers": 3,
+    "moe_layers_enum": ",".join(map(str, range(3, 45))),
+    "attention_other_setting": {
+        "attention_type": "sliding_attention", "num_attention_heads": 96, "num_attention_groups": 8,
+        "head_dim": 128, "true_head_dim": 128,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "billions", "growing_numbers"),
+    [  # sources: model cards; 2 x KV heads x width in each layer that grows
+        (DBRX, 132, 40 * 2 * 8 * 128),
+        (MPT, 6.7, 32 * 2 * 32 * 128),
+        (LING, 103, 32 * 2 * 4 * 128),
+        (LING | {"model_type": "bailing_moe_linear", "layer_group_size": 8}, 104, 4 * 2 * 4 * 128),
+        (STEP_3, 316, 61 * 2 * 256),
+        (STEP_3_5, 196, 12 * 2 * 8 * 128),
+    ],
+    ids=["dbrx", "mpt", "ling", "ring-linear", "step-3", "step-3.5"],
+)
+def test_sizes_in_nested_objects_are_read(
+    config: dict[str, Any], billions: float, growing_numbers: int
+) -> None:
+    model = model_of_config(config)
+    assert count_parameters(model).total / 1e9 == pytest.approx(billions, rel=0.01)
+    rows = [(layer.count, cache) for layer in model.layers for cache in layer.caches if cache.kind == "grows"]
+    assert sum(count * cache.numbers * cache.heads for count, cache in rows) == growing_numbers
+
+
+def test_unknown_keys_of_nested_objects_are_errors() -> None:
+    with pytest.raises(SpecError, match=r"attn_config.heads = 3: this key is not known"):
+        model_of_config(MPT | {"attn_config": {"heads": 3}})
+    with pytest.raises(SpecError, match=r"attn_config.attn_type = multiquery.*: must be multihead_attention"):
+        model_of_config(MPT | {"attn_config": {"attn_type": "multiquery_attention"}})
+    with pytest.raises(SpecError, match=r"attn_config = 3: must be an object"):
+        model_of_config(MPT | {"attn_config": 3})
+
+
 def test_dense_layers_among_experts_are_found() -> None:
     moe = {
         "model_type": "qwen2_moe",
@@ -195,12 +303,17 @@ def test_an_unknown_type_is_read_as_ordinary_layers_and_says_so() -> None:
 def test_unknown_keys_are_errors_with_ways_out() -> None:
     config = LLAMA | {"num_engrams": 12}
     with pytest.raises(
-        SpecError, match=r"config.json: num_engrams = 12: .* --ignore-key num_engrams or remove it; or state"
+        SpecError,
+        match=r"config.json: num_engrams = 12: .* --ignore-key num_engrams if it has none, or state",
     ):
         model_of_config(config)
     assert model_of_config(config, ignored=["num_engrams"]).layers == facts().layers
     known = model_of_config(config, sizes_known=True)
     assert known.notes == ("keys that are not known: num_engrams",)
+    zamba = LLAMA | {"model_type": "zamba2"}
+    with pytest.raises(SpecError, match=r"model_type = zamba2: is not understood.* --cache-per-token BYTES"):
+        model_of_config(zamba)
+    assert model_of_config(zamba, sizes_known=True).assumed
 
 
 # --- formats ------------------------------------------------------------------------------------------
@@ -221,6 +334,13 @@ def test_unknown_keys_are_errors_with_ways_out() -> None:
          "int4", 0.5625),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4", "exclude_modules": ["lm_head"]}, "fp4", 0.5625),
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "int4", 0.5625),
+        ({"quant_method": "gptq", "bits": 3, "group_size": 128}, "int3", 3 / 8 + 2.5 / 128),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": {"lm_head": {}}},
+         "int4", 0.5 + 2.5 / 128),
+        ({"quant_method": "quark", "exclude": ["lm_head"],
+          "global_quant_config": {"weight": {"dtype": "fp4", "group_size": 32}}}, "mxfp4", 0.53125),
+        ({"quant_method": "quark", "exclude": ["lm_head"],
+          "global_quant_config": {"weight": {"dtype": "fp8_e4m3", "group_size": None}}}, "fp8", 1),
     ],
 )  # fmt: skip
 def test_the_format_of_the_weights_is_read(
@@ -247,6 +367,8 @@ def test_formats_follow_groups_and_patterns() -> None:
     assert (first.count, middle.count, last.count) == (1, 30, 1)
     assert [matrix.form for matrix in first.matrices] == ["bf16"] * 4 + ["fp4"] * 3
     assert [matrix.form for matrix in last.matrices] == ["fp8"] * 4 + ["fp4"] * 2 + ["bf16"]
+    pattern = {"ignore": ["lm_head", "model.layers.3.mlp.shared_experts.up_proj"]}
+    assert "names no module" in facts(quantization_config=quantization | pattern).unknown_weights
 
 
 @pytest.mark.parametrize(
@@ -256,6 +378,9 @@ def test_formats_follow_groups_and_patterns() -> None:
          "'re:.*attnn.*' names no module"),
         ({"config_groups": {"g": {"weights": {"num_bits": 3, "type": "int"}}}}, "num_bits = 3"),
         ({"ignore": ["re:("]}, "not a regular expression"),
+        ({"quant_method": "quark", "config_groups": None,
+          "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}},
+          "layer_quant_config": {"*.k_proj": {"weight": {"dtype": "int8"}}}}, "weights of single layers"),
         ({"strange": 1}, "strange = 1: this key is not known"),
         ({"config_groups": {"g": {"weights": {"num_bits": 4, "type": "int"}}},
           "quantized_layers": {"model.layers.0.mlp.up_proj": {"quant_algo": "FP8"}}},

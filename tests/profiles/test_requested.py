@@ -217,6 +217,15 @@ def test_configs_are_read_only_from_the_documents_folder(tmp_path: Path) -> None
     assert by_config == by_name
     with pytest.raises(SpecError, match="only documents in files can name a config"):
         load_system(raw)
+    (tmp_path / "mine" / "config.json").write_text(json.dumps(config | {"num_engrams": 3}))
+    with pytest.raises(SpecError, match="num_engrams = 3: this key is not known"):
+        solve(load_system(path))
+    ignoring = document({"estimate": {"config": "mine/config.json", "ignoreKeys": ["num_engrams"]}})
+    path.write_text(json.dumps(ignoring))
+    assert solve(load_system(path)) == by_name
+    with pytest.raises(SpecError, match=r"ignoreKeys: llama-3\.1-8b is a name of the catalogue"):
+        solve(load_system(document({"estimate": {"ignoreKeys": ["num_engrams"]}})))
+    path.write_text(json.dumps(raw))
     (tmp_path / "mine" / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 64}))
     assert solve(load_system(path)) != by_name  # written anew, read anew
     (tmp_path / "mine" / "config.json").unlink()

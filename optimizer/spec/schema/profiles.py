@@ -25,6 +25,8 @@ class EstimateSettings(Document):
     """The model's name in the catalogue; default: that of the profile."""
     config: Name | None = None
     """The model's config.json instead of a name, relative to the document; on the command line only."""
+    ignore_keys: tuple[Name, ...] = Field((), alias="ignoreKeys", strict=False)
+    """Keys of the config.json that have no effect on memory and times."""
     accelerator: Name | None = None
     """The accelerator's name in the catalogue; default: the accelerator's type, or else its name."""
     tp: PositiveCount | None = None
