@@ -226,7 +226,7 @@ def _state(config: Config) -> Layer:
     groups = config.whole("groups") if "group" in part else 0
     cache = Cache("state", state_bytes=kept, groups=groups, group_bytes=numbers("group") * (kernel - 1) * 2)
     place = config.family.names.get("state", part["name"])
-    shown = {name: _factor(config, name, more) for name in re.findall(r"{(\w+)}", part["text"])}
+    shown = {name: _factor(config, name, more) for name in re.findall(r"{(\w+)", part["text"])}
     weights = matrices_of(config, config.family.state, place, more)
     return Layer(attention=part["text"].format(**shown), caches=(cache,), matrices=tuple(weights))
 

@@ -51,10 +51,10 @@ def _mixture(config: Config, experts: Experts, shared: int, width: int) -> Layer
     matrices += _matrices(config, "shared", "mlp.shared_experts", shared)
     size = experts.count * (inner or hidden) * experts.ffn
     matrices += [Matrix(f"{below}experts.0.{name}", size, "routed") for name in _names(config)]
-    text = f"{experts.count} experts of {experts.ffn:,}" + f" + {shared:,}" * bool(shared)
+    text = f"{experts.count} experts of {experts.ffn:,}" + f", shared {shared:,}" * bool(shared)
     if config.family.dense_parts:  # beside the experts of each layer
         matrices += _matrices(config, "dense", "mlp", width) * config.family.dense_parts
-        text, shared = f"{text} + dense {width:,}", shared + width
+        text, shared = f"{text}, dense {width:,}", shared + width
     return Layer(feed_forward=text, matrices=tuple(matrices), ffn=shared, experts=experts)
 
 

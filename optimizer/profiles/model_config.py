@@ -14,7 +14,15 @@ from optimizer.errors import SpecError
 from optimizer.profiles.attention_parts import attention_of, matrices_of
 from optimizer.profiles.block_configs import block_layer
 from optimizer.profiles.checkpoint_files import side_files, stored_bytes
-from optimizer.profiles.config_keys import STATED, Config, families, flattened, parts_table, without_null
+from optimizer.profiles.config_keys import (
+    REQUIRED,
+    STATED,
+    Config,
+    families,
+    flattened,
+    parts_table,
+    without_null,
+)
 from optimizer.profiles.feed_forward_parts import feed_forward_of
 from optimizer.profiles.layer_kinds import layer_count, layer_kind
 from optimizer.profiles.layers import Layer, Matrix, ModelFacts, grouped
@@ -98,7 +106,7 @@ def model_of_config(
             raise SpecError(f"--ignore-key {key}: {source} has no such key; do not ignore it")
     unknown_type, family = _family(text, source, refuse=not sizes_known)
     try:
-        facts = _facts(text, family, name, source, beside or {}, refuse=not sizes_known)
+        facts = _facts(_config(text, family, source), name, beside or {}, refuse=not sizes_known)
     except SpecError as error:
         raise SpecError(f"{error}; {unknown_type}" if unknown_type else str(error)) from None
     notes = [f"{unknown_type}; read as {_in_words(facts)}"] if unknown_type else []
@@ -106,45 +114,43 @@ def model_of_config(
     return replace(facts, notes=(*notes, *facts.notes), assumed=bool(unknown_type))
 
 
-def _facts(
-    text: Mapping[str, Any],
-    family: SimpleNamespace,
-    name: str,
-    source: str,
-    beside: Mapping[str, Mapping[str, Any]],
-    *,
-    refuse: bool,
-) -> ModelFacts:
-    """Return the architecture of a decoder of a known family; arguments as of `model_of_config`."""
+def _config(text: Mapping[str, Any], family: SimpleNamespace, source: str) -> Config:
+    """Return the config with what its class supplies, and with the keys of single layers.
+
+    Raises:
+        SpecError: a key is missing, or not understood for this family.
+    """
     stated = {key: value for key, value in text.items() if key not in family.idle}
     if stated.get("no_rope_layers") == []:  # as absent: every fourth layer
         del stated["no_rope_layers"]
-    own = "per_layer_config" in stated  # then the file states what differs from head_dim
-    defaults = {key: value for key, value in family.defaults.items() if not own or key != "global_head_dim"}
-    config = Config(without_null({**defaults, **stated}), family, source)
+    defaults = dict(family.defaults)
+    if "per_layer_config" in stated:  # which states each width that differs from head_dim
+        defaults.pop("global_head_dim", None)
+    config = Config(without_null(defaults | stated), family, source)
     config = replace(config, layers=layer_count(config))
-    config = replace(config, own=_own_keys(config))
-    for fact in parts_table()["elsewhere"]:
-        config.key(fact)
-    for key in family.required:
-        config.get(key)
+    for fact in (*parts_table()["elsewhere"], *family.required):
+        config.get(fact, REQUIRED if fact in family.required else None)
     for key, only in parts_table()["only"].items():
         if config.get(key, only) != only:
             raise config.error(key, f"must be {only}")
     for key in config.values:
         if key.partition(".")[0] in family.refused:
             raise config.error(key, "this key is known only for some model types")
+    return replace(config, own=_own_keys(config))
+
+
+def _facts(config: Config, name: str, beside: Mapping[str, Mapping[str, Any]], *, refuse: bool) -> ModelFacts:
+    """Return the architecture of a decoder of a known family; arguments as of `model_of_config`."""
     layers = _layers(config)
     others = [*_ends(config), *_towers(config), *_speculation(config, layers[-1])]
-    context = config.whole("context", None)
     facts = ModelFacts(
         name=name,
         layers=grouped(layers),
         others=tuple(others),
         hidden=config.whole("hidden"),
         vocab=config.whole("vocab"),
-        context=context,
-        source=source,
+        context=config.whole("context", None),
+        source=config.source,
         as_of="the file given",
     )
     facts = with_formats(facts, config, layers, beside)

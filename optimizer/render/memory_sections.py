@@ -49,7 +49,10 @@ def _layers(answer: MemoryAnswer) -> Section:
         words("weights", "weights", rank=1),
         Column("size", "weights_gb", "GB", _SHORT),
     )
-    notes = ["token: cache of one layer with all heads; size: all layers of the line"]
+    notes = [
+        "attention: query / KV heads x widths of a head, or heads x sizes of a state",
+        "token: cache of one layer with all heads; size: weights of all layers of the line",
+    ]
     return table("Layers", columns, answer.layers, "layers", notes=notes)
 
 

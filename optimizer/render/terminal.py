@@ -7,7 +7,7 @@ Numbers and words are never broken.
 import io
 import os
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
@@ -26,10 +26,8 @@ WIDTH_WITHOUT_TERMINAL = 80
 """Line width without a terminal and without COLUMNS [characters]."""
 UNBOUNDED = 1_000_000
 """Line width with ``--wide`` [characters]."""
-NAME_CHARACTERS, MIN_NAME_CHARACTERS = 20, 8
-"""Minimum characters of a name: before any column is dropped, and after all possible columns are."""
-WORDS_CHARACTERS = 24
-"""Minimum characters of text per line before a column is dropped."""
+USUAL_CHARACTERS, MIN_CHARACTERS = {"name": 20, "words": 24}, {"name": 8, "words": 16}
+"""Minimum characters of a name and of text: before any column is hidden, and after all that can be."""
 BETWEEN = 2
 """Spaces between two columns."""
 
@@ -149,11 +147,11 @@ def _layout(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: in
         max([_heading_width(column), *(cell_len(row[i]) for row in cells)])
         for i, column in enumerate(columns)
     ]
-    least = [_least(column, need, NAME_CHARACTERS) for column, need in zip(columns, natural, strict=True)]
+    least = [_least(c, need, USUAL_CHARACTERS) for c, need in zip(columns, natural, strict=True)]
     room = width - 2
     chosen = [i for i, column in enumerate(columns) if not column.rank]
     if sum(least[i] + BETWEEN for i in chosen) - BETWEEN > room:
-        least = [_least(c, need, MIN_NAME_CHARACTERS) for c, need in zip(columns, natural, strict=True)]
+        least = [_least(c, need, MIN_CHARACTERS) for c, need in zip(columns, natural, strict=True)]
     room -= sum(least[i] + BETWEEN for i in chosen) - BETWEEN
     for i in sorted(set(range(len(columns))) - set(chosen), key=lambda i: columns[i].rank):
         if least[i] + BETWEEN <= room:
@@ -169,12 +167,11 @@ def _heading_width(column: Column) -> int:
     return max(cell_len(word) for word in (*column.name.split(), column.unit, " "))
 
 
-def _least(column: Column, natural: int, name_characters: int) -> int:
+def _least(column: Column, natural: int, characters: Mapping[str, int]) -> int:
     """Return the minimum width of a column."""
     if column.kind == "number":
         return natural
-    least = name_characters if column.kind == "name" else max(name_characters, WORDS_CHARACTERS)
-    return min(natural, max(least, _heading_width(column)))
+    return min(natural, max(characters[column.kind], _heading_width(column)))
 
 
 def _grow(found: list[int], natural: Sequence[int], growing: Sequence[int], room: int) -> int:

@@ -15,6 +15,13 @@ def test_tables_fit_80_columns(run: Run) -> None:
         assert text in answer.words, text
 
 
+@pytest.mark.parametrize("model", ["deepseek-v4-flash", "nemotron-3-nano-30b", "kimi-k3", "gemma-3n-e4b"])
+def test_layers_of_every_kind_fit_80_columns(run: Run, model: str) -> None:
+    lines = run("estimate", "--memory", model, "8xH100", "--table", "layers").out.splitlines()
+    assert max(len(line.rstrip()) for line in lines) <= 80
+    assert sum(line.lstrip()[:1].isdigit() for line in lines) >= 3
+
+
 def test_json_has_the_figures_of_the_table(run: Run) -> None:
     found = run(*WORDS, "--json").json
     rows = [line.split(",") for line in run(*WORDS, "--table", "memory", "--csv").out.splitlines()]
