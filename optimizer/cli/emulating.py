@@ -36,6 +36,9 @@ class EmulateFlags(PlanOptions):
     """Start-up time of a replica [s], and of those of a model or an accelerator: 30,llama_70b=120 (0)."""
     route: Annotated[Policy, Flag("POLICY")] = "least"
     """Choice of replicas by the router: least, round-robin or sticky (least)."""
+    scalable: bool = False
+    """Answer the part of the Kubernetes API that scales Deployments, at the port of the router: replicas then
+    start and stop."""
     write_tokenizer: Annotated[Path | None, Flag("DIR")] = None
     """Write a tokenizer of one token a word for benchmark clients to DIR."""
 
@@ -48,6 +51,7 @@ def _add_emulate(parser: argparse.ArgumentParser) -> None:
 
 def _emulate(arguments: argparse.Namespace) -> int:
     from rest_server.emulator.life import startup_times
+    from rest_server.emulator.scalable import FleetSettings, emulate_scalable
     from rest_server.emulator.serve import emulate
     from rest_server.emulator.words import write_tokenizer
 
@@ -61,7 +65,12 @@ def _emulate(arguments: argparse.Namespace) -> int:
     else:
         with working("solving"), announced_for(system):
             plan = solve(system, backend=options.backend)
+    settings = FleetSettings(
+        options.port, options.host, options.speed, options.share, options.seed, options.route
+    )
     with announced():
+        if options.scalable:
+            return emulate_scalable(system, plan, settings, startup_s, _announce)
         return emulate(
             system,
             plan,
@@ -72,8 +81,12 @@ def _emulate(arguments: argparse.Namespace) -> int:
             seed=options.seed,
             startup_s=startup_s,
             policy=options.route,
-            announce=lambda line: print(line, flush=True),
+            announce=_announce,
         )
+
+
+def _announce(line: str) -> None:
+    print(line, flush=True)
 
 
 COMMANDS = {"emulate": Command(_add_emulate, _emulate)}

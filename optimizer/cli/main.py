@@ -42,6 +42,7 @@ _OTHERS = {
     "serve": ("serve", "answer planning requests over HTTP"),
     "emulate": ("emulating", "run the replicas of a plan as live HTTP servers, without GPUs"),
     "drive": ("driving", "send the loads of a document to a running fleet, and compare with the plan"),
+    "loop": ("looping", "measure a fleet, plan it for its loads, and scale its workloads, in a loop"),
     "web": ("web", "open a page in the browser: load a system, change it, see its plan"),
     "manifests": (
         "manifesting",

@@ -71,11 +71,7 @@ def variants(plan: Plan, system: System | None = None) -> tuple[WorkloadManifest
     """
     found: dict[tuple[str, str], tuple[int, EngineSettings]] = {}
     if system is not None:
-        for server in system.servers.values():
-            for model, accelerator in system.profiles:
-                allowed = server.accelerators is None or accelerator in server.accelerators
-                if model == server.model and allowed:
-                    found[server.name, accelerator] = 0, NO_SETTINGS
+        found |= dict.fromkeys(workload_pairs(system), (0, NO_SETTINGS))
     for name, pools in plan.allocations.items():
         for pool in pools:
             settings = kind_of_pool(pool).engine_settings(pool)
@@ -84,6 +80,16 @@ def variants(plan: Plan, system: System | None = None) -> tuple[WorkloadManifest
     surges = _max_surges(plan, system)
     own = [WorkloadManifest(names[key], *key, *found[key], surges.get(key[0])) for key in sorted(found)]
     return (*own, *(_on_cards(use, names[use.name, use.accelerator]) for use in plan.shared_cards))
+
+
+def workload_pairs(system: System) -> list[tuple[str, str]]:
+    """Return each server with each accelerator that it can use: each pair is a workload."""
+    return [
+        (server.name, accelerator)
+        for server in system.servers.values()
+        for model, accelerator in system.profiles
+        if model == server.model and (server.accelerators is None or accelerator in server.accelerators)
+    ]
 
 
 def _on_cards(use: SharedCardUse, name: str) -> WorkloadManifest:

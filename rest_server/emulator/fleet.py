@@ -80,7 +80,7 @@ def backends(
     found: list[Backend] = []
     for placement in placed:
         for k in range(placement.replicas):
-            for app, runs in _apps(system, placement, speed, seed, k):
+            for app, runs in replica_apps(system, placement, speed, seed, k):
                 servers = tuple(run.server for run in runs)
                 name, accelerator = f"{runs[0].planned}-{len(found)}", runs[0].pool.accelerator
                 model = system.named[servers[0]].model
@@ -89,7 +89,7 @@ def backends(
     return found
 
 
-def _apps(
+def replica_apps(
     system: System, placement: EmulatedPool, speed: float, seed: int, k: int
 ) -> Iterator[tuple[TokenReplicaApp | BatchReplicaApp, tuple[PoolRun, ...]]]:
     """Yield the applications of a replica, with their servers; a card in turns has one for each server."""

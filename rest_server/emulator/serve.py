@@ -66,15 +66,17 @@ def emulate(
             "the plan has no replica to emulate; 'inferplan solve' states why servers are unserved"
         )
     count = sum(one.replicas * (len(one.runs) if one.runs[0].card else 1) for one in placed)
-    _allow_files(4 * count)
+    allow_files(4 * count)
     with ExitStack() as opened:
-        listening = [opened.enter_context(_listening(host, port and port + k)) for k in range(1 + count)]
-        replicas = backends(system, placed, speed, seed, startup_s, lambda i: _url(listening[1 + i]))
-        _compile(placed)
+        listening = [
+            opened.enter_context(listening_socket(host, port and port + k)) for k in range(1 + count)
+        ]
+        replicas = backends(system, placed, speed, seed, startup_s, lambda i: url_of(listening[1 + i]))
+        compile_engines(placed)
         router = Router(replicas, policy)
         apps: list[App] = [router, *(one.app for one in replicas)]
         ports = [one.getsockname()[1] for one in listening]
-        app = _ByPort(dict(zip(ports, apps, strict=True)))
+        app = ByPort(dict(zip(ports, apps, strict=True)))
         config = uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="off", backlog=BACKLOG, timeout_keep_alive=75,
             timeout_graceful_shutdown=DRAIN_S, server_header=False,
@@ -82,7 +84,7 @@ def emulate(
         # uvloop otherwise sleeps after each connection, as if other processes accepted them, too.
         os.environ.setdefault("UV_TCP_SINGLE_ACCEPT", "0")
         end_on_signals()
-        lines = [*map(_line, replicas), _ready(_url(listening[0]), replicas)]
+        lines = [*map(line_of, replicas), ready_line(url_of(listening[0]), replicas)]
         _FleetServer(config, router, replicas, lines, announce).run(sockets=listening)
     return 0
 
@@ -118,13 +120,14 @@ class _FleetServer(uvicorn.Server):
             self._announce(line)
 
 
-class _ByPort:
+class ByPort:
     """Application that chooses a replica or the router by the port of the connection."""
 
     def __init__(self, apps: dict[int, App]) -> None:
         self._apps = apps
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
         try:
             await self._apps[scope["server"][1]](scope, receive, send)
         except Dropped:
@@ -132,7 +135,8 @@ class _ByPort:
             await asyncio.sleep(0)  # until uvicorn knows
 
 
-def _line(replica: Backend) -> str:
+def line_of(replica: Backend) -> str:
+    """Return the line that announces a replica."""
     servers = ", ".join(replica.servers)
     return json.dumps(
         {"id": replica.id, "server": servers, "accelerator": replica.accelerator, "url": replica.url},
@@ -140,11 +144,12 @@ def _line(replica: Backend) -> str:
     )
 
 
-def _ready(url: str, replicas: Sequence[Backend]) -> str:
+def ready_line(url: str, replicas: Sequence[Backend]) -> str:
+    """Return the line that announces the router."""
     return json.dumps({"ready": True, "url": url, "replicas": len(replicas)})
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening_socket(host: str, port: int) -> socket.socket:
     """Return a listening socket.
 
     Raises:
@@ -158,12 +163,13 @@ def _listening(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def _url(listening: socket.socket) -> str:
+def url_of(listening: socket.socket) -> str:
+    """Return the address of a listening socket."""
     host, port = listening.getsockname()[:2]
     return f"http://{host}:{port}"
 
 
-def _allow_files(count: int) -> None:
+def allow_files(count: int) -> None:
     """Let the process open as many files as it may; each connection is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY:
@@ -171,7 +177,7 @@ def _allow_files(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _compile(placed: list[EmulatedPool]) -> None:
+def compile_engines(placed: list[EmulatedPool]) -> None:
     """Compile the code that the engines need, before the first request waits for it."""
     for replica in {type(one.runs[0].replica): one.runs[0].replica for one in placed}.values():
         live = replica.live(1, np.random.default_rng(1))

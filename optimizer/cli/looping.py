@@ -1,0 +1,82 @@
+"""Sub-command `loop`: measures a fleet, plans it, and scales its workloads."""
+
+import argparse
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from optimizer.cli.command import Command, print_stderr
+from optimizer.cli.flags import add_request, request_of
+from optimizer.errors import MissingExtraError
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import Request
+from optimizer.spec.system import load_system
+
+
+class LoopFlags(Request):
+    """Flags of `loop`."""
+
+    once: bool = False
+    """Run one cycle."""
+    dry_run: bool = False
+    """Decide, but scale nothing and write no state."""
+    state: Annotated[Path | None, Flag("FILE")] = None
+    """File that keeps the decisions across restarts; created if missing."""
+    again: Annotated[Path | None, Flag("RECORDS")] = None
+    """Repeat the recorded cycles in a file, and show decisions that differ; nothing is read or scaled."""
+
+
+def _add_loop(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "Writes one JSON record per cycle. docs/loop.md describes configuration and records."
+    parser.add_argument("config", metavar="CONFIG", type=Path, help="configuration: a YAML or JSON file")
+    add_request(parser, LoopFlags)
+
+
+def _loop(arguments: argparse.Namespace) -> int:
+    try:
+        from rest_server.loop.config import read_config
+        from rest_server.loop.controller import Controller, check_supported
+        from rest_server.loop.kubernetes import Cluster, connected
+        from rest_server.loop.sources import open_source
+    except ImportError:
+        raise MissingExtraError("lightkube is not installed; pip install 'inferplan[kubernetes]'") from None
+    from rest_server.stopping import end_on_signals
+
+    options = request_of(LoopFlags, arguments)
+    config = read_config(arguments.config)
+    system = load_system(config.system)
+    check_supported(system)
+    if options.again is not None:
+        from rest_server.loop.records import repeated
+
+        return _repeat(repeated(system, config, options.again))
+    target = config.kubernetes
+    fleet = None if target is None else Cluster(connected(target), target, system)
+    loop = Controller(system, config, open_source(config), fleet, _write, options.state, options.dry_run)
+    end_on_signals()
+    if options.once:
+        loop.once()
+    else:
+        loop.run(threading.Event())
+    return 0
+
+
+def _write(record: dict[str, object]) -> None:
+    print(json.dumps(record, ensure_ascii=False, allow_nan=False), flush=True)
+
+
+def _repeat(cycles: Iterator[tuple[dict[str, object], list[str]]]) -> int:
+    """Print the differences of repeated cycles; return the exit status."""
+    count = differing = 0
+    for record, differences in cycles:
+        count += 1
+        differing += bool(differences)
+        for text in differences:
+            print(f"{record['time']} {text}")
+    print_stderr(f"{count} cycles repeated, {differing} differ")
+    return 4 if differing else 0
+
+
+COMMANDS = {"loop": Command(_add_loop, _loop)}

@@ -1,0 +1,237 @@
+"""An emulated fleet whose replicas start and stop: workloads as in Kubernetes, by their desired replicas.
+
+A new replica waits for free cards, needs its start-up time, and then gets a port and requests. One that stops
+gets no more requests, completes those that it has, and closes its port.
+"""
+
+import asyncio
+import math
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from optimizer.pipeline import solve
+from optimizer.plan import Plan
+from optimizer.render.manifests import unique_names, workload_pairs
+from optimizer.spec.system import System
+from optimizer.stabilisation.cards import FreeCards
+from rest_server.emulator.asgi import App
+from rest_server.emulator.fleet import EmulatedPool, placements, replica_apps
+from rest_server.emulator.kubernetes_api import Workload
+from rest_server.emulator.router import Backend
+
+TICK_S = 0.1
+"""Time between two looks at the desired replicas [s]."""
+DRAIN_S = 30.0
+"""Longest time for which a stopped replica completes its requests [s]."""
+PodState = Literal["pending", "starting", "ready", "draining"]
+
+
+@dataclass(slots=True)
+class Pod:
+    """A replica of a workload."""
+
+    number: int
+    state: PodState = "pending"
+    until_s: float = math.inf
+    """End of its start or of its drain [s, monotonic]."""
+    backend: Backend | None = None
+    port: int = 0
+
+
+@dataclass(slots=True)
+class _Pool:
+    """The replicas of a workload, and how to make one."""
+
+    pool: EmulatedPool
+    pods: list[Pod] = field(default_factory=list)
+
+
+class ElasticFleet:
+    """Workloads and their replicas."""
+
+    def __init__(
+        self,
+        system: System,
+        plan: Plan,
+        *,
+        speed: float,
+        seed: int,
+        startup_s: Mapping[str, float],
+        share: float = 1.0,
+    ) -> None:
+        """Start with the replicas of a plan, all ready at once.
+
+        Args:
+            system: the planned system.
+            plan: its plan.
+            speed: model time per time of the machine.
+            seed: random seed.
+            startup_s: start-up times by model or accelerator, and of the others under "" [s of model time].
+            share: share of the plan's replicas, at least one of each placement.
+        """
+        self.backends: list[Backend] = []
+        """Replicas that get requests; the router's list."""
+        self._system, self._speed, self._seed, self._startup_s = system, speed, seed, startup_s
+        self._names = unique_names(workload_pairs(system))
+        self._pools = {
+            self._names[pair]: _Pool(pool)
+            for pair, pool in pools_by_pair(system, plan).items()
+            if pair in self._names
+        }
+        pairs = {name: pair for pair, name in self._names.items()}
+        planned = {
+            (server, pool.accelerator): max(1, round(share * pool.num_replicas))
+            for server, pools in plan.allocations.items()
+            for pool in pools
+            if pool.num_replicas
+        }
+        self.workloads = {
+            name: Workload(name, *pairs[name], planned.get(pairs[name], 0)) for name in sorted(self._pools)
+        }
+        self._cards = FreeCards.of(system)
+        self._numbers: dict[str, int] = {}
+
+    def counts(self, name: str) -> tuple[int, int]:
+        """Return the existing and the ready replicas of a workload."""
+        pods = [pod for pod in self._pools[name].pods if pod.state != "draining"]
+        return len(pods), sum(pod.state == "ready" for pod in pods)
+
+    @property
+    def example_pools(self) -> list[EmulatedPool]:
+        """One pool of each workload."""
+        return [item.pool for item in self._pools.values()]
+
+    async def run(self, opening: "PodPorts") -> None:
+        """Follow the desired replicas, again and again."""
+        while True:
+            await self.follow(opening)
+            await asyncio.sleep(TICK_S)
+
+    async def follow(self, opening: "PodPorts", *, at_once: bool = False) -> None:
+        """Start and stop replicas.
+
+        Args:
+            opening: opens and closes the ports of replicas.
+            at_once: whether new replicas need no time to start.
+        """
+        now_s = time.monotonic()
+        for name, workload in self.workloads.items():
+            pods = self._pools[name].pods
+            self._stop_surplus(workload, pods, now_s)
+            while sum(pod.state != "draining" for pod in pods) < workload.replicas:
+                self._numbers[name] = self._numbers.get(name, -1) + 1
+                pods.append(Pod(self._numbers[name]))
+        for name, workload in self.workloads.items():
+            for pod in list(self._pools[name].pods):
+                await self._advance(workload, pod, opening, now_s if not at_once else math.inf)
+
+    def _stop_surplus(self, workload: Workload, pods: list[Pod], now_s: float) -> None:
+        """Stop replicas beyond the desired ones: first those that are not ready, then the newest."""
+        order: dict[str, int] = {"pending": 0, "starting": 1, "ready": 2}
+        live = sorted(
+            (pod for pod in pods if pod.state != "draining"), key=lambda pod: (order[pod.state], -pod.number)
+        )
+        for pod in live[: max(0, len(live) - workload.replicas)]:
+            if pod.state == "ready":
+                assert pod.backend is not None
+                self.backends.remove(pod.backend)
+                pod.state, pod.until_s = "draining", now_s + DRAIN_S
+            else:
+                self._remove(workload, pods, pod)
+
+    def _remove(self, workload: Workload, pods: list[Pod], pod: Pod) -> None:
+        if pod.state != "pending":
+            self._cards.take(workload.server, workload.accelerator, -1)
+        pods.remove(pod)
+
+    async def _advance(self, workload: Workload, pod: Pod, opening: "PodPorts", now_s: float) -> None:
+        place = workload.server, workload.accelerator
+        if pod.state == "pending" and self._cards.fitting(*place, 1):
+            self._cards.take(*place, 1)
+            model = self._system.servers[workload.server].model
+            startup_s = self._startup_s.get(
+                model, self._startup_s.get(workload.accelerator, self._startup_s[""])
+            )
+            pod.state, pod.until_s = "starting", now_s + startup_s / self._speed
+        if pod.state == "starting" and (now_s >= pod.until_s or now_s == math.inf):
+            pod.backend, pod.port = await self._opened(workload, pod, opening)
+            self.backends.append(pod.backend)
+            pod.state = "ready"
+        if pod.state == "draining":
+            assert pod.backend is not None
+            if not pod.backend.app.load or now_s >= pod.until_s:
+                opening.close(pod.port)
+                self._remove(workload, self._pools[workload.name].pods, pod)
+
+    async def _opened(self, workload: Workload, pod: Pod, opening: "PodPorts") -> tuple[Backend, int]:
+        """Return a new replica that listens on a port of its own."""
+        pool = self._pools[workload.name].pool
+        ((app, runs),) = replica_apps(self._system, pool, self._speed, self._seed, pod.number)
+        listening = await opening.open(app)
+        port = listening.getsockname()[1]
+        url = f"http://{listening.getsockname()[0]}:{port}"
+        model = self._system.named[runs[0].server].model
+        servers = tuple(run.server for run in runs)
+        return Backend(f"{workload.name}-{pod.number}", servers, model, workload.accelerator, url, app), port
+
+
+class PodPorts:
+    """Ports of replicas that start and stop, in the server of the fleet."""
+
+    def __init__(
+        self, apps: dict[int, App], host: str, protocol: Callable[[], asyncio.Protocol], backlog: int
+    ) -> None:
+        self._apps, self._host, self._protocol, self._backlog = apps, host, protocol, backlog
+        self._servers: dict[int, asyncio.Server] = {}
+
+    async def open(self, app: App) -> socket.socket:
+        """Listen on a free port for an application."""
+        listening = socket.create_server((self._host, 0), backlog=self._backlog)
+        port = listening.getsockname()[1]
+        self._apps[port] = app
+        loop = asyncio.get_running_loop()
+        self._servers[port] = await loop.create_server(self._protocol, sock=listening, backlog=self._backlog)
+        return listening
+
+    def close(self, port: int) -> None:
+        """Stop listening on a port."""
+        self._servers.pop(port).close()
+        del self._apps[port]
+
+    def close_all(self) -> None:
+        """Stop listening on all ports."""
+        for port in list(self._servers):
+            self.close(port)
+
+
+def pools_by_pair(system: System, plan: Plan) -> dict[tuple[str, str], EmulatedPool]:
+    """Return a pool of each server on each accelerator on which it can be served.
+
+    Pairs that the plan does not use have the pool of a plan with that accelerator only.
+    """
+    found = _pools_of(system, plan)
+    accelerators = sorted({accelerator for _, accelerator in workload_pairs(system)})
+    for accelerator in accelerators:
+        missing = {
+            name: server.model_copy(update={"accelerators": (accelerator,)})
+            for name, server in system.servers.items()
+            if (name, accelerator) in set(workload_pairs(system)) - found.keys()
+        }
+        if missing:
+            options = system.options.model_copy(update={"unlimited": True})
+            alone = replace(system, servers=missing, options=options)
+            found |= {
+                pair: pool for pair, pool in _pools_of(alone, solve(alone)).items() if pair not in found
+            }
+    return found
+
+
+def _pools_of(system: System, plan: Plan) -> dict[tuple[str, str], EmulatedPool]:
+    return {
+        (pool.runs[0].planned, pool.runs[0].pool.accelerator): pool
+        for pool in placements(system, plan)
+        if pool.runs[0].card is None and not pool.runs[0].cards
+    }

@@ -1,0 +1,142 @@
+"""Server of an emulated fleet that can be scaled by the part of the Kubernetes API that a scaler needs."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import uvicorn
+
+from optimizer.errors import SpecError
+from optimizer.plan import Plan
+from optimizer.spec.system import System
+from rest_server.emulator.asgi import App, Receive, Scope, Send
+from rest_server.emulator.elastic import ElasticFleet, PodPorts
+from rest_server.emulator.kubernetes_api import KubernetesApi
+from rest_server.emulator.router import Policy, Router
+from rest_server.emulator.serve import (
+    BACKLOG,
+    DRAIN_S,
+    ByPort,
+    allow_files,
+    compile_engines,
+    line_of,
+    listening_socket,
+    ready_line,
+    url_of,
+)
+from rest_server.stopping import end_on_signals
+
+MAX_REPLICAS = 1000
+"""Replicas for which files are reserved."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """Settings of an emulated fleet."""
+
+    port: int
+    """Port of the router; 0: a free one."""
+    host: str = "127.0.0.1"
+    speed: float = 1.0
+    """Model time per time of the machine."""
+    share: float = 1.0
+    """Share of the plan's replicas at the start."""
+    seed: int = 1
+    policy: Policy = "least"
+
+
+def emulate_scalable(
+    system: System,
+    plan: Plan,
+    settings: FleetSettings,
+    startup_s: Mapping[str, float],
+    announce: Callable[[str], None],
+) -> int:
+    """Run a fleet until stopped; return the exit status.
+
+    Args:
+        system: the planned system.
+        plan: its plan, which gives the replicas at the start.
+        settings: settings of the fleet.
+        startup_s: start-up times by model or accelerator, and of the others under "" [s of model time].
+        announce: called with a JSON line for each replica at the start, and one when all are ready.
+
+    Raises:
+        SpecError: no server can be emulated, or the port cannot be used.
+    """
+    fleet = ElasticFleet(
+        system, plan, speed=settings.speed, seed=settings.seed, startup_s=startup_s, share=settings.share
+    )
+    if not fleet.workloads:
+        raise SpecError("no server can be emulated; 'inferplan solve' states why servers are unserved")
+    allow_files(4 * MAX_REPLICAS)
+    with listening_socket(settings.host, settings.port) as listening:
+        compile_engines(fleet.example_pools)
+        router = Router(fleet.backends, settings.policy)
+        apps: dict[int, App] = {listening.getsockname()[1]: _Front(router, fleet)}
+        config = uvicorn.Config(
+            ByPort(apps), log_config=None, access_log=False, lifespan="off", backlog=BACKLOG,
+            timeout_keep_alive=75, timeout_graceful_shutdown=DRAIN_S, server_header=False,
+        )  # fmt: skip
+        os.environ.setdefault("UV_TCP_SINGLE_ACCEPT", "0")
+        end_on_signals()
+        _ScalableServer(config, fleet, router, apps, url_of(listening), announce).run(sockets=[listening])
+    return 0
+
+
+class _Front:
+    """Application at the port of the router: the router and the API."""
+
+    def __init__(self, router: Router, fleet: ElasticFleet) -> None:
+        self._router = router
+        self._api = KubernetesApi(fleet)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if self._api.serves(scope["path"]):
+            await self._api(scope, receive, send)
+        else:
+            await self._router(scope, receive, send)
+
+
+class _ScalableServer(uvicorn.Server):
+    """A server that opens and closes ports while it runs."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        fleet: ElasticFleet,
+        router: Router,
+        apps: dict[int, App],
+        url: str,
+        announce: Callable[[str], None],
+    ) -> None:
+        super().__init__(config)
+        self._fleet, self._router, self._apps, self._url, self._announce = fleet, router, apps, url, announce
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, start the replicas of the plan, and announce them."""
+        await super().startup(sockets)
+
+        def protocol() -> asyncio.Protocol:
+            found: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+            return found
+
+        ports = PodPorts(self._apps, self.config.host, protocol, BACKLOG)
+        await self._fleet.follow(ports, at_once=True)
+        await self._fleet.follow(ports, at_once=True)
+        self._tasks = [asyncio.create_task(self._fleet.run(ports)), asyncio.create_task(self._router.watch())]
+        for one in self._fleet.backends:
+            self._announce(line_of(one))
+        self._announce(ready_line(self._url, self._fleet.backends))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop scaling, and close all ports once requests in progress are complete."""
+        for task in self._tasks:
+            task.cancel()
+        await super().shutdown(sockets)

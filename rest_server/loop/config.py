@@ -1,0 +1,146 @@
+"""Configuration of the loop: a document of YAML or JSON."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from optimizer.documents import Count, Document, Name, Seconds, Share
+from optimizer.errors import SpecError
+from optimizer.spec.files import plain_value, read_text
+from optimizer.spec.messages import validated
+from optimizer.stabilisation.rules import RECOMMENDED, Rules
+
+LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
+Url = Annotated[str, Field(pattern=r"^https?://")]
+
+
+class ScrapeSource(Document):
+    """Source of measurements: the `/metrics` of the replicas themselves."""
+
+    kind: Literal["scrape"]
+    """`scrape`."""
+    url: Url
+    """Address that lists the replicas in Prometheus's format of HTTP discovery."""
+    server_label: LabelName = Field("server", alias="serverLabel")
+    """Label with the name of the server."""
+
+
+class PrometheusSource(Document):
+    """Source of measurements: a Prometheus that scrapes the replicas."""
+
+    kind: Literal["prometheus"]
+    """`prometheus`."""
+    url: Url
+    """Its address."""
+    server_label: LabelName = Field("server", alias="serverLabel")
+    """Label with the name of the server."""
+    selector: str = ""
+    """Label matchers of the replicas' metrics: `namespace="serving"`."""
+    gateway_label: LabelName | None = Field(None, alias="gatewayLabel")
+    """Label of a gateway's metrics with the name of the server, or of a model that only one server has. The
+    gateway then counts arrivals; otherwise they are those of the replicas."""
+    stale_s: Seconds = Field(60.0, alias="staleAfter")
+    """Age of a replica's last value after which it does not report [s]; at least two scrape intervals."""
+    token_file: Path | None = Field(None, alias="tokenFile")
+    """File with a bearer token."""
+
+
+class WorkloadTarget(Document):
+    """Workload that runs a server on an accelerator, if its name is not the default."""
+
+    server: Name
+    """Name of the server."""
+    accelerator: Name
+    """Name of the accelerator."""
+    name: Name
+    """Name of the workload."""
+    kind: Literal["Deployment", "LeaderWorkerSet"] = "Deployment"
+    """Kind of the workload."""
+    namespace: Name | None = None
+    """Its namespace; default: that of the configuration."""
+
+
+class KubernetesTarget(Document):
+    """The cluster whose workloads are scaled."""
+
+    url: Url | None = None
+    """Address of the API server; default: that of the pod's service account or of the kubeconfig."""
+    namespace: Name = "serving"
+    """Namespace of the workloads."""
+    field_manager: Name = Field("inferplan-loop", alias="fieldManager")
+    """Owner of the replicas that the loop sets."""
+    lease: Name | None = "inferplan-loop"
+    """Name of the Lease that lets one loop act; null: no Lease."""
+    lease_s: Seconds = Field(60.0, alias="leaseDuration")
+    """Time after which another loop can take the Lease [s]."""
+    identity: Name | None = None
+    """Holder of the Lease; default: the name of the host, in a cluster that of the pod."""
+    workloads: tuple[WorkloadTarget, ...] = Field((), strict=False)
+    """Workloads with other names than `inferplan manifests` gives them."""
+
+
+class ForecastSettings(Document):
+    """How arrival rates are forecast."""
+
+    level_s: Seconds = Field(120.0, alias="level")
+    """Time constant of the level [s]."""
+    trend_s: Seconds = Field(900.0, alias="trend")
+    """Time constant of the trend [s]."""
+    days: Annotated[float, Field(ge=1, le=365)] = 3.0
+    """Number of days over which the daily season is averaged."""
+
+
+class LoopConfig(Document):
+    """Configuration of the loop."""
+
+    system: str
+    """System to plan: a file or a folder, relative to this document, or `sample:NAME`."""
+    source: Annotated[ScrapeSource | PrometheusSource, Field(discriminator="kind")]
+    """Source of the measurements."""
+    kubernetes: KubernetesTarget | None = None
+    """The cluster to scale; absent: nothing is scaled."""
+    period_s: Seconds = Field(15.0, alias="period")
+    """Time from one cycle to the next [s]."""
+    window_s: Seconds = Field(60.0, alias="window")
+    """Time over which requests are counted [s]."""
+    drain_s: Seconds = Field(60.0, alias="drain")
+    """Time in which waiting requests are to be served, in addition to new ones [s]."""
+    coverage: Share = 0.9
+    """Minimum share of a server's replicas that must report; loads are then scaled up to all replicas."""
+    variation: bool = True
+    """Whether the variation of lengths is measured, too, for servers whose queue model uses it."""
+    scale_to_zero: bool = Field(default=False, alias="scaleToZero")
+    """Whether a server without traffic can lose its last replica."""
+    startup_s: Seconds = Field(120.0, alias="startup")
+    """Time that a replica needs to become ready [s]; forecasts look so far ahead."""
+    forecast: ForecastSettings | None = ForecastSettings()
+    """Forecast of arrival rates; null: none. Plans use the larger of forecast and measurement."""
+    rules: Rules = RECOMMENDED
+    """Stabilisation rules; default: the recommended ones. A server without a measured load always keeps its
+    replicas."""
+    port: Count | None = None
+    """Port for `/metrics` and `/healthz`; absent: none."""
+
+    @property
+    def applied_rules(self) -> Rules:
+        """The rules, of which a missing load always holds."""
+        given = {"hold_missing_load": True, "load_window_s": self.window_s, "startup_s": self.startup_s}
+        return self.rules.model_copy(update=given)
+
+
+def read_config(path: Path) -> LoopConfig:
+    """Return the configuration in a file; the path of its system is made absolute.
+
+    Raises:
+        SpecError: the file cannot be read, or a value is invalid.
+    """
+    raw = plain_value(read_text(path), str(path))
+    config = validated(LoopConfig, raw, f"{path}: ")
+    if config.window_s < config.period_s:
+        raise SpecError(
+            f"{path}: window {config.window_s:g} s is below the period of {config.period_s:g} s; lengthen it"
+        )
+    if config.system.startswith("sample:"):
+        return config
+    return config.model_copy(update={"system": str(path.parent / config.system)})

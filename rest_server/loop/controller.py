@@ -1,0 +1,179 @@
+"""Cycles of the loop: read, decide, keep the state, scale, record."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from optimizer.candidates import SizingMemo
+from optimizer.errors import SpecError
+from optimizer.spec.system import System
+from rest_server.loop.config import LoopConfig
+from rest_server.loop.deciding import (
+    CycleInputs,
+    CycleOutcome,
+    Existing,
+    ExistingReplicas,
+    LoopState,
+    WorkloadDecision,
+    decide,
+)
+from rest_server.loop.kubernetes import ClusterError
+from rest_server.loop.records import MEMO_ROWS, read_state, record_of, write_state
+from rest_server.loop.sources import MeasurementSource
+from rest_server.loop.window import Hold, Reading, Window
+
+SCALED, WOULD_SCALE = "scaled", "dry run"
+
+
+class ScaledFleet(Protocol):
+    """Workloads that can be read and scaled."""
+
+    def read(self) -> tuple[Existing, dict[str, Hold]]:
+        """Return the replicas of all workloads, and the servers whose workloads cannot be read."""
+
+    def scale(self, server: str, accelerator: str, replicas: int) -> None:
+        """Set the replicas of a workload, or raise `ClusterError`."""
+
+    def may_act(self) -> str | None:
+        """Return the reason that this loop must not scale; None if it can."""
+
+    @property
+    def has_lease(self) -> bool:
+        """Whether this loop can still scale."""
+
+    def release(self) -> None:
+        """Let another loop act."""
+
+
+def check_supported(system: System) -> None:
+    """Check that the loop can measure and scale every server of a system.
+
+    Raises:
+        SpecError: it has routes or shared cards.
+    """
+    if system.routes:
+        raise SpecError(
+            f"routes.{next(iter(system.routes))}: the loop cannot measure routes; plan them with /v1/loads"
+        )
+    for name, server in system.servers.items():
+        if getattr(server, "shared_card", False):
+            raise SpecError(f"servers.{name}.sharedCard: the loop cannot scale shared cards; remove it")
+
+
+@dataclass(slots=True)
+class Controller:
+    """The loop of one system."""
+
+    system: System
+    config: LoopConfig
+    source: MeasurementSource
+    fleet: ScaledFleet | None
+    """The workloads; None if there are none to scale."""
+    write: Callable[[dict[str, Any]], None]
+    """Called with the record of each cycle."""
+    state_file: Path | None = None
+    dry_run: bool = False
+    _state: LoopState | None = None
+    _memo: SizingMemo | None = None
+
+    def run(self, stop: threading.Event) -> None:
+        """Run cycles until stopped; each starts a period after the last one started."""
+        try:
+            while not stop.is_set():
+                begun_s = time.monotonic()
+                self.cycle(time.time())
+                stop.wait(max(0.0, self.config.period_s - (time.monotonic() - begun_s)))
+        finally:
+            if self.fleet is not None:
+                self.fleet.release()
+
+    def once(self) -> None:
+        """Measure one window, and run one cycle."""
+        end_s = time.time() + self.config.window_s
+        while (left_s := end_s - time.time()) > 0:
+            self.source.read(self.system, time.time())
+            time.sleep(min(left_s, self.config.period_s))
+        try:
+            self.cycle(time.time())
+        finally:
+            if self.fleet is not None:
+                self.fleet.release()
+
+    def cycle(self, now_s: float) -> dict[str, Any]:
+        """Run one cycle; return its record."""
+        begun_s = time.monotonic()
+        before = self._state
+        if before is None:
+            before = LoopState() if self.state_file is None else read_state(self.state_file)
+            self._memo = SizingMemo(MEMO_ROWS)
+        lease = None if self.fleet is None or self.dry_run else self.fleet.may_act()
+        seen = self._seen(now_s)
+        outcome = decide(self.system, self.config, before, seen, self._memo)
+        if self.state_file is not None and lease is None and not self.dry_run:
+            write_state(outcome.state, self.state_file)
+        results = {} if self.fleet is None else self._scaled(self.fleet, outcome, lease)
+        first = before if self._state is None else None
+        self._state = outcome.state
+        record = record_of(seen, first, outcome, results) | {
+            "lease": lease or "",
+            "tookSeconds": round(time.monotonic() - begun_s, 3),
+        }
+        self.write(record)
+        return record
+
+    def _seen(self, now_s: float) -> CycleInputs:
+        """Return the inputs; workloads are read first, so that a new replica is not missed by the source."""
+        there, problems = ({}, {}) if self.fleet is None else self.fleet.read()
+        readings = self.source.read(self.system, now_s)
+        if self.fleet is None:
+            there = {name: self._counted(name, reading) for name, reading in readings.items()}
+        expected = {name: sum(item.ready for item in items.values()) for name, items in there.items()}
+        return CycleInputs(
+            now_s, {n: _expecting(r, expected.get(n)) for n, r in readings.items()}, there, problems
+        )
+
+    def _counted(self, name: str, reading: Reading) -> Mapping[str, ExistingReplicas]:
+        """Return the replicas that the source sees, if no cluster is configured."""
+        seen: Mapping[tuple[str, str], int] = getattr(self.source, "replicas", {})
+        found = {
+            on: ExistingReplicas(number, number) for (server, on), number in seen.items() if server == name
+        }
+        server = self.system.servers[name]
+        allowed = [
+            on
+            for model, on in self.system.profiles
+            if model == server.model and (server.accelerators is None or on in server.accelerators)
+        ]
+        none = ExistingReplicas(0, 0) if isinstance(reading, Window) or found else None
+        return found | {on: none for on in allowed if on not in found and none is not None}
+
+    def _scaled(
+        self, fleet: ScaledFleet, outcome: CycleOutcome, lease: str | None
+    ) -> dict[tuple[str, str], str]:
+        """Scale the workloads that change; return the result of each. Increases come first."""
+        changes = [item for item in outcome.workloads if item.changes]
+        results = {}
+        for item in sorted(changes, key=lambda item: item.existing - item.replicas):
+            results[item.server, item.accelerator] = self._scaled_one(fleet, item, lease)
+        return results
+
+    def _scaled_one(self, fleet: ScaledFleet, item: WorkloadDecision, lease: str | None) -> str:
+        if self.dry_run:
+            return WOULD_SCALE
+        if lease is not None or not fleet.has_lease:
+            return lease or "the lease has expired during the cycle"
+        try:
+            fleet.scale(item.server, item.accelerator, item.replicas)
+        except ClusterError as error:
+            return str(error)
+        return SCALED
+
+
+def _expecting(reading: Reading, ready: int | None) -> Reading:
+    """Return a window that expects the ready replicas, if they are more than its source expects."""
+    if isinstance(reading, Hold) or ready is None:
+        return reading
+    return replace(reading, expected=max(ready, reading.expected or 0))

@@ -1,0 +1,224 @@
+"""One cycle as a pure function: from the state and the inputs to the desired replicas and the next state."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from optimizer.candidates import SizingMemo
+from optimizer.errors import SolverError
+from optimizer.plan import Plan
+from optimizer.solvers.deadline import Deadline
+from optimizer.spec.system import System
+from optimizer.stabilisation.decisions import (
+    Decisions,
+    Observation,
+    ReplicaStatus,
+    ReplicaTarget,
+    ServerDecision,
+    TargetReason,
+)
+from optimizer.stabilisation.keeping import Planner
+from optimizer.stabilisation.stabilise import denoise_loads, plan_next, stabilise
+from rest_server.loop.config import LoopConfig
+from rest_server.loop.loads import EstimatedLoad, LoadMemory, measured, with_measured_loads
+from rest_server.loop.window import Hold, HoldReason, Reading
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingReplicas:
+    """Replicas of a server on one accelerator."""
+
+    desired: int
+    """Replicas that its workload asks for."""
+    ready: int
+
+
+Existing = Mapping[str, Mapping[str, ExistingReplicas]]
+"""Replicas by server and accelerator, of all workloads that exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class CycleInputs:
+    """Everything that a cycle reads."""
+
+    now_s: float
+    """Time [s since the epoch]."""
+    readings: Mapping[str, Reading]
+    """Measurements by server."""
+    replicas: Existing
+    """Existing replicas; servers whose workloads cannot be read are absent."""
+    problems: Mapping[str, Hold] = field(default_factory=dict)
+    """Reasons that the workloads of servers cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopState:
+    """What a cycle leaves to the next."""
+
+    decisions: Decisions | None = None
+    loads: Mapping[str, LoadMemory] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadDecision:
+    """Desired replicas of one workload."""
+
+    server: str
+    accelerator: str
+    replicas: int
+    existing: int
+    ready: int
+    reason: str
+    detail: str = ""
+    held: bool = False
+    """Whether the number differs from the plan, or the server is not planned at all."""
+    blocked: bool = False
+    """Whether the workload must not be scaled in this cycle."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether the workload is to be scaled."""
+        return not self.blocked and self.replicas != self.existing
+
+
+@dataclass(frozen=True, slots=True)
+class CycleOutcome:
+    """Result of a cycle."""
+
+    state: LoopState
+    loads: Mapping[str, EstimatedLoad]
+    """Measured loads, by server."""
+    holds: Mapping[str, Hold]
+    """Servers that keep their replicas, with the reason."""
+    workloads: tuple[WorkloadDecision, ...]
+    plan: Plan | None
+    """The plan; None if there is none."""
+
+
+def decide(
+    system: System,
+    config: LoopConfig,
+    state: LoopState,
+    seen: CycleInputs,
+    memo: SizingMemo | None = None,
+) -> CycleOutcome:
+    """Plan a fleet for its measured loads, and return the desired replicas of its workloads.
+
+    A server without a measured load, without known replicas, or without a place in the plan keeps its
+    replicas.
+
+    Args:
+        system: the documented system.
+        config: the configuration.
+        state: the state after the last cycle.
+        seen: the inputs.
+        memo: cache of sizings.
+    """
+    memories, loads, holds = _measured(system, config, state, seen)
+    following = LoopState(_seeded(state.decisions, seen), memories)
+    system = _reachable(with_measured_loads(system, loads, variation=config.variation), seen, config)
+    observed = _observation(system, seen, holds)
+    rules, last = config.applied_rules, following.decisions
+    to_plan, estimates = denoise_loads(system, rules, last, observed)
+    planner = Planner(Deadline.after(system.options.time_limit_s), memo)
+    try:
+        plan = plan_next(to_plan, rules, last, observed, planner)
+    except SolverError as error:
+        failed = dict.fromkeys(system.servers, Hold(HoldReason.plan_failed, str(error))) | holds
+        return CycleOutcome(following, loads, failed, _workloads(system, last, seen, failed), None)
+    decisions = stabilise(plan, to_plan, rules, last, observed, estimates)
+    holds |= _unplanned(plan, system, holds)
+    workloads = _workloads(system, decisions, seen, holds)
+    return CycleOutcome(replace(following, decisions=decisions), loads, holds, workloads, plan)
+
+
+def _measured(
+    system: System, config: LoopConfig, state: LoopState, seen: CycleInputs
+) -> tuple[dict[str, LoadMemory], dict[str, EstimatedLoad], dict[str, Hold]]:
+    """Return what is remembered of each server's load, the loads to plan for, and the reasons to hold.
+
+    A held server is planned with its last measured load, so that others do not get its cards. One that has no
+    replicas starts by the load of its document, because nothing could be measured.
+    """
+    memories, loads, holds = dict(state.loads), {}, {}
+    for name in system.servers:
+        reading = seen.readings.get(name, Hold(HoldReason.no_series, "the source does not know this server"))
+        memories[name], hold = measured(reading, memories.get(name, LoadMemory()), config, seen.now_s)
+        load = memories[name].load
+        if load is not None:
+            loads[name] = load
+        if name not in seen.replicas:
+            unknown = Hold(HoldReason.replicas_unknown, "its workloads were not read")
+            holds[name] = seen.problems.get(name, unknown)
+        elif hold is not None and any(item.desired for item in seen.replicas[name].values()):
+            holds[name] = hold
+    return memories, loads, holds
+
+
+def _seeded(last: Decisions | None, seen: CycleInputs) -> Decisions:
+    """Return the last decisions; servers without one have the replicas that exist."""
+    known = {} if last is None else dict(last.servers)
+    for name, there in seen.replicas.items():
+        if name not in known and any(item.desired for item in there.values()):
+            targets = {
+                on: ReplicaTarget(item.desired, TargetReason.unchanged, ready_before=item.ready)
+                for on, item in there.items()
+            }
+            known[name] = ServerDecision(targets, 0.0)
+    return Decisions(seen.now_s if last is None else last.made_at_s, known)
+
+
+def _reachable(system: System, seen: CycleInputs, config: LoopConfig) -> System:
+    """Return the system in which servers can use the accelerators that have a workload.
+
+    Unless it can be scaled to zero, a server with replicas keeps at least one.
+    """
+    changed = {}
+    for name, server in system.servers.items():
+        there = seen.replicas.get(name)
+        if there is None:
+            continue
+        allowed = tuple(on for on in there if server.accelerators is None or on in server.accelerators)
+        least = server.min_num_replicas
+        if not config.scale_to_zero and any(item.desired for item in there.values()):
+            least = max(1, least)
+        changed[name] = server.model_copy(update={"accelerators": allowed, "min_num_replicas": least})
+    return replace(system, servers={**system.servers, **changed})
+
+
+def _observation(system: System, seen: CycleInputs, holds: Mapping[str, Hold]) -> Observation:
+    replicas = {
+        name: {on: ReplicaStatus(item.ready, max(0, item.desired - item.ready)) for on, item in there.items()}
+        for name, there in seen.replicas.items()
+    }
+    return Observation(seen.now_s, frozenset(holds) & system.servers.keys(), replicas)
+
+
+def _unplanned(plan: Plan, system: System, holds: Mapping[str, Hold]) -> dict[str, Hold]:
+    """Return the servers that the plan does not contain; they are never scaled."""
+    known = plan.allocations.keys() | plan.left_out.keys() | {item.server for item in plan.unserved}
+    hold = Hold(HoldReason.not_in_plan, "the plan does not contain this server")
+    return {name: hold for name in system.servers if name not in known and name not in holds}
+
+
+def _workloads(
+    system: System, decisions: Decisions | None, seen: CycleInputs, holds: Mapping[str, Hold]
+) -> tuple[WorkloadDecision, ...]:
+    """Return the decision for each existing workload; held ones keep their replicas."""
+    found = []
+    for name, there in sorted(seen.replicas.items()):
+        if name not in system.servers:
+            continue
+        decision = None if decisions is None else decisions.servers.get(name)
+        hold = holds.get(name)
+        for on, item in sorted(there.items()):
+            target = None if decision is None else decision.targets.get(on)
+            if hold is not None or decision is None:
+                reason, detail = ("", "") if hold is None else (hold.reason.value, hold.detail)
+                held = WorkloadDecision(name, on, item.desired, item.desired, item.ready, reason, detail)
+                found.append(replace(held, held=True, blocked=True))
+                continue
+            wanted = target or ReplicaTarget(0, TargetReason.not_chosen)
+            reason, detail = wanted.reason.value, wanted.detail
+            numbers = wanted.replicas, item.desired, item.ready
+            found.append(WorkloadDecision(name, on, *numbers, reason, detail, held=wanted.held))
+    return tuple(found)

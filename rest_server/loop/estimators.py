@@ -1,0 +1,112 @@
+"""Loads from measurements: arrivals, backlog, lengths and their variation.
+
+Completions are not arrivals: in overload they equal the capacity, and a plan for them never grows. So
+arrivals are conserved: each request has got its first token, still waits, or was rejected.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rest_server.loop.window import Buckets, Counts, Window
+
+MIN_LENGTHS = 30.0
+"""Minimum number of requests from which lengths are estimated."""
+MAX_LENGTHS = 4000.0
+"""Number of past requests beyond which older ones lose weight. A mean of lengths with a coefficient of
+variation of 1 then has a standard error of 1.6 %."""
+LENGTHS_SPAN_S = 1800.0
+"""Time in which the weight of past lengths falls to 37 % [s]."""
+
+
+def offered_rps(window: Window) -> float:
+    """Return the arrival rate of a window [requests/s].
+
+    Counted by a gateway, or else by conservation: first tokens + growth of the queue + rejections, over the
+    time (docs/loop.md, eq. 1). It is exact for the counted time, in overload and drain too.
+    """
+    counts = window.counts
+    conserved = counts.first_tokens + counts.waiting_growth + counts.rejected
+    count = conserved if counts.arrived is None else counts.arrived
+    return max(0.0, count) / counts.span_s
+
+
+def completions_rps(window: Window) -> float:
+    """Return the rate of completed requests [requests/s], for comparison only."""
+    return window.counts.completed / window.counts.span_s
+
+
+def backlog_rps(window: Window, drain_s: float) -> float:
+    """Return the rate that serves the waiting requests within a time [requests/s] (docs/loop.md, eq. 2)."""
+    return max(0.0, window.waiting) / drain_s
+
+
+@dataclass(frozen=True, slots=True)
+class LengthMemory:
+    """Lengths of past requests; older ones have less weight."""
+
+    seen_s: float = 0.0
+    """Time of the last update [s since the epoch]."""
+    counts: Counts = field(default_factory=Counts)
+
+    def after(self, window: Window, now_s: float) -> "LengthMemory":
+        """Return the memory with the part of a window that is newer than the last update."""
+        counts = window.counts
+        passed_s = min(max(0.0, now_s - self.seen_s), counts.span_s)
+        new = counts.times(passed_s / counts.span_s)
+        count = max(self.counts.prompts, self.counts.answers)
+        weight = min(1.0, MAX_LENGTHS / count) if count else 1.0
+        old = self.counts.times(weight * float(np.exp(-passed_s / LENGTHS_SPAN_S)))
+        return LengthMemory(now_s, old.plus(new))
+
+    @property
+    def in_tokens(self) -> float | None:
+        """Mean prompt length [tokens]; None if unknown."""
+        counts = self.counts
+        return counts.prompt_tokens / counts.prompts if counts.prompts >= MIN_LENGTHS else None
+
+    @property
+    def out_tokens(self) -> float | None:
+        """Mean output length [tokens]; None if unknown."""
+        counts = self.counts
+        return counts.answer_tokens / counts.answers if counts.answers >= MIN_LENGTHS else None
+
+    @property
+    def in_tokens_cv(self) -> float | None:
+        """Coefficient of variation of the prompt length; None if unknown."""
+        return None if self.in_tokens is None else variation(self.counts.prompt_buckets, self.in_tokens)
+
+    @property
+    def out_tokens_cv(self) -> float | None:
+        """Coefficient of variation of the output length; None if unknown."""
+        return None if self.out_tokens is None else variation(self.counts.answer_buckets, self.out_tokens)
+
+
+CVS = np.concatenate([np.linspace(0.02, 2.0, 100), np.linspace(2.05, 5.0, 60)])
+"""Coefficients of variation that are compared."""
+
+
+def variation(buckets: Buckets, mean: float) -> float | None:
+    """Return the coefficient of variation of lengths from a histogram; None with too few values.
+
+    It is the maximum of the likelihood of the counts over lognormal and gamma distributions with this mean,
+    because second moments from the bounds of wide buckets would be far too large.
+
+    Args:
+        buckets: number of values by upper bound.
+        mean: their mean, known from the sum and the number of values.
+    """
+    from scipy.special import gammainc, ndtr
+
+    bounds = np.array(sorted(buckets))
+    counts = np.array([buckets[bound] for bound in sorted(buckets)])
+    if counts.sum() < MIN_LENGTHS or mean <= 0:
+        return None
+    sigma, shape = np.sqrt(np.log1p(CVS**2))[:, None], CVS[:, None] ** -2.0
+    lognormal = ndtr((np.log(np.maximum(bounds, 1e-9) / mean) + sigma**2 / 2) / sigma)
+    gamma = gammainc(shape, shape * np.minimum(bounds, 1e12) / mean)
+    fits = [
+        (counts * np.log(np.maximum(np.diff(below, axis=1, prepend=0.0), 1e-12))).sum(axis=1)
+        for below in (lognormal, gamma)
+    ]
+    return float(CVS[int(np.argmax(np.maximum(*fits)))])

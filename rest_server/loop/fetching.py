@@ -1,0 +1,45 @@
+"""HTTP requests of the loop's sources."""
+
+from collections.abc import Mapping
+
+import httpx2
+
+TIMEOUT_S = 5.0
+"""Time limit of a request [s]."""
+
+
+class SourceError(Exception):
+    """A source does not answer, or its answer cannot be read."""
+
+
+class Fetcher:
+    """A client that keeps its connections."""
+
+    def __init__(self) -> None:
+        self._client = httpx2.Client(timeout=TIMEOUT_S, follow_redirects=False)
+
+    def text(
+        self, url: str, form: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+    ) -> str:
+        """Return the body of an answer with status 200.
+
+        Args:
+            url: the address.
+            form: fields of a form, sent by POST; None sends a GET.
+            headers: headers of the request.
+
+        Raises:
+            SourceError: there is no such answer.
+        """
+        method = "GET" if form is None else "POST"
+        try:
+            answer = self._client.request(method, url, data=form and dict(form), headers=dict(headers or {}))
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise SourceError(f"{url}: {error or type(error).__name__}") from None
+        if answer.status_code != 200:
+            raise SourceError(f"{url}: status {answer.status_code}: {answer.text[:200].strip()}")
+        return answer.text
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._client.close()

@@ -1,0 +1,85 @@
+"""Forecast of an arrival rate: level, trend and daily season.
+
+Until a whole day is known it is Holt's linear method: the level continues with the trend. Then it is the rate
+at that time of day, averaged over the last days, times the ratio of the present level to the usual one.
+Holt, *Forecasting seasonals and trends by exponentially weighted moving averages* (1957).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import exp
+
+from rest_server.loop.config import ForecastSettings
+
+DAY_S = 86_400.0
+BINS = 96
+"""Number of parts of a day."""
+BIN_S = DAY_S / BINS
+MAX_RATIO = 2.0
+"""Largest factor between a forecast and the level, and between a level and the usual one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateForecast:
+    """What a forecast remembers."""
+
+    seen_s: float | None = None
+    """Time of the last rate [s since the epoch]; None if there was none."""
+    level_rps: float = 0.0
+    trend_rps_per_s: float = 0.0
+    season_rps: Mapping[int, float] = field(default_factory=dict)
+    """Usual rate in each known part of the day."""
+    sum_rps: float = 0.0
+    """Sum of the rates in the present part of the day."""
+    count: int = 0
+
+    def after(self, rate_rps: float, now_s: float, settings: ForecastSettings) -> "RateForecast":
+        """Return the forecast updated with a measured rate."""
+        if self.seen_s is None:
+            return RateForecast(now_s, rate_rps, sum_rps=rate_rps, count=1)
+        passed_s = now_s - self.seen_s
+        if passed_s <= 0:
+            return self
+        predicted_rps = self.level_rps + self.trend_rps_per_s * passed_s
+        weight = 1 - exp(-passed_s / settings.level_s)
+        level_rps = max(0.0, predicted_rps + weight * (rate_rps - predicted_rps))
+        weight = 1 - exp(-passed_s / settings.trend_s)
+        slope = (level_rps - self.level_rps) / passed_s
+        trend = self.trend_rps_per_s + weight * (slope - self.trend_rps_per_s)
+        found = self._with_season(rate_rps, now_s, settings)
+        return replace(found, seen_s=now_s, level_rps=level_rps, trend_rps_per_s=trend)
+
+    def _with_season(self, rate_rps: float, now_s: float, settings: ForecastSettings) -> "RateForecast":
+        """Add a rate to its part of the day; a part that has ended changes the season."""
+        assert self.seen_s is not None
+        last = _bin(self.seen_s)
+        if _bin(now_s) == last:
+            return replace(self, sum_rps=self.sum_rps + rate_rps, count=self.count + 1)
+        mean_rps = self.sum_rps / self.count
+        usual_rps = self.season_rps.get(last, mean_rps)
+        changed_rps = usual_rps + (mean_rps - usual_rps) / settings.days
+        return replace(self, season_rps={**self.season_rps, last: changed_rps}, sum_rps=rate_rps, count=1)
+
+    def at(self, ahead_s: float) -> float:
+        """Return the forecast rate in some time [requests/s]."""
+        if self.seen_s is None:
+            return 0.0
+        now_rps, then_rps = self._usual(self.seen_s), self._usual(self.seen_s + ahead_s)
+        if now_rps is None or then_rps is None:
+            found = self.level_rps + self.trend_rps_per_s * ahead_s
+        else:
+            ratio = self.level_rps / now_rps if now_rps else 1.0
+            found = then_rps * min(MAX_RATIO, max(1 / MAX_RATIO, ratio))
+        return min(max(0.0, found), MAX_RATIO * self.level_rps)
+
+    def _usual(self, time_s: float) -> float | None:
+        """Return the usual rate at a time, interpolated between parts of the day; None if it is unknown."""
+        place = time_s / BIN_S - 0.5
+        first = int(place // 1)
+        share = place - first
+        low, high = self.season_rps.get(first % BINS), self.season_rps.get((first + 1) % BINS)
+        return None if low is None or high is None else low + share * (high - low)
+
+
+def _bin(time_s: float) -> int:
+    return int(time_s // BIN_S) % BINS

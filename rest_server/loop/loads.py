@@ -1,0 +1,138 @@
+"""The load of each server from its measurements, and what is remembered of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from optimizer.errors import SpecError
+from optimizer.kinds.fields import Load
+from optimizer.spec.assumptions import check_variability
+from optimizer.spec.system import System
+from optimizer.units import SECONDS_PER_MINUTE
+from rest_server.loop.config import LoopConfig
+from rest_server.loop.estimators import LengthMemory, backlog_rps, completions_rps, offered_rps
+from rest_server.loop.forecast import RateForecast
+from rest_server.loop.window import Hold, HoldReason, Reading, Window
+
+SAME_LENGTH = 0.03
+"""Relative change of a mean length that is ignored, so that noise does not change the sizing of replicas."""
+SAME_VARIATION = 0.15
+"""Change of a coefficient of variation that is ignored."""
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatedLoad:
+    """Load of a server."""
+
+    offered_rps: float
+    """Arrival rate [requests/s]."""
+    completions_rps: float
+    """Rate of completed requests [requests/s]; for comparison only."""
+    backlog_rps: float
+    """Additional rate that serves the waiting requests in time [requests/s]."""
+    in_tokens: float | None = None
+    """Mean prompt length [tokens]; None if unknown, like the next three."""
+    out_tokens: float | None = None
+    in_tokens_cv: float | None = None
+    out_tokens_cv: float | None = None
+    forecast_rps: float | None = None
+    """Forecast arrival rate [requests/s]; None without a forecast."""
+
+    @property
+    def planned_rps(self) -> float:
+        """Planned rate [requests/s]: the larger of measurement and forecast, and the backlog."""
+        return max(self.offered_rps, self.forecast_rps or 0.0) + self.backlog_rps
+
+
+@dataclass(frozen=True, slots=True)
+class LoadMemory:
+    """What is remembered of the load of a server."""
+
+    lengths: LengthMemory = field(default_factory=LengthMemory)
+    forecast: RateForecast = field(default_factory=RateForecast)
+    load: EstimatedLoad | None = None
+    """The last measured load; None if there was none."""
+
+
+def measured(
+    reading: Reading, last: LoadMemory, config: LoopConfig, now_s: float
+) -> tuple[LoadMemory, Hold | None]:
+    """Return the memory with a reading, and the reason if it gives no load.
+
+    Args:
+        reading: the measurements of a server.
+        last: the memory.
+        config: the configuration of the loop.
+        now_s: time [s since the epoch].
+    """
+    if isinstance(reading, Hold):
+        return last, reading
+    hold = _problem(reading, config)
+    if hold is not None:
+        return last, hold
+    lengths = last.lengths.after(reading, now_s)
+    share = reading.reporting / reading.expected if reading.expected else 1.0
+    before = last.load or EstimatedLoad(0.0, 0.0, 0.0)
+    rate_rps, forecast = offered_rps(reading) / share, last.forecast
+    forecast_rps = None
+    if config.forecast is not None:
+        forecast = forecast.after(rate_rps, now_s, config.forecast)
+        forecast_rps = forecast.at(config.startup_s + config.period_s)
+    load = EstimatedLoad(
+        offered_rps=rate_rps,
+        completions_rps=completions_rps(reading) / share,
+        backlog_rps=backlog_rps(reading, config.drain_s) / share,
+        in_tokens=_settled(lengths.in_tokens, before.in_tokens, SAME_LENGTH),
+        out_tokens=_settled(lengths.out_tokens, before.out_tokens, SAME_LENGTH),
+        in_tokens_cv=_settled(lengths.in_tokens_cv, before.in_tokens_cv, 0.0, SAME_VARIATION),
+        out_tokens_cv=_settled(lengths.out_tokens_cv, before.out_tokens_cv, 0.0, SAME_VARIATION),
+        forecast_rps=forecast_rps,
+    )
+    return LoadMemory(lengths, forecast, load), None
+
+
+def _problem(window: Window, config: LoopConfig) -> Hold | None:
+    """Return the reason that a window gives no load; None if it does."""
+    if not window.is_finite:
+        return Hold(HoldReason.not_a_number, "a metric is not a number")
+    if not window.reporting and window.counts.arrived is None:
+        return Hold(HoldReason.no_series, "no replica reports")
+    if window.counts.span_s <= 0:
+        return Hold(HoldReason.window_not_full, "nothing is counted yet")
+    if window.expected and window.reporting < config.coverage * window.expected:
+        text = f"{window.reporting} of {window.expected} replicas report, below {config.coverage:.0%}"
+        return Hold(HoldReason.partial, text)
+    return None
+
+
+def _settled(new: float | None, old: float | None, share: float, distance: float = 0.0) -> float | None:
+    """Return a value, or the old one if the change is small."""
+    if new is None or old is None:
+        return old if new is None else new
+    return old if abs(new - old) <= share * abs(old) + distance else new
+
+
+def with_measured_loads(system: System, loads: Mapping[str, EstimatedLoad], *, variation: bool) -> System:
+    """Return a system with measured loads; unknown lengths stay as documented."""
+    changed = {}
+    for name, found in loads.items():
+        server = system.servers[name]
+        given = {
+            "arrival_rate_rpm": found.planned_rps * SECONDS_PER_MINUTE,
+            "in_tokens": found.in_tokens,
+            "out_tokens": None if found.out_tokens is None else max(1.0, found.out_tokens),
+        }
+        load = _with(server.current.load, given)
+        if variation:
+            names = ("in_tokens_cv", "out_tokens_cv")
+            varied = _with(load, {name: getattr(found, name) for name in names})
+            try:
+                check_variability(varied, "", system.profiles_of(server.model))
+            except SpecError:
+                varied = load
+            load = varied
+        changed[name] = server.with_load(load)
+    return replace(system, servers={**system.servers, **changed})
+
+
+def _with(load: Load, given: Mapping[str, float | None]) -> Load:
+    return load.model_copy(update={name: value for name, value in given.items() if value is not None})

@@ -1,0 +1,176 @@
+"""The loop's state file, its records of cycles, and the repetition of recorded cycles."""
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from optimizer.candidates import SizingMemo
+from optimizer.errors import SpecError
+from optimizer.spec.files import read_text
+from optimizer.spec.system import System
+from optimizer.spec.writing import write_text
+from rest_server.loop.config import LoopConfig
+from rest_server.loop.deciding import CycleInputs, CycleOutcome, LoopState, WorkloadDecision, decide
+from rest_server.loop.loads import EstimatedLoad
+
+VERSION = 1
+"""Version of the state file."""
+MEMO_ROWS = 2**15
+"""Maximum number of cached sizings."""
+
+
+def state_values(state: LoopState) -> dict[str, Any]:
+    """Return a state as plain values."""
+    found: dict[str, Any] = TypeAdapter(LoopState).dump_python(state, mode="json")
+    return {"version": VERSION, **found}
+
+
+def state_of(values: Mapping[str, Any], source: str) -> LoopState:
+    """Return the state in plain values.
+
+    Raises:
+        SpecError: it is of another version, or invalid.
+    """
+    given = dict(values)
+    version = given.pop("version", None)
+    if version != VERSION:
+        raise SpecError(
+            f"{source}: version {version!r}; this program reads {VERSION}; remove the file to start anew"
+        )
+    try:
+        return TypeAdapter(LoopState).validate_python(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise SpecError(f"{source}: {place}: {first['msg']}; remove the file to start anew") from None
+
+
+def read_state(path: Path) -> LoopState:
+    """Return the state in a file; an empty one if there is no file.
+
+    Raises:
+        SpecError: the file cannot be read.
+    """
+    return state_of(_object(read_text(path), str(path)), str(path)) if path.exists() else LoopState()
+
+
+def write_state(state: LoopState, path: Path) -> None:
+    """Write a state so that a crash leaves the old or the new one.
+
+    Raises:
+        SpecError: the file cannot be written.
+    """
+    write_text(json.dumps(state_values(state)) + "\n", path)
+
+
+def record_of(
+    seen: CycleInputs, before: LoopState | None, outcome: CycleOutcome, results: Mapping[tuple[str, str], str]
+) -> dict[str, Any]:
+    """Return a cycle as plain values, with everything that repeats it.
+
+    Args:
+        seen: its inputs.
+        before: the state before it, if earlier records do not give it.
+        outcome: its result.
+        results: result of scaling, by server and accelerator.
+    """
+    plan = outcome.plan
+    return {
+        "time": datetime.fromtimestamp(seen.now_s, UTC).isoformat(timespec="milliseconds"),
+        "loads": {name: _load_values(load) for name, load in outcome.loads.items()},
+        "holds": {
+            name: f"{hold.reason.value}: {hold.detail}" for name, hold in sorted(outcome.holds.items())
+        },
+        "workloads": [
+            _workload_values(item) | {"result": results.get((item.server, item.accelerator), "")}
+            for item in outcome.workloads
+        ],
+        "plan": None
+        if plan is None
+        else {
+            "status": plan.status,
+            "cost": plan.total_cost_cents_per_h,
+            "unserved": {item.server: item.reason for item in plan.unserved},
+        },
+        "inputs": TypeAdapter(CycleInputs).dump_python(seen, mode="json"),
+        **({} if before is None else {"state": state_values(before)}),
+    }
+
+
+def _load_values(load: EstimatedLoad) -> dict[str, Any]:
+    found = TypeAdapter(EstimatedLoad).dump_python(load, mode="json", exclude_none=True)
+    return {key: round(value, 4) for key, value in found.items()} | {
+        "planned_rps": round(load.planned_rps, 4)
+    }
+
+
+def _workload_values(item: WorkloadDecision) -> dict[str, Any]:
+    found: dict[str, Any] = TypeAdapter(WorkloadDecision).dump_python(item, mode="json")
+    return found
+
+
+def read_records(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of cycles in a file, of one line each.
+
+    Raises:
+        SpecError: the file cannot be read, or a line is no record.
+    """
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        if line.strip():
+            yield _object(line, f"{path}:{number}")
+
+
+def _object(text: str, source: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise SpecError(f"{source}: not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise SpecError(f"{source}: must be a JSON object")
+    return found
+
+
+def repeated(system: System, config: LoopConfig, path: Path) -> Iterator[tuple[dict[str, Any], list[str]]]:
+    """Yield each recorded cycle, and the differences of its repetition.
+
+    Args:
+        system: the documented system.
+        config: the configuration; another one shows what it would have decided.
+        path: file with the records.
+
+    Raises:
+        SpecError: a record is invalid, or the first one has no state.
+    """
+    state: LoopState | None = None
+    memo = SizingMemo(MEMO_ROWS)
+    for number, record in enumerate(read_records(path), 1):
+        source = f"{path}: record {number}"
+        if "state" in record:
+            state = state_of(record["state"], source)
+        if state is None:
+            raise SpecError(f"{source}: it has no state; give the file from the start of the loop")
+        try:
+            seen = TypeAdapter(CycleInputs).validate_python(record["inputs"])
+        except (ValidationError, KeyError) as error:
+            raise SpecError(f"{source}: inputs: {error}") from None
+        outcome = decide(system, config, state, seen, memo)
+        state = outcome.state
+        yield record, _differences(record, outcome)
+
+
+def _differences(record: Mapping[str, Any], outcome: CycleOutcome) -> list[str]:
+    """Return the differences of the decisions about workloads."""
+    then = {(item["server"], item["accelerator"]): item for item in record["workloads"]}
+    found = []
+    for item in outcome.workloads:
+        place = item.server, item.accelerator
+        old = then.pop(place, None)
+        now = _workload_values(item)
+        if old is None or any(old.get(key) != value for key, value in now.items()):
+            before = "none" if old is None else f"{old['replicas']} ({old['reason']})"
+            found.append(f"{'/'.join(place)}: recorded {before}, repeated {item.replicas} ({item.reason})")
+    return found + [f"{'/'.join(place)}: recorded, not repeated" for place in sorted(then)]

@@ -1,0 +1,275 @@
+"""Source that reads the `/metrics` of replicas, without Prometheus.
+
+It finds replicas in Prometheus's format of HTTP discovery, and keeps the counts between two reads of each
+replica. So a counter that starts again, and the queue that a replica loses, are seen where they happen.
+"""
+
+import json
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from optimizer.spec.system import System
+from rest_server.loop.fetching import Fetcher, SourceError
+from rest_server.loop.metric_names import COUNTERS, GAUGES, HISTOGRAMS, Alternatives
+from rest_server.loop.window import Counts, Hold, HoldReason, Reading, Window, total
+
+AT_ONCE = 16
+"""Replicas that are read at the same time."""
+FULL = 0.9
+"""Minimum share of the window that must be counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSample:
+    """Values of a replica at one time; those of counters since its start."""
+
+    counters: Mapping[str, float]
+    buckets: Mapping[str, Mapping[float, float]]
+    """Number of values in each bucket, by field of `Counts` and upper bound."""
+    gauges: Mapping[str, float]
+
+
+EMPTY = ReplicaSample({}, {}, {"waiting": 0.0, "running": 0.0})
+"""Values of a replica that has just started."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeTarget:
+    """Address of a replica."""
+
+    address: str
+    server: str
+    accelerator: str = ""
+
+    @property
+    def url(self) -> str:
+        """Address of its metrics."""
+        base = self.address if "://" in self.address else f"http://{self.address}"
+        return f"{base.rstrip('/')}/metrics"
+
+
+def discovered(text: str, server_label: str) -> list[ScrapeTarget]:
+    """Return the replicas in an answer of HTTP discovery; those without the label are ignored.
+
+    Raises:
+        SourceError: the text has another format.
+    """
+    try:
+        groups: list[dict[str, Any]] = json.loads(text)
+        return [
+            ScrapeTarget(str(address), labels[server_label], labels.get("accelerator", ""))
+            for group in groups
+            for labels in [group.get("labels", {})]
+            if server_label in labels
+            for address in group["targets"]
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise SourceError(f"no list of targets in Prometheus's format of HTTP discovery: {error}") from None
+
+
+def sample_of(text: str) -> ReplicaSample:
+    """Return the values in the metrics of a replica.
+
+    Raises:
+        SourceError: the text is invalid, or a metric of the queue or of first tokens is absent.
+    """
+    sums: dict[str, float] = {}
+    cumulative: dict[str, dict[float, float]] = {}
+    try:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name.endswith("_bucket"):
+                    bounds = cumulative.setdefault(sample.name, {})
+                    bound = float(sample.labels["le"])
+                    bounds[bound] = bounds.get(bound, 0.0) + sample.value
+                else:
+                    sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
+    except (ValueError, KeyError) as error:
+        raise SourceError(f"metrics cannot be read: {error}") from None
+    counters, gauges = _chosen(COUNTERS, sums), _chosen(GAUGES, sums)
+    for name, found in (("first_tokens", counters), ("waiting", gauges)):
+        if name not in found:
+            known = " or ".join(parts[0] for parts in {**COUNTERS, **GAUGES}[name])
+            raise SourceError(f"no metric {known}")
+    buckets = {
+        name: _plain(cumulative[parts[0]])
+        for name, alternatives in HISTOGRAMS.items()
+        for parts in alternatives[:1]
+        if parts[0] in cumulative
+    }
+    return ReplicaSample(counters, buckets, {"running": 0.0, **gauges})
+
+
+def _chosen(table: Mapping[str, Alternatives], sums: Mapping[str, float]) -> dict[str, float]:
+    """Return the values of quantities, each by its first alternative that is present."""
+    found = {}
+    for name, alternatives in table.items():
+        parts = next((parts for parts in alternatives if all(part in sums for part in parts)), None)
+        if parts is not None:
+            found[name] = sum(sums[part] for part in parts)
+    return found
+
+
+def _plain(cumulative: Mapping[float, float]) -> dict[float, float]:
+    """Return the number of values in each bucket, from numbers up to each bound."""
+    before, found = 0.0, {}
+    for bound in sorted(cumulative):
+        found[bound] = cumulative[bound] - before
+        before = cumulative[bound]
+    return found
+
+
+def counts_between(before: ReplicaSample, after: ReplicaSample) -> Counts:
+    """Return the counts of a replica between two samples.
+
+    If a counter has decreased, the replica has started again: it counts from zero, and the requests that
+    waited in it are gone.
+    """
+    restarted = any(after.counters.get(name, value) < value for name, value in before.counters.items())
+    old = EMPTY if restarted else before
+    found: dict[str, Any] = {
+        name: value - old.counters.get(name, 0.0) for name, value in after.counters.items()
+    }
+    for name, buckets in after.buckets.items():
+        then = old.buckets.get(name, {})
+        found[name] = {bound: value - then.get(bound, 0.0) for bound, value in buckets.items()}
+    found["waiting_growth"] = after.gauges["waiting"] - old.gauges["waiting"]
+    return Counts(**found)
+
+
+@dataclass(slots=True)
+class _ServerHistory:
+    """Counts of a server, and the last values of its replicas."""
+
+    steps: deque[Counts] = field(default_factory=deque)
+    last: dict[str, ReplicaSample] = field(default_factory=dict)
+
+    def add(self, span_s: float | None, samples: Mapping[str, ReplicaSample], listed: Iterable[str]) -> None:
+        """Add a read of all replicas; without a span it is the first one, and nothing can be counted."""
+        if span_s is not None:
+            counts = total(
+                counts_between(self.last.get(address, EMPTY), sample) for address, sample in samples.items()
+            )
+            self.steps.append(_with_span(counts, span_s))
+        there = set(listed)
+        self.last = {
+            address: value for address, value in (self.last | dict(samples)).items() if address in there
+        }
+
+    def window(self, window_s: float) -> Counts:
+        """Return the counts of the last steps, whose length is as close as possible to that of a window."""
+        span_s = math.fsum(step.span_s for step in self.steps)
+        while self.steps and span_s - self.steps[0].span_s / 2 >= window_s:
+            span_s -= self.steps.popleft().span_s
+        return total(self.steps)
+
+
+def _with_span(counts: Counts, span_s: float) -> Counts:
+    values = {each.name: getattr(counts, each.name) for each in fields(Counts)}
+    return Counts(**values | {"span_s": span_s})
+
+
+class ScrapeReader:
+    """Reads the metrics of all replicas in each cycle."""
+
+    def __init__(
+        self,
+        fetch: Callable[[str], str],
+        discovery: str | Sequence[ScrapeTarget],
+        window_s: float,
+        server_label: str = "server",
+    ) -> None:
+        """Start without history.
+
+        Args:
+            fetch: function that returns the body at an address, or raises `SourceError`.
+            discovery: address of an HTTP discovery, or the replicas.
+            window_s: length of the window [s].
+            server_label: label with the name of the server.
+        """
+        self._fetch = fetch
+        self._discovery = discovery
+        self._window_s = window_s
+        self._label = server_label
+        self._histories: dict[str, _ServerHistory] = {}
+        self._seen_s: float | None = None
+        self.replicas: Mapping[tuple[str, str], int] = {}
+        """Replicas that answered the last time, by server and accelerator."""
+
+    def read(self, system: System, now_s: float) -> dict[str, Reading]:
+        """Read all replicas, and return the window of each server, or the reason that there is none."""
+        names = list(system.servers)
+        try:
+            targets = self._targets()
+        except SourceError as error:
+            return dict.fromkeys(names, Hold(HoldReason.source_down, str(error)))
+        samples, errors = self._samples(targets)
+        span_s = None if self._seen_s is None else now_s - self._seen_s
+        self._seen_s = now_s
+        counted: dict[tuple[str, str], int] = {}
+        for target in targets:
+            key = target.server, target.accelerator
+            counted[key] = counted.get(key, 0) + (target.address in samples)
+        self.replicas = counted
+        found = {}
+        for name in names:
+            mine = [target.address for target in targets if target.server == name]
+            history = self._histories.setdefault(name, _ServerHistory())
+            here = {address: samples[address] for address in mine if address in samples}
+            history.add(span_s, here, mine)
+            found[name] = self._reading(history, mine, here, errors)
+        return found
+
+    def _reading(
+        self,
+        history: _ServerHistory,
+        mine: Sequence[str],
+        here: Mapping[str, ReplicaSample],
+        errors: Mapping[str, str],
+    ) -> Reading:
+        counts = history.window(self._window_s)
+        if mine and not here:
+            return Hold(HoldReason.stale, f"no replica answers: {errors[mine[0]]}")
+        if not mine:
+            return Hold(HoldReason.no_series, "no replica is listed")
+        if counts.span_s < FULL * self._window_s:
+            return Hold(
+                HoldReason.window_not_full, f"{counts.span_s:.0f} s of {self._window_s:g} s are counted"
+            )
+        waiting = math.fsum(sample.gauges["waiting"] for sample in here.values())
+        running = math.fsum(sample.gauges["running"] for sample in here.values())
+        return Window(counts, waiting, running, len(here), len(mine))
+
+    def _targets(self) -> list[ScrapeTarget]:
+        if isinstance(self._discovery, str):
+            return discovered(self._fetch(self._discovery), self._label)
+        return list(self._discovery)
+
+    def _samples(self, targets: Sequence[ScrapeTarget]) -> tuple[dict[str, ReplicaSample], dict[str, str]]:
+        """Return the samples of replicas, and the errors of those without one, by address."""
+        samples, errors = {}, {}
+
+        def read(target: ScrapeTarget) -> ReplicaSample | str:
+            try:
+                return sample_of(self._fetch(target.url))
+            except SourceError as error:
+                return str(error)
+
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for target, found in zip(targets, pool.map(read, targets), strict=True):
+                if isinstance(found, str):
+                    errors[target.address] = found
+                else:
+                    samples[target.address] = found
+        return samples, errors
+
+
+def scraped(url: str, window_s: float, server_label: str) -> ScrapeReader:
+    """Return a reader of the replicas that an HTTP discovery lists."""
+    return ScrapeReader(Fetcher().text, url, window_s, server_label)

@@ -1,0 +1,37 @@
+"""Table of the sources of measurements: a new one is a model of its settings and an entry."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from optimizer.spec.system import System
+from rest_server.loop.config import LoopConfig, PrometheusSource, ScrapeSource
+from rest_server.loop.prometheus import asked
+from rest_server.loop.scrape import scraped
+from rest_server.loop.window import Reading
+
+
+class MeasurementSource(Protocol):
+    """Source of measurements."""
+
+    def read(self, system: System, now_s: float) -> dict[str, Reading]:
+        """Return the window of each server before a time, or the reason that there is none."""
+
+
+def _scrape(source: ScrapeSource, config: LoopConfig) -> MeasurementSource:
+    return scraped(source.url, config.window_s, source.server_label)
+
+
+def _prometheus(source: PrometheusSource, config: LoopConfig) -> MeasurementSource:
+    return asked(source, config.window_s)
+
+
+SOURCES: Mapping[type, Callable[[Any, LoopConfig], MeasurementSource]] = {
+    ScrapeSource: _scrape,
+    PrometheusSource: _prometheus,
+}
+"""Function that opens a source, by the type of its settings."""
+
+
+def open_source(config: LoopConfig) -> MeasurementSource:
+    """Return the source of a configuration."""
+    return SOURCES[type(config.source)](config.source, config)

@@ -1,0 +1,259 @@
+"""Cycles of the loop on a simulated fleet: steps of load, failures of the source, repetition."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from simulated_fleet import DISCOVERY, SimulatedFleet, between, chat_system, poisson
+
+from optimizer.errors import SolverError, SpecError
+from optimizer.stabilisation.rules import Rules
+from rest_server.loop.config import LoopConfig
+from rest_server.loop.controller import Controller
+from rest_server.loop.kubernetes import ClusterError
+from rest_server.loop.records import read_state, repeated
+from rest_server.loop.scrape import ScrapeReader
+from rest_server.loop.window import Hold, HoldReason
+
+PERIOD_S = 15
+CONFIG = LoopConfig.model_validate(
+    {
+        "system": "fleet",
+        "source": {"kind": "scrape", "url": DISCOVERY},
+        "period": PERIOD_S,
+        "startup": 30,
+    }
+)
+
+
+class Loop:
+    """A controller and its fleet on one clock."""
+
+    def __init__(self, config: LoopConfig = CONFIG, replicas: int = 2, **options: Any) -> None:
+        self.fleet = SimulatedFleet(chat_system(), replicas, startup_s=30.0)
+        self.records: list[dict[str, Any]] = []
+        self.config = config
+        self.options = options
+        self.controller = self.started()
+
+    def started(self) -> Controller:
+        reader = ScrapeReader(self.fleet.fetch, DISCOVERY, self.config.window_s)
+        return Controller(chat_system(), self.config, reader, self.fleet, self.records.append, **self.options)
+
+    def run(
+        self, rate_rps: Callable[[float], float], end_s: int, begin_s: int = 0, seed: int = 3
+    ) -> list[dict[str, Any]]:
+        """Run cycles; return their records."""
+        jobs, before = poisson(rate_rps, end_s, np.random.default_rng(seed), 30), len(self.records)
+        for now_s in range(begin_s, end_s + 1, PERIOD_S):
+            self.fleet.advance(now_s, between(jobs, now_s - PERIOD_S, now_s))
+            self.controller.cycle(float(now_s))
+        return self.records[before:]
+
+
+def workload(record: dict[str, Any]) -> dict[str, Any]:
+    (found,) = record["workloads"]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_step_of_load_is_followed_and_its_queue_drained() -> None:
+    loop = Loop()
+    records = loop.run(lambda t: 3 if t < 150 else 18, 480)
+    assert {workload(record)["replicas"] for record in records[5:10]} <= {1, 2}
+    filled = records[(150 + 60) // PERIOD_S]
+    assert filled["loads"]["talk"]["offered_rps"] == pytest.approx(18, rel=0.15)
+    assert workload(filled)["replicas"] >= 5
+    assert workload(filled)["result"] in {"scaled", ""}
+    last = records[-1]["loads"]["talk"]
+    assert last["backlog_rps"] < 0.5
+    assert last["offered_rps"] == pytest.approx(18, rel=0.15)
+    assert not loop.fleet.rejected
+
+
+def test_replicas_are_held_until_the_window_is_full() -> None:
+    records = Loop(replicas=7).run(lambda _: 2, 30)
+    assert {workload(record)["reason"] for record in records} == {"WindowNotFull"}
+    assert {workload(record)["replicas"] for record in records} == {7}
+
+
+NUMBER = "vllm:num_requests_waiting{"
+
+
+def nan(text: str) -> str:
+    return "\n".join(
+        f"{line.split(' ')[0]} NaN" if line.startswith(NUMBER) else line for line in text.splitlines()
+    )
+
+
+FAILURES: dict[str, Callable[[SimulatedFleet], object]] = {
+    "SourceDown": lambda fleet: fleet.failing.add("fleet"),
+    "Stale": lambda fleet: fleet.failing.update(one.address for one in fleet.replicas),
+    "Partial": lambda fleet: fleet.failing.update(one.address for one in fleet.replicas[::2]),
+    "NotANumber": lambda fleet: setattr(fleet, "broken", nan),
+}
+
+
+@pytest.mark.parametrize("reason", FAILURES)
+def test_a_failing_source_holds_replicas_with_a_reason(reason: str) -> None:
+    loop = Loop(replicas=4)
+    loop.run(lambda _: 12, 150)
+    there = loop.fleet.desired
+    assert there >= 3
+    FAILURES[reason](loop.fleet)
+    records = loop.run(lambda _: 0, 600, 165)
+    assert {workload(record)["reason"] for record in records} == {reason}
+    assert {workload(record)["replicas"] for record in records} == {there}
+    assert all(record["holds"]["talk"].startswith(reason) for record in records)
+    assert loop.fleet.desired == there
+
+
+def test_a_few_silent_replicas_are_extrapolated() -> None:
+    loop = Loop(CONFIG.model_copy(update={"coverage": 0.7}), replicas=5)
+    loop.run(lambda _: 16, 150)
+    rates = []
+    for now_s in range(165, 600, PERIOD_S):
+        loop.fleet.failing = {loop.fleet.ready[0].address}
+        (record,) = loop.run(lambda _: 16, now_s, now_s)
+        rates.append(record["loads"]["talk"]["offered_rps"])
+    assert np.mean(rates) == pytest.approx(16, rel=0.1)
+
+
+def test_no_traffic_never_takes_the_last_replica() -> None:
+    records = Loop(replicas=3).run(lambda _: 0, 1500)
+    assert workload(records[-1])["replicas"] == 1
+    to_zero = CONFIG.model_copy(update={"scale_to_zero": True})
+    records = Loop(to_zero, replicas=3).run(lambda _: 0, 1500)
+    assert (workload(records[-1])["replicas"], workload(records[-1])["reason"]) == (0, "Idle")
+
+
+def test_a_server_without_replicas_starts_by_its_document() -> None:
+    records = Loop(replicas=0).run(lambda _: 2, 15)
+    assert workload(records[0])["replicas"] == 1
+
+
+def test_unreadable_workloads_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop(replicas=3)
+    loop.run(lambda _: 9, 150)
+    hold = Hold(HoldReason.replicas_unknown, "the API server does not answer")
+    monkeypatch.setattr(loop.fleet, "read", lambda: ({}, {"talk": hold}))
+    (record,) = loop.run(lambda _: 9, 165, 165)
+    assert record["workloads"] == []
+    assert record["holds"]["talk"].startswith("ReplicasUnknown: the API server")
+
+
+def test_a_failing_solver_holds_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop(replicas=3)
+    loop.run(lambda _: 9, 150)
+    there = loop.fleet.desired
+
+    def fail(*_: object) -> None:
+        raise SolverError("the solver failed")
+
+    monkeypatch.setattr("rest_server.loop.deciding.plan_next", fail)
+    (record,) = loop.run(lambda _: 25, 165, 165)
+    assert (workload(record)["reason"], record["plan"]) == ("PlanFailed", None)
+    assert loop.fleet.desired == there
+
+
+def test_a_refusal_is_recorded_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop(replicas=1)
+    scale = loop.fleet.scale
+
+    def refuse(*_: object) -> None:
+        raise ClusterError("409 Conflict: owned by hpa", 409)
+
+    monkeypatch.setattr(loop.fleet, "scale", refuse)
+    records = loop.run(lambda _: 12, 90)
+    assert workload(records[-1])["result"] == "409 Conflict: owned by hpa"
+    assert loop.fleet.desired == 1
+    monkeypatch.setattr(loop.fleet, "scale", scale)
+    loop.run(lambda _: 12, 120, 105)
+    assert loop.fleet.desired >= 3
+
+
+@pytest.mark.parametrize("lease", ["before", "during"])
+def test_without_the_lease_nothing_is_scaled(lease: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop(replicas=1)
+    if lease == "before":
+        monkeypatch.setattr(loop.fleet, "may_act", lambda: "lease loop: held by other")
+    else:
+        monkeypatch.setattr(SimulatedFleet, "has_lease", property(lambda _: False))
+    records = loop.run(lambda _: 12, 120)
+    assert "lease" in workload(records[-1])["result"]
+    assert loop.fleet.desired == 1
+
+
+def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
+    loop = Loop(replicas=1, dry_run=True, state_file=tmp_path / "state.json")
+    records = loop.run(lambda _: 12, 120)
+    assert workload(records[-1])["result"] == "dry run"
+    assert loop.fleet.desired == 1
+    assert not (tmp_path / "state.json").exists()
+
+
+# --- state and repetition ------------------------------------------------------------------------------
+
+
+def written(records: list[dict[str, Any]], path: Path) -> Path:
+    path.write_text("".join(f"{json.dumps(record, allow_nan=False)}\n" for record in records))
+    return path
+
+
+def test_recorded_cycles_repeat_exactly(tmp_path: Path) -> None:
+    loop = Loop()
+    loop.run(lambda t: 3 if t < 150 else 14, 300)
+    loop.fleet.failing.add("fleet")
+    loop.run(lambda _: 3, 330, 315)
+    path = written(loop.records, tmp_path / "records.jsonl")
+    found = list(repeated(chat_system(), CONFIG, path))
+    assert len(found) == len(loop.records)
+    assert not [differences for _, differences in found if differences]
+    other = CONFIG.model_copy(update={"rules": Rules(), "drain_s": 600.0})
+    assert any(differences for _, differences in repeated(chat_system(), other, path))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_loop_that_is_killed_continues_where_it_stopped(tmp_path: Path, seed: int) -> None:
+    rng, path = np.random.default_rng(seed), tmp_path / "state.json"
+    loop = Loop(replicas=3, state_file=path)
+    at_s = 0
+    for _ in range(4):
+        end_s = at_s + PERIOD_S * int(rng.integers(3, 12))
+        for record in loop.run(lambda _: 11, end_s, at_s, seed):
+            assert workload(record)["replicas"] >= 2
+        at_s = end_s + PERIOD_S * int(rng.integers(1, 4))
+        loop.controller = loop.started()
+    decisions = read_state(path).decisions
+    assert decisions is not None
+    assert decisions.servers["talk"].replicas["GPU"] == loop.fleet.desired
+    written(loop.records, tmp_path / "records.jsonl")
+    assert not any(bad for _, bad in repeated(chat_system(), CONFIG, tmp_path / "records.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON"),
+        ("[]", "must be a JSON object"),
+        ('{"version": 9}', "version 9; this program reads 1"),
+        ('{"version": 1, "loads": 3}', "loads: .*remove the file to start anew"),
+    ],
+)
+def test_a_broken_state_is_one_clear_error(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(text)
+    with pytest.raises(SpecError, match=message):
+        read_state(path)
+
+
+def test_infinite_bounds_survive_the_state(tmp_path: Path) -> None:
+    loop = Loop(state_file=tmp_path / "state.json")
+    loop.run(lambda _: 6, 90)
+    counts = read_state(tmp_path / "state.json").loads["talk"].lengths.counts
+    assert math.inf in counts.prompt_buckets
+    assert counts.prompts > 100

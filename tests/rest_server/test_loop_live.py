@@ -1,0 +1,171 @@
+"""The loop against a scalable emulated fleet: real HTTP, real lightkube, and the command itself."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import ROOT
+from emulated import Emulator, emulated
+from patience import until
+
+from optimizer.spec.system import System, load_system
+from rest_server.loop.config import KubernetesTarget
+from rest_server.loop.deciding import ExistingReplicas
+from rest_server.loop.kubernetes import Cluster, ClusterError, LeaseHolder, connected
+
+PAGE = (ROOT / "docs" / "loop.md").read_text(encoding="utf-8")
+
+
+def blocks() -> list[str]:
+    """Return the documents of the page: the fleet, and the configuration."""
+    return [part.split("```")[0] for part in PAGE.split("```yaml\n")[1:3]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("loop")
+    (path / "fleet.yaml").write_text(blocks()[0])
+    return path
+
+
+@pytest.fixture(scope="module")
+def fleet(folder: Path) -> Iterator[Emulator]:
+    with emulated(folder / "fleet.yaml", "--scalable", "--startup", "1") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def system(folder: Path) -> System:
+    return load_system(folder / "fleet.yaml")
+
+
+def cluster(fleet: Emulator, system: System, manager: str, **more: Any) -> Cluster:
+    given = {"url": fleet.url, "fieldManager": manager, "identity": manager} | more
+    target = KubernetesTarget.model_validate(given)
+    return Cluster(connected(target), target, system)
+
+
+def there(found: Cluster) -> ExistingReplicas:
+    replicas, problems = found.read()
+    assert not problems
+    return replicas["talk"]["GPU"]
+
+
+def test_scaling_starts_and_stops_replicas(fleet: Emulator, system: System) -> None:
+    mine = cluster(fleet, system, "first")
+    mine.scale("talk", "GPU", 3)
+    assert there(mine).desired == 3
+    until(lambda: there(mine).ready == 3)
+    targets = fleet.ask("/emulator/targets").json
+    assert [item["labels"]["server"] for item in targets] == ["talk"] * 3
+    for item in targets:
+        assert fleet.ask("/health", url=f"http://{item['targets'][0]}").status == 200
+    mine.scale("talk", "GPU", 1)
+    until(lambda: len(fleet.ask("/emulator/targets").json) == 1)
+
+
+def test_replicas_beyond_the_cards_stay_pending(fleet: Emulator, system: System) -> None:
+    mine = cluster(fleet, system, "first")
+    mine.scale("talk", "GPU", 10)
+    until(lambda: there(mine).ready == 8)
+    time.sleep(0.3)
+    assert there(mine) == ExistingReplicas(10, 8)
+    mine.scale("talk", "GPU", 1)
+
+
+def test_another_owner_is_a_conflict(fleet: Emulator, system: System) -> None:
+    mine, other = cluster(fleet, system, "first"), cluster(fleet, system, "second")
+    mine.scale("talk", "GPU", 2)
+    with pytest.raises(ClusterError, match=r'409 Conflict: .* conflict with "first"') as caught:
+        other.scale("talk", "GPU", 5)
+    assert caught.value.status == 409
+    assert there(mine).desired == 2
+    other.scale("talk", "GPU", 2)  # the same number makes both owners
+    with pytest.raises(ClusterError, match='conflict with "second"'):
+        mine.scale("talk", "GPU", 1)
+
+
+def test_absent_workloads_are_named(fleet: Emulator, system: System) -> None:
+    elsewhere = cluster(fleet, system, "first", namespace="other")
+    replicas, problems = elsewhere.read()
+    assert (replicas, problems["talk"].reason) == ({}, "NoDeployment")
+
+
+def test_an_absent_api_server_is_a_reason(system: System) -> None:
+    target = KubernetesTarget.model_validate({"url": "http://127.0.0.1:9"})
+    found = Cluster(connected(target), target, system)
+    assert found.read()[1]["talk"].reason == "ReplicasUnknown"
+    assert "does not answer" in str(found.may_act())
+    assert not found.has_lease
+
+
+def test_one_loop_holds_the_lease(fleet: Emulator) -> None:
+    now = [0.0]
+
+    def holder(name: str) -> LeaseHolder:
+        given = {"url": fleet.url, "identity": name, "lease": "tested", "leaseDuration": 30}
+        target = KubernetesTarget.model_validate(given)
+        return LeaseHolder(connected(target), target, lambda: now[0])
+
+    first, second = holder("first"), holder("second")
+    assert first.renew() is None
+    assert second.renew() == "lease tested: held by first"
+    now[0] = 21.0
+    assert not first.is_valid  # before another can have taken it
+    assert first.renew() is None
+    now[0] = 25.0
+    assert second.renew() is not None  # it sees that the lease was renewed
+    now[0] = 56.0
+    assert second.renew() is None
+    assert first.renew() == "lease tested: held by second"
+    second.release()
+    assert first.renew() is None
+
+
+def run(config: Path, *flags: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "optimizer", "loop", str(config), *flags]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_the_command_of_the_page_runs_and_repeats(fleet: Emulator, folder: Path) -> None:
+    text = blocks()[1].replace("http://127.0.0.1:8100", fleet.url)
+    text = text.replace("period: 5", "period: 1").replace("window: 15", "window: 2")
+    config, records = folder / "loop.yaml", folder / "records.jsonl"
+    config.write_text(text)
+    found = run(config, "--once", "--state", str(folder / "state.json"))
+    assert (found.returncode, found.stderr) == (0, "")
+    record = json.loads(found.stdout)
+    assert record["holds"] == {}
+    assert record["workloads"][0]["server"] == "talk"
+    assert record["loads"]["talk"]["offered_rps"] == 0.0
+    records.write_text(found.stdout)
+    again = run(config, "--again", str(records))
+    assert (again.returncode, again.stderr) == (0, "1 cycles repeated, 0 differ\n")
+    broken = run(config, "--again", str(config))
+    assert broken.returncode == 2
+    assert broken.stderr.startswith("inferplan: error: ")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"window": 1, "period": 2}, "window 1 s is below the period of 2 s"),
+        ({"source": {"kind": "scrap"}}, "source"),
+        ({"perriod": 2}, "perriod"),
+    ],
+)
+def test_a_wrong_configuration_is_one_clear_error(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    given = {"system": "sample:small", "source": {"kind": "scrape", "url": "http://127.0.0.1:9/"}}
+    path = tmp_path / "loop.json"
+    path.write_text(json.dumps(given | change))
+    found = run(path, "--once")
+    assert found.returncode == 2
+    assert message in found.stderr
+    assert len(found.stderr.splitlines()) == 1

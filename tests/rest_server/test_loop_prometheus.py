@@ -1,0 +1,152 @@
+"""The loop's Prometheus source, with a real Prometheus that scrapes an emulated fleet."""
+
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from emulated import Emulator, emulated
+from patience import until
+
+from optimizer.simulation.requests import Requests
+from optimizer.spec.system import System, load_system
+from rest_server.emulator.driver import ServerLoad, drive
+from rest_server.loop.config import PrometheusSource
+from rest_server.loop.estimators import completions_rps, offered_rps
+from rest_server.loop.prometheus import PrometheusReader, asked
+from rest_server.loop.window import Hold, Window
+
+FLEET = """
+accelerators: [{name: GPU, type: GPU, cost: 50, memSize: 80}]
+count: [{type: GPU, count: 8}]
+models:
+  - {name: chat, acc: GPU, queueModel: continuous, maxBatchSize: 4, kvCapacity: 40000,
+     perfParms: {alpha: 20.0, beta: 1.0, gamma: 0.0001}}
+serviceClasses:
+  - {name: Interactive, priority: 1, modelTargets: [{model: chat, slo-itl: 60, slo-ttft: 1500}]}
+servers:
+  - {name: talk, class: Interactive, model: chat, maxQueueSize: 200,
+     currentAlloc: {load: {arrivalRate: 2/s, avgInTokens: 40, avgOutTokens: 30}}}
+"""
+WINDOW_S = 10.0
+pytestmark = pytest.mark.skipif(not shutil.which("prometheus"), reason="there is no prometheus")
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    path = tmp_path_factory.mktemp("fleet") / "fleet.yaml"
+    path.write_text(FLEET)
+    with emulated(path, "--scalable", "--startup", "0") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def system() -> System:
+    from optimizer.spec.files import plain_value
+
+    return load_system(plain_value(FLEET, "fleet"))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def url(fleet: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run a Prometheus that finds the replicas by HTTP discovery."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    (folder / "prometheus.yml").write_text(
+        "global: {scrape_interval: 1s, scrape_timeout: 1s}\n"
+        "scrape_configs:\n"
+        "  - job_name: fleet\n"
+        f"    http_sd_configs: [{{url: '{fleet.url}/emulator/targets', refresh_interval: 1s}}]\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+    process = subprocess.Popen([*command, f"--web.listen-address={address}", "--log.level=error"])
+    try:
+        yield f"http://{address}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def source(url: str, **more: object) -> PrometheusSource:
+    return PrometheusSource.model_validate({"kind": "prometheus", "url": url, "staleAfter": 10, **more})
+
+
+def window_of(reader: PrometheusReader, system: System) -> Window | None:
+    found = reader.read(system, time.time())["talk"]
+    return found if isinstance(found, Window) else None
+
+
+def test_arrivals_in_overload_are_found(fleet: Emulator, url: str, system: System) -> None:
+    """200 requests in 20 s at one replica that takes 4.7/s; the window ends while they arrive."""
+    reader = asked(source(url), WINDOW_S)
+    until(lambda: window_of(reader, system) is not None, 0.3)
+    due_ms = np.sort(np.random.default_rng(1).uniform(0, 20_000, 200))
+    load = ServerLoad("talk", "chat", True, 10.0, Requests(np.full(200, 40), np.full(200, 30), due_ms))  # noqa: FBT003
+    begin_s = time.time()
+    sending = threading.Thread(target=lambda: drive(fleet.url, [load]))
+    sending.start()
+    errors, offered, of_completions = [], [], []
+    while (now_s := time.time()) < begin_s + 18:
+        window = window_of(reader, system)
+        assert window is not None
+        since_s = now_s - begin_s - WINDOW_S
+        if since_s > 0:
+            true_rps = ((due_ms >= 1000 * since_s) & (due_ms < 1000 * (since_s + WINDOW_S))).sum() / WINDOW_S
+            offered.append(true_rps)
+            errors.append(abs(offered_rps(window) - true_rps))
+            of_completions.append(abs(completions_rps(window) - true_rps))
+        time.sleep(1)
+    sending.join()
+    assert np.mean(errors) < 0.1 * np.mean(offered)
+    assert np.mean(of_completions) > 0.3 * np.mean(offered)
+    assert window is not None
+    assert window.counts.prompt_tokens / window.counts.prompts == pytest.approx(40, rel=0.03)
+    assert window.reporting == 1
+
+
+def test_no_series_and_a_gateway_that_is_missing_are_holds(url: str, system: System) -> None:
+    reader = asked(source(url), WINDOW_S)
+    until(lambda: window_of(reader, system) is not None, 0.3)
+    for more in ({"selector": 'server="other"'}, {"gatewayLabel": "model_name"}):
+        found = asked(source(url, **more), WINDOW_S).read(system, time.time())["talk"]
+        assert isinstance(found, Hold)
+        assert found.reason == "NoSeries"
+    too_early = asked(source(url), 3600.0).read(system, time.time())["talk"]
+    assert isinstance(too_early, Hold)
+    assert too_early.reason == "WindowNotFull"
+
+
+def test_a_prometheus_that_is_down_is_a_hold(system: System) -> None:
+    found = asked(source("http://127.0.0.1:9"), WINDOW_S).read(system, time.time())["talk"]
+    assert isinstance(found, Hold)
+    assert (found.reason, found.detail.startswith("http://127.0.0.1:9/api/v1/query: ")) == (
+        "SourceDown",
+        True,
+    )
+
+
+def test_a_wrong_selector_is_a_hold_with_the_message(url: str, system: System) -> None:
+    found = asked(source(url, selector='server="'), WINDOW_S).read(system, time.time())["talk"]
+    assert isinstance(found, Hold)
+    assert "status 400" in found.detail
+
+
+@pytest.mark.parametrize("text", ["{", '{"data": {}}', '{"data": {"result": [1]}}'])
+def test_an_answer_that_cannot_be_read_is_a_hold(text: str, system: System) -> None:
+    reader = PrometheusReader(lambda _url, _form: text, source("http://prometheus"), WINDOW_S)
+    found = reader.read(system, 0.0)["talk"]
+    assert isinstance(found, Hold)
+    assert "cannot be read" in found.detail
+
+
+def test_a_token_is_read_from_its_file(tmp_path: Path, system: System) -> None:
+    reader = asked(source("http://127.0.0.1:9", tokenFile=str(tmp_path / "token")), WINDOW_S)
+    found = reader.read(system, 0.0)["talk"]
+    assert isinstance(found, Hold)
+    assert "the token cannot be read" in found.detail
