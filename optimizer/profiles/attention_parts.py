@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil, prod
 
-from optimizer.profiles.config_keys import REQUIRED, Config, parts_table
+from optimizer.profiles.config_keys import Config, parts_table
 from optimizer.profiles.layer_kinds import window_tokens
 from optimizer.profiles.layers import ALL_FORMATS, Cache, Layer, Matrix
 
@@ -248,17 +248,16 @@ def _state_sizes(config: Config) -> dict[str, int]:
     if state == "lightning":
         return {"width": _head_width(config)}
     if state == "mamba1":
-        automatic = config.get("state_rank", "auto") == "auto"
-        rank = ceil(hidden / 16) if automatic else config.whole("state_rank")
+        rank = config.whole("state_rank", ceil(hidden / 16))
         return {"inner": config.whole("expand") * hidden, "state_rank": rank}
     if state != "mamba2":
         return {}
     inner_width, heads = config.whole("mamba_d_ssm", None), config.whole("state_heads")
     expanded = config.whole("expand", 2) * hidden
-    automatic = config.get("state_width", "auto") == "auto"
-    only = config.family.window == "state"  # mamba2 calls it head_dim
-    default = config.whole("head_dim", REQUIRED) if only else (inner_width or expanded) // heads
-    width = default if automatic else config.whole("state_width")
+    if config.family.window == "state":  # mamba2 calls it head_dim
+        width = config.whole("head_dim")
+    else:
+        width = config.whole("state_width", (inner_width or expanded) // heads)
     if inner_width is not None and inner_width != heads * width:
         raise config.error("mamba_d_ssm", f"contradicts {heads} heads x {width}")
     return {"state_width": width}

@@ -17,7 +17,6 @@ from optimizer.errors import SpecError
 from optimizer.profiles.facts import AcceleratorFacts, ModelEntry, Sourced
 from optimizer.profiles.layers import ModelFacts
 from optimizer.profiles.model_config import model_of_config
-from optimizer.profiles.parameters import count_parameters
 from optimizer.spec.files import plain_value
 from optimizer.spec.messages import kind_of, validated
 
@@ -87,7 +86,7 @@ def facts_of(entry: ModelEntry) -> ModelFacts:
 def _facts(text: str) -> ModelFacts:
     entry = ModelEntry.model_validate_json(text, by_name=True)
     facts = model_of_config(entry.config, entry.name, f"models.yaml: {entry.name}")
-    counted = count_parameters(facts).total / 1e9
+    counted = facts.parameters / 1e9
     if abs(counted / entry.parameters_b - 1) > _MAX_DEVIATION:
         raise SpecError(
             f"{entry.name}: the sizes give {counted:.2f} billion parameters, but parametersB is "

@@ -151,8 +151,8 @@ class Config:
 
 
 def without_null(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that are not null, which means the same as absent."""
-    return {key: value for key, value in raw.items() if value is not None}
+    """Return the values that are neither null nor "auto", which both mean the same as absent."""
+    return {key: value for key, value in raw.items() if value not in (None, "auto")}
 
 
 def flattened(raw: Mapping[str, Any], source: str, nested: Collection[str]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from optimizer.profiles.efficiency import VERSION
 from optimizer.profiles.estimate import ProfileEstimate
 from optimizer.profiles.facts import AcceleratorFacts, ModelEntry
 from optimizer.profiles.intervals import Estimated
-from optimizer.profiles.parameters import count_parameters
 
 
 def estimate_document(estimate: ProfileEstimate) -> dict[str, Any]:
@@ -49,7 +48,7 @@ def entry_document(entry: AcceleratorFacts | ModelEntry) -> dict[str, Any]:
     values = entry.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     if isinstance(entry, ModelEntry):
         facts = facts_of(entry)
-        values["countedParametersB"] = round(count_parameters(facts).total / 1e9, 3)
+        values["countedParametersB"] = round(facts.parameters / 1e9, 3)
         values["layers"] = [
             f"{layer.count} x {layer.attention}, {layer.feed_forward}" for layer in facts.layers
         ]

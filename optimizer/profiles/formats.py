@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from optimizer.errors import SpecError
 from optimizer.profiles.facts import DenseTflops
 from optimizer.profiles.layers import CACHE_BYTES, Matrix, ModelFacts
-from optimizer.profiles.parameters import all_matrices
 from optimizer.spec.messages import known_name
 
 BYTES: Mapping[str, float] = {
@@ -83,7 +82,7 @@ def weight_format(model: ModelFacts, requested: str | None = None) -> WeightForm
     if published and model.unknown_weights:
         raise SpecError(model.unknown_weights)
     counts: dict[tuple[str, str, float], int] = {}
-    for matrix, times in all_matrices(model):
+    for matrix, times in model.matrices:
         form, size = (matrix.form, matrix.size) if published else _asked(matrix, name, model)
         counts[matrix.use, form, size] = counts.get((matrix.use, form, size), 0) + times * matrix.parameters
     classes = tuple(WeightClass(*key, number) for key, number in counts.items() if number)

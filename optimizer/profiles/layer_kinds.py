@@ -7,18 +7,13 @@ together must agree.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from optimizer.profiles.config_keys import REQUIRED, Config
-
-_LISTS = (
-    "layer_types", "layers_block_type", "hybrid_override_pattern", "hybrid_layer_pattern", "attn_type_list",
-    "compress_ratios", "no_rope_layers",
-)  # fmt: skip
-"""Keys with an entry for each layer."""
+from optimizer.profiles.config_keys import REQUIRED, Config, parts_table
 
 
 def layer_count(config: Config) -> int:
     """Return the number of layers: as stated, else the length of a list with an entry for each."""
-    found = [config.values[key] for key in ("block_configs", *_LISTS[:3]) if key in config.values]
+    keys = ("block_configs", "layer_types", "layers_block_type", "hybrid_override_pattern")
+    found = [config.values[key] for key in keys if key in config.values]
     length = len(found[0]) if found and isinstance(found[0], list | str) and found[0] else REQUIRED
     count: int = config.whole("layers", length)
     if count > 10_000:
@@ -32,8 +27,9 @@ def layer_kind(config: Config) -> str:
     Raises:
         SpecError: an entry is unknown, a list has the wrong length, or two keys disagree.
     """
-    found = {key: config.kind(key) for key in _LISTS if key in config.values}
-    found |= {key: rule(config, key) for key, rule in _RULES.items() if key in config.values}
+    tables = parts_table()
+    found = {key: config.kind(key) for key in tables["lists"] if key in config.values}
+    found |= {key: _RULES[rule](config, key) for key, rule in tables["rules"].items() if key in config.values}
     kinds = list(found.items()) or [("", _by_default(config))]
     for name, other in kinds[1:]:
         if other != kinds[0][1]:
@@ -55,31 +51,19 @@ def has_experts(config: Config) -> bool:
         SpecError: a value is not understood.
     """
     i = config.index
-    period, offset = config.whole("expert_layer_period", 1), config.whole("expert_layer_offset", 0, 0)
-    last = config.whole("moe_layer_end_index", -1, -1)
-    firsts = [
-        config.whole(key, 0, 0)
-        for key in (
-            "first_k_dense_replace",
-            "num_dense_layers",
-            "moe_layer_start_index",
-            "moe_layer_num_skipped",
-        )
-    ]
-    steps = [
-        config.whole(key, 1)
-        for key in ("moe_layer_interval", "decoder_sparse_step", "interleave_moe_layer_step")
-    ]
-    listed = isinstance(config.values.get("moe_layer_freq"), list)
-    every = 1 if listed else config.whole("moe_layer_freq", 1)
-    words = [key for key in ("mlp_layer_types", *["moe_layer_freq"] * listed) if key in config.values]
-    conditions = [config.kind(key) == "experts" for key in words]
-    conditions += [
-        i in _numbers(config, key) for key in ("moe_layers", "moe_layers_enum") if key in config.values
-    ]
-    conditions += [i not in _numbers(config, key) for key in ("mlp_only_layers",) if key in config.values]
-    conditions += [i >= max(firsts), last in {-1, max(i, last)}, i % every == 0, i % period == offset]
-    return all(conditions) and all((i + 1) % step == 0 for step in steps)
+    rules: Mapping[str, Callable[[str], bool]] = {
+        "from": lambda key: i >= config.whole(key, minimum=0),
+        "until": lambda key: config.whole(key, minimum=-1) in {-1, max(i, config.whole(key, minimum=-1))},
+        "each": lambda key: (i + 1) % config.whole(key) == 0,
+        "every": lambda key: i % config.whole(key) == config.whole("expert_layer_offset", 0, 0),
+        "listed": lambda key: i in _numbers(config, key),
+        "unlisted": lambda key: i not in _numbers(config, key),
+        "words": lambda key: config.kind(key) == "experts",
+    }
+    stated = {key: rule for key, rule in parts_table()["experts"].items() if key in config.values}
+    listed = {"moe_layer_freq": "words"} if isinstance(config.values.get("moe_layer_freq"), list) else {}
+    found = [rules[rule](key) for key, rule in {**stated, **listed}.items()]
+    return all(found)
 
 
 def window_tokens(config: Config) -> int:
@@ -152,7 +136,9 @@ def _by_default(config: Config) -> str:
     if "state" in family.window:
         return str(family.window)
     if (family.state and not family.every) or family.window == "listed":
-        raise config.error(" or ".join(_LISTS), "missing; no key says which layers have which attention")
+        raise config.error(
+            " or ".join(parts_table()["lists"]), "missing; no key says which layers have which attention"
+        )
     if family.state or family.window == "chunk":
         return _spaced(config, family.every, "state" if family.state else "chunk")
     switched_on = config.flag("use_sliding_window", default=family.window != "above")
@@ -170,15 +156,12 @@ def _by_default(config: Config) -> str:
 
 
 _RULES: Mapping[str, Callable[[Config, str], str]] = {
-    "full_attention_interval": _every("state"),
-    "sliding_window_pattern": _every("window"),
-    "_sliding_window_pattern": _every("window"),
-    "global_attn_every_n_layers": _every("window"),
-    "attn_layer_period": _periodic,
-    "attn_layer_indices": _chosen,
-    "full_attn_idxs": _chosen,
-    "no_rope_layer_interval": _every("chunk"),
-    "linear_attn_config.full_attn_layers": _both_lists,
-    "layer_group_size": _grouped,
+    "each n-th, else a state": _every("state"),
+    "each n-th, else a window": _every("window"),
+    "each n-th, else a chunk": _every("chunk"),
+    "by an offset": _periodic,
+    "listed": _chosen,
+    "two lists": _both_lists,
+    "groups": _grouped,
 }
-"""Keys that state by numbers which layers have which attention."""
+"""How keys of the table `rules` state which layers see everything."""

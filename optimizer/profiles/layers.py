@@ -169,6 +169,18 @@ class ModelFacts:
         """The mixture of experts; None for a dense model."""
         return next((layer.experts for layer in self.layers if layer.experts), None)
 
+    @property
+    def matrices(self) -> list[tuple[Matrix, int]]:
+        """All weights, each with the number of layers that have it."""
+        inside = [(matrix, layer.count) for layer in self.layers for matrix in layer.matrices]
+        return inside + [(matrix, 1) for matrix in self.others]
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the decoder, without towers and layers for speculative decoding."""
+        beside = {"tower", "mtp"}
+        return sum(times * matrix.parameters for matrix, times in self.matrices if matrix.use not in beside)
+
     def kinds(self) -> frozenset[str]:
         """Return the kinds of cache that any layer has."""
         return frozenset(cache.kind for layer in self.layers for cache in layer.caches)

@@ -9,7 +9,6 @@ from optimizer.profiles.capacity import CacheCapacity
 from optimizer.profiles.iterations import Iterations
 from optimizer.profiles.layers import Cache, Layer, ModelFacts
 from optimizer.profiles.memory import Memory
-from optimizer.profiles.parameters import count_parameters
 
 
 class ConcurrentRequests(Document):
@@ -157,7 +156,7 @@ def memory_answer(
         weights="not understood" if iterations.weights_unknown else iterations.format.name,
         cache=iterations.cache,
         weights_gb=memory.weight_bytes / 1e9,
-        parameters_b=count_parameters(iterations.model).total / 1e9,
+        parameters_b=iterations.model.parameters / 1e9,
         assumed=iterations.model.assumed,
         layers=tuple(_layer(layer, iterations) for layer in iterations.model.layers),
         notes=tuple(_notes(memory)),

@@ -6,19 +6,15 @@ or a memory size (neither). All have model, accelerator, tp and weight format. O
 
 import csv
 import io
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from optimizer.errors import SpecError
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.efficiency import Efficiency
 from optimizer.profiles.estimate import find_accelerator, find_model
-from optimizer.profiles.facts import AcceleratorFacts
 from optimizer.profiles.intervals import Estimated, tokens_in_memory, uncertainty_of_times
 from optimizer.profiles.iterations import Iterations
-from optimizer.profiles.layers import ModelFacts
 from optimizer.profiles.loops import token_ms_of_loop
 from optimizer.profiles.memory import GIB, Memory
 
@@ -49,6 +45,8 @@ EAGER_ENGINES = frozenset({"legacy", "eager"})
 """Engines that launch each kernel from the host."""
 _DECODE, _PROMPT = {"decode"}, {"prefill", "prompt"}
 _WHOLE = {"tp", "max_num_tokens", "max_requests"}
+_SETTINGS = _WHOLE | {"in_tokens", "out_tokens", "memory_utilization", "memory_gib"}
+"""Columns that are settings of the deployment; those of `_WHOLE` are integers."""
 
 
 class PointEstimate(NamedTuple):
@@ -114,29 +112,17 @@ def estimate_points(text: str, source: str = "", efficiency: Efficiency | None =
             raise SpecError(
                 f"{source}: a column {needed!r} is required; the headings are {', '.join(headings)}"
             )
-    facts = _Facts(efficiency or Efficiency(), cache(find_model), cache(find_accelerator))
+    constants = efficiency or Efficiency()
     estimates = []
     for number, raw in enumerate(table, 1):
         given = {key: value for key, place in places.items() if (value := (raw[place] or "").strip())}
-        estimates.append(_estimate_row(number, given, facts))
+        kind, estimated, error = _kind(given), None, ""
+        try:
+            estimated = _estimated(given, kind, constants)
+        except SpecError as problem:
+            error = str(problem)
+        estimates.append(PointEstimate(number, given, kind, estimated, error))
     return estimates
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """Constants and cached lookups shared by all rows."""
-
-    efficiency: Efficiency
-    model: Callable[[str], ModelFacts]
-    accelerator: Callable[[str], AcceleratorFacts]
-
-
-def _estimate_row(number: int, given: Mapping[str, str], facts: _Facts) -> PointEstimate:
-    kind = _kind(given)
-    try:
-        return PointEstimate(number, given, kind, _Point(given, kind, facts).estimated(), "")
-    except SpecError as error:
-        return PointEstimate(number, given, kind, None, str(error))
 
 
 def _kind(given: Mapping[str, str]) -> str:
@@ -146,88 +132,66 @@ def _kind(given: Mapping[str, str]) -> str:
     return "decode" if "batch" in given else "loop" if "concurrency" in given else "kv"
 
 
-@dataclass(frozen=True, slots=True)
-class _Point:
-    """One row, with its text parsed as numbers."""
+def _estimated(given: Mapping[str, str], kind: str, constants: Efficiency) -> Estimated:
+    """Return the estimate of a row.
 
-    given: Mapping[str, str]
-    kind: str
-    facts: _Facts
+    Raises:
+        SpecError: a value is missing or invalid, or the weights alone exceed the memory.
+    """
+    iterations = _iterations(given, constants)
+    memory, model = Memory(iterations), iterations.model
+    if memory.weight_bytes > memory.total_bytes / iterations.deployment.memory_utilization:
+        size = f"{memory.weight_bytes / GIB:.1f} GiB"
+        raise SpecError(f"{model.name} does not fit: its weights alone take {size} per device")
+    if kind == "kv":
+        if memory.free_bytes[1] <= 0:
+            raise SpecError(f"{model.name} leaves no memory for a cache")
+        return tokens_in_memory(memory)
+    if kind in _DECODE:
+        time = iterations.decode_ms(_number(given, "batch"), _number(given, "context"))
+    elif kind in _PROMPT:
+        prompts, tokens = _number(given, "batch", 1.0), _number(given, "tokens")
+        time = iterations.prompt_ms(prompts, tokens, _number(given, "context", tokens / prompts / 2))
+    elif kind == "loop":
+        time = _loop_ms(given, iterations, memory)
+    else:
+        raise SpecError(f"kind: must be decode, prefill, loop or kv, not {kind!r}")
+    return uncertainty_of_times(iterations).around(time)
 
-    def estimated(self) -> Estimated:
-        """Return the estimate.
 
-        Raises:
-            SpecError: a value is missing or invalid, or the weights alone exceed the memory.
-        """
-        iterations = self._iterations()
-        memory = Memory(iterations)
-        if memory.weight_bytes > memory.total_bytes / iterations.deployment.memory_utilization:
-            size = f"{memory.weight_bytes / GIB:.1f} GiB"
-            raise SpecError(f"{iterations.model.name} does not fit: its weights alone take {size} per device")
-        if self.kind == "kv":
-            if memory.free_bytes[1] <= 0:
-                raise SpecError(f"{iterations.model.name} leaves no memory for a cache")
-            return tokens_in_memory(memory)
-        return uncertainty_of_times(iterations).around(self._ms(iterations, memory))
+def _iterations(given: Mapping[str, str], constants: Efficiency) -> Iterations:
+    numbers: dict[str, Any] = {name: _number(given, name) for name in _SETTINGS if name in given}
+    for name in numbers.keys() & _WHOLE:
+        if numbers[name] != int(numbers[name]):
+            raise SpecError(f"{name}: must be an integer, not {numbers[name]:g}")
+        numbers[name] = int(numbers[name])
+    eager = given.get("engine", "").lower() in EAGER_ENGINES
+    deployment = Deployment(weights=given.get("weights"), cache=given.get("cache"), eager=eager, **numbers)
+    model, accelerator = find_model(given.get("model", "")), find_accelerator(given.get("accelerator", ""))
+    return Iterations(model, accelerator, deployment, constants)
 
-    def _iterations(self) -> Iterations:
-        names = (
-            "in_tokens",
-            "out_tokens",
-            "memory_utilization",
-            "max_num_tokens",
-            "max_requests",
-            "memory_gib",
-            "tp",
-        )
-        numbers: dict[str, Any] = {name: self._number(name) for name in names if name in self.given}
-        for name in numbers.keys() & _WHOLE:
-            if numbers[name] != int(numbers[name]):
-                raise SpecError(f"{name}: must be an integer, not {numbers[name]:g}")
-            numbers[name] = int(numbers[name])
-        deployment = Deployment(
-            weights=self.given.get("weights"),
-            cache=self.given.get("cache"),
-            eager=self.given.get("engine", "").lower() in EAGER_ENGINES,
-            **numbers,
-        )
-        model = self.facts.model(self.given.get("model", ""))
-        accelerator = self.facts.accelerator(self.given.get("accelerator", ""))
-        return Iterations(model, accelerator, deployment, self.facts.efficiency)
 
-    def _ms(self, iterations: Iterations, memory: Memory) -> float:
-        if self.kind in _DECODE:
-            return iterations.decode_ms(self._number("batch"), self._number("context"))
-        if self.kind in _PROMPT:
-            prompts, tokens = self._number("batch", 1.0), self._number("tokens")
-            context = self._number("context", tokens / prompts / 2)
-            return iterations.prompt_ms(prompts, tokens, context)
-        if self.kind == "loop":
-            return self._loop_ms(iterations, memory)
-        raise SpecError(f"kind: must be decode, prefill, loop or kv, not {self.kind!r}")
+def _loop_ms(given: Mapping[str, str], iterations: Iterations, memory: Memory) -> float:
+    if _number(given, "parallel", 1.0) > 1:
+        raise SpecError("dp: data parallelism inside one replica is not estimated")
+    fitting = max(memory.requests(memory.free_bytes[1]), 1)
+    requests = min(_number(given, "concurrency"), float(fitting))
+    in_tokens, out_tokens = _number(given, "in_tokens"), _number(given, "out_tokens")
+    if _number(given, "static", 0.0):
+        return iterations.decode_ms(requests, in_tokens + out_tokens / 2)
+    return token_ms_of_loop(iterations, requests)
 
-    def _loop_ms(self, iterations: Iterations, memory: Memory) -> float:
-        if self._number("parallel", 1.0) > 1:
-            raise SpecError("dp: data parallelism inside one replica is not estimated")
-        fitting = max(memory.requests(memory.free_bytes[1]), 1)
-        requests = min(self._number("concurrency"), float(fitting))
-        self._number("in_tokens"), self._number("out_tokens")  # both are required
-        if self._number("static", 0.0):
-            deployment = iterations.deployment
-            return iterations.decode_ms(requests, deployment.in_tokens + deployment.out_tokens / 2)
-        return token_ms_of_loop(iterations, requests)
 
-    def _number(self, name: str, default: float | None = None) -> float:
-        text = self.given.get(name)
-        if text is None:
-            if default is None:
-                raise SpecError(f"{_COLUMNS[name][0]}: missing; this kind of row requires it")
-            return default
-        try:
-            value = float(text)
-        except ValueError:
-            value = -1.0
-        if not 0 <= value <= 1e12:
-            raise SpecError(f"{_COLUMNS[name][0]}: must be a number of at least 0, not {text!r}")
-        return value
+def _number(given: Mapping[str, str], name: str, default: float | None = None) -> float:
+    text = given.get(name)
+    if text is None:
+        if default is None:
+            raise SpecError(f"{_COLUMNS[name][0]}: missing; this kind of row requires it")
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1e12:
+        raise SpecError(f"{_COLUMNS[name][0]}: must be a number of at least 0, not {text!r}")
+    return value

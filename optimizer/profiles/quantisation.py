@@ -5,6 +5,7 @@ is a method, a group or a target that is not understood.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -20,7 +21,6 @@ Form = tuple[str, float]
 _NAMED = re.compile(
     r"(?:^|[^a-z0-9])(nvfp4|mxfp4|fp8|awq|gptq|int[48]|w4a16|w8a8|bnb|nf4)(?:[^a-z0-9]|$)", re.IGNORECASE
 )
-_Weights = tuple[tuple[Layer, ...], tuple[Matrix, ...]]
 
 
 @dataclass(frozen=True)
@@ -52,26 +52,26 @@ class _Scheme:
         linear = matrix.use in {"dense", "routed"} or (matrix.use == "head" and self.head and not tied)
         return next(iter(named), self.base if linear and not router else None)
 
-    def applied(self, layers: Sequence[Layer], others: Sequence[Matrix], plain: Form) -> _Weights:
-        """Return layers and other weights with their formats.
+    def applied(self, facts: ModelFacts, layers: Sequence[Layer], plain: Form) -> ModelFacts:
+        """Return the facts with the formats of all weights.
 
         Raises:
             SpecError: a pattern names no module.
         """
-        tied = not any(matrix.module == "embed_tokens" for matrix in others)
+        tied = not any(matrix.module == "embed_tokens" for matrix in facts.others)
 
         def stored(matrix: Matrix, place: str) -> Matrix:
             form, size = self.form(place + matrix.module, matrix, tied=tied) or plain
             return replace(matrix, form=form, size=size)
 
-        found = tuple(
+        found = [
             replace(layer, matrices=tuple(stored(matrix, f"layers.{i}.") for matrix in layer.matrices))
             for i, layer in enumerate(layers)
-        )
-        result = found, tuple(stored(matrix, "") for matrix in others)
+        ]
+        others = tuple(stored(matrix, "") for matrix in facts.others)
         for names in (*(names for names, _ in self.groups), self.ignored):
             names.check(self.place, len(layers))
-        return result
+        return replace(facts, layers=grouped(found), others=others)
 
 
 def with_formats(
@@ -90,23 +90,20 @@ def with_formats(
     notes = (f"the checkpoint asks for an {cache} cache, which is used without --cache",) if cache else ()
     facts = replace(facts, cache=cache, notes=notes)
     try:
-        found, others = _agreed(facts, config, layers, plain, places)
+        facts = _agreed(facts, config, layers, plain, places)
     except SpecError as error:
         return replace(facts, unknown_weights=f"{error}; give --weight-size GB or --weights FORMAT instead")
-    sizes: dict[str, int] = {}
-    for layer in found:
-        for matrix in layer.matrices:
-            sizes[matrix.form] = sizes.get(matrix.form, 0) + matrix.parameters * (matrix.form != plain[0])
-    most = max(sizes, key=lambda form: sizes[form], default=plain[0])
-    return replace(
-        facts, layers=grouped(found), others=others, checkpoint=most if sizes.get(most) else plain[0]
-    )
+    sizes: Counter[str] = Counter({plain[0]: 0})
+    for matrix, times in facts.matrices:
+        if matrix.use in {"dense", "routed"} and matrix.form != plain[0]:
+            sizes[matrix.form] += times * matrix.parameters
+    return replace(facts, checkpoint=max(sizes, key=sizes.__getitem__))
 
 
 def _agreed(
     facts: ModelFacts, config: Config, layers: Sequence[Layer], plain: Form, places: Sequence[Config]
-) -> _Weights:
-    """Return layers and other weights with their formats, on which all places agree."""
+) -> ModelFacts:
+    """Return the facts with the formats on which all places agree."""
     expert_types, stated = yaml_table("quantisation.yaml")["experts"], _NAMED.search(facts.name)
     expert_type = config.get("expert_dtype", "bf16")
     if not isinstance(expert_type, str) or expert_type not in expert_types:
@@ -118,7 +115,7 @@ def _agreed(
             "with all its files"
         )
     schemes = [_scheme(values, routed) for values in places] or [_Scheme(config.source, routed=routed)]
-    results = [scheme.applied(layers, facts.others, plain) for scheme in schemes]
+    results = [scheme.applied(facts, layers, plain) for scheme in schemes]
     experts_apart = any("moe_quant_algo" in values.values for values in places)
     for scheme, other in zip(schemes[1:], results[1:], strict=True):
         if other != results[0] and not experts_apart:
@@ -308,6 +305,6 @@ def _cache(values: Config) -> str | None:
     return None
 
 
-def _gigabytes(weights: _Weights) -> float:
-    matrices = [matrix for layer in weights[0] for matrix in layer.matrices] + list(weights[1])
-    return sum(matrix.parameters * matrix.size for matrix in matrices if matrix.use != "mtp") / 1e9
+def _gigabytes(facts: ModelFacts) -> float:
+    stored = (times * item.parameters * item.size for item, times in facts.matrices if item.use != "mtp")
+    return sum(stored) / 1e9

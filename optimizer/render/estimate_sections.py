@@ -8,7 +8,6 @@ from optimizer.profiles.documents import entry_document
 from optimizer.profiles.efficiency import VERSION
 from optimizer.profiles.estimate import ProfileEstimate
 from optimizer.profiles.facts import AcceleratorFacts, ModelEntry
-from optimizer.profiles.parameters import count_parameters
 from optimizer.profiles.points import PointEstimate
 from optimizer.quantities import precise, quantity, significant
 from optimizer.section import (
@@ -169,7 +168,7 @@ def catalogue_sections(catalogue: Catalogue) -> list[Section]:
     )
     models = (
         name("name", "name"),
-        Column("parameters", lambda model: count_parameters(model).total / 1e9, "10^9", ".2f"),
+        Column("parameters", lambda model: model.parameters / 1e9, "10^9", ".2f"),
         Column("layers", "count", form="d", rank=1),
         Column("experts", lambda model: model.experts.count if model.experts else None, form="d", rank=2),
         name("published in", "checkpoint", rank=3),

@@ -14,7 +14,6 @@ from optimizer.profiles.formats import weight_format
 from optimizer.profiles.iterations import Iterations
 from optimizer.profiles.memory import Memory
 from optimizer.profiles.model_config import model_of_config
-from optimizer.profiles.parameters import count_parameters
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 131072,
@@ -106,7 +105,7 @@ KNOWN: dict[str, dict[str, Any]] = {
 def test_a_config_gives_the_layers_of_the_catalogue(name: str) -> None:
     found, listed = model_of_config(KNOWN[name]), load_catalogue().model(name)
     assert found.layers == listed.layers
-    assert count_parameters(found) == count_parameters(listed)
+    assert found.parameters == listed.parameters
 
 
 def facts(**changes: Any) -> ModelFacts:
@@ -242,7 +241,7 @@ def test_sizes_in_nested_objects_are_read(
     config: dict[str, Any], billions: float, growing_numbers: int
 ) -> None:
     model = model_of_config(config)
-    assert count_parameters(model).total / 1e9 == pytest.approx(billions, rel=0.01)
+    assert model.parameters / 1e9 == pytest.approx(billions, rel=0.01)
     rows = [(layer.count, cache) for layer in model.layers for cache in layer.caches if cache.kind == "grows"]
     assert sum(count * cache.numbers * cache.heads for count, cache in rows) == growing_numbers
 

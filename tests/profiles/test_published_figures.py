@@ -18,7 +18,6 @@ from optimizer.profiles.intervals import tokens_in_memory
 from optimizer.profiles.iterations import Iterations
 from optimizer.profiles.memory import Memory
 from optimizer.profiles.model_config import model_of_config
-from optimizer.profiles.parameters import count_parameters
 
 _FILE = Path(__file__).parents[1] / "data" / "model_figures.json.gz"
 FIGURES: list[dict[str, Any]] = json.loads(gzip.decompress(_FILE.read_bytes()))
@@ -33,7 +32,7 @@ def computed(figure: dict[str, Any]) -> float:
     deployment = Deployment(tp=settings.get("tp", tp), cache=settings.get("cache"))
     memory = Memory(Iterations(model, accelerator, deployment))
     if kind == "parameters":
-        return count_parameters(model).total
+        return model.parameters
     if kind.startswith("weights_bytes"):
         return memory.weight_bytes * (1 if kind.endswith("per_device") else deployment.tp)
     if kind == "cache_bytes_per_token_per_device":
