@@ -18,6 +18,8 @@ RPM = "req/min"
 """Unit of rates in headings."""
 FOR_PROGRAMS = 10
 """Rank of columns that spell out a mark; a terminal hides them without a note, and pages omit them."""
+CSV_ONLY = 11
+"""Rank of columns that only CSV has, because another column shows their values to readers."""
 
 
 class FormattedValue(NamedTuple):
@@ -52,6 +54,10 @@ class Column(NamedTuple):
     """Text of a missing value; if empty, a column without any value is dropped."""
     sides: tuple[str, str] | None = None
     """Names of both sides if values are pairs, such as before and after."""
+    in_csv: bool = True
+    """Whether CSV has the column; false if other columns have its values."""
+    csv_name: str = ""
+    """Name in CSV; default: the name."""
 
     def value(self, item: Any) -> Any:
         """Return the value of an item."""
@@ -78,13 +84,17 @@ class Column(NamedTuple):
         return f"{self.name} [{self.unit}]" if self.unit else self.name
 
     def csv_headings(self) -> list[str]:
-        """Return the heading, or one for each side."""
-        if self.sides is None:
-            return [self.heading]
-        return [self._replace(name=f"{self.name} {side}").heading for side in self.sides]
+        """Return the heading, or one for each side; none if CSV lacks the column."""
+        if not self.in_csv:
+            return []
+        name = self.csv_name or self.name
+        names = [name] if self.sides is None else [f"{name} {side}" for side in self.sides]
+        return [self._replace(name=name).heading for name in names]
 
     def csv_values(self, value: Any) -> list[Any]:
-        """Return the value, or one for each side, with every digit."""
+        """Return the value, or one for each side, with every digit; none if CSV lacks the column."""
+        if not self.in_csv:
+            return []
         if isinstance(value, SidePair):
             return [plain for side in value for plain in self._replace(sides=None).csv_values(side)]
         plain = value.value if isinstance(value, FormattedValue) else value

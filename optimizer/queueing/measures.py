@@ -43,6 +43,12 @@ def metric_of(label: str) -> Metric | None:
     return next((known for known in METRICS.values() if known.label in label), None)
 
 
+def is_about(measure: str, metric: str) -> bool:
+    """Return whether a measure's display name is about a metric: its mean or a percentile."""
+    label = label_of(metric)
+    return measure == label or measure.endswith(f" {label}")
+
+
 def statistic_of(label: str) -> str:
     """Return the statistic in a measure's display name: mean or p95."""
     found = re.match(r"p[0-9.]+(?= )", label)

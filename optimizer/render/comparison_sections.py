@@ -1,15 +1,17 @@
 """Sections of a comparison: the outcome, classes, servers, metrics, cards, reserves and unserved load."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from optimizer.kinds.kind import Kind
+from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import KINDS, in_order, kind_of_pool
-from optimizer.plan.document import EXTERNAL, Plan, ReserveUse
+from optimizer.plan.document import EXTERNAL, Plan, ReserveUse, TargetFigure
 from optimizer.plan.tiers import difference_cents_per_h
 from optimizer.quantities import counted, quantity, share_text
+from optimizer.queueing.measures import is_about, statistic_of
 from optimizer.render.comparison_text import (
     anything_runs,
     changes_text,
@@ -19,10 +21,21 @@ from optimizer.render.comparison_text import (
     queues_of,
 )
 from optimizer.render.estimates import estimates_note
-from optimizer.render.figures import columns_of
+from optimizer.render.figures import BINDING, OTHER_STATISTIC, columns_of, stated, tightest_of, with_statistic
 from optimizer.render.money import Money, difference, signed
 from optimizer.render.names import shortened
-from optimizer.section import NOTHING, RPM, Column, Paragraph, Section, SidePair, name, table, words
+from optimizer.section import (
+    NOTHING,
+    RPM,
+    Column,
+    FormattedValue,
+    Paragraph,
+    Section,
+    SidePair,
+    name,
+    table,
+    words,
+)
 from optimizer.studies.comparison.document import (
     Comparison,
     ComparisonRow,
@@ -232,22 +245,73 @@ def _placed(figures: SideMetrics | None, queue: str | None) -> str:
 def _metrics(view: _View) -> Section:
     of_server = _kinds(view.found)
     kinds = in_order({of_server.get(row.server, KINDS[0]) for row in view.found.servers})
-
-    def metric(key: str, column: Column) -> Column:
-        def value(row: ServerRow) -> SidePair | None:
-            shown = of_server.get(row.server, KINDS[0]).shown("comparison").get(key)
-            return None if shown is None else _pair(row, lambda side: side.figure(shown.field))
-
-        return column._replace(of=value)
-
     columns = (
         name("server", "server"),
         view.both("carried", lambda side: side.carried_rate_rpm, unit=RPM, form=quantity, rank=4),
         view.both("batch", _batches, rank=3),
-        *(metric(*item) for item in columns_of("comparison", kinds, view.sides).items()),
+        *(
+            column
+            for key, base in columns_of("comparison", kinds, view.sides).items()
+            for column in _metric(view, of_server, key, base)
+        ),
     )
     title = f"Figures by server, {view.sides[0]} → {view.sides[1]} where they differ"
     return table(title, columns, view.servers(), "figures")
+
+
+def _metric(view: _View, of_server: Mapping[str, Kind], metric: str, base: Column) -> Iterator[Column]:
+    """Yield the column of a metric's means; before it, if targets limit percentiles, that of these."""
+
+    def shown(row: ServerRow) -> Shown | None:
+        return of_server.get(row.server, KINDS[0]).shown("comparison").get(metric)
+
+    def mean(row: ServerRow) -> SidePair | None:
+        mine = shown(row)
+        return None if mine is None else _pair(row, lambda side: side.figure(mine.field))
+
+    def limited(row: ServerRow) -> SidePair | None:
+        """Return the percentiles of both sides; a side without one has its mean."""
+        mine, means = shown(row), mean(row)
+        if mine is None or means is None:
+            return None
+        return SidePair(
+            *(
+                value if figure is None else _percentile_text(mine, figure, statistics)
+                for figure, value in zip(_tightest(view, row.server, metric), means, strict=True)
+            )
+        )
+
+    found = [
+        figure for row in view.found.servers if shown(row) for figure in _tightest(view, row.server, metric)
+    ]
+    statistics = {"mean" if figure is None else statistic_of(figure.measure) for figure in found}
+    if statistics <= {"mean"}:
+        yield base._replace(of=mean)
+    else:
+        yield base._replace(
+            name=with_statistic(base.name, statistics), of=limited, rank=min(base.rank, BINDING), in_csv=False
+        )
+        yield base._replace(name=f"mean {base.name}", of=mean, rank=OTHER_STATISTIC, csv_name=base.name)
+
+
+def _percentile_text(shown: Shown, figure: TargetFigure, statistics: Collection[str]) -> FormattedValue:
+    text = stated(statistic_of(figure.measure), statistics, shown.text(figure.value))
+    return FormattedValue(text, figure.value)
+
+
+def _tightest(view: _View, server: str, metric: str) -> list[TargetFigure | None]:
+    """Return the target on a metric that is nearest to its limit, on each side."""
+    return [
+        tightest_of(
+            figure
+            for pool in side.plan.pools_of(server)
+            for figure in pool.targets
+            if is_about(figure.measure, metric)
+        )
+        if server in side.plan.allocations
+        else None
+        for side in (view.found.first, view.found.second)
+    ]
 
 
 def _batches(side: SideMetrics) -> str | None:

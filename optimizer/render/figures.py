@@ -3,7 +3,8 @@
 A fleet with several kinds has the columns of all; pools whose kind lacks a metric show it as missing.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 from optimizer.documents import Document
@@ -13,11 +14,15 @@ from optimizer.kinds.table import kind_of_pool, shown_in
 from optimizer.plan import TargetFigure
 from optimizer.quantities import precise, significant
 from optimizer.queueing.measures import statistic_of
-from optimizer.section import NOTHING, Column, FormattedValue
+from optimizer.section import CSV_ONLY, NOTHING, Column, FormattedValue
 from optimizer.studies.reports.overview import PoolRow
 
 Value = FormattedValue | float | str | None
 MISSING = FormattedValue(NOTHING, None)
+BINDING = 1
+"""Rank of the metric that is nearest to its limits in the most pools; the next metrics follow."""
+OTHER_STATISTIC = 7
+"""Rank of statistics of such a metric other than the limited one."""
 
 
 def column(shown: Shown, *, alone: bool, sides: tuple[str, str] | None = None) -> Column:
@@ -43,50 +48,100 @@ def columns_of(
 
 
 def plan_columns(kinds: Sequence[Kind], pools: Iterable[PoolRow]) -> dict[str, list[Column]]:
-    """Return the columns of a plan's table by metric: value, then target or percentiles."""
+    """Return the columns of a plan's table by metric.
+
+    A metric with targets has one column for readers: the statistic that its tightest target limits, with the
+    limit. CSV has means, targets and percentiles in separate columns.
+    """
     pools, alone = list(pools), len(kinds) == 1
+    metrics = list(shown_in("plan", kinds))
+    binding = Counter(_binding_metric(metrics, pool) for pool in pools)
+    order = sorted((shown.metric for shown in metrics), key=lambda metric: -binding[metric])
     return {
-        shown.metric: [
-            column(shown, alone=alone)._replace(of=partial(_value, shown)),
-            *([_target_column(shown)] if shown.target else []),
-            *_percentiles(shown, pools, alone=alone),
-        ]
-        for shown in shown_in("plan", kinds)
+        shown.metric: list(_plan_columns(shown, pools, BINDING + order.index(shown.metric), alone=alone))
+        for shown in metrics
     }
 
 
-def _value(shown: Shown, pool: PoolRow) -> Value:
-    """Return the mean, with its limit if any, or the percentile that a target limits instead."""
+def _binding_metric(metrics: Sequence[Shown], pool: PoolRow) -> str:
+    """Return the metric of a pool that is nearest to its limit; empty without targets."""
+    found = {shown.metric: tightest_of(pool.targets_on(shown.metric)) for shown in metrics}
+    shares = {metric: figure.value / figure.limit for metric, figure in found.items() if figure is not None}
+    return max(shares, key=lambda metric: shares[metric], default="")
+
+
+def _plan_columns(
+    shown: Shown, pools: Sequence[PoolRow], binding_rank: int, *, alone: bool
+) -> Iterator[Column]:
+    mine = [pool for pool in pools if of_pool(pool, shown.metric, "plan")]
+    limited = [figure for pool in mine for figure in pool.targets_on(shown.metric)]
+    tightest = [tightest_of(pool.targets_on(shown.metric)) for pool in mine]
+    statistics = {"mean" if figure is None else statistic_of(figure.measure) for figure in tightest}
+    base = column(shown, alone=alone)
+    if limited:
+        heading = f"{with_statistic(shown.heading, statistics)} (target)"
+        of = partial(_tightest, shown, statistics)
+        yield base._replace(name=heading, of=of, rank=binding_rank, in_csv=False)
+    is_mean = statistics == {"mean"}
+    rank = base.rank if not limited else CSV_ONLY if is_mean else OTHER_STATISTIC
+    heading = base.name if statistics <= {"mean"} else f"mean {base.name}"
+    mean = partial(_mean_beside_limit if shown.percentile_ranks else _mean, shown)
+    yield base._replace(name=heading, of=mean, rank=rank, csv_name=base.name)
+    if shown.target:
+        target = partial(_target, shown)
+        heading = f"{shown.heading} target"
+        yield Column(heading, target, shown.unit, significant(6), rank=CSV_ONLY, none="none")
+    if shown.percentile_ranks:
+        percentiles = percentiles_of(shown, pools, "plan")
+        for percentile in percentiles:
+            beside = partial(_beside_limit, shown, f"p{percentile:g}")
+            rank = CSV_ONLY if len(percentiles) == 1 else OTHER_STATISTIC
+            yield base._replace(name=f"p{percentile:g} {shown.heading}", of=beside, rank=rank)
+
+
+def tightest_of(figures: Iterable[TargetFigure]) -> TargetFigure | None:
+    """Return the target that is nearest to its limit; None without targets."""
+    return max(figures, key=lambda figure: figure.value / figure.limit, default=None)
+
+
+def with_statistic(heading: str, statistics: Collection[str]) -> str:
+    """Return the heading of a metric, with the percentile if all values are of the same one."""
+    only = next(iter(statistics)) if len(statistics) == 1 else "mean"
+    return heading if only == "mean" else f"{only} {heading}"
+
+
+def stated(statistic: str, statistics: Collection[str], text: str) -> str:
+    """Return a value with its percentile if the heading does not name that."""
+    return text if statistic == "mean" or len(statistics) == 1 else f"{statistic} {text}"
+
+
+def _tightest(shown: Shown, statistics: Collection[str], pool: PoolRow) -> Value:
+    """Return the statistic that a pool's tightest target limits, with the limit; else the mean."""
+    mine = of_pool(pool, shown.metric, "plan")
+    found = None if mine is None else tightest_of(pool.targets_on(shown.metric))
+    if mine is None or found is None:
+        return _mean(shown, pool)
+    text = f"{mine.text(found.value)} ({precise(found.limit)})"
+    return FormattedValue(stated(statistic_of(found.measure), statistics, text), found.value)
+
+
+def _mean(shown: Shown, pool: PoolRow) -> Value:
+    """Return the mean; None if it is too small to show."""
     mine = of_pool(pool, shown.metric, "plan")
     if mine is None:
         return FormattedValue("", None) if shown.least else MISSING
     mean: float | str | None = getattr(pool, mine.field)
-    if mine.percentile_ranks:
-        return _beside_limit(mine, "mean", pool) or mean
-    for figure in measured_in_columns(pool, mine):
-        text = f"{statistic_of(figure.measure)} {mine.text(figure.value)} ({precise(figure.limit)})"
-        return FormattedValue(text, mean)
     is_little = mine.least and isinstance(mean, float) and mean <= mine.least
     return None if is_little else mean
 
 
-def _target_column(shown: Shown) -> Column:
-    target = partial(_target, shown)
-    return Column(f"{shown.heading} target", target, shown.unit, significant(6), rank=7, none="none")
+def _mean_beside_limit(shown: Shown, pool: PoolRow) -> Value:
+    return _beside_limit(shown, "mean", pool) or _mean(shown, pool)
 
 
 def _target(shown: Shown, pool: PoolRow) -> Value:
     mine = of_pool(pool, shown.metric, "plan")
     return MISSING if mine is None else getattr(pool, mine.target_field)
-
-
-def _percentiles(shown: Shown, pools: Sequence[PoolRow], *, alone: bool) -> Iterator[Column]:
-    """Yield a column for each percentile that has a target, if percentiles have their own columns."""
-    if shown.percentile_ranks:
-        base = column(shown, alone=alone)._replace(rank=shown.percentile_ranks[0 if alone else 1])
-        for percentile in percentiles_of(shown, pools, "plan"):
-            of = partial(_beside_limit, shown, f"p{percentile:g}")
-            yield base._replace(name=f"p{percentile:g} {shown.heading}", of=of)
 
 
 def _beside_limit(shown: Shown, statistic: str, pool: PoolRow) -> FormattedValue | None:

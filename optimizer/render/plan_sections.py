@@ -141,7 +141,7 @@ def _allocation_columns(money: Money, kinds: Sequence[Kind], pools: Sequence[Poo
         name("accelerator", _accelerator),
         *map(_of_pool, (
             Column("replicas", "num_replicas", form=",d"),
-            Column("cards", "units", form=",d", none="0"),
+            Column("cards", "units", form=",d", rank=4, none="0"),
             Column("batch", "max_batch", form="d", rank=5),
             Column("load", "arrival_rate_rpm", RPM, quantity, rank=4),
             *losses,

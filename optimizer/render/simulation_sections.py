@@ -1,13 +1,14 @@
 """Sections of a simulation: predicted and simulated metrics, missed targets, repairs; rows as CSV."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import kinds_of, shown_in
 from optimizer.quantities import counted, quantity, significant
+from optimizer.queueing.measures import is_about, statistic_of
 from optimizer.render.estimates import marked
-from optimizer.render.figures import columns_of, of_pool
+from optimizer.render.figures import columns_of, of_pool, stated, with_statistic
 from optimizer.render.money import Money
 from optimizer.render.simulation_text import (
     VERDICTS,
@@ -32,7 +33,10 @@ from optimizer.studies.simulation.document import (
 
 PERCENTILES = ("p50", "p90", "p95", "p99")
 SHOWN = PERCENTILES[2:]
-"""Percentiles shown in the table."""
+"""Percentiles that the table shows without a target."""
+SIDES = ("plan", "simulated")
+OTHER = 4
+"""Lowest rank of statistics without a target."""
 STATISTICS = ("mean", *PERCENTILES)
 LATENCIES = ("ttft", "itl", "e2e")
 
@@ -60,7 +64,7 @@ def _pools(found: Simulation) -> Section:
         *(
             column
             for i, shown in enumerate(shown_in("simulation", kinds))
-            for column in _columns(shown, headings[shown.metric], i)
+            for column in _columns(shown, headings[shown.metric], i, found.pools)
         ),
         Column("within targets", "within_all.value", form=".1%"),
         Column("finishes", "finishes_h", "h", quantity, rank=2, none=""),
@@ -69,36 +73,75 @@ def _pools(found: Simulation) -> Section:
     return table("Pools", columns, found.pools)
 
 
-def _columns(shown: Shown, base: Column, place: int) -> Iterator[Column]:
-    """Yield the columns of predicted and simulated means and percentiles of a metric."""
+def _columns(shown: Shown, base: Column, place: int, pools: Sequence[SimulatedPool]) -> Iterator[Column]:
+    """Yield the columns of a metric: first the statistics that targets limit, then the others."""
+    limited = [_limited(shown, pool) for pool in pools if of_pool(pool, shown.metric, "simulation")]
+    statistics = {"mean" if check is None else statistic_of(check.target) for check in limited}
 
-    def column(heading: str, statistic: str, rank: int, none: str = base.none) -> Column:
-        of = partial(_statistic, shown, statistic)
-        return base._replace(name=f"{base.name} {heading}", of=of, rank=rank, none=none)
+    def sides(heading: str, of: _OfSide, ranks: tuple[int, int], none: str = "") -> Iterator[Column]:
+        for side, rank in zip(SIDES, ranks, strict=True):
+            yield base._replace(name=f"{heading} {side}", of=partial(of, side), rank=rank, none=none)
 
-    yield column("plan", "predicted_mean", 1 + place)
-    yield column("simulated", "mean", 0)
-    for rank, percentile in enumerate(() if shown.simulated else SHOWN, 3):
-        yield column(f"{percentile} plan", f"predicted_{percentile}", 4 + rank, "")
-        yield column(percentile, percentile, rank)
+    ranks = (1 + place, 0) if any(limited) else (OTHER, OTHER - 1)
+    yield from sides(
+        with_statistic(base.name, statistics), partial(_tightest, shown, statistics), ranks, base.none
+    )
+    for rank, statistic in enumerate(("mean",) if shown.simulated else ("mean", *SHOWN), OTHER):
+        if statistics != {statistic}:
+            yield from sides(
+                f"{statistic} {base.name}", partial(_value_of, shown, statistic), (rank + 1, rank)
+            )
 
 
-def _statistic(shown: Shown, statistic: str, pool: SimulatedPool) -> float | FormattedValue | None:
-    """Return a statistic of a pool's metric, with an interval for the simulated mean; None if missing."""
+_OfSide = Callable[[str, SimulatedPool], FormattedValue | None]
+
+
+def _limited(shown: Shown, pool: SimulatedPool) -> TargetCheck | None:
+    """Return the target on a metric of a pool that is nearest to its limit; None without a target."""
+    found = [check for check in pool.targets if is_about(check.target, shown.metric)]
+    return max(found, key=lambda check: check.simulated.value / check.limit, default=None)
+
+
+def _tightest(
+    shown: Shown, statistics: Collection[str], side: str, pool: SimulatedPool
+) -> FormattedValue | None:
+    """Return the statistic that the tightest target of a pool limits; without a target, the mean."""
+    check, mine = _limited(shown, pool), of_pool(pool, shown.metric, "simulation")
+    if check is None or mine is None:
+        return _value_of(shown, "mean", side, pool)
+    found = _formatted(mine, check.predicted if side == "plan" else check.simulated)
+    statistic = statistic_of(check.target)
+    return found and found._replace(text=stated(statistic, statistics, found.text))
+
+
+def _value_of(shown: Shown, statistic: str, side: str, pool: SimulatedPool) -> FormattedValue | None:
+    """Return a predicted or simulated statistic of a pool's metric; None if it is missing."""
     mine, found = of_pool(pool, shown.metric, "simulation"), pool.figure(shown.metric)
     if mine is None or found is None:
         return None
-    if statistic == "mean":
-        mean = found.simulated if isinstance(found, SimulatedFigure) else found.mean
-        return FormattedValue(with_width(mean, mine.text), mean.value)
+    of = _predicted if side == "plan" else _simulated_statistic
+    return _formatted(mine, of(found, statistic))
+
+
+def _formatted(shown: Shown, value: ConfidenceInterval | float | None) -> FormattedValue | None:
+    if isinstance(value, ConfidenceInterval):
+        return FormattedValue(with_width(value, shown.text), value.value)
+    return None if value is None else FormattedValue(shown.text(value), value)
+
+
+def _predicted(found: SimulatedLatency | SimulatedFigure, statistic: str) -> float | None:
     if isinstance(found, SimulatedFigure):
         return found.predicted
-    if statistic == "predicted_mean":
+    if statistic == "mean":
         return found.predicted_mean
-    if statistic.startswith("predicted_"):
-        return _percentiles_of(found)[PERCENTILES.index(statistic.removeprefix("predicted_"))]
+    return _percentiles_of(found)[PERCENTILES.index(statistic)]
+
+
+def _simulated_statistic(found: SimulatedLatency | SimulatedFigure, statistic: str) -> ConfidenceInterval:
+    if isinstance(found, SimulatedFigure):
+        return found.simulated
     interval: ConfidenceInterval = getattr(found, statistic)
-    return interval.value
+    return interval
 
 
 def _doubtful(pools: list[SimulatedPool]) -> Section:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from optimizer.errors import SpecError
 from optimizer.render.names import shortened
-from optimizer.section import FOR_PROGRAMS, Column, Paragraph, Section
+from optimizer.section import CSV_ONLY, FOR_PROGRAMS, Column, Paragraph, Section
 from optimizer.spec.messages import did_you_mean
 from optimizer.text import printable
 
@@ -40,6 +40,10 @@ class Output(NamedTuple):
     as_csv: bool = False
     table: str | None = None
     """Name of the only table to write; None for all, or for the first as CSV."""
+    width: int = 0
+    """Line width [characters]; 0 selects the terminal's, or that of COLUMNS."""
+    hint: str = "--wide shows all"
+    """Text after the names of hidden columns."""
 
 
 def show(sections: Sequence[Section], file: IO[str], output: Output | None = None) -> None:
@@ -51,16 +55,16 @@ def show(sections: Sequence[Section], file: IO[str], output: Output | None = Non
         SpecError: the requested table does not exist.
     """
     output = output or Output()
-    shown: list[RenderableType] = [_Shown(section) for section in sections]
+    shown: list[RenderableType] = [_Shown(section, output.hint) for section in sections]
     if output.as_csv or output.table is not None:
         chosen = _chosen(sections, output.table)
         if output.as_csv:
             file.write(chosen.csv())
             return
         chosen.on_request, chosen.text = False, []
-        shown = [_Shown(chosen)] if chosen.rows else [Text(f"{chosen.title}: none")]
-    width = UNBOUNDED if output.wide else _columns()
-    plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+        shown = [_Shown(chosen, output.hint)] if chosen.rows else [Text(f"{chosen.title}: none")]
+    width = UNBOUNDED if output.wide else output.width or _columns()
+    plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False, "force_jupyter": False}
     if file.isatty():
         height = width and 25  # any value: for a simple terminal the library needs both or neither
         console = Console(file=file, width=width, height=height, **plain)
@@ -95,8 +99,8 @@ def _chosen(sections: Sequence[Section], name: str | None) -> Section:
 class _Shown:
     """A section laid out for the width at which it is printed."""
 
-    def __init__(self, section: Section) -> None:
-        self.section = section
+    def __init__(self, section: Section, hint: str) -> None:
+        self.section, self.hint = section, hint
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield title, sentences, table and notes."""
@@ -108,11 +112,11 @@ class _Shown:
         if section.text:
             yield Text("")
         if not section.hidden:
-            yield from _table(section, width)
+            yield from _table(section, width, self.hint)
 
 
-def _table(section: Section, width: int) -> Iterator[RenderableType]:
-    held = section.held()
+def _table(section: Section, width: int, hint: str) -> Iterator[RenderableType]:
+    held = [i for i in section.held() if section.columns[i].rank < CSV_ONLY]
     columns = [section.columns[i] for i in held]
     cells = [[section.columns[i].cell(row[i]) for i in held] for row in section.all_rows()]
     layout = _layout(columns, cells, width)
@@ -123,8 +127,8 @@ def _table(section: Section, width: int) -> Iterator[RenderableType]:
         if not room and column.rank < FOR_PROGRAMS
     ]
     if dropped:
-        hint = Paragraph(f"hidden columns: {', '.join(dropped)}; --wide shows all", "dim", " ")
-        yield from _lines(hint, width)
+        text = f"hidden columns: {', '.join(dropped)}; {hint}"
+        yield from _lines(Paragraph(text, "dim", " "), width)
     for note in section.notes:
         yield from _lines(Paragraph(note, indent=" "), width)
     if dropped or section.notes:

@@ -3,6 +3,7 @@
 import io
 import random
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,13 +48,14 @@ def test_a_row_shows_load_latencies_against_targets_and_cost() -> None:
     cells = row(text, "s")
     assert cells[1:6] == ["1", "A", "1", "1", str(pool.max_batch)]
     assert cells[6] == "90"
-    assert cells[8:12] == [f"{pool.itl_ms:,.1f}", "40", f"{pool.ttft_ms:,.0f}", "900"]
+    assert cells[8:12] == [f"{pool.itl_ms:,.1f}", "(40)", f"{pool.ttft_ms:,.0f}", "(900)"]
     assert cells[-2:] == [f"{pool.utilization:.0%}", "12.50"]
 
 
-def test_a_missing_target_is_shown_as_none_and_not_as_zero() -> None:
+def test_a_latency_without_a_target_has_no_limit() -> None:
     _, text = shown(document([server("s")], [accelerator("A")], {"A": 9}))
-    assert row(text, "s").count("none") == 2
+    assert "(target)" not in text
+    assert "(" not in " ".join(row(text, "s"))
     assert "Not served" not in text
     assert "Objectives" not in text
 
@@ -226,7 +228,7 @@ def test_what_is_left_out_is_said_and_wide_shows_it() -> None:
     plan = solve(system)
     short, wide = narrow(plan_sections(plan, system)), narrow(plan_sections(plan, system), wide=True)
     said = " ".join(short)
-    assert "hidden columns: prio, batch, load, capacity" in said
+    assert "hidden columns: prio, " in said
     assert "--wide shows all" in said
     assert not [line for line in wide if "hidden columns" in line or "…" in line]
     for name in system.servers:
@@ -244,7 +246,27 @@ def test_the_most_important_columns_stay_longest(monkeypatch: pytest.MonkeyPatch
         shown.append(len(rows[0].split()))
     assert shown == sorted(shown)
     headings = narrow(plan_sections(plan, system), as_csv=True)[0].split(",")
-    assert shown[0] < shown[-1] == len(headings) - 3  # nothing is lost or estimated; means
+    assert (
+        shown[0] < shown[-1] == len(headings) - 5
+    )  # nothing is lost or estimated; means; limits are next to the values
+
+
+def test_eighty_columns_show_what_binds_by_its_statistic(
+    specs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    tables = {}
+    for name in ("small", "chat.yaml", "serving-fleet"):
+        system = load_system(specs / name)
+        plan = solve(system)
+        tables[name] = " ".join(" ".join(narrow(plan_sections(plan, system))).split())
+        assert "hidden columns: prio, batch" in tables[name]
+    assert "TTFT (target) cost server accelerator replicas cards ms cents/h" in tables["small"]
+    assert " 3,970 (4,000) " in tables["small"]  # nearest to its limits in more pools than the ITL
+    assert "p95 ITL p95 TTFT (target) (target) cost" in tables["chat.yaml"]
+    assert " 29.2 (40) 124 (1,000) " in tables["chat.yaml"]
+    assert "ITL (target) cost" in tables["serving-fleet"]  # targets limit percentiles of some pools only
+    assert " p95 44.1 (60) " in tables["serving-fleet"]
 
 
 def test_csv_has_whole_names_units_and_every_digit() -> None:

@@ -14,7 +14,7 @@ from optimizer.plan import TargetFigure
 from optimizer.plan.document import Plan, QueueMember
 from optimizer.plan.tiers import difference_cents_per_h
 from optimizer.quantities import counted, quantity, share_text
-from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, TargetMeasure
+from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, TargetMeasure, is_about
 from optimizer.queueing.targets import target_share
 from optimizer.spec.caches import replica_load
 from optimizer.spec.shared_queues import SharedQueue
@@ -27,7 +27,7 @@ from optimizer.studies.figures.document import (
     GridPanel,
     Values,
 )
-from optimizer.studies.reports.overview import Overview, PoolRow, is_about
+from optimizer.studies.reports.overview import Overview, PoolRow
 
 if TYPE_CHECKING:
     from optimizer.spec.schema import Server
@@ -345,7 +345,8 @@ def _target_shares(
             limits = {} if target is None else dict(target.latency_targets())
             figures = _member_figures(members[name], limits)
             shares[name] = tuple(
-                _largest_share([each for each in figures if is_about(each, metric)]) for metric in metrics
+                _largest_share([each for each in figures if is_about(each.measure, metric)])
+                for metric in metrics
             )
         else:
             shares[name] = _shares(pools.get(name, ()), metrics)

@@ -18,7 +18,7 @@ from optimizer.plan import Plan, Pool, TargetFigure
 from optimizer.plan.document import QueueMember
 from optimizer.plan.power import power_at_load_w
 from optimizer.plan.token_costs import cost_per_million
-from optimizer.queueing.measures import MISSED, label_of
+from optimizer.queueing.measures import MISSED, is_about, label_of
 from optimizer.spec.schema import ModelTarget, Server
 from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
@@ -79,13 +79,7 @@ class PoolRow(Pool, KindRowFields, _PoolTargets):
 
     def measured(self, metric: str) -> tuple[TargetFigure, ...]:
         """Return the measured values of a metric that its targets limit, other than plain means."""
-        return tuple(figure for figure in self.targets if is_about(figure, metric))
-
-
-def is_about(figure: TargetFigure, metric: str) -> bool:
-    """Return whether a target is about a metric: its mean or a percentile."""
-    label = label_of(metric)
-    return figure.measure == label or figure.measure.endswith(f" {label}")
+        return tuple(figure for figure in self.targets if is_about(figure.measure, metric))
 
 
 class QueueRow(EmptyRow):
