@@ -1,10 +1,10 @@
 """Sections of a fitted profile, and of predictions compared with measurements."""
 
+import math
 from collections.abc import Callable, Sequence
-from math import isfinite
 from typing import Any
 
-from optimizer.fitting.parameters import PARAMETERS
+from optimizer.fitting.parameters import PARAMETERS, Parameter
 from optimizer.fitting.prediction import Predicted
 from optimizer.fitting.profile import FittedProfile
 from optimizer.kinds.replicas import Percentiles
@@ -26,7 +26,51 @@ def fit_sections(profile: FittedProfile) -> list[Section]:
         _errors(profile),
         sentence(f"condition number {condition}: 1 is ideal; above 30, poorly identifiable"),
         *titled_list("Warnings", profile.fit.warnings, bullet="- "),
+        sentence(verdict(profile), "bold"),
     ]
+
+
+GOOD_ERROR, USABLE_ERROR = 0.1, 0.25
+"""Largest errors of ITL and TTFT of a profile that is good for planning, and of one that is usable."""
+IDENTIFIED_ERROR = 0.25
+"""Largest relative standard error of an identified parameter."""
+_LETTERS = {"alpha": "α", "beta": "β", "gamma": "γ"}
+
+
+def verdict(profile: FittedProfile) -> str:
+    """Return in one sentence what a profile is good for, how accurate it is, and what to measure next."""
+    fit = profile.fit
+    errors, of = (fit.errors, "fitted") if fit.held_out is None else (fit.held_out, "held-out")
+    worst = max(errors.itl, errors.ttft)
+    rates = [point.throughput_rps or point.rate_rps or 0.0 for point in profile.points if point.fitted]
+    up_to = f" up to {quantity(max(rates), 2)} requests/s" if any(rates) else ""
+    if worst > USABLE_ERROR:
+        good = "Not good for planning yet"
+    elif worst > GOOD_ERROR:
+        good = f"Usable for planning{up_to} with a headroom of {worst:.0%}"
+    else:
+        good = f"Good for planning{up_to}"
+    itl, ttft = (f"{max(math.ceil(100 * error), 1)}%" for error in (errors.itl, errors.ttft))
+    accuracy = f"ITL within {itl} and TTFT within {ttft} of {of} runs"
+    return f"{good}; {accuracy}; {_identified(profile)}."
+
+
+def _identified(profile: FittedProfile) -> str:
+    """Return which of α, β and γ are identified, and the runs that would identify the first other one."""
+    clear: list[Parameter] = []
+    unclear: list[Parameter] = []
+    for item in PARAMETERS:
+        if item.key in _LETTERS:
+            value, error = (getattr(of, item.name) for of in (profile.iteration, profile.fit.standard_errors))
+            is_doubtful = any(warning.startswith(f"{item.key} ") for warning in profile.fit.warnings)
+            is_fitted = item.key in profile.fit.fitted_terms and 0 < error <= IDENTIFIED_ERROR * value
+            is_clear = is_fitted and not is_doubtful
+            (clear if is_clear else unclear).append(item)
+    letters = " and ".join(", ".join(_LETTERS[item.key] for item in clear).rsplit(", ", 1))
+    if not unclear:
+        return f"{letters} identified"
+    missing = " and ".join(", ".join(_LETTERS[item.key] for item in unclear).rsplit(", ", 1))
+    return f"{f'{letters} identified, ' if clear else ''}{missing} not: add {unclear[0].shown_by}"
 
 
 def _law(profile: FittedProfile) -> Section:
@@ -95,7 +139,7 @@ def _time(heading: str, of: Callable[[Predicted], float | None], unit: str = "ms
 
     def value(item: tuple[int, Predicted]) -> float | None:
         found = of(item[1])
-        return None if found is None or not isfinite(found) else found
+        return None if found is None or not math.isfinite(found) else found
 
     return Column(heading, value, unit, quantity, rank)
 

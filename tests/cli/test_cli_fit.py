@@ -8,6 +8,7 @@ from commands import Run, is_one_line
 
 from optimizer.cli.main import main
 from optimizer.fitting.profile import read_profile
+from optimizer.render.fit_sections import fit_sections, verdict
 from optimizer.spec.files import parse_part
 from optimizer.spec.system import join_parts, load_system
 from optimizer.spec.writing import write_document
@@ -39,6 +40,23 @@ def test_fit_writes_a_profile_with_its_key_and_provenance(profile: Path) -> None
     assert found.provenance.source == "points.csv"
     assert len(found.points) == 3
     assert any("one shape only" in warning for warning in found.fit.warnings)
+
+
+def test_fit_ends_with_a_verdict(profile: Path) -> None:
+    """One shape with short prompts says nothing about the context; the errors are those of the table."""
+    found = read_profile(profile)
+    *_, section = fit_sections(found)
+    (paragraph,) = section.text
+    assert paragraph.text == (
+        "Good for planning up to 30 requests/s; ITL within 1% and TTFT within 4% of fitted runs; "
+        "α identified, β and γ not: add one request at a time with long prompts."
+    )
+    worse = found.fit.model_copy(update={"held_out": found.fit.errors.model_copy(update={"ttft": 0.2})})
+    text = verdict(found.model_copy(update={"fit": worse}))
+    assert text.startswith("Usable for planning up to 30 requests/s with a headroom of 20%; ")
+    assert " of held-out runs; " in text
+    bad = found.fit.model_copy(update={"held_out": found.fit.errors.model_copy(update={"ttft": 0.3})})
+    assert verdict(found.model_copy(update={"fit": bad})).startswith("Not good for planning yet; ")
 
 
 def test_predict_answers_runs_and_steady_states_with_errors(run: Run, profile: Path, tmp_path: Path) -> None:
