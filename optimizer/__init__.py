@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from optimizer.candidates import Candidates, CandidateTable, Rejection, SizingMemo, find_candidates
     from optimizer.errors import (
         AnalysisError,
+        FitError,
         IncompletePlanError,
         InferplanError,
         MissingExtraError,
         SolverError,
         SpecError,
     )
+    from optimizer.fitting.profile import FittedProfile
     from optimizer.kinds.replicas import (
         LatencyTargets,
         Replica,
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
         analyze_replicas,
         size_replicas,
     )
+    from optimizer.library import estimate, fit, horizon, repair, simulate, sweep, to_text
     from optimizer.pipeline import Timings, solve
     from optimizer.plan import Plan, Pool, Unserved, load_plan, verify
+    from optimizer.profiles import ProfileEstimate
     from optimizer.render.pages import render_report
     from optimizer.render.plots import draw
     from optimizer.spec.schema import SystemSpec
@@ -38,8 +42,11 @@ if TYPE_CHECKING:
     from optimizer.studies.explanation.explain import explain
     from optimizer.studies.figures.document import Figure
     from optimizer.studies.figures.kinds import make_figure
+    from optimizer.studies.horizon.document import Horizon
     from optimizer.studies.load_changes import scale_loads, vary_loads
     from optimizer.studies.reports.report import Report, make_report
+    from optimizer.studies.simulation.document import RepairedPlan, Simulation
+    from optimizer.studies.sweep.document import Sweep
 
 __version__ = "0.1.0"
 
@@ -50,20 +57,27 @@ __all__ = [
     "Comparison",
     "Explanation",
     "Figure",
+    "FitError",
+    "FittedProfile",
+    "Horizon",
     "IncompletePlanError",
     "InferplanError",
     "LatencyTargets",
     "MissingExtraError",
     "Plan",
     "Pool",
+    "ProfileEstimate",
     "Rejection",
+    "RepairedPlan",
     "Replica",
     "ReplicaPerformance",
     "ReplicaSizing",
     "Report",
+    "Simulation",
     "SizingMemo",
     "SolverError",
     "SpecError",
+    "Sweep",
     "System",
     "SystemSpec",
     "Timings",
@@ -71,16 +85,23 @@ __all__ = [
     "analyze_replicas",
     "compare",
     "draw",
+    "estimate",
     "explain",
     "find_candidates",
+    "fit",
+    "horizon",
     "load_plan",
     "load_system",
     "make_figure",
     "make_report",
     "render_report",
+    "repair",
     "scale_loads",
+    "simulate",
     "size_replicas",
     "solve",
+    "sweep",
+    "to_text",
     "vary_loads",
     "verify",
 ]
@@ -89,12 +110,15 @@ _HOMES = {
     "optimizer.candidates": ("CandidateTable", "Candidates", "Rejection", "SizingMemo", "find_candidates"),
     "optimizer.errors": (
         "AnalysisError",
+        "FitError",
         "IncompletePlanError",
         "InferplanError",
         "MissingExtraError",
         "SolverError",
         "SpecError",
     ),
+    "optimizer.fitting.profile": ("FittedProfile",),
+    "optimizer.library": ("estimate", "fit", "horizon", "repair", "simulate", "sweep", "to_text"),
     "optimizer.pipeline": ("Timings", "solve"),
     "optimizer.plan": ("Plan", "Pool", "Unserved", "load_plan", "verify"),
     "optimizer.kinds.replicas": (
@@ -105,12 +129,16 @@ _HOMES = {
         "analyze_replicas",
         "size_replicas",
     ),
+    "optimizer.profiles.estimate": ("ProfileEstimate",),
     "optimizer.render.pages": ("render_report",),
     "optimizer.render.plots": ("draw",),
     "optimizer.spec.schema": ("SystemSpec",),
     "optimizer.spec.system": ("System", "load_system"),
     "optimizer.studies.figures.document": ("Figure",),
     "optimizer.studies.figures.kinds": ("make_figure",),
+    "optimizer.studies.horizon.document": ("Horizon",),
+    "optimizer.studies.simulation.document": ("RepairedPlan", "Simulation"),
+    "optimizer.studies.sweep.document": ("Sweep",),
     "optimizer.studies.reports.report": ("Report", "make_report"),
     "optimizer.studies.comparison.compare": ("compare",),
     "optimizer.studies.comparison.document": ("Comparison",),

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 from doc_pages import ROOT, read_page
+from python_page import generated
 from service_runs import Service, in_a_thread
 
 import rest_server.client
 from rest_server.client import Client
 
 PAGE = read_page("python.md")
-BLOCKS = re.findall(r"^```python\n(.*?)^```\n(?:\n^```text\n(.*?)^```)?", PAGE, re.MULTILINE | re.DOTALL)
+CLIENT = PAGE[PAGE.index("## A client of the service") :]
+BLOCKS = re.findall(r"^```python\n(.*?)^```\n(?:\n^```text\n(.*?)^```)?", CLIENT, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +25,7 @@ def service() -> Iterator[Service]:
 
 
 @pytest.mark.parametrize(("program", "output"), BLOCKS)
-def test_every_block_prints_what_the_page_says(
+def test_blocks_of_the_client_print_what_the_page_says(
     service: Service, program: str, output: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
@@ -33,6 +35,10 @@ def test_every_block_prints_what_the_page_says(
         exec(here, {"__name__": "page"})  # noqa: S102  the text is our own
     assert printed.getvalue()
     assert not output or printed.getvalue() == output
+
+
+def test_outputs_and_public_names_are_current() -> None:
+    assert generated(PAGE) == PAGE, "run python tests/python_page.py"
 
 
 def test_the_page_names_every_method_and_error() -> None:

@@ -10,6 +10,7 @@ from optimizer.documents import Count, Document, Name, PositiveCount, Quantity, 
 from optimizer.errors import FitError, SpecError
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
 from optimizer.fitting.server import ServerSettings
+from optimizer.printed import Printed
 from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.lengths import LengthDistributionKind
 from optimizer.spec.files import plain_value, read_text
@@ -129,7 +130,7 @@ class FitReport(Document):
     """Unidentifiable parameters, and assumptions."""
 
 
-class FittedProfile(Document):
+class FittedProfile(Printed, Document):
     """Measured token times of one model on one accelerator."""
 
     name: Name

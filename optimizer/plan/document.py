@@ -11,10 +11,12 @@ from optimizer.documents import MIN_RATE, Document, is_none
 from optimizer.errors import IncompletePlanError, SpecError
 from optimizer.kinds.table import KindPoolFields
 from optimizer.money import cost_amount, cost_unit
-from optimizer.plan.notebook import notebook_table
-from optimizer.plan.tabular import data_frame
+from optimizer.plan.notebook import notebook_table, plan_section
+from optimizer.plan.tabular import PLACED, data_frame, placed
+from optimizer.printed import Printed
 from optimizer.quantities import counted, precise, quantity
 from optimizer.queueing.measures import MISSED, metric_of
+from optimizer.section import Section
 from optimizer.solvers.solution import SolverName
 from optimizer.spec.schema import AllocationData, EstimateEnd, Load, Server
 from optimizer.spec.system import System
@@ -511,7 +513,7 @@ class PlanLevel(Document):
     """Relative gap between value and bound."""
 
 
-class Plan(Document):
+class Plan(Printed, Document):
     """The plan; every server of the input is in `allocations` or in `unserved`."""
 
     status: Literal["optimal", "feasible", "heuristic"]
@@ -608,25 +610,43 @@ class Plan(Document):
         """Number of pools with estimated token times."""
         return sum(pool.estimated is not None for pools in self.allocations.values() for pool in pools)
 
-    def to_dataframe(self) -> Any:
+    def to_dataframe(self, system: System | None = None) -> Any:
         """Return the plan as a pandas data frame, with a row for each pool and for each server without pools.
 
         The columns are `server`, the fields of `Pool` by Python name, `served_fraction` and `reason`.
 
+        Args:
+            system: the planned system; with it, the columns `service_class`, `model`, `priority`, `type` of
+                the accelerator, `cards` of the pool, and the targets `itl_target_ms` and `ttft_target_ms`
+                follow `server`.
+
         Raises:
             MissingExtraError: pandas is not installed.
+            SpecError: the plan is not for this system.
         """
-        return data_frame(self._rows(), _COLUMNS)
+        rows = self._rows()
+        if system is None:
+            return data_frame(rows, _COLUMNS)
+        known = [{**row, **placed(system, row)} for row in rows]
+        return data_frame(known, (_COLUMNS[0], *PLACED, *_COLUMNS[1:]))
+
+    def to_section(self) -> Section:
+        """Return the plan as a table, with its cost and service above."""
+        return plan_section(self._caption, self._rows(), self.currency)
 
     def _repr_html_(self) -> str:
         """Return the plan as HTML for notebooks."""
+        return notebook_table(self._caption, self._rows(), self.currency)
+
+    @property
+    def _caption(self) -> str:
+        """Status, cost and service of the plan in one line."""
         servers = len(self._server_names()) - len(self.shared_queues) + len(self.queued_servers)
         served = f"{servers - len(self.unserved):,} of {counted(servers, 'server')} served in full"
         cost = f"{cost_amount(self.total_cost_cents_per_h, self.currency)} {cost_unit(self.currency)}"
         estimated = "; ~ token times are estimated, not measured" if self.estimated_pools else ""
         reserves = f"; {self.reserve_text}" if self.reserves else ""
-        caption = f"{self.status} plan, {cost}, {served}{reserves}{estimated}"
-        return notebook_table(caption, self._rows(), self.currency)
+        return f"{self.status} plan, {cost}, {served}{reserves}{estimated}"
 
     def _rows(self) -> list[dict[str, object]]:
         unserved = {item.server: item for item in self.unserved}

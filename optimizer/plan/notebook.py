@@ -1,4 +1,4 @@
-"""HTML table of a plan for notebooks: its pools, and the servers without pools.
+"""Table of a plan for notebooks and `print`: its pools, and the servers without pools.
 
 This module uses rows of plain values and pools, not plans.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from optimizer.kinds.table import kind_of_pool, kinds_of, shown_in
 from optimizer.money import cost_amount, cost_unit
 from optimizer.quantities import quantity, share_text
-from optimizer.section import Column
+from optimizer.section import RPM, Column, Paragraph, Section, name, table, words
 
 MARK = " ~"
 """Suffix of an accelerator whose token times are estimated."""
@@ -42,6 +42,12 @@ def notebook_table(caption: str, rows: Sequence[Row], currency: str | None) -> s
     )
 
 
+def plan_section(caption: str, rows: Sequence[Row], currency: str | None) -> Section:
+    """Return rows as a section for a terminal; the arguments are those of `notebook_table`."""
+    columns = _columns(rows, currency)
+    return table("", columns, rows, "allocations", text=[Paragraph(caption)])
+
+
 def _cell(column: Column, row: Row) -> str:
     style = ' style="text-align:right"' if column.kind == "number" else ""
     return f"<td{style}>{escape(column.value(row))}</td>"
@@ -51,21 +57,21 @@ def _columns(rows: Sequence[Row], currency: str | None) -> list[Column]:
     """Return the columns; those of metrics and targets only if a pool has them."""
     pools = [row["pool"] for row in rows if row["pool"] is not None]
     figures = [
-        Column(shown.with_unit(f"mean {shown.heading}"), partial(_figure, shown.metric))
+        Column(f"mean {shown.heading}", partial(_figure, shown.metric), shown.unit, rank=2)
         for shown in shown_in("notebook", kinds_of(pools) if pools else ())
     ]
     if any(pool.targets for pool in pools):
-        figures.append(Column("targets (limits)", _targets, kind="words"))
+        figures.append(words("targets (limits)", _targets, rank=1))
     return [
-        Column("server", lambda row: row["server"], kind="words"),
-        Column("accelerator", _accelerator, kind="words"),
+        name("server", lambda row: row["server"]),
+        name("accelerator", _accelerator),
         Column("replicas", lambda row: f"{row['num_replicas']:,}"),
-        Column("load [req/min]", lambda row: quantity(row["arrival_rate_rpm"])),
-        Column("capacity [req/min]", lambda row: quantity(row["max_arrival_rate_rpm"])),
+        Column("load", lambda row: quantity(row["arrival_rate_rpm"]), RPM, rank=3),
+        Column("capacity", lambda row: quantity(row["max_arrival_rate_rpm"]), RPM, rank=4),
         *figures,
-        Column(f"cost [{cost_unit(currency)}]", lambda row: cost_amount(row["cost_cents_per_h"], currency)),
+        Column("cost", lambda row: cost_amount(row["cost_cents_per_h"], currency), cost_unit(currency)),
         Column("served", lambda row: share_text(row["served_fraction"])),
-        Column("reason", lambda row: row["reason"] or "", kind="words"),
+        words("reason", lambda row: row["reason"] or "", none=""),
     ]
 
 

@@ -3,9 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from optimizer.errors import MissingExtraError
+from optimizer.errors import MissingExtraError, SpecError
+from optimizer.spec.shared_queues import SharedQueue
+from optimizer.spec.system import System
 
 Row = Mapping[str, object]
+PLACED = ("service_class", "model", "priority", "type", "cards", "itl_target_ms", "ttft_target_ms")
+"""Columns that a system adds to the rows of its plan."""
 
 
 def data_frame(rows: Sequence[Row], columns: Sequence[str]) -> Any:
@@ -19,3 +23,27 @@ def data_frame(rows: Sequence[Row], columns: Sequence[str]) -> Any:
     except ImportError:
         raise MissingExtraError("pandas is not installed; pip install 'inferplan[pandas]'") from None
     return pd.DataFrame(list(rows), columns=list(columns))
+
+
+def placed(system: System, row: Mapping[str, Any]) -> dict[str, object]:
+    """Return the values of `PLACED` for a row of a plan of a system.
+
+    Raises:
+        SpecError: the system has no such server.
+    """
+    name = str(row["server"])
+    if name not in system.members and name not in system.servers:
+        raise SpecError(f"plan: server {name!r} is not in the system; give the system that was planned")
+    server = system.members.get(name) or system.servers[name]
+    target = None if isinstance(server, SharedQueue) else system.target_of(server)
+    pool = row["pool"]
+    kind, cards = ("", 0) if pool is None else system.units_per_replica(name, pool.accelerator)
+    return {
+        "service_class": server.service_class,
+        "model": server.model,
+        "priority": system.priority(server),
+        "type": kind or None,
+        "cards": cards * row["num_replicas"],
+        "itl_target_ms": target and (target.itl_ms or None),
+        "ttft_target_ms": target and (target.ttft_ms or None),
+    }

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from optimizer.errors import SpecError
+from optimizer.printed import Printed
 from optimizer.profiles.capacity import MAX_TP, split_problem
 from optimizer.profiles.catalogue import load_catalogue, slice_of
 from optimizer.profiles.deployment import Deployment
@@ -47,7 +48,7 @@ class DoesNotFitError(SpecError):
 
 
 @dataclass(frozen=True)
-class ProfileEstimate:
+class ProfileEstimate(Printed):
     """An estimated profile of a model on `tp` devices of an accelerator."""
 
     iterations: Iterations

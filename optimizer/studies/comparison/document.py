@@ -13,6 +13,7 @@ from pydantic import Field
 from optimizer.documents import Document
 from optimizer.plan import Placement, Plan
 from optimizer.plan.token_costs import cost_per_million
+from optimizer.printed import Printed
 from optimizer.spec.schema import OptimizerOptions
 from optimizer.studies.service import PriorityService
 
@@ -205,7 +206,7 @@ class TypeComparison(Document):
     """Second cost minus first [cents/h]; None if one of them is unknown."""
 
 
-class Comparison(Document):
+class Comparison(Printed, Document):
     """Two plans side by side; every difference is the second minus the first."""
 
     kind: Kind

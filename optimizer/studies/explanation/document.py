@@ -8,6 +8,7 @@ from pydantic import Field
 from optimizer.documents import Document, is_none
 from optimizer.plan import Plan
 from optimizer.plan.document import CapacityUse, LimitUse, Placement
+from optimizer.printed import Printed
 from optimizer.queueing.measures import LatencyName
 from optimizer.studies.overload import Overload
 
@@ -344,7 +345,7 @@ class LossPrice(Document):
     """The plan with the other limit minus the plan."""
 
 
-class Explanation(Document):
+class Explanation(Printed, Document):
     """Reasons for a plan, and changes that would alter it."""
 
     plan: Plan

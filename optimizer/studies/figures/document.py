@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from optimizer.documents import Document
+from optimizer.printed import Drawn
 from optimizer.quantities import precise
 
 Values = Annotated[tuple[float | None, ...], Field(strict=False)]
@@ -130,7 +131,7 @@ class GridPanel(Document):
     """All groups, including unused ones; the position of a group sets its colour."""
 
 
-class Figure(Document):
+class Figure(Drawn, Document):
     """Panels that belong together, or the reason that there is nothing to show."""
 
     title: str

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from optimizer.documents import Document, is_none
 from optimizer.plan import Placement
+from optimizer.printed import Printed
 
 
 class Reservation(Document):
@@ -95,7 +96,7 @@ class Policy(Document):
     """Number of replicas that start after the first hour."""
 
 
-class Horizon(Document):
+class Horizon(Printed, Document):
     """Reservations and rentals."""
 
     hours: float

@@ -9,6 +9,7 @@ from optimizer.documents import Document, is_none
 from optimizer.kinds.replicas import Percentiles
 from optimizer.kinds.table import KindSimulatedFields
 from optimizer.plan import Plan
+from optimizer.printed import Printed
 from optimizer.spec.schema import EstimateEnd
 
 Verdict = Literal["held", "missed", "close"]
@@ -159,7 +160,7 @@ class SimulatedPool(_SimulatedBasis, KindSimulatedFields, _SimulatedMetrics):
         return tuple(check for check in self.targets if not check.met)
 
 
-class Simulation(Document):
+class Simulation(Printed, Document):
     """Simulation of a plan."""
 
     requests: int

@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from optimizer.documents import Document, is_none
+from optimizer.printed import Printed
 
 
 class Axis(Document):
@@ -121,7 +122,7 @@ class SampledDays(Document):
     """One fleet for each share of days, kept on all days."""
 
 
-class Sweep(Document):
+class Sweep(Printed, Document):
     """Plans over ranges of parameters."""
 
     axes: tuple[Axis, ...] = Field(strict=False)

@@ -1,0 +1,182 @@
+"""The studies as functions for programs and notebooks, with options as keywords; and their answers as text.
+
+Options are the fields of the requests in `optimizer.jobs`, so they are those of the commands and routes.
+"""
+
+import io
+from collections.abc import Mapping
+from dataclasses import fields
+from importlib import import_module
+from typing import Any
+
+from optimizer.errors import SpecError
+from optimizer.fitting.options import FitOptions, MeasuredSetup
+from optimizer.fitting.profile import FittedProfile
+from optimizer.fitting.server import ServerSettings
+from optimizer.jobs.fitting import fit_reports
+from optimizer.jobs.horizons import HorizonOptions, horizon_of
+from optimizer.jobs.simulating import SimulateOptions, repair_plan, simulate_plan
+from optimizer.jobs.sweeping import SweepOptions, sweep_system
+from optimizer.plan import Plan
+from optimizer.profiles import Deployment, ProfileEstimate, estimate_profile
+from optimizer.profiles.estimate import find_model, find_slice
+from optimizer.render.terminal import Output, show
+from optimizer.spec.arguments import checks_documents
+from optimizer.spec.messages import did_you_mean, validated
+from optimizer.spec.system import System
+from optimizer.studies.horizon.document import Horizon
+from optimizer.studies.simulation.document import RepairedPlan, Simulation
+from optimizer.studies.sweep.document import Sweep
+
+
+@checks_documents
+def sweep(system: System, *vary: str, **options: Any) -> Sweep:
+    """Plan a system over ranges of parameters: cost, service by priority, and what binds.
+
+    Args:
+        system: the system.
+        vary: parameters with their values, such as ``load=0.5..1.5`` or ``count:H100=16..32``.
+        options: fields of `SweepOptions`, such as ``samples=100, load_cv=0.3``.
+
+    Raises:
+        SpecError: a variation or an option is invalid.
+        SolverError: the solver failed.
+    """
+    request = validated(SweepOptions, {"vary": vary, **options})
+    return sweep_system(request.applied(system), request)
+
+
+@checks_documents
+def simulate(system: System, plan: Plan | None = None, **options: Any) -> Simulation:
+    """Simulate every request of every pool, and compare with the plan's predictions and targets.
+
+    Args:
+        system: the system.
+        plan: a plan of it; None solves for one.
+        options: fields of `SimulateOptions`, such as ``requests=50_000, seed=2``.
+
+    Raises:
+        SpecError: the plan is not for the system, or an option is invalid.
+        SolverError: a plan was needed, and the solver failed.
+    """
+    request = validated(SimulateOptions, options)
+    if request.repair:
+        raise SpecError("repair: returns another plan; call optimizer.repair")
+    return simulate_plan(request.applied(system), request, plan)
+
+
+@checks_documents
+def repair(system: System, **options: Any) -> RepairedPlan:
+    """Plan a system, simulate the plan, and plan again until all pools meet their targets.
+
+    Args:
+        system: the system.
+        options: as for `simulate`.
+
+    Raises:
+        SpecError: an option is invalid.
+        SolverError: the solver failed.
+    """
+    request = validated(SimulateOptions, options)
+    return repair_plan(request.applied(system), request)
+
+
+@checks_documents
+def horizon(system: System, **options: Any) -> Horizon:
+    """Plan loads by the hour: what to reserve for the whole time, and what to rent in each hour.
+
+    Args:
+        system: the system; committed tiers of its accelerators are offers.
+        options: fields of `HorizonOptions`: ``factors``, ``loads`` or ``trace``, and the optimizer's.
+
+    Raises:
+        SpecError: an option is invalid, or the loads are missing.
+        SolverError: the solver failed.
+    """
+    request = validated(HorizonOptions, options)
+    return horizon_of(request.applied(system), request.trace, request.factors, request.loads)
+
+
+def estimate(model: str, accelerator: str, **settings: Any) -> ProfileEstimate:
+    """Estimate token times and memory of a model from its architecture and the data sheet.
+
+    Args:
+        model: a name of the catalogue, or the path of a config.json.
+        accelerator: a name of the catalogue, with a number of cards for tensor parallelism: ``4xH100``.
+        settings: fields of `Deployment`, such as ``in_tokens=1024, out_tokens=256``.
+
+    Raises:
+        SpecError: a name or a setting is unknown, or the model does not fit.
+    """
+    _check_names(settings, Deployment, "estimate")
+    card, tp = find_slice(accelerator, settings.pop("tp", None))
+    return estimate_profile(find_model(model), card, Deployment(**settings, tp=tp))
+
+
+def fit(*paths: str, **options: Any) -> FittedProfile:
+    """Fit a profile to benchmark reports of one model on one accelerator.
+
+    Args:
+        paths: the reports.
+        options: fields of `FitOptions`, `MeasuredSetup` and `ServerSettings`, such as ``accelerator="H100"``.
+
+    Raises:
+        FitError: a report has an unknown format or is incomplete, or there are too few measurements.
+        SpecError: a file cannot be read, or an option is unknown.
+    """
+    _check_names(options, FitOptions, "fit", MeasuredSetup, ServerSettings)
+    own: dict[str, Any] = {name: options[name] for name in options.keys() & names_of(FitOptions)}
+    own.setdefault("key", MeasuredSetup(**_fields(options, MeasuredSetup)))
+    own.setdefault("settings", ServerSettings(**_fields(options, ServerSettings)))
+    return fit_reports(paths, FitOptions(**own))
+
+
+def _fields(options: Mapping[str, Any], kind: Any) -> dict[str, Any]:
+    return {name: options[name] for name in options.keys() & names_of(kind)}
+
+
+def names_of(kind: Any) -> set[str]:
+    """Return the names of the fields of a dataclass."""
+    return {item.name for item in fields(kind)}
+
+
+def _check_names(given: Mapping[str, Any], kind: Any, function: str, *more: Any) -> None:
+    known = set().union(*map(names_of, (kind, *more)))
+    for name in given:
+        if name not in known:
+            raise SpecError(f"{function}: {name}: unknown option{did_you_mean(name, sorted(known))}")
+
+
+def to_text(answer: object, width: int = 0) -> str:
+    """Return an answer as the tables of its command.
+
+    Args:
+        answer: a plan, or the answer of a study, an estimate or a fit.
+        width: characters of a line; 0 selects COLUMNS, otherwise 80.
+
+    Raises:
+        SpecError: the value is not an answer.
+    """
+    name = type(answer).__name__
+    if isinstance(answer, Plan):
+        sections = [answer.to_section()]
+    elif name in _SECTIONS:
+        home, function = _SECTIONS[name]
+        sections = getattr(import_module(f"optimizer.render.{home}"), function)(answer)
+    else:
+        raise SpecError(f"to_text: a {name} has no tables; give a plan or the answer of a study")
+    text = io.StringIO()
+    show(sections, text, Output(width=width, hint="to_text shows all with a larger width"))
+    return text.getvalue().strip("\n")
+
+
+_SECTIONS = {
+    "Comparison": ("comparison_sections", "comparison_sections"),
+    "Explanation": ("explanation_sections", "explanation_sections"),
+    "Simulation": ("simulation_sections", "simulation_sections"),
+    "Sweep": ("sweep_sections", "sweep_sections"),
+    "Horizon": ("horizon_sections", "horizon_sections"),
+    "ProfileEstimate": ("estimate_sections", "estimate_sections"),
+    "FittedProfile": ("fit_sections", "fit_sections"),
+}
+"""Module and function of the tables of each answer, by the name of its class."""
