@@ -39,7 +39,9 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
         help="system (a YAML or JSON file, a directory, or - for stdin), or a saved plan",
     )
     add_request(parser, CompareFlags)
-    add_output(parser, "load", "classes", "replicas", "figures", "cards", "costs", "unserved")
+    add_output(
+        parser, "load", "classes", "replicas", "figures", "cards", "costs", "lost-reserves", "unserved"
+    )
 
 
 def _compare(arguments: argparse.Namespace) -> None:

@@ -68,7 +68,7 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
     add_load(parser)
     add_request(parser, SolveFlags)
     add_cluster(parser)
-    add_output(parser, "allocations", "cards", "unserved", "overload", "estimates", "objectives")
+    add_output(parser, "allocations", "cards", "unserved", "reserves", "overload", "estimates", "objectives")
 
 
 def _solve(arguments: argparse.Namespace) -> None:

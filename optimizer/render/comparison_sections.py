@@ -390,7 +390,7 @@ def _tokens(view: _View) -> Section:
 
 
 def _reserves(view: _View) -> Iterator[Section]:
-    """Yield the servers whose reserve differs or is missing on either side, if there are any."""
+    """Yield the servers whose reserve differs or is missing on either side, if any server requires one."""
     kept = [
         {item.server: item for item in side.plan.reserves} for side in (view.found.first, view.found.second)
     ]
@@ -400,13 +400,13 @@ def _reserves(view: _View) -> Iterator[Section]:
         if row.reserve != "same"
         or any(not side[row.server].has_reserve for side in kept if row.server in side)
     ]
-    if rows:
+    if any(kept):
         columns = (
             name("server", "server"),
             Column("prio", "priority", rank=1),
             *(words(label, partial(_reserve, side)) for label, side in zip(view.sides, kept, strict=True)),
         )
-        yield table("Lost and different reserves", columns, rows, "lost-reserves")
+        yield table("Lost and different reserves", columns, rows, "lost-reserves", may_be_empty=True)
 
 
 def _reserve(reserves: Mapping[str, ReserveUse], row: ServerRow) -> str:

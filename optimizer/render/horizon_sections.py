@@ -5,8 +5,9 @@ from typing import Any
 
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent, quantity
-from optimizer.section import Column, Section, name, sentence, table
+from optimizer.section import Column, Section, name, sentence, table, words
 from optimizer.studies.horizon.document import Horizon, HourPlan
+from optimizer.text import some_names
 
 
 def horizon_sections(found: Horizon) -> list[Section]:
@@ -34,8 +35,21 @@ def _policies(found: Horizon) -> Section:
         Column("card-hours", "unit_hours", form=quantity, rank=1),
         Column("moves", "transitions", form=",d", rank=1),
         Column("starts", "startups", form=",d"),
+        *(_reserves("lack_reserve") if found.policies[0].lack_reserve is not None else ()),
     )
     return table("Policies", columns, found.policies, "policies")
+
+
+def _reserves(lacking: str) -> tuple[Column, Column]:
+    """Return columns of the servers that lack their reserve, by the attribute with their names."""
+
+    def names(item: Any) -> tuple[str, ...]:
+        return getattr(item, lacking) or ()
+
+    return (
+        Column("lack reserve", lambda item: len(names(item)), "servers", ",d"),
+        words("which lack it", lambda item: some_names(names(item)) or None, rank=3, none="none"),
+    )
 
 
 def _reservations(found: Horizon) -> Section:
@@ -63,6 +77,7 @@ def _hours(found: Horizon) -> Section:
         Column("reserved in use", lambda hour: sum(item.reserved for item in hour.use), form=",d", rank=1),
         Column("rented", rented, kind="words"),
         Column("starts", "started", form=",d", rank=1),
+        *(_reserves("lacks_reserve") if any(hour.reserves for hour in found.plans) else ()),
         _cost(found, "cost", cost_unit(found.currency), lambda hour: hour.cost_cents_per_h),
     )
     return table("Hours", columns, found.plans, "hours")

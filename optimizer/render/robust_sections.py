@@ -75,7 +75,7 @@ def _reserves(plan: Plan) -> Section:
     )
     note = f"Reserves cost {money.text(sum(item.cost_cents_per_h for item in plan.reserves))}"
     note += f"; {plan.reserve_text}" if plan.lacks_reserve else ""
-    return table("Reserves", columns, plan.reserves, notes=[f"{note}."])
+    return table("Reserves", columns, plan.reserves, "reserves", notes=[f"{note}."])
 
 
 def replica_section(plan: Plan) -> Section:

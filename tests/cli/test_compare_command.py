@@ -12,6 +12,8 @@ from commands import Run, is_one_line
 from optimizer import compare, load_system, scale_loads, solve, vary_loads
 from optimizer.spec.loads import with_loads
 
+DATA = Path(__file__).parents[1] / "data"
+
 
 @pytest.fixture
 def plan_file(specs: Path, tmp_path: Path) -> Path:
@@ -62,6 +64,16 @@ def test_options_of_the_second_side_have_document_names(run: Run, specs: Path) -
     assert (first["heterogeneous"], second["heterogeneous"]) == (False, True)
     assert (second["saturationPolicy"], second["gap"]) == ("None", 0.5)
     assert found["second"]["label"] == text
+
+
+def test_lost_reserves_are_a_table_of_their_own(run: Run) -> None:
+    """`minimal.yaml` has a server with a spare, which the cards do not suffice for."""
+    flags = ("--table", "lost-reserves")
+    minimal = DATA / "reserves" / "minimal.yaml"
+    rows = run("compare", minimal, *flags, "--csv").out.splitlines()
+    assert rows == ["server,prio,unlimited,limited", "one,1,has 1 spare,lacks 1 spare"]
+    more = run("compare", minimal, "--with-options", "unlimited=true", "--unlimited", *flags)
+    assert more == (0, "Lost and different reserves: none\n", "")
 
 
 def test_options_of_the_second_side_combine_with_system_and_load(run: Run, specs: Path) -> None:

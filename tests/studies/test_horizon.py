@@ -10,10 +10,13 @@ from slow_cases import mostly_slow
 
 from optimizer import System, load_system, solve
 from optimizer.generate import generate_document
+from optimizer.render.horizon_sections import horizon_sections
 from optimizer.spec.load_traces import LoadStep
 from optimizer.studies.horizon.document import Horizon, Policy
 from optimizer.studies.horizon.figure import horizon_figure
-from optimizer.studies.horizon.horizon import plan_horizon
+from optimizer.studies.horizon.horizon import PEAK, plan_horizon
+from optimizer.studies.horizon.hours import hours_of
+from optimizer.studies.horizon.outcomes import outcome_of
 
 ONE_REPLICA = 540.0
 """Requests/min that a replica of the default profile carries, a little less."""
@@ -85,6 +88,44 @@ def test_startups_rented_and_reserved_cards_add_up() -> None:
     assert [hour.started for hour in found.plans] == [0, 0, 1, 2, 2, 0, 0, 0]
     assert found.policies[0].startups == 5
     assert found.policies[0].total_cost == sum(0.5 * hour.cost_cents_per_h for hour in found.plans)
+
+
+SPARED = load_system(document([server("chat", 100.0, spareReplicas=1)], [accelerator("L4")], {"L4": 3}))
+
+
+def test_hours_state_which_servers_lack_their_reserve() -> None:
+    """Three cards carry the largest load without a spare."""
+    found = plan_horizon(SPARED, trace(SPARED, (1,), (3,), (2,), (4,)))
+    assert [hour.reserves for hour in found.plans] == [1] * 4
+    assert [hour.lacks_reserve for hour in found.plans] == [(), ("chat",), (), ("chat",)]
+    assert {policy.lack_reserve for policy in found.policies} == {("chat",)}
+    tables = {section.name: section for section in horizon_sections(found)}
+    columns = [column.name for column in tables["hours"].columns]
+    lacking = columns.index("lack reserve")
+    assert [row[lacking : lacking + 2] for row in tables["hours"].rows] == [
+        (0, None),
+        (1, "chat"),
+        (0, None),
+        (1, "chat"),
+    ]
+    assert {column.name for column in tables["policies"].columns} >= {"lack reserve", "which lack it"}
+
+
+def test_one_plan_for_the_peak_keeps_all_reserves() -> None:
+    """It is no policy if the cards do not suffice for them."""
+    assert PEAK in policies(plan_horizon(SPARED, trace(SPARED, (1,), (2,))))
+    assert PEAK not in policies(plan_horizon(SPARED, trace(SPARED, (1,), (3,))))
+
+
+def test_reserves_come_before_cost() -> None:
+    hours = hours_of(SPARED, trace(SPARED, (1,), (1,)))
+    with_spare, without = (
+        outcome_of(hours, [solve(hours[0].system.with_capacity({"L4": cards}))] * 2, {"L4": ()})
+        for cards in (2, 1)
+    )
+    assert with_spare.cost > without.cost
+    assert with_spare.beats(without)
+    assert not without.beats(with_spare)
 
 
 def test_a_flat_day_without_tiers_is_the_single_plan() -> None:

@@ -1,5 +1,6 @@
 """A horizon as a document."""
 
+from operator import not_
 from typing import Annotated
 
 from pydantic import Field
@@ -69,6 +70,10 @@ class HourPlan(Document):
     """Number of replicas that start at the beginning of the interval."""
     use: tuple[HourlyUse, ...] = Field(strict=False)
     """Accelerators in use."""
+    reserves: int = Field(0, exclude_if=not_)
+    """Number of servers that require a reserve, such as spare replicas; absent if none does."""
+    lacks_reserve: tuple[str, ...] = Field((), alias="lacksReserve", exclude_if=not_, strict=False)
+    """Servers that lack the reserve that they require; absent if there are none."""
     servers: dict[str, Annotated[tuple[Placement, ...], Field(strict=False)]] = Field(strict=False)
     """Pools of each server."""
     shared_cards: dict[str, Placement] = Field({}, alias="sharedCards", exclude_if=lambda found: not found)
@@ -94,6 +99,8 @@ class Policy(Document):
     """Number of servers that move to another accelerator between two hours."""
     startups: int
     """Number of replicas that start after the first hour."""
+    lack_reserve: tuple[str, ...] | None = Field(None, alias="lackReserve", exclude_if=is_none, strict=False)
+    """Servers that lack the reserve that they require in any hour; absent if no server requires one."""
 
 
 class Horizon(Printed, Document):

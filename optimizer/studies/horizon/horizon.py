@@ -93,13 +93,13 @@ def _reserved(hours: tuple[Hour, ...], offers: Offers, plans: Sequence[Plan]) ->
 
 
 def _for_peak(hours: tuple[Hour, ...], offers: Offers) -> Outcome | None:
-    """Return one plan for the peak of every load, kept for all hours; None if it does not fit.
+    """Return one plan for the peak of every load, kept for all hours; None if it does not fit with reserves.
 
     Its replicas also serve all smaller loads, because a route's shares at its largest rate are valid for any
     smaller rate.
     """
     plan = solve(from_nothing(at_lowest_prices(peak_of(hours))))
-    if not plan.complete:
+    if not plan.complete or plan.lacks_reserve:
         return None
     return _reserved(hours, offers, [plan] * len(hours))
 
@@ -181,6 +181,8 @@ def _hour_plan(chosen: Outcome, h: int) -> HourPlan:
         cost_cents_per_h=one.cost / hour.hours,
         started=started(chosen.plans[h - 1], plan, system) if h else 0,
         use=tuple(use),
+        reserves=len(plan.reserves),
+        lacks_reserve=plan.lacks_reserve,
         servers={
             name: tuple(Placement(accelerator=p.accelerator, num_replicas=p.num_replicas) for p in pools)
             for name, pools in plan.allocations.items()

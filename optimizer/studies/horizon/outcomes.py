@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from optimizer.candidates.arrays import server_loads_rps
 from optimizer.plan import Plan
 from optimizer.spec.system import System
 from optimizer.studies.horizon.document import Policy
@@ -13,7 +14,7 @@ from optimizer.studies.horizon.hours import Hour
 from optimizer.studies.horizon.reservations import Taken, cost_with, used_by
 from optimizer.studies.service import service_by_priority
 from optimizer.tolerances import ROUNDING
-from optimizer.units import MINUTES_PER_HOUR
+from optimizer.units import MINUTES_PER_HOUR, SECONDS_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class Outcome:
     taken: Taken
     unserved: tuple[float, ...]
     """Number of unserved requests by priority, the highest first."""
+    without_reserve: tuple[float, ...]
+    """Number of requests of servers that lack their reserve by priority, the highest first."""
     cost: float
     """Cost of all hours [hundredths of the currency]."""
     transition_cost: float
@@ -32,11 +35,12 @@ class Outcome:
 
     @property
     def key(self) -> tuple[float, ...]:
-        """Sort key: unserved requests by priority, then all costs; smaller is better."""
-        return (*(round(requests, 3) for requests in self.unserved), self.cost + self.transition_cost)
+        """Sort key: unserved requests, then those without a reserve, by priority; then all costs."""
+        requests = (*self.unserved, *self.without_reserve)
+        return (*(round(number, 3) for number in requests), self.cost + self.transition_cost)
 
     def beats(self, other: "Outcome") -> bool:
-        """Return whether this outcome serves more, or the same at lower cost."""
+        """Return whether this outcome serves more, or the same with more reserves or at lower cost."""
         *service, cost = self.key
         *others, price = other.key
         return (service, cost) < (others, price - ROUNDING * max(1.0, abs(price)))
@@ -58,7 +62,15 @@ class Outcome:
             unserved=sum(self.unserved),
             transitions=sum(transitions(before, after, system) for before, after in pairs),
             startups=sum(started(before, after, system) for before, after in pairs),
+            lack_reserve=self._lack_reserve,
         )
+
+    @property
+    def _lack_reserve(self) -> tuple[str, ...] | None:
+        """Servers that lack their reserve in any hour; None if no server requires one."""
+        if not any(plan.reserves for plan in self.plans):
+            return None
+        return tuple(sorted({name for plan in self.plans for name in plan.lacks_reserve}))
 
 
 def outcome_of(hours: tuple[Hour, ...], plans: Sequence[Plan], taken: Taken) -> Outcome:
@@ -66,10 +78,13 @@ def outcome_of(hours: tuple[Hour, ...], plans: Sequence[Plan], taken: Taken) -> 
     system = hours[0].system
     spans = [hour.hours for hour in hours]
     costs = [cost_with(plan, system, taken) for plan in plans]
-    unserved = defaultdict[int, float](float)
+    unserved, without_reserve = defaultdict[int, float](float), defaultdict[int, float](float)
     for hour, plan in zip(hours, plans, strict=True):
         for item in service_by_priority(plan, hour.system):
             unserved[item.priority] += (item.load_rpm - item.served_rpm) * MINUTES_PER_HOUR * hour.hours
+        for name, load_rps in zip(hour.system.servers, server_loads_rps(hour.system).tolist(), strict=True):
+            lacking = load_rps * SECONDS_PER_HOUR * hour.hours if name in plan.lacks_reserve else 0.0
+            without_reserve[hour.system.priority(hour.system.servers[name])] += lacking
     penalty = system.options.transition_penalty
     moved = sum(moved_cents_per_h(before, after, system) for before, after in pairwise(plans))
     return Outcome(
@@ -77,6 +92,7 @@ def outcome_of(hours: tuple[Hour, ...], plans: Sequence[Plan], taken: Taken) -> 
         plans=tuple(plans),
         taken=taken,
         unserved=tuple(unserved[priority] for priority in sorted(unserved)),
+        without_reserve=tuple(without_reserve[priority] for priority in sorted(without_reserve)),
         cost=sum(cost * span for cost, span in zip(costs, spans, strict=True)),
         transition_cost=penalty * moved,
     )
