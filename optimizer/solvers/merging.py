@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from optimizer.arrays import IntArray
-from optimizer.solvers.levels import Reached, bounded_levels, is_better, trivial_bounds
+from optimizer.solvers.levels import Reached, bounded_levels, is_better, levels_of, trivial_bounds
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution, SolvedLevel, Status
 from optimizer.tolerances import ROUNDING
@@ -33,6 +33,8 @@ def not_worse_than(problem: Problem, other: IntArray, found: Solution) -> Soluti
     """Return a solution, or `other` if that is better."""
     if not is_better(problem, other, found.replicas):
         return found
+    if found.status is Status.heuristic:
+        return replace(found, replicas=other, levels=levels_of(problem, other, proved=False))
     bounds = _bounds_for(problem, other, found)
     return replace(found, replicas=other, levels=bounded_levels(problem, other, bounds))
 

@@ -55,6 +55,7 @@ class _Stages:
 
     def __init__(self, problem: Problem, solve: Solve, deadline: Deadline) -> None:
         self.problem, self.solve, self.deadline = problem, solve, deadline
+        self.priority = _first_loaded(problem)
         self.due = deadline.later(SHARING_S)
         self.in_full = np.zeros(len(problem.priority), np.bool_)
         """Servers settled to be served in full, with only some members if they are queues; shape (S,)."""
@@ -75,7 +76,7 @@ class _Stages:
             else:
                 self.solved, self.full, first = [first], first.replicas, None
             settled = self._settled(unsettled)
-            now, known = unsettled & (problem.priority <= settled), len(self.service)
+            now, known = unsettled & (self.priority <= settled), len(self.service)
             self.service += self.solved[-1].levels[known : 2 * int((ranks <= settled).sum())]
             self.in_full |= now & served(problem, self.full)
             if (now != unsettled).any():
@@ -85,7 +86,7 @@ class _Stages:
 
     def _settled(self, unsettled: BoolArray) -> int:
         """Return the lowest priority that the current stage settles."""
-        waiting = self.problem.priority[unsettled & waiting_servers(self.problem, self.full)]
+        waiting = self.priority[unsettled & waiting_servers(self.problem, self.full)]
         in_one = self.problem.options.delayed_best_effort or self.problem.leaves_members
         return int(self.problem.members.priority.max() if in_one or not len(waiting) else waiting.min())
 
@@ -146,6 +147,14 @@ class _Stages:
         found = [each.status for each in self.solved]
         found += [] if self.finished else [Status.feasible]
         return Solution(replicas, min(found, key=order.index), last.solver, tuple(levels))
+
+
+def _first_loaded(problem: Problem) -> IntArray:
+    """Return the priority of each server, for a queue that of its first member with load; shape (S,)."""
+    members, idle = problem.members, np.iinfo(np.int64).max
+    loaded, first = members.load_rps > 0, np.full(len(problem.priority), idle)
+    np.minimum.at(first, members.server[loaded], members.priority[loaded])
+    return np.where(first < idle, first, problem.priority)
 
 
 def _with_members_of(problem: Problem, replicas: IntArray) -> tuple[Problem, BoolArray]:

@@ -175,6 +175,12 @@ def test_reserves_policies_and_cards_keep_their_promises(part: int) -> None:
     assert broken == []
 
 
+@pytest.mark.parametrize("seed", [2252, 2443, 2547, 2811])
+def test_systems_whose_plans_did_not_hold(seed: int) -> None:
+    """Partly served queues with a reserve, queues whose first server is idle, and greedy plans."""
+    assert broken_promises(random_source(seed)) == []
+
+
 # --- enumeration -----------------------------------------------------------------------------------------
 
 
@@ -306,6 +312,21 @@ def test_a_queue_with_a_reserve_gets_partial_service(policy: str, reserve: dict[
     assert plan.unserved == without.unserved
     assert plan.lacks_reserve == ("q",)
     assert verify(plan, load_system(source)) == []
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_queue_waits_with_the_priority_of_its_loaded_servers(policy: str) -> None:
+    """Its first server is idle; A of the same priority as the other one can be served in full."""
+    classes = [service_class("gold", ttft=800, itl=60), service_class("tin", 2, ttft=800, itl=60)]
+    queue = [
+        server("q0", 0, sharedQueue="q", spareReplicas=1),
+        server("q1", 5000, service="tin", sharedQueue="q", spareReplicas=1),
+    ]
+    servers = [server("a", 300, service="tin"), *queue]
+    source = document(servers, [accelerator("A")], {"A": 3}, classes=classes, saturationPolicy=policy)
+    plan = solve(load_system(source))
+    assert {item.server: item.served_fraction > 0 for item in plan.unserved} == {"q1": True}
+    assert broken_promises(source) == []
 
 
 # --- verification ----------------------------------------------------------------------------------------

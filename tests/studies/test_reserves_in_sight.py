@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from pathlib import Path
 
 import pytest
 from builders import Json
@@ -9,7 +10,7 @@ from coupled_fleets import random_coupled
 from feature_fleets import random_features
 from slow_cases import mostly_slow
 
-from optimizer import Plan, System, compare, explain, load_system, solve
+from optimizer import Plan, System, compare, explain, load_system, scale_loads, solve
 from optimizer.render.comparison_text import headline
 from optimizer.spec.schema import AllocationData
 from optimizer.spec.shared_queues import SharedQueue, members_of
@@ -207,3 +208,19 @@ def test_unequal_comparisons_do_not_lead_with_money(case: int) -> None:
             assert (int(said[1]) if said else 0) == len(names) * (not text.startswith("Nothing"))
         figures = found.total.first, found.total.second
         assert [side and side.lack_reserve for side in figures] == [len(side.lacks_reserve) for side in sides]
+
+
+def test_the_next_best_alternative_is_solved_without_the_chosen_accelerators() -> None:
+    """With a policy, the plan on that accelerator alone can serve other loads."""
+    source = load_system(Path(__file__).parents[1] / "data" / "reserves" / "stock.yaml")
+    system = scale_loads(source, 1.5).with_options(time_limit_s=60.0)
+    name = "chat-gpt-oss-120b"
+    found = explain(system, name)
+    (item,) = found.servers
+    assert item.next_best is not None
+    left = tuple({*system.accelerators} - {pool.accelerator for pool in item.pools})
+    changed = system.servers[name].model_copy(update={"accelerators": left})
+    after = solve(system.with_servers({name: changed}))
+    assert_difference(item.next_best.effect, found.plan, after)
+    placed = [(pool.accelerator, pool.num_replicas) for pool in after.allocations[name]]
+    assert [(pool.accelerator, pool.num_replicas) for pool in item.next_best.pools] == placed

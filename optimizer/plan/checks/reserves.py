@@ -38,7 +38,8 @@ def check_reserves(facts: Facts) -> list[str]:
         server = facts.system.servers.get(item.server)
         if server is None or not facts.pools_of(item.server):
             continue  # the views find a wrong list of reserves
-        lacks = next(lacking(facts, server), None)
+        short = item.server in facts.short
+        lacks = "is not served in full" if short else next(lacking(facts, server), None)
         if lacks is not None and item.has_reserve:
             problems.append(f"{item.server}: {lacks}")
         if lacks is None and not item.has_reserve:

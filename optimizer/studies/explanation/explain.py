@@ -19,7 +19,7 @@ from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.explanation.repair import find_repair
 from optimizer.studies.explanation.resolving import QuestionBudget
 from optimizer.studies.explanation.routes import price_losses
-from optimizer.studies.explanation.servers import explain_servers, server_questions, settled
+from optimizer.studies.explanation.servers import explain_servers, server_questions
 from optimizer.studies.explanation.targets import price_targets, target_questions
 from optimizer.studies.explanation.units import explain_units, unit_questions
 from optimizer.studies.explanation.wishes import wish_costs
@@ -70,12 +70,11 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     of_units = unit_questions(before) if server is None else {}
     part = budget.part(QUESTIONS_SHARE if needs_repair else ALONE_SHARE)
     answers = answered(before, {**of_targets, **of_servers, **of_units}, part)
-    alternatives = settled(before, {key: answers[key] for key in of_servers}, budget.part(1 / 3))
     return Explanation(
         plan=found.plan,
         server=server,
         notes=_notes(asked),
-        servers=explain_servers(before, servers, alternatives),
+        servers=explain_servers(before, servers, {key: answers[key] for key in of_servers}),
         **(_fleet_parts(before, answers, budget, memo) if server is None else {}),
         overload=overload,
         repair=find_repair(found.candidates, found.plan, budget) if needs_repair else None,

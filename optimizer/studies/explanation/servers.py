@@ -10,7 +10,7 @@ from optimizer.candidates.arrays import ALL_MEMBERS, own_fields
 from optimizer.candidates.reserve import share_beside_reserve
 from optimizer.kinds.batch_servers.stages import STAGE
 from optimizer.plan import Plan
-from optimizer.studies.explanation.answering import Answer, Question, answered, effect_of
+from optimizer.studies.explanation.answering import Answer, Question, effect_of
 from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.binding import binding_limits
 from optimizer.studies.explanation.document import (
@@ -22,7 +22,7 @@ from optimizer.studies.explanation.document import (
     ReservedSize,
     ServerExplanation,
 )
-from optimizer.studies.explanation.resolving import QuestionBudget, on_accelerators
+from optimizer.studies.explanation.resolving import on_accelerators
 from optimizer.units import SECONDS_PER_MINUTE
 
 ServerQuestion = tuple[int, str | None]
@@ -85,29 +85,6 @@ def _kept(
     candidates: Candidates, server: int, accelerators: Sequence[int], *, shared: bool = True
 ) -> Question:
     return Question(partial(on_accelerators, candidates, server, accelerators, shared=shared), "worse")
-
-
-def settled(
-    before: BasePlan, answers: Mapping[ServerQuestion, Answer], budget: QuestionBudget
-) -> dict[ServerQuestion, Answer]:
-    """Return the answers; next-best alternatives are solved again, forced to the alternative, if needed.
-
-    A policy allocates the capacity that the solver leaves, so solutions that are equal to the solver can
-    differ afterwards. Therefore the reported effect is that of forcing the alternative.
-    """
-    arrays = before.candidates.arrays
-    again: dict[ServerQuestion, Question] = {}
-    if before.candidates.system.options.saturation_policy == "None":
-        return dict(answers)
-    for (s, only), answer in answers.items():
-        pools = {pool.accelerator for pool in answer.outcome.pools.get(arrays.server_names[s], ())}
-        if only is None and pools and not answer.outcome.complete:
-            allowed = [a for a, name in enumerate(arrays.accelerator_names) if name in pools]
-            again[s, only] = _kept(before.candidates, s, allowed)
-    found = answered(before, again, budget)
-    return dict(answers) | {
-        key: answer for key, answer in found.items() if answer.outcome.pools.get(arrays.server_names[key[0]])
-    }
 
 
 def _alternative(before: BasePlan, answer: Answer, s: int) -> Alternative:
