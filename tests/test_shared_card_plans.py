@@ -193,6 +193,20 @@ def test_scarce_cards_go_to_the_higher_priority() -> None:
     assert verify(plan, load_system(text)) == []
 
 
+def test_a_start_without_shared_cards_is_not_taken_for_one_with_them() -> None:
+    """The greedy start uses a candidate that another of the same type dominates, so the model lacks it."""
+    cards = [accelerator("one", "T", cost=210), accelerator("two", "T", cost=420) | {"memSize": 48}]
+    models = [
+        model("m", name, memory, base, maxBatchSize=256)
+        for name, memory, base in (("one", 0.0, 26.4), ("two", 4.0, 13.2))
+    ]
+    classes = [{"name": "c", "modelTargets": [{"model": "m", "latency": [{"percentile": 99, "ms": 200}]}]}]
+    servers = [sharing("m", 20_000 / 60)]
+    plan = solve(load_system(builders.document(servers, cards, {"T": 8}, classes=classes, models=models)))
+    assert plan.complete
+    assert plan.total_cost_cents_per_h == 420
+
+
 def test_documents_without_shared_cards_have_no_patterns() -> None:
     text = document([model("a", shares=QUARTER)], [sharing("a", 60, sharedCard=False)])
     assert find_candidates(load_system(text)).shared is None
