@@ -193,7 +193,7 @@ def test_scarce_cards_go_to_the_higher_priority() -> None:
     assert verify(plan, load_system(text)) == []
 
 
-def test_a_start_without_shared_cards_is_not_taken_for_one_with_them() -> None:
+def test_starts_use_shared_cards_only_with_their_units() -> None:
     """The greedy start uses a candidate that another of the same type dominates, so the model lacks it."""
     cards = [accelerator("one", "T", cost=210), accelerator("two", "T", cost=420) | {"memSize": 48}]
     models = [

@@ -210,7 +210,7 @@ def test_unequal_comparisons_do_not_lead_with_money(case: int) -> None:
         assert [side and side.lack_reserve for side in figures] == [len(side.lacks_reserve) for side in sides]
 
 
-def test_the_next_best_alternative_is_solved_without_the_chosen_accelerators() -> None:
+def test_alternatives_exclude_only_the_chosen_accelerators() -> None:
     """With a policy, the plan on that accelerator alone can serve other loads."""
     source = load_system(Path(__file__).parents[1] / "data" / "reserves" / "stock.yaml")
     system = scale_loads(source, 1.5).with_options(time_limit_s=60.0)
