@@ -10,9 +10,11 @@ import multiprocessing
 import os
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
+from multiprocessing.connection import wait
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,7 +23,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 import optimizer
 from optimizer.errors import MissingExtraError, SpecError
@@ -42,7 +44,7 @@ from rest_server.security import OPEN_PATHS, AuthMiddleware, KeyFiles
 from rest_server.settings import Settings, load_settings
 from rest_server.state import FleetStore, Snapshot
 from rest_server.state_file import open_state
-from rest_server.stopping import ctrl_c_blocked, end_on_signals, silence_resource_tracker
+from rest_server.stopping import ctrl_c_blocked, end_on_signals, ended_by_signals, silence_resource_tracker
 from rest_server.v1.problems import Answers, messages
 from rest_server.v1.routes import api_router
 from rest_server.web.access import CookieAccess
@@ -53,8 +55,14 @@ BACKLOG = 512
 """Maximum number of connections that the system queues before they are accepted."""
 KEEP_ALIVE_S = 75
 """Time for which an idle connection is kept; longer than the 60 s of most proxies [s]."""
-WORKER_START_S = 30
+WORKER_START_S = 30.0
 """Maximum time for which a worker can be unresponsive, such as during imports [s]."""
+ANSWER_S = 5
+"""Maximum time for the next answer of a worker that has just answered [s]."""
+STEP_S = 0.1
+"""Interval at which the supervisor looks for signals [s]."""
+EXIT_S = 10.0
+"""Maximum time for which a worker can take to end after its last request [s]."""
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -315,6 +323,15 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
+class _WorkerConfig(uvicorn.Config):
+    """The configuration of workers, which a stop signal ends while they load the application."""
+
+    def load(self) -> None:
+        """Load the application; until then nothing has to be finished."""
+        with ended_by_signals():
+            super().load()
+
+
 class _WorkerSupervisor(Multiprocess):
     """Workers that share a socket, which accepts no connections once they are told to stop."""
 
@@ -323,10 +340,28 @@ class _WorkerSupervisor(Multiprocess):
         with ctrl_c_blocked():
             super().init_processes()
 
+    @property
+    def _signalled(self) -> bool:
+        """Whether a signal has arrived, after which no worker is waited for."""
+        return bool(self.signal_queue) or self.should_exit.is_set()
+
     def keep_subprocess_alive(self) -> None:
-        """Replace workers that have ended; Ctrl-C does not reach the new ones."""
-        with ctrl_c_blocked():
-            super().keep_subprocess_alive()
+        """Replace workers that have ended or hang, unless the service is stopped meanwhile."""
+        end_s = time.monotonic() + WORKER_START_S
+        for worker in self.processes:
+            self._wait_for_answer(worker, end_s)
+        if not self._signalled:
+            with ctrl_c_blocked():  # also those that replace others
+                super().keep_subprocess_alive()
+
+    def _wait_for_answer(self, worker: Process, end_s: float) -> None:
+        """Wait until a worker answers or has ended, the service is stopped, or a time is reached."""
+        with suppress(OSError):
+            worker.parent_conn.send(b"ping")
+            while worker.process.is_alive() and not self._signalled and time.monotonic() < end_s:
+                if worker.parent_conn.poll(STEP_S):
+                    worker.parent_conn.recv()
+                    return
 
     def terminate_all(self) -> None:
         """Close the socket, then tell the workers to close theirs and finish running requests."""
@@ -334,9 +369,19 @@ class _WorkerSupervisor(Multiprocess):
             listening.close()
         super().terminate_all()
 
+    def join_all(self) -> None:
+        """Wait for the workers; kill them on a second Ctrl-C, or if one does not end in time."""
+        end_s = time.monotonic() + (self.config.timeout_graceful_shutdown or 0) + EXIT_S
+        while running := [worker.process for worker in self.processes if worker.process.is_alive()]:
+            wait([process.sentinel for process in running], STEP_S)
+            if signal.SIGINT in self.signal_queue or time.monotonic() > end_s:
+                for process in running:
+                    process.kill()
+
 
 def _configuration(settings: Settings, create: Callable[[Settings], FastAPI]) -> uvicorn.Config:
-    return uvicorn.Config(
+    kind = _WorkerConfig if settings.workers > 1 else uvicorn.Config
+    return kind(
         "rest_server.app:create_app" if settings.workers > 1 else create(settings),
         factory=settings.workers > 1,
         workers=settings.workers,
@@ -348,7 +393,7 @@ def _configuration(settings: Settings, create: Callable[[Settings], FastAPI]) ->
         proxy_headers=False,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_worker_healthcheck=WORKER_START_S,
+        timeout_worker_healthcheck=ANSWER_S,
         timeout_graceful_shutdown=int(settings.request_timeout_s) + 5,
     )
 

@@ -23,6 +23,24 @@ def _end(*_: object) -> NoReturn:
     raise SystemExit(0)
 
 
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """End the process at once on a stop signal, for steps after which nothing has to be cleaned up.
+
+    An exception instead of an end could come out of a callback, and Python would write a traceback.
+    """
+    before = {number: signal.signal(number, _end_now) for number in STOPPING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_now(*_: object) -> NoReturn:
+    os._exit(0)
+
+
 def silence_resource_tracker() -> None:
     """Let Python's resource tracker remove the semaphores of a killed service without a warning."""
     filters = os.environ.get("PYTHONWARNINGS", "").split(",")

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 from patience import PATIENCE_S, until
-from service_runs import ROOT
+from service_runs import ROOT, as_a_program
+
+from rest_server.app import WORKER_START_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sends signals to process groups")
 
@@ -83,3 +85,16 @@ def test_a_stopped_service_writes_its_own_lines_only(tmp_path: Path, moments: in
             for line in lines:
                 assert line == INTERRUPTED or line.startswith("{"), (number, lines)
                 assert line == INTERRUPTED or "traceback" not in json.loads(line), (number, lines)
+
+
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+def test_a_service_does_not_wait_for_workers_that_are_starting(tmp_path: Path, kind: signal.Signals) -> None:
+    sleeping = f"import sys, time\nif 'spawn_main' in str(sys.orig_argv): time.sleep({PATIENCE_S})\n"
+    (tmp_path / "sitecustomize.py").write_text(sleeping, "utf-8")
+    environment = {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
+    with as_a_program("--workers", "2", **environment) as here:
+        until(lambda: len(here.descendants()) == 3)  # with the resource tracker
+        time.sleep(1)
+        begun_s = time.monotonic()
+        assert here.end(kind)[0] == 0
+        assert time.monotonic() - begun_s < WORKER_START_S / 2
