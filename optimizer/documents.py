@@ -5,6 +5,7 @@ the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are
 Numbers can be written with a unit, and are converted to the document's unit when read.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -30,6 +31,7 @@ from optimizer.money import PRICE_PATTERN, Price, read_price
 from optimizer.units import (
     GIGABYTES,
     GIGABYTES_PER_SECOND,
+    MAX_CHARACTERS,
     MILLISECONDS,
     MILLISECONDS_PER_REQUEST,
     MILLISECONDS_PER_TOKEN,
@@ -83,13 +85,13 @@ class WrittenNumber(float):
     """A number as its text was written, for messages about limits."""
 
     text: str
-    unit: str
-    """Unit of the number, in which limits are."""
+    scale: Scale | None
+    """Units that it could have; None for a price."""
 
-    def __new__(cls, number: float, text: str, unit: str) -> Self:
-        """Create a number from its value, its text and its unit."""
+    def __new__(cls, number: float, text: str, scale: Scale | None) -> Self:
+        """Create a number from its value, its text and its units."""
         made = super().__new__(cls, number)
-        made.text, made.unit = text, unit
+        made.text, made.scale = text, scale
         return made
 
 
@@ -118,13 +120,13 @@ class In(GroupedMetadata):
         read = _with_unit(value, info, self.scale.number)
         if not isinstance(read, float):
             return handler(read)
-        return float(handler(WrittenNumber(read, value.strip(), self.scale.unit)))
+        return float(handler(WrittenNumber(read, value.strip(), self.scale)))
 
 
 def _read_price(value: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
     """Read a price, and keep its currency, if any."""
     read = _with_unit(value, info, read_price) if isinstance(value, str) else value
-    number = handler(WrittenNumber(read, str(value).strip(), "") if isinstance(read, Price) else read)
+    number = handler(WrittenNumber(read, str(value).strip(), None) if isinstance(read, Price) else read)
     return Price(float(number), read.currency) if isinstance(read, Price) else number
 
 
@@ -173,6 +175,9 @@ def _read_cards(value: object, handler: ValidatorFunctionWrapHandler, info: Vali
         return value
     if isinstance(value, str) and value.lower() == UNLIMITED and info.context != NUMBERS_ONLY:
         return UnlimitedCards()
+    if isinstance(value, str) and info.context != NUMBERS_ONLY:
+        problem = {"value": json.dumps(value[:MAX_CHARACTERS])}
+        raise PydanticCustomError("cards", "must be an integer or 'unlimited', not {value}", problem)
     found: int = handler(value)
     return found
 
@@ -188,7 +193,7 @@ def _any_loss(value: object, info: ValidationInfo) -> object:
     if value.lower() == "none":
         return 1.0
     read = _with_unit(value, info, SHARE.number)
-    return WrittenNumber(read, value.strip(), SHARE.unit) if isinstance(read, float) else read
+    return WrittenNumber(read, value.strip(), SHARE) if isinstance(read, float) else read
 
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]

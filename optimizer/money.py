@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, Self, TypeVar
 
 from optimizer.arrays import FloatArray
+from optimizer.quantities import precise
 from optimizer.units import MAX_CHARACTERS, UnitError, times
 
 _Cost = TypeVar("_Cost", float, FloatArray)
@@ -118,6 +119,12 @@ def currency_of(cost: float) -> str | None:
 def cost_amount(cents_per_h: float, currency: str | None) -> str:
     """Format a cost in the displayed unit, without the unit."""
     return f"{in_cost_unit(cents_per_h, currency):,.2f}"
+
+
+def cost_text(cents_per_h: float, currency: str | None) -> str:
+    """Format a cost with its unit: ``90 cents/h``, ``0.90 USD/h``."""
+    amount = precise(cents_per_h) if currency is None else cost_amount(cents_per_h, currency)
+    return f"{amount} {cost_unit(currency)}"
 
 
 def cost_unit(currency: str | None) -> str:

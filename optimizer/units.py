@@ -59,6 +59,17 @@ class Scale:
         """
         return float(text) if is_number(text) or text.strip().lower() in NOT_FINITE else self.number(text)
 
+    def unit_of(self, text: str) -> tuple[float, str]:
+        """Return the unit of text for other numbers: its factor, and the unit as it follows a number.
+
+        For example ``(0.01, "%")``, ``(60.0, "/s")``; ``(1.0, "")`` for text without a known unit.
+        """
+        found = _NUMBER_AND_UNIT.fullmatch(text)
+        factor = None if found is None else self.factors.get(_squeezed(found[2]))
+        if found is None or factor is None:
+            return 1.0, ""
+        return float(factor), found[2] if found[2][:1] in {"%", "/"} else f" {found[2]}"
+
     @property
     def examples(self) -> str:
         """Common units in the form of messages."""

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.dependencies.utils import get_flat_params
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from optimizer.errors import AnalysisError, IncompletePlanError, InferplanError, SolverError, SpecError
-from optimizer.spec.messages import UNKNOWN_KEY, path_text, problem_text
+from optimizer.spec.messages import UNKNOWN_KEY, path_text, problem_text, unknown_key
 from rest_server.journal import StateNotWrittenError
 from rest_server.solver_processes import SolverUnavailableError
 from rest_server.workers import ClientDisconnectedError, QueueFullError, RequestTimeoutError
@@ -145,8 +146,15 @@ async def _of_validation(request: Request, error: Exception) -> Response:
     path = path_text(inside)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     text = "missing; send a JSON object" if path == "body" else problem_text(first)
+    if where[:1] == ["query"] and first["type"] == "extra_forbidden":
+        text = unknown_key(str(where[-1]), _query_names(request))
     title = _TITLES[0][1] if where[:1] == ["body"] else "The request is wrong"
     return error_response(request.scope, 422, f"{path}: {text}{more}", title=title, path=path)
+
+
+def _query_names(request: Request) -> list[str]:
+    """Return the parameters of the route of a request."""
+    return [item.alias for item in get_flat_params(request.scope["route"].dependant)]
 
 
 async def _of_http(request: Request, error: Exception) -> Response:

@@ -17,6 +17,7 @@ from optimizer.kinds.simulated import open_load
 from optimizer.kinds.table import kind_of_profile
 from optimizer.plan import Plan
 from optimizer.plan.document import CacheUse
+from optimizer.queueing.measures import TargetMeasure
 from optimizer.render.plan_sections import plan_sections
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.spec.caches import target_of_misses
@@ -105,12 +106,28 @@ def test_percentiles_of_all_are_percentiles_of_the_misses(
     assert limits == ([None] if seen is None else [pytest.approx(seen), None])
 
 
-@pytest.mark.parametrize(("share", "hits", "seen"), [(0.9, 0.5, 0.8), (0.9, 0.9, None), (0.5, 0.75, None)])
-def test_goodput_counts_hits(share: float, hits: float, seen: float | None) -> None:
+@pytest.mark.parametrize(
+    ("share", "hits", "limited"), [(0.9, 0.5, True), (0.9, 0.9, False), (0.5, 0.75, False)]
+)
+def test_goodput_counts_hits(share: float, hits: float, *, limited: bool) -> None:
     target = ModelTarget.model_validate({"model": "m", "slo-ttft": 100, "goodputShare": share})
-    found = target_of_misses(target, hits)
-    assert found.goodput_share == (None if seen is None else pytest.approx(seen))
-    assert [*found.latency_targets()] == [] or seen is not None
+    found = dict(target_of_misses(target, hits).latency_targets())
+    assert found == ({TargetMeasure("missed", hit_rate=hits): 1 - share} if limited else {})
+
+
+def test_a_goodput_share_is_shown_as_its_user_stated_it() -> None:
+    """Plan and simulation count the hits: 35 % of the requests are within the targets at any load."""
+    system = cached(0.35, 600, percentile=None, goodputShare=0.95)
+    plan = solve(system)
+    assert verify(plan, system) == []
+    (pool,) = plan.allocations["a"]
+    (figure,) = pool.targets
+    assert figure.limit == pytest.approx(0.05)
+    assert figure.text.endswith("% within (95 %)")
+    (found,) = simulate_plan(system, plan, Effort(2_000, 1)).pools
+    (check,) = (item for item in found.targets if "beyond" in item.target)
+    assert check.limit == pytest.approx(0.05)
+    assert check.simulated.value == pytest.approx(0.65 * (1 - found.within_all.value))
 
 
 def test_percentiles_of_hits_and_misses_are_those_of_all() -> None:

@@ -14,6 +14,7 @@ from optimizer.jobs.requests import PlanOptions
 from optimizer.pipeline import solve
 from optimizer.plan import load_plan
 from optimizer.render.progress import working
+from optimizer.units import SHARE
 from rest_server.emulator.router import Policy
 
 
@@ -28,7 +29,7 @@ class EmulateFlags(PlanOptions):
     """Plan to emulate, as `solve -o` writes it; default: solve."""
     speed: Annotated[float, Flag("X")] = Field(1.0, gt=0, le=100)
     """Speed of the replicas' clocks (1); latencies are measured well up to 3."""
-    share: Annotated[float, Flag("F")] = Field(1.0, gt=0, le=1)
+    share: Annotated[float, Flag("F", SHARE)] = Field(1.0, gt=0, le=1)
     """Share of the replicas to run, at least one of each placement (1)."""
     seed: Annotated[int, Flag("S")] = Field(1, ge=0, lt=2**63)
     """Random seed of texts, natural ends of answers, and stages (1)."""

@@ -13,6 +13,7 @@ from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag, details_of
 from optimizer.jobs.memory import MemoryQuestion
 from optimizer.jobs.requests import Request, RequestError
+from optimizer.quantities import precise
 from optimizer.spec.messages import validated
 from optimizer.units import Scale, UnitError
 
@@ -124,7 +125,11 @@ def _reader(kind: Any, field: FieldInfo, scale: Scale | None) -> Callable[[str],
         return reader
     limits = [(word, limit) for item in field.metadata for word, limit in _limits_of(item)]
     noun = "an integer" if kind is int else ""
-    words = ", ".join(filter(None, [noun, " and ".join(f"{word} {limit:,g}" for word, limit in limits)]))
+
+    def words(text: str) -> str:
+        factor, unit = (1.0, "") if scale is None else scale.unit_of(text)
+        bounds = (f"{word} {precise(limit / factor)}{unit if limit else ''}" for word, limit in limits)
+        return ", ".join(filter(None, [noun, " and ".join(bounds)])) or "a number"
 
     def read(text: str) -> float:
         try:
@@ -132,9 +137,9 @@ def _reader(kind: Any, field: FieldInfo, scale: Scale | None) -> Callable[[str],
             if all(_HOLDS[word](value, limit) for word, limit in limits):
                 return value
         except ValueError as error:
-            if isinstance(error, UnitError) and not limits:
+            if isinstance(error, UnitError):
                 raise argparse.ArgumentTypeError(str(error)) from None
-        raise argparse.ArgumentTypeError(f"{text!r}: must be {words or 'a number'}")
+        raise argparse.ArgumentTypeError(f"{text!r}: must be {words(text)}")
 
     return read
 

@@ -67,7 +67,7 @@ class RequestError(SpecError):
 class ScaleOption(Request):
     """A factor on all loads."""
 
-    scale: Annotated[float | None, Flag("X")] = Field(None, ge=0, le=1e6, allow_inf_nan=False)
+    scale: Annotated[float | None, Flag("X", SHARE)] = Field(None, ge=0, le=1e6, allow_inf_nan=False)
     """Multiply every arrival rate by this factor."""
 
     def applied(self, system: System) -> System:
@@ -159,7 +159,7 @@ class PlanOptions(ScaleOption, ExactOptions):
 class LoadChangeOptions(PlanOptions):
     """A change of the load, and options that override the document's."""
 
-    scale: Annotated[float | None, Flag("X")] = Field(None, ge=0, le=1e6, allow_inf_nan=False)
+    scale: Annotated[float | None, Flag("X", SHARE)] = Field(None, ge=0, le=1e6, allow_inf_nan=False)
     """After: multiply every arrival rate by this factor."""
     random_load: Annotated[int | None, Flag("SEED")] = Field(None, ge=0, lt=2**64)
     """After: multiply rates by 0.5 … 1.5 and token lengths by 0.8 … 1.2 at random, from this seed."""

@@ -100,8 +100,8 @@ STUDY = Study(
     page=drawn(sweep_figure),
     working="sweeping",
     epilog=(
-        "NAME is load, load:SERVER (factors), count:TYPE (cards), cost:ACCELERATOR (cents/h) or a number of "
-        "the optimizer section. VALUES is a list, 1,2,4, or a range, 0.5..3 or 0.5..3/64 with 64 points; a "
-        "range of cards alone covers all integers, with the exact values at which the plan changes."
+        "NAME is load, load:SERVER (factors), count:TYPE (cards), cost:ACCELERATOR (cents/h or 2 USD/h) or a "
+        "number of the optimizer section. VALUES is a list, 1,2,4, or a range, 0.5..3 or 0.5..3/64 with 64 "
+        "points; a range of cards alone covers all integers, with the exact values at which the plan changes."
     ),
 )

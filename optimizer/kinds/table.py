@@ -11,7 +11,7 @@ from optimizer.kinds.batch_servers.fields import BatchServerFields, PoolFields, 
 from optimizer.kinds.batch_servers.kind import BatchServers
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.shown import Shown, TableName
-from optimizer.kinds.token_batching import TokenBatching, TokenFields
+from optimizer.kinds.token_batching import TokenBatching, TokenFields, TokenPoolFields
 from optimizer.queueing.performance import QueueModel
 from optimizer.timing import Law
 from optimizer.timing.batch import BatchFields
@@ -42,7 +42,7 @@ class ServerFields(BatchServerFields):
     """Fields of a server: the common ones, and those of individual kinds."""
 
 
-class KindPoolFields(PoolFields):
+class KindPoolFields(TokenPoolFields, PoolFields):  # pydantic orders fields by the last base first
     """Fields of a pool that only some kinds have; absent for the others."""
 
 

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
-from optimizer.documents import Document
+from pydantic import Field
+
+from optimizer.documents import Document, is_none
 from optimizer.errors import AnalysisError
 from optimizer.kinds.fields import Load, PlacedServer, ReplicaProfile
 from optimizer.kinds.kind import EngineSettings, Fault, KindOf
 from optimizer.kinds.shown import EVERYWHERE, LOSS, WAIT, Shown, TableName, Words
 from optimizer.queueing.continuous.model import ContinuousQueues
-from optimizer.queueing.performance import QueueModel
+from optimizer.queueing.performance import OwnArrays, QueueModel
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.queueing.static import StaticQueues
 from optimizer.simulation.law import IterationCoefficients, ProcessorSharingCoefficients, StaticCoefficients
@@ -43,6 +45,13 @@ class TokenProfile(TokenFields, ReplicaProfile):
     """Fields of a profile that token batching uses."""
 
     kv_capacity_tokens: int | None
+
+
+class TokenPoolFields(Document):
+    """Fields of a pool that only token batching has."""
+
+    batching: Literal["static", "padded"] | None = Field(None, exclude_if=is_none)
+    """Policy of static batches, `static` or `padded`; absent for continuous batching and other kinds."""
 
 
 class TokenBatching(KindOf[TokenProfile, PlacedServer]):
@@ -98,8 +107,20 @@ class TokenBatching(KindOf[TokenProfile, PlacedServer]):
         """Return a replica with continuous batching, processor sharing or static batches."""
         return simulated_replica(profile, profile.kv_capacity_tokens, max_batch, server.max_queue_size)
 
+    def pool_fields(
+        self,
+        server: PlacedServer,  # noqa: ARG002
+        profile: TokenProfile,
+        max_batch: int,  # noqa: ARG002
+        own: OwnArrays | None,  # noqa: ARG002
+    ) -> Mapping[str, Any]:
+        """Return the policy of static batches, whose engines are not those of continuous batching."""
+        return {"batching": profile.batching} if is_static(profile) else {}
+
     def engine_settings(self, pool: Document) -> EngineSettings:
-        """Return the batch limit as the argument of vLLM."""
+        """Return the batch limit as the argument of vLLM; for static batches as a note."""
+        if getattr(pool, "batching", None) is not None:
+            return super().engine_settings(pool)
         return EngineSettings((f"--max-num-seqs={getattr(pool, 'max_batch', 0)}",))
 
     def demand_rps(self, load: Load, throughput_tps: float) -> float:

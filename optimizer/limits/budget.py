@@ -8,6 +8,7 @@ from pydantic import Field
 from optimizer.arrays import FloatArray
 from optimizer.documents import Cost, Document, is_none
 from optimizer.limits.limit import Limit, Replicas, Stock
+from optimizer.money import cost_amount, cost_text
 from optimizer.quantities import precise
 
 BUDGET = "budget"
@@ -29,6 +30,10 @@ class Budget(Limit):
     option: ClassVar[str] = "budget"
     whole: ClassVar[bool] = False
 
+    def __init__(self, currency: str | None = None) -> None:
+        """Create the limit; its messages state costs in a currency, or in cents."""
+        self._currency = currency
+
     def amounts(self, stock: Stock) -> Mapping[str, float]:
         """Return the budget as the amount of its only item; empty without a budget."""
         assert isinstance(stock.options, BudgetOption)
@@ -39,14 +44,22 @@ class Budget(Limit):
         """Return the cost of one replica of each candidate."""
         return replicas.cost
 
+    def in_currency(self, currency: str | None) -> "Budget":
+        """Return the limit with messages that state costs in a currency."""
+        return Budget(currency)
+
     def amount_text(self, item: str, amount: float) -> str:  # noqa: ARG002  there is a single item
-        """Format an amount for messages: ``90 cents/h of the budget``."""
+        """Format an amount for messages: ``90 cents/h of the budget``, ``0.90 USD/h of the budget``."""
         return f"{self.counted(amount)} of the budget"
 
     def label(self, item: str) -> str:  # noqa: ARG002  there is a single item
         """Return the name of the limit."""
         return self.name
 
+    def number(self, amount: float) -> str:
+        """Format an amount as a number: ``90``, ``0.90``."""
+        return precise(amount) if self._currency is None else cost_amount(amount, self._currency)
+
     def counted(self, amount: float) -> str:
-        """Format an amount: ``90 cents/h``."""
-        return f"{precise(amount)} cents/h"
+        """Format an amount: ``90 cents/h``, ``0.90 USD/h``."""
+        return cost_text(amount, self._currency)

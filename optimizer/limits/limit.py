@@ -30,6 +30,8 @@ class Stock(NamedTuple):
     """All accelerator types."""
     surging: tuple[str, ...] = ()
     """Servers that start extra replicas during their roll-outs."""
+    currency: str | None = None
+    """Currency of costs in messages; None: cents."""
 
     @property
     def limited_cards(self) -> dict[str, float]:
@@ -141,6 +143,10 @@ class Limit(ABC):
     def why_none(self, item: str, stock: Stock) -> str | None:  # noqa: ARG002
         """Return a message if an item is unavailable regardless of its amount, else None."""
         return None
+
+    def in_currency(self, currency: str | None) -> "Limit":  # noqa: ARG002  only limits on costs use it
+        """Return the limit with messages that state costs in a currency."""
+        return self
 
     def amount_text(self, item: str, amount: float) -> str:
         """Format an amount of an item: ``4 cards of H100``."""

@@ -68,22 +68,23 @@ def shortage_reason(found: Need, stock: Stock, *, for_least: bool, excluded: boo
         for_least: whether the replicas are needed for the server's minimum instead of its load.
         excluded: whether the server was excluded because it runs and cannot be moved without stopping.
     """
+    limit = found.limit.in_currency(stock.currency)
     verb = "takes" if found.num_replicas == 1 else "take"
     text = (
         f"{counted(found.num_replicas, 'replica')} on {found.accelerator}{MINIMUM * for_least} {verb} "
-        f"{found.limit.amount_text(found.item, found.needed)}; "
+        f"{limit.amount_text(found.item, found.needed)}; "
     )
-    left = f"{found.limit.number(found.left)} {be(found.left)} left"
+    left = f"{limit.number(found.left)} {be(found.left)} left"
     if found.missing <= 0 and excluded:
         return "blocked", f"{text}{left}, but it cannot be moved there without stopping"
     if found.missing <= 0:
         them = "it" if found.left == 1 else "them"
         return "solver_stopped", f"{text}{left}, but the solver stopped before it used {them}"
-    why = found.limit.why_none(found.item, stock)
-    amount = found.limit.number(found.amount)
-    of_all = f"{found.limit.number(found.left)} of {amount} {be(found.left)} left"
-    if found.limit.follows:
-        of_all += f", {found.limit.number(found.missing)} {be(round(found.missing))} missing"
+    why = limit.why_none(found.item, stock)
+    amount = limit.number(found.amount)
+    of_all = f"{limit.number(found.left)} of {amount} {be(found.left)} left"
+    if limit.follows:
+        of_all += f", {limit.number(found.missing)} {be(round(found.missing))} missing"
     return "capacity", text + (why or of_all)
 
 

@@ -75,8 +75,9 @@ def _check_limits(facts: Facts) -> Iterator[str]:
         for item, amount in amounts.items():
             used, kept = facts.placed.units.used(limit, item), facts.kept.used(limit, item)
             if used + kept > amount * (1 + slack):
-                text = f"{limit.amount_text(item, used + kept)} are used"
-                yield f"{text}{', with those kept' if kept else ''}; {limit.number(amount)} are available"
+                shown = limit.in_currency(facts.system.currency)
+                text = f"{shown.amount_text(item, used + kept)} are used"
+                yield f"{text}{', with those kept' if kept else ''}; {shown.number(amount)} are available"
 
 
 def _check_sections(facts: Facts, candidates: Candidates | None) -> Iterator[str]:

@@ -62,7 +62,13 @@ class TargetMeasure(NamedTuple):
     percentile: float | None = None
     """Percentile; None for the mean."""
     hit_rate: float = 0.0
-    """Share of all requests that a cache answers, if the percentile is that of the others."""
+    """Share of all requests that a cache answers, if the percentile is that of the others, or the share of
+    requests that miss a target is one of all requests."""
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether it is the share of requests that miss at least one of their targets."""
+        return self.metric == "missed"
 
     @property
     def label(self) -> str:

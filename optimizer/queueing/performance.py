@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol, Self
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, RowArrays
-from optimizer.queueing.measures import METRICS, MISSED, TargetMeasure
+from optimizer.queueing.measures import METRICS, TargetMeasure
 from optimizer.timing import Law
 
 MS_PER_S = 1000.0
@@ -149,7 +149,7 @@ class QueueModel(RowArrays, ABC):
     @classmethod
     def supports_measure(cls, measure: TargetMeasure) -> bool:
         """Return whether a measure is available; by default the means only."""
-        return measure.percentile is None and measure != MISSED
+        return measure.percentile is None and not measure.is_missed
 
     takes_variability: ClassVar[bool] = False
     """Whether the queue model supports non-Poisson arrivals and variable lengths."""

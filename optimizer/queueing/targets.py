@@ -14,7 +14,6 @@ from optimizer.queueing.measures import (
     LATENCIES,
     MEANS,
     METRICS,
-    MISSED,
     LatencyName,
     MetricName,
     TargetMeasure,
@@ -88,7 +87,7 @@ class Targets:
         measures = (*MEANS, *others)
         table = [[mine.get(measure, np.inf) for mine in limits] for measure in measures]
         single = None
-        if MISSED in asked:
+        if any(measure.is_missed for measure in asked):
             rows = [[mine.get(metric, np.inf) for metric in LATENCIES] for mine in per_request]
             single = frozen(np.array(rows).T)
         return cls(measures, frozen(np.array(table).reshape(len(measures), len(limits))), tps, single)
@@ -157,10 +156,10 @@ class Targets:
         measure = self.measures[k]
         if measure not in MEANS and np.isinf(self.limits[k]).all():
             return np.zeros(len(self.tps))  # the queue model need not support it
-        if measure != MISSED:
+        if not measure.is_missed:
             return performance.figure_of(measure, np.isfinite(self.limits[k]))
         assert self.per_request is not None
-        return performance.missed_share(self.per_request)
+        return performance.missed_share(self.per_request) * (1 - measure.hit_rate)
 
     def ratios(self, performance: Performance) -> FloatArray:
         """Return the values divided by their limits, shape (K, R)."""
@@ -168,7 +167,7 @@ class Targets:
 
     def met(self, performance: Performance) -> BoolArray:
         """Return a mask of rows that meet all their targets, up to rounding; shape (R,)."""
-        if MISSED not in self.measures:
+        if not any(measure.is_missed for measure in self.measures):
             excess = performance.excess(self.limits_of(row) for row in range(len(self.tps)))
             if excess is not None:
                 return np.asarray(excess <= MISS_TOLERANCE)

@@ -59,8 +59,8 @@ def _caches(plan: Plan) -> Section:
         Column("hits", "hits_rpm", RPM, quantity, rank=1),
         Column("misses", "misses_rpm", RPM, quantity),
     )
-    notes = ["Loads and capacities are those of the misses; percentiles with a target are of all requests."]
-    return table("Caches", columns, plan.caches, "caches", notes=notes)
+    note = "Loads and capacities are those of the misses; targets on percentiles and shares all requests'."
+    return table("Caches", columns, plan.caches, "caches", notes=[note])
 
 
 def _reserves(plan: Plan) -> Section:

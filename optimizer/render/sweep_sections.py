@@ -37,11 +37,12 @@ def _cost(found: Sweep, heading: str, of: Callable[..., float | None]) -> Column
 
 def _values(found: Sweep) -> list[Column]:
     def text(point: SweepPoint, place: int) -> str:
-        value, until = point.values[place], point.until
+        value, until = found.axes[place].value_in(point.values[place], found.currency), point.until
         return precise(value) if until is None or until == value else f"{precise(value)}–{precise(until)}"
 
     return [
-        Column(axis.parameter, partial(text, place=place), axis.unit) for place, axis in enumerate(found.axes)
+        Column(axis.parameter, partial(text, place=place), axis.unit_in(found.currency))
+        for place, axis in enumerate(found.axes)
     ]
 
 

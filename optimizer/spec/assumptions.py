@@ -51,9 +51,10 @@ def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) 
     for kind in KINDS if mine else ():
         given = [] if kind in kinds else [name for name in _own_fields(kind) if _is_stated(server, name)]
         if given:
+            key = Server.model_fields[given[0]].alias or given[0]
             raise SpecError(
-                f"{prefix}{Server.model_fields[given[0]].alias}: {server.model!r} has no {kind.gives}, but "
-                f"only {kind.name} {kind.does}; remove it"
+                f"{prefix}{key}: {server.model!r} has no {kind.gives}, but only {kind.name} {kind.does}; "
+                "remove it"
             )
     if len(kinds) > 1:
         other, one = (kind.gives for kind in kinds[:2])

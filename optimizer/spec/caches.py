@@ -25,13 +25,16 @@ def thinned(load: Load, share: float) -> Load:
 
 
 def target_of_misses(target: ModelTarget, hit_rate: float) -> ModelTarget:
-    """Return targets that the misses of a cache must meet so that all requests meet their own (eq. 188)."""
+    """Return targets that the misses of a cache must meet so that all requests meet their own (eq. 188).
+
+    A share of requests within the targets stays one of all requests.
+    """
     if not hit_rate:
         return target
     percentile, share = _of_misses(target.percentile, hit_rate), target.goodput_share
-    share = None if share is None else 1 - (1 - share) / (1 - hit_rate)
     changed: dict[str, object] = {"tps": target.tps * (1 - hit_rate)}
-    if min(1.0 if percentile is None else percentile, 1.0 if share is None else share) <= 0:
+    hits_suffice = share is not None and share <= hit_rate
+    if hits_suffice or (percentile is not None and percentile <= 0):
         changed |= {"itl_ms": 0.0, "ttft_ms": 0.0, "e2e_ms": 0.0, "user_tps": 0.0}
         percentile = share = None
     limits = [(_of_misses(limit.percentile, hit_rate), limit) for limit in target.latency]

@@ -7,6 +7,7 @@ name, like that of a server; its two servers have no rates of their own.
 
 import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from optimizer.errors import SpecError
 from optimizer.spec.assumptions import check_lengths, check_load
@@ -30,6 +31,8 @@ def with_loads(system: System, path: str | os.PathLike[str]) -> System:
     Raises:
         SpecError: the file cannot be read, a column or a server is unknown, or a value is invalid.
     """
+    if "=" in str(path) and not Path(path).exists():
+        raise SpecError(f"load: {str(path)!r} is not a file; write a CSV file with server,arrivalRate")
     changed: dict[str, Server | Route] = {}
     for place, fields in csv_rows(path, _column, "server"):
         name = fields.pop("server")

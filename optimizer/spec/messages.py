@@ -5,14 +5,13 @@ import difflib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from optimizer.documents import WrittenNumber
 from optimizer.errors import SpecError
 from optimizer.quantities import precise
-from optimizer.units import SHARE
 
 MAX_SHOWN = 60
 """Maximum characters of a value or name that is shown in full."""
@@ -108,17 +107,71 @@ def problem_text(problem: Mapping[str, Any], model: type[BaseModel] | None = Non
         model: the type of the document, to suggest one of its keys.
     """
     if problem["type"] == "extra_forbidden":
-        owner = None if model is None else _document_at(model, problem["loc"][:-1])
-        return unknown_key(str(problem["loc"][-1]), [] if owner is None else _keys_of(owner))
+        return _unknown_key(problem, model)
     text = _TEXTS.get(problem["type"])
     if text is None:
         return str(problem["msg"])
-    unit = getattr(problem["input"], "unit", "")
+    given = problem["input"]
+    scale = given.scale if isinstance(given, WrittenNumber) else None
+    unit = (1.0, "") if scale is None else scale.unit_of(given.text)
     limits = {name: _limit(value, unit) for name, value in problem.get("ctx", {}).items()}
-    said = text.format(value=_shown(problem["input"]), **limits)
-    if problem["type"] == "literal_error" and isinstance(problem["input"], str):
-        return said + did_you_mean(problem["input"], re.findall(r"'([^']*)'", str(limits["expected"])))
-    return said
+    return text.format(value=_shown(given), **limits) + _hint(problem, limits, model)
+
+
+def _unknown_key(problem: Mapping[str, Any], model: type[BaseModel] | None) -> str:
+    owner = None if model is None else _document_at(model, problem["loc"][:-1])
+    key = str(problem["loc"][-1])
+    within = None if owner is None else _path_within(owner, key)
+    if within is not None:
+        return f"{UNKNOWN_KEY}it belongs in {within}"
+    return unknown_key(key, [] if owner is None else _keys_of(owner))
+
+
+def _hint(problem: Mapping[str, Any], limits: Mapping[str, str], model: type[BaseModel] | None) -> str:
+    """Return what a wrong value may have meant, or what it must have; else an empty string."""
+    kind, given = problem["type"], problem["input"]
+    if kind == "literal_error" and isinstance(given, str):
+        return did_you_mean(given, re.findall(r"'([^']*)'", limits["expected"]))
+    if kind in _NOT_A_DOCUMENT and model is not None:
+        return _keys_needed(model, problem["loc"])
+    if kind in {"less_than_equal", "less_than"} and _may_be_percent(given, problem["ctx"]):
+        return f"; did you mean {precise(given / 100)}?"
+    return ""
+
+
+_NOT_A_DOCUMENT = {"model_type", "model_attributes_type"}
+
+
+def _keys_needed(model: type[BaseModel], location: tuple[int | str, ...]) -> str:
+    """Return the keys of the document at a location, for a value that is no object."""
+    wanted = _document_at(model, location)
+    keys = [] if wanted is None else _keys_of(wanted)
+    return f"; its keys are {', '.join(keys)}" if 0 < len(keys) <= NAMES_SHOWN else ""
+
+
+def _may_be_percent(given: object, limits: Mapping[str, object]) -> bool:
+    """Return whether a number that is too large for a share can be one in percent."""
+    is_plain = isinstance(given, int | float) and not isinstance(given, WrittenNumber)
+    return is_plain and 1 in limits.values() and 1 < float(str(given)) <= 100
+
+
+def _path_within(owner: type[BaseModel], key: str) -> str | None:
+    """Return the path of the part of a document, at any depth but not in lists, that has a key."""
+    parts = {
+        field.alias or name: part
+        for name, field in owner.model_fields.items()
+        if not _is_list(field.annotation) and (part := _document_in(field.annotation)) is not None
+    }
+    for name, part in parts.items():
+        if key in _keys_of(part):
+            return name
+    deeper = ((name, _path_within(part, key)) for name, part in parts.items())
+    return next((f"{name}.{path}" for name, path in deeper if path is not None), None)
+
+
+def _is_list(annotation: Any) -> bool:
+    """Return whether an annotation has a list of documents: ``tuple[Load, ...]``, also in a union."""
+    return get_origin(annotation) in {tuple, list, dict} or any(map(_is_list, get_args(annotation)))
 
 
 def unknown_key(key: str, known: Collection[str]) -> str:
@@ -170,10 +223,11 @@ def _document_in(annotation: Any) -> type[BaseModel] | None:
     return next((found for part in get_args(annotation) if (found := _document_in(part)) is not None), None)
 
 
-def _limit(value: object, unit: str = "") -> str:
-    """Format a limit: 1,000,000 and 1e+15, not 1000000.0; with the unit of the value, if it had one."""
-    if unit and isinstance(value, int | float) and value:
-        return f"{value:.0%}" if unit == SHARE.unit else f"{_limit(value)} {unit}"
+def _limit(value: object, unit: tuple[float, str] = (1.0, "")) -> str:
+    """Format a limit: 1,000,000 and 1e+15, not 1000000.0; in a unit, of which the factor is given."""
+    factor, name = unit
+    if name and isinstance(value, int | float) and value:
+        return f"{_limit(value / factor)}{name}"
     if isinstance(value, int | float) and float(value).is_integer() and abs(value) <= MAX_WRITTEN_OUT:
         return f"{value:,.0f}"
     return precise(value) if isinstance(value, float) else str(value)
@@ -191,6 +245,8 @@ def _shown(value: object) -> str:
         return _short(value.text)
     if isinstance(value, list | tuple | Mapping):
         return kind_of(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
     if isinstance(value, int) and abs(value) > 1e15:
         with contextlib.suppress(OverflowError):
             return precise(float(value))

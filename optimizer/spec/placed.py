@@ -17,7 +17,9 @@ from optimizer.spec.system import System
 def stock_of(system: System) -> Stock:
     """Return the limits of a system."""
     surging = tuple(name for name, server in system.servers.items() if server.surge)
-    return Stock(system.options, system.options.unlimited, system.capacity, types_of(system), surging)
+    return Stock(
+        system.options, system.options.unlimited, system.capacity, types_of(system), surging, system.currency
+    )
 
 
 def types_of(system: System) -> tuple[str, ...]:

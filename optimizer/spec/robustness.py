@@ -6,7 +6,7 @@ from typing import NamedTuple
 from optimizer.documents import UnlimitedCards
 from optimizer.errors import SpecError
 from optimizer.kinds.table import KINDS, kind_of_profile
-from optimizer.quantities import precise
+from optimizer.money import cost_text, currency_of
 from optimizer.spec.files import Part
 from optimizer.spec.names import Entry, Finding, Index, Names
 from optimizer.spec.schema import Accelerator, ModelProfile, OptimizerOptions
@@ -92,6 +92,11 @@ def price_of_card(item: Accelerator) -> float:
     return float(item.cost_cents_per_h) / item.multiplicity
 
 
+def _card_price_text(item: Accelerator) -> str:
+    """Format the price of one card in the unit in which the accelerator's price was written."""
+    return cost_text(price_of_card(item), currency_of(item.cost_cents_per_h))
+
+
 def _steps_of(item: Accelerator) -> tuple[tuple[float, float], ...]:
     steps = [(0.0 if tier.committed else tier.cost_cents_per_h, float(tier.units)) for tier in item.tiers]
     steps.sort(key=lambda step: step[0])
@@ -114,15 +119,13 @@ def card_price_problems(index: Index) -> Iterator[Finding]:
             text = f"{with_tiers[0]} has tiers, which state a price by number too; remove one of the two"
         elif price_of_card(high) > price_of_card(low) * (1 + ROUNDING):
             text = (
-                f"a card costs {precise(price_of_card(low))} cents/h in {low.name} and "
-                f"{precise(price_of_card(high))} in {high.name}; give all of {capacity.type} the same price "
-                "per card"
+                f"a card costs {_card_price_text(low)} in {low.name} and {_card_price_text(high)} in "
+                f"{high.name}; give all of {capacity.type} the same price per card"
             )
         elif more < price_of_card(low) * (1 - ROUNDING):
             text = (
-                f"{precise(float(more))} cents/h is below the price of the first cards, "
-                f"{precise(price_of_card(low))}; prices must not fall: make the lower one cost, and count "
-                "unlimited"
+                f"{cost_text(more, currency_of(more))} is below the price of the first cards, "
+                f"{_card_price_text(low)}; prices must not fall: make the lower one cost, and count unlimited"
             )
         if text is not None:
             yield Finding(part, (*at, "more"), text)
@@ -133,7 +136,8 @@ def _problems(
 ) -> Iterator[tuple[str, str]]:
     budget, committed = options.budget_cents_per_h, committed_cents_per_h(accelerators)
     if budget is not None and committed > budget:
-        paid = f"{precise(budget)} cents/h do not pay for the commitments of {precise(committed)} cents/h"
+        amounts = (cost_text(amount, currency_of(budget)) for amount in (budget, committed))
+        paid = "{} do not pay for the commitments of {}".format(*amounts)
         yield "budget", f"{paid}; raise the budget or take committed tiers out"
     if options.max_power_w is None:
         return

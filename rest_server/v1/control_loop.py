@@ -4,6 +4,7 @@ All loads are checked before any is stored. The plan is made from exactly the re
 is stored with that revision.
 """
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -97,10 +98,7 @@ class _Storing:
     """Estimates of the loads."""
 
     def __call__(self) -> RunningFleet:
-        given = value_of(self.body)
-        loads = {
-            name: _of_body(name, partial(validated, LoadUpdate, change)) for name, change in given.items()
-        }
+        loads = {name: self._update(name, change) for name, change in value_of(self.body).items()}
 
         def store(entities: Entities) -> Entities:
             changed, self.unusable = with_loads(entities, loads)
@@ -110,6 +108,20 @@ class _Storing:
         self.revision, stored = self.condition.update(self.held, store, "loads")
         self.servers, self.routes, self.loads = stored.servers, stored.routes, loads
         return self._settled(stored)
+
+    def _update(self, name: str, change: object) -> LoadUpdate:
+        """Return the change of one load.
+
+        Raises:
+            BodyError: a value is wrong, or the server does not exist, which is the first to be reported.
+        """
+        try:
+            return _of_body(name, partial(validated, LoadUpdate, change))
+        except BodyError:
+            entities = self.held.snapshot().built().entities
+            if name not in {*entities.servers, *entities.planned, *entities.routes}:
+                raise _unknown_server(entities, name) from None
+            raise
 
     def _settled(self, stored: Entities) -> RunningFleet:
         """Return the fleet with the loads used for planning, in which insignificant changes are removed."""
@@ -170,8 +182,7 @@ def with_loads(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[Ent
             servers[whole] = with_allocation(servers[whole], name, allocation)
             continue
         if name not in servers:
-            hint = did_you_mean(name, servers) if len(servers) <= MAX_SUGGESTED else ""
-            raise BodyError(_place(name), f"server {name!r} does not exist{hint}")
+            raise _unknown_server(entities, name)
         current = servers[name].current
         given: dict[str, Any] = change.model_dump(exclude_none=True, exclude={"replicas"})
         load = _of_body(name, partial(_load, current.load.model_dump(exclude_unset=True) | given))
@@ -188,6 +199,17 @@ def with_loads(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[Ent
         if lacks_lengths(server.current.load, entities.profiles_of(server.model))
     }
     return replace(entities, servers=servers, routes=routes), frozenset(unusable)
+
+
+def _unknown_server(entities: Entities, name: str) -> BodyError:
+    """Return the error of a load for a server that does not exist, with the form of the body."""
+    known = [*entities.servers, *entities.routes]
+    hint = did_you_mean(name, known) if len(known) <= MAX_SUGGESTED else ""
+    if not known:
+        hint = "; the fleet has no servers: PUT /v1/fleet first"
+    elif not hint:
+        hint = f'; the body names servers, as in {{{json.dumps(known[0])}: {{"arrivalRate": 60}}}}'
+    return BodyError(_place(name), f"server {name!r} does not exist{hint}")
 
 
 def _routed(entities: Entities, name: str, change: LoadUpdate) -> Route:

@@ -308,6 +308,8 @@ def test_standard_input_that_is_closed_is_refused() -> None:
         (["solve", "{good}", "--jason"], "--jason"),
         (["solve", "{good}", "--unlim"], "--unlim"),
         (["solve", "{good}", "--gap", "2"], "--gap: '2': must be at least 0 and at most 1"),
+        (["solve", "{good}", "--gap", "500%"], "--gap: '500%': must be at least 0 and at most 100%"),
+        (["solve", "{good}", "--time-limit", "-3 min"], "must be more than 0 and at most 16,666.7 min"),
         (["solve", "{good}", "--gap", "nan"], "--gap: 'nan'"),
         (["solve", "{good}", "--gap"], "--gap"),
         (["solve", "{good}", "--time-limit", "0"], "--time-limit: '0': must be more than 0"),

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 import yaml
-from builders import accelerator, document, profile, server
+from builders import accelerator, document, profile, server, service_class
 from commands import ROOT, Run, is_one_line
 
-from optimizer import load_system, solve
+from optimizer import Plan, load_system, solve, verify
 from optimizer.cli.main import _parser
 from optimizer.render.manifests import (
     MAX_NAME,
@@ -396,6 +396,21 @@ def test_a_batch_server_gets_notes_instead_of_arguments_of_vllm() -> None:
         assert patch["spec"] == {"replicas": each.replicas}
         notes = patch["metadata"]["annotations"]
         assert (notes["inferplan.dev/max-batch"], notes["inferplan.dev/batch-window-ms"]) == ("4", window)
+
+
+@pytest.mark.parametrize("batching", ["static", "padded"])
+def test_engines_with_static_batches_get_no_arguments_of_vllm(batching: str) -> None:
+    item, times = server("s"), profile("m", "A", batching=batching)
+    item["currentAlloc"]["load"]["outTokensCV"] = 0.5
+    classes = [service_class("gold", itl=100)]
+    source = document([item], [accelerator("A")], {"A": 9}, models=[times], classes=classes)
+    system = load_system(source)
+    plan = solve(system)
+    assert verify(plan, system) == []
+    (each,) = variants(Plan.model_validate_json(plan.to_json()))
+    patch = deployment_patch(each, "serving", "vllm")
+    assert patch["spec"] == {"replicas": each.replicas}
+    assert int(patch["metadata"]["annotations"]["inferplan.dev/max-batch"]) > 0
 
 
 def test_containers_on_shared_cards_follow_their_kind() -> None:

@@ -82,6 +82,8 @@ def test_loads_of_routes_are_planned_and_stored(service: TestClient, source: Jso
         ({"chat": {"replicas": {}}}, "chat.replicas", "a route has an arrivalRate only; remove it"),
         ({"chat": {"arrivalRate": -1}}, "chat.arrivalRate", "must be at least 0"),
         ({"talk": {"arrivalRate": 1}}, "talk", "server 'talk' does not exist"),
+        ({"loads": {"chat": {"arrivalRate": 1}}}, "loads", "the body names servers, as in"),
+        ({"chatt": 5}, "chatt", "server 'chatt' does not exist; did you mean 'chat'?"),
     ],
 )
 def test_wrong_loads_of_routes_are_422(service: TestClient, loads: Json, field: str, text: str) -> None:

@@ -247,7 +247,7 @@ def test_options_are_changed_in_a_copy() -> None:
     [
         ({"gapp": 0.1}, "optimizer.gapp: unknown option"),
         ({"timeLimit": 1}, "optimizer.timeLimit: unknown option"),
-        ({"gap": 2}, "optimizer.gap: must be at most 1, not 2"),
+        ({"gap": 2}, "optimizer.gap: must be at most 1, not 2; did you mean 0.02?"),
         ({"time_limit_s": 0}, "optimizer.timeLimit: must be more than 0, not 0"),
         ({"unlimited": "yes"}, 'optimizer.unlimited: must be true or false, not "yes"'),
         ({"gap": float("nan")}, "optimizer.gap: must be a finite number, not NaN"),

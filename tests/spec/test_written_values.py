@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from builders import accelerator, document, profile, refusal, server, service_class
 
-from optimizer import load_system
+from optimizer import load_system, solve, verify
 from optimizer.spec.loads import with_loads
 from optimizer.spec.writing import write_document
 from optimizer.stabilisation.rules import Rules
@@ -25,16 +25,73 @@ def one_server(**options: Any) -> Json:
         (("servers", 0, "currentAlloc", "load", "arrivalRate"), "-12/s", "must be at least 0, not -12/s"),
         (("servers", 0, "currentAlloc", "load", "arrivalRate"), -12, "must be at least 0, not -12"),
         (("serviceClasses", 0, "modelTargets", 0, "slo-ttft"), "-2 s", "must be at least 0, not -2 s"),
-        (("serviceClasses", 0, "modelTargets", 0, "slo-ttft"), "1e30s", "at most 1e+15 ms, not 1e30s"),
+        (
+            ("serviceClasses", 0, "modelTargets", 0, "slo-ttft"),
+            "1e30s",
+            "at most 1,000,000,000,000 s, not 1e30s",
+        ),
         (("accelerators", 0, "cost"), "-3 USD/h", "must be at least 0, not -3 USD/h"),
         (("accelerators", 0, "availability"), "120%", "must be at most 100%, not 120%"),
         (("optimizer", "maxLoss"), "500%", "must be at most 100%, not 500%"),
-        (("optimizer", "headroomShare"), "1200%", "must be at most 1000%, not 1200%"),
+        (("optimizer", "headroomShare"), "1200%", "must be at most 1,000%, not 1200%"),
         (("optimizer", "timeLimit"), "0 min", "must be more than 0, not 0 min"),
         (("servers", 0, "cacheHitRate"), "100%", "must be less than 100%, not 100%"),
     ],
 )
 def test_a_value_is_shown_as_it_was_written(place: tuple[Any, ...], value: object, text: str) -> None:
+    source = one_server()
+    inner: Any = source
+    for step in place[:-1]:
+        inner = inner[step]
+    inner[place[-1]] = value
+    assert refusal(lambda: load_system(source)).endswith(text)
+
+
+def test_a_missing_budget_is_in_the_currency_of_the_prices() -> None:
+    for cost, budget, text in (
+        ("2 USD/h", "1.50 USD/h", "2.00 USD/h of the budget; 1.50 of 1.50 are left"),
+        (200, 150, "200 cents/h of the budget; 150 of 150 are left"),
+    ):
+        source = one_server(budget=budget)
+        source["accelerators"][0]["cost"] = cost
+        system = load_system(source)
+        plan = solve(system)
+        assert plan.unserved[0].detail.endswith(text)
+        assert verify(plan, system) == []
+
+
+def test_wrong_prices_are_shown_as_they_were_written() -> None:
+    source = one_server()
+    source["accelerators"][0] |= {"cost": "2 USD/h", "tiers": [{"units": 1, "cost": "3 USD/h"}]}
+    message = refusal(lambda: load_system(source))
+    assert "tier 1 costs 3.00 USD/h, the accelerators after it 2.00 USD/h" in message
+    source["accelerators"][0]["tiers"] = [{"units": 2, "cost": "1.50 USD/h", "committed": True}]
+    source["optimizer"] = {"budget": "1 USD/h"}
+    paid = "1.00 USD/h do not pay for the commitments of 3.00 USD/h"
+    assert paid in refusal(lambda: load_system(source))
+    source = one_server()
+    source["accelerators"][0]["cost"] = "2 USD/h"
+    source["count"] = [{"type": "A", "count": 1, "more": "1 USD/h"}]
+    assert "1.00 USD/h is below the price of the first cards, 2.00 USD/h" in refusal(
+        lambda: load_system(source)
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "text"),
+    [
+        (("servers", 0, "load"), {}, "servers[0].load: unknown key; it belongs in currentAlloc"),
+        (("servers", 0, "arrivalRate"), 5, "arrivalRate: unknown key; it belongs in currentAlloc.load"),
+        (("models", 0, "alpha"), 5, "models[0].alpha: unknown key; it belongs in decodeParms"),
+        (("accelerators", 0, "power"), 700, "with keys, not 700; its keys are idle, full, midPower, midUtil"),
+        (("servers", 0, "deadline"), "6 h", 'with keys, not "6 h"; its keys are requests, hours'),
+        (("servers", 0, "cacheHitRate"), 35, "must be less than 1, not 35; did you mean 0.35?"),
+        (("optimizer", "maxLoss"), 5.0, "must be at most 1, not 5; did you mean 0.05?"),
+        (("optimizer", "maxLoss"), 500, "must be at most 1, not 500"),
+        (("count", 0, "count"), "infinite", "must be an integer or 'unlimited', not \"infinite\""),
+    ],
+)
+def test_a_message_says_what_was_meant(place: tuple[Any, ...], value: object, text: str) -> None:
     source = one_server()
     inner: Any = source
     for step in place[:-1]:

@@ -17,6 +17,7 @@ from optimizer import SpecError, System, load_system, solve
 from optimizer.candidates import SizingMemo
 from optimizer.jobs.requests import RequestError
 from optimizer.jobs.sweeping import SweepOptions, sweep_system
+from optimizer.render.sweep_sections import sweep_sections
 from optimizer.spec.load_traces import LoadStep
 from optimizer.studies.sweep import points as points_module
 from optimizer.studies.sweep.days import lognormal_days, trace_days
@@ -77,6 +78,9 @@ def test_ranges_lists_and_single_numbers_are_read() -> None:
         ("load=1..2/20000", "20,000 points, at most 10,000"),
         ("load=a,b", "not a list or range of numbers"),
         ("load=1e999", "not a finite number"),
+        ("load=1..inf", "inf is not a finite number"),
+        ("cost:L4=1USD/h", "the system's prices are in cents/h"),
+        ("maxPower=1..2kg", "not a list or range of numbers"),
         ("count:L4=0.5", "0.5 is not an integer"),
         ("gap=0..1", "parameter: 'gap' does not exist"),
         ("load=1 load=2", "vary load: given twice"),
@@ -86,6 +90,23 @@ def test_ranges_lists_and_single_numbers_are_read() -> None:
 def test_a_wrong_variation_is_refused(text: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         read_variations(two_types(), text.split())
+
+
+def test_values_can_have_units_and_costs_are_shown_in_the_currency_of_the_system() -> None:
+    types = [accelerator(kind) | {"cost": "2 USD/h", "power": {"full": 9}} for kind in ("H100", "L4")]
+    system = made([server("chat")], types, {"L4": 3}, maxPower=9000)
+    texts = ["cost:L4=1USD/h..2USD/h/3", "maxPower=5 kW,900 W", "load=50%,150%"]
+    found = read_variations(system, texts)
+    assert [item.values for item in found] == [(100, 150, 200), (900, 5000), (0.5, 1.5)]
+    with pytest.raises(SpecError, match=r"'2EUR/h': the system's prices are in USD/h"):
+        read_variations(system, ["cost:L4=2EUR/h"])
+    sweep = swept(system, *texts[:2])
+    section = next(part for part in sweep_sections(sweep) if part.name == "points")
+    assert (section.columns[0].name, section.columns[0].unit) == ("cost:L4", "USD/h")
+    assert {row[0] for row in section.rows} == {"1", "1.5", "2"}
+    figure = sweep_figure(sweep)
+    assert figure.panels[0].columns == ("1", "1.5", "2")  # type: ignore[union-attr]
+    assert "cost:L4 [USD/h] across, maxPower [W] down" in figure.panels[0].title
 
 
 @pytest.mark.parametrize("value", ["count:L4=-1", "load=-1", "cost:L4=-2"])

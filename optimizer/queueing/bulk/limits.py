@@ -77,7 +77,12 @@ def line_problem(line: Tandem) -> tuple[str, str] | None:
         (
             line.server.window_ms > 0,
             "window_ms",
-            "with jobs, batches start without a window; remove the window, or jobs",
+            "with jobs, batches start without a window; "
+            + (
+                "remove batchTrigger and batchTimeout, or jobs"
+                if line.server.trigger == CLOCK
+                else "remove the window, or jobs"
+            ),
         ),
     )
     return next(((part, why) for wrong, part, why in problems if wrong), None)

@@ -21,7 +21,7 @@ from optimizer.queueing.bulk.simulated import SimulatedSteadyState, simulate_ste
 from optimizer.queueing.bulk.steady import ServerSteadyState, load_of, server_steady_state
 from optimizer.queueing.bulk.sure import surely_met_below
 from optimizer.queueing.bulk.tandem import TandemSteadyState, tandem_steady_state
-from optimizer.queueing.measures import LOSS, MISSED, TargetMeasure
+from optimizer.queueing.measures import LOSS, TargetMeasure
 from optimizer.queueing.performance import (
     MS_PER_S,
     OwnArrays,
@@ -304,7 +304,7 @@ def _excess(found: SteadyState, measure: TargetMeasure, limit: float) -> float:
     """Return the relative excess over a target."""
     if measure == LOSS:
         return found.rejected / limit - 1
-    if measure == MISSED:
+    if measure.is_missed:
         raise ValueError(f"{measure.label} has a separate limit for each request")
     if measure.percentile is None:
         return found.mean_ms / limit - 1

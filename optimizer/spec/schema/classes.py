@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from optimizer.documents import Document, In, MaxLoss, Milliseconds, Name, Priority, TokensPerSecond, is_none
 from optimizer.kinds.fields import LatencyTarget
-from optimizer.queueing.measures import LATENCIES, MISSED, LatencyName, MetricName, TargetMeasure
+from optimizer.queueing.measures import LATENCIES, LatencyName, MetricName, TargetMeasure
 from optimizer.queueing.performance import MS_PER_S
 from optimizer.spec.schema.robustness import HeadroomField
 from optimizer.units import SHARE
@@ -86,7 +86,7 @@ class ModelTarget(Document):
         """Yield the measure and limit of each latency target, without duplicates."""
         limits: dict[TargetMeasure, float] = {}
         if self.goodput_share is not None:
-            limits[MISSED] = 1 - self.goodput_share
+            limits[TargetMeasure("missed", hit_rate=self._hit_rate)] = 1 - self.goodput_share
         else:
             for metric, limit in self.request_limits().items():
                 limits[self._measure(metric, self.percentile)] = limit

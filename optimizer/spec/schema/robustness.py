@@ -18,6 +18,7 @@ from optimizer.documents import (
     PositiveCount,
     is_none,
 )
+from optimizer.money import cost_text, currency_of
 from optimizer.units import SHARE
 
 Headroom = Annotated[float, In(SHARE, le=10)]
@@ -91,9 +92,13 @@ class PriceFields(Document):
             if after < before:
                 raise PydanticCustomError(
                     "falling_prices",
-                    "tier {number} costs {before} cents/h, the accelerators after it {after}; prices must "
+                    "tier {number} costs {before}, the accelerators after it {after}; prices must "
                     "not fall from tier to tier: put the cheapest first",
-                    {"number": number, "before": f"{before:g}", "after": f"{after:g}"},
+                    {
+                        "number": number,
+                        "before": cost_text(before, currency_of(before)),
+                        "after": cost_text(after, currency_of(after)),
+                    },
                 )
         return self
 

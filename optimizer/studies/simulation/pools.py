@@ -17,7 +17,7 @@ from optimizer.kinds.simulated import open_load
 from optimizer.kinds.table import kind_of_pool, kind_of_profile
 from optimizer.plan import Plan, Pool
 from optimizer.plan.document import SharedCardUse, SharedPool
-from optimizer.queueing.measures import LOSS, MISSED, LatencyName, TargetMeasure
+from optimizer.queueing.measures import LOSS, LatencyName, TargetMeasure
 from optimizer.queueing.targets import meets_target
 from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import Effort, SimulatedReplica, run_replica
@@ -342,8 +342,9 @@ def _figure(
     """Return the simulated value of a target's measure."""
     if measure == LOSS:
         return summary.loss
-    if measure == MISSED:
-        return share_within(runs, lambda one: ~within(one, run.request_limits))
+    if measure.is_missed:
+        missed = share_within(runs, lambda one: ~within(one, run.request_limits))
+        return IntervalEstimate(*(part * (1 - measure.hit_rate) for part in missed))
     if measure.percentile is not None:
         return latency_percentile(runs, f"{measure.metric}_ms", measure.percentile)
     return {"ttft": summary.ttft, "itl": summary.itl, "e2e": summary.e2e}[measure.metric].mean

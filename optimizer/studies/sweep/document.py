@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from optimizer.documents import Document, is_none
+from optimizer.money import CENTS, cost_unit, in_cost_unit
 from optimizer.printed import Printed
 
 
@@ -20,6 +21,14 @@ class Axis(Document):
     """Whether its values are integers."""
     values: tuple[float, ...] = Field(strict=False)
     """Values of the grid; first and last value if every integer between them is covered."""
+
+    def unit_in(self, currency: str | None) -> str:
+        """Return the displayed unit, with costs in a currency."""
+        return cost_unit(currency) if self.unit == CENTS else self.unit
+
+    def value_in(self, value: float, currency: str | None) -> float:
+        """Convert a value to the displayed unit, with costs in a currency."""
+        return in_cost_unit(value, currency) if self.unit == CENTS else value
 
 
 class ServedShare(Document):

@@ -39,21 +39,22 @@ def sweep_figure(found: Sweep) -> Figure:
     )
 
 
-def axis_label(axis: Axis) -> str:
-    """Return the name of a parameter with its unit."""
+def axis_label(axis: Axis, currency: str | None) -> str:
+    """Return the name of a parameter with its unit, with costs in a currency."""
     factor = "load [× today's]" if axis.parameter == "load" else axis.parameter
-    return f"{axis.parameter} [{axis.unit}]" if axis.unit else factor
+    return f"{axis.parameter} [{axis.unit_in(currency)}]" if axis.unit else factor
 
 
 def _curves(found: Sweep) -> list[CurvePanel]:
-    points, label = found.points, axis_label(found.axes[0])
+    points, axis = found.points, found.axes[0]
+    label = axis_label(axis, found.currency)
     unit = cost_unit(found.currency)
 
     def series(name: str, value: Callable[[SweepPoint], float | None], kind: str = "") -> Series:
         x, y = list[float](), list[float | None]()
         for point in points:
             ends = dict.fromkeys([point.values[0], point.until or point.values[0]])
-            x += ends
+            x += [axis.value_in(end, found.currency) for end in ends]
             y += [value(point)] * len(ends)
         return Series(name=name, x=tuple(x), y=tuple(y), style="line", type=kind)
 
@@ -98,11 +99,11 @@ def _map(found: Sweep) -> GridPanel:
     )
     by_values = {point.values: point for point in found.points}
     kinds = tuple(item.type for item in found.points[0].units)
+    across, down = (axis_label(axis, found.currency) for axis in found.axes)
     return GridPanel(
-        title=f"Cost [{cost_unit(found.currency)}]; {axis_label(found.axes[0])} across, "
-        f"{axis_label(found.axes[1])} down",
-        columns=tuple(map(precise, columns)),
-        rows=tuple(map(precise, rows)),
+        title=f"Cost [{cost_unit(found.currency)}]; {across} across, {down} down",
+        columns=tuple(precise(found.axes[0].value_in(x, found.currency)) for x in columns),
+        rows=tuple(precise(found.axes[1].value_in(y, found.currency)) for y in rows),
         cells=tuple(tuple(_cell(by_values[x, y], found.currency) for x in columns) for y in rows),
         groups=kinds,
     )

@@ -7,6 +7,7 @@ A variation is text, ``NAME=VALUES`` or ``NAME:ITEM=VALUES``. Values are a list 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -14,20 +15,20 @@ import numpy as np
 
 from optimizer.errors import SpecError
 from optimizer.limits.table import LIMITS
+from optimizer.money import CENTS, cost_unit, currency_of, read_price
 from optimizer.spec.messages import known_name, validated
 from optimizer.spec.routes import route_of
 from optimizer.spec.schema import Accelerator, OptimizerOptions
 from optimizer.spec.system import System, with_changed_route
 from optimizer.studies.load_changes import scale_loads
-from optimizer.units import SHARE
+from optimizer.units import SHARE, WATTS, Scale, UnitError, is_number
 
 POINTS, POINTS_OF_A_MAP = 21, 9
 """Default number of points of a range, alone and with other parameters."""
 MAX_POINTS = 10_000
 """Maximum number of combinations of values in a sweep."""
 _FORM = re.compile(r"\s*(\w+)\s*(?::(.*?))?\s*=\s*([^=]+?)\s*")
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-_RANGE = re.compile(rf"({_NUMBER}%?)\s*\.\.\s*({_NUMBER}%?)(?:\s*/\s*(\d+))?")
+_RANGE = re.compile(r"(.+?)\s*\.\.\s*(.+?)(?:\s*/\s*(\d+))?")
 _EXAMPLE = "write load=0.5..3, load=0.5..3/64, count:H100=0..64 or cost:A100=100,200,400"
 
 
@@ -81,9 +82,7 @@ PARAMETERS: Mapping[str, SweepParameter] = MappingProxyType(
             whole=True,
             needs_item=True,
         ),
-        "cost": SweepParameter(
-            "cents/h", _with_cost, lambda system: list(system.accelerators), needs_item=True
-        ),
+        "cost": SweepParameter(CENTS, _with_cost, lambda system: list(system.accelerators), needs_item=True),
         "maxLoss": SweepParameter(
             "",
             lambda system, route, share: _with_route(system, route, max_loss=share),
@@ -93,6 +92,8 @@ PARAMETERS: Mapping[str, SweepParameter] = MappingProxyType(
     }
 )
 """Parameters of a system; numeric optimizer options are also parameters."""
+_READERS: Mapping[str, Scale] = {WATTS.unit: WATTS}
+"""Units of values on the command line, by the unit of the parameter; for all others %."""
 _OPTION_UNITS = {limit.option: limit.unit for limit in LIMITS if limit.option}
 _SOLVER_OPTIONS = frozenset({"gap", "timeLimit"})
 """Numeric options about solving, which do not change the system."""
@@ -149,14 +150,15 @@ def _variation(system: System, text: str, *, alone: bool) -> Variation:
     parameter, item, values = found[1], found[2] or "", found[3]
     known = PARAMETERS.get(parameter)
     if known is None:
-        known_name(parameter, [*PARAMETERS, *_options()], "parameter")
+        known_name(parameter, dict.fromkeys([*PARAMETERS, *_options()]), "parameter")
         known = SweepParameter(_OPTION_UNITS.get(parameter, ""), _with_load, lambda _: ())
     if item:
         known_name(item, known.items(system), f"item of {parameter}")
     elif known.needs_item:
         raise SpecError(f"vary {parameter}: name an item, {parameter}:{known.items(system)[0]}")
     name = f"{parameter}:{item}" if item else parameter
-    numbers, every = _values(name, values, whole=known.whole, alone=alone)
+    read = partial(_cost, name, system) if known.unit == CENTS else _READERS.get(known.unit, SHARE).read
+    numbers, every = _values(name, values, read, whole=known.whole, alone=alone)
     return Variation(name, parameter, item, known.unit, known.whole, numbers, every)
 
 
@@ -176,16 +178,35 @@ def _is_number(annotation: object) -> bool:
     return bare is float or bare is int
 
 
-def _values(name: str, text: str, *, whole: bool, alone: bool) -> tuple[tuple[float, ...], bool]:
+def _cost(name: str, system: System, text: str) -> float:
+    """Read a cost [cents/h], with or without the currency of the system.
+
+    Raises:
+        UnitError: it is not a cost.
+        SpecError: it is in another currency.
+    """
+    if is_number(text):
+        return float(text)
+    cost = read_price(text)
+    if currency_of(cost) not in {None, system.currency}:
+        usual = cost_unit(system.currency)
+        raise SpecError(f"vary {name}: {text.strip()!r}: the system's prices are in {usual}; give it in that")
+    return float(cost)
+
+
+def _values(
+    name: str, text: str, read: Callable[[str], float], *, whole: bool, alone: bool
+) -> tuple[tuple[float, ...], bool]:
     """Return the values of a variation, and whether they are the ends of a range of integers."""
     found = _RANGE.fullmatch(text)
+    try:
+        values = sorted({read(part) for part in text.split(",")}) if found is None else []
+        first, last = (0.0, 0.0) if found is None else (read(found[1]), read(found[2]))
+    except UnitError:
+        raise SpecError(f"vary {name}: {text!r} is not a list or range of numbers; {_EXAMPLE}") from None
     if found is None:
-        try:
-            values = sorted({SHARE.read(part) for part in text.split(",")})
-        except ValueError:
-            raise SpecError(f"vary {name}: {text!r} is not a list or range of numbers; {_EXAMPLE}") from None
         return _checked(name, values, whole=whole), False
-    first, last = SHARE.read(found[1]), SHARE.read(found[2])
+    _checked(name, (first, last), whole=whole)
     if first >= last:
         raise SpecError(f"vary {name}: {text} is empty; the first number must be below the last")
     if whole and alone and found[3] is None:
