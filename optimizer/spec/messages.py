@@ -152,7 +152,7 @@ def _keys_needed(model: type[BaseModel], location: tuple[int | str, ...]) -> str
 def _may_be_percent(given: object, limits: Mapping[str, object]) -> bool:
     """Return whether a number that is too large for a share can be one in percent."""
     is_plain = isinstance(given, int | float) and not isinstance(given, WrittenNumber)
-    return is_plain and 1 in limits.values() and 1 < float(str(given)) <= 100
+    return is_plain and 1 in limits.values() and 2 <= float(str(given)) <= 100
 
 
 def _path_within(owner: type[BaseModel], key: str) -> str | None:
