@@ -92,7 +92,7 @@ def test_a_wrong_variation_is_refused(text: str, message: str) -> None:
         read_variations(two_types(), text.split())
 
 
-def test_values_can_have_units_and_costs_are_shown_in_the_currency_of_the_system() -> None:
+def test_values_have_units_and_costs_the_currency() -> None:
     types = [accelerator(kind) | {"cost": "2 USD/h", "power": {"full": 9}} for kind in ("H100", "L4")]
     system = made([server("chat")], types, {"L4": 3}, maxPower=9000)
     texts = ["cost:L4=1USD/h..2USD/h/3", "maxPower=5 kW,900 W", "load=50%,150%"]
