@@ -245,8 +245,6 @@ def _shown(value: object) -> str:
         return _short(value.text)
     if isinstance(value, list | tuple | Mapping):
         return kind_of(value)
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return str(int(value))
     if isinstance(value, int) and abs(value) > 1e15:
         with contextlib.suppress(OverflowError):
             return precise(float(value))

@@ -120,7 +120,12 @@ def at(path: str, value: object) -> Json:
         ("accelerators.name", 5, "accelerators[0].name: must be text (in YAML put it in quotes), not 5"),
         ("accelerators.name", "x" * 254, "accelerators[0].name: must have at most 253 characters"),
         ("accelerators.multiplicity", 0, "accelerators[0].multiplicity: must be at least 1, not 0"),
-        ("accelerators.power", [], "accelerators[0].power: must be an object with keys, not a list"),
+        (
+            "accelerators.power",
+            [],
+            "accelerators[0].power: must be an object with keys, not a list; its keys are idle, full, midPower, "
+            "midUtil",
+        ),
         ("models.accCount", 1.5, "models[0].accCount: must be an integer, not 1.5"),
         ("models.maxBatchSize", -1, "models[0].maxBatchSize: must be at least 0, not -1"),
         ("models.decodeParms.alpha", "fast", 'models[0].decodeParms.alpha: must be a number, not "fast"'),

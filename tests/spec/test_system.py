@@ -276,7 +276,7 @@ def test_a_changed_target_is_in_the_targets_and_in_the_document() -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"ttft_ms": -1.0}, "slo-ttft: must be at least 0, not -1"),
+        ({"ttft_ms": -1.0}, "slo-ttft: must be at least 0, not -1.0"),
         ({"speed": 1.0}, "speed: unknown key"),
     ],
 )

@@ -86,7 +86,7 @@ def test_wrong_prices_are_shown_as_they_were_written() -> None:
         (("accelerators", 0, "power"), 700, "with keys, not 700; its keys are idle, full, midPower, midUtil"),
         (("servers", 0, "deadline"), "6 h", 'with keys, not "6 h"; its keys are requests, hours'),
         (("servers", 0, "cacheHitRate"), 35, "must be less than 1, not 35; did you mean 0.35?"),
-        (("optimizer", "maxLoss"), 5.0, "must be at most 1, not 5; did you mean 0.05?"),
+        (("optimizer", "maxLoss"), 5, "must be at most 1, not 5; did you mean 0.05?"),
         (("optimizer", "maxLoss"), 500, "must be at most 1, not 500"),
         (("count", 0, "count"), "infinite", "must be an integer or 'unlimited', not \"infinite\""),
     ],
