@@ -123,8 +123,10 @@ def at(path: str, value: object) -> Json:
         (
             "accelerators.power",
             [],
-            "accelerators[0].power: must be an object with keys, not a list; its keys are idle, full, midPower, "
-            "midUtil",
+            (
+                "accelerators[0].power: must be an object with keys, not a list; its keys are idle, full, "
+                "midPower, midUtil"
+            ),
         ),
         ("models.accCount", 1.5, "models[0].accCount: must be an integer, not 1.5"),
         ("models.maxBatchSize", -1, "models[0].maxBatchSize: must be at least 0, not -1"),
