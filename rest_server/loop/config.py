@@ -91,6 +91,17 @@ class ForecastSettings(Document):
     """Number of days over which the daily season is averaged."""
 
 
+class DriftSettings(Document):
+    """How measured token times are compared with those of the profiles."""
+
+    limit: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Relative difference above which a profile has drifted."""
+    span_s: Seconds = Field(300.0, alias="span")
+    """Time constant of the average [s]."""
+    refit: Literal["propose", "apply"] = "propose"
+    """`propose`: state a factor for the times of a profile that has drifted; `apply`: plan with it."""
+
+
 class LoopConfig(Document):
     """Configuration of the loop."""
 
@@ -116,6 +127,8 @@ class LoopConfig(Document):
     """Time that a replica needs to become ready [s]; forecasts look so far ahead."""
     forecast: ForecastSettings | None = ForecastSettings()
     """Forecast of arrival rates; null: none. Plans use the larger of forecast and measurement."""
+    drift: DriftSettings = DriftSettings()
+    """Comparison of token times with the profiles."""
     rules: Rules = RECOMMENDED
     """Stabilisation rules; default: the recommended ones. A server without a measured load always keeps its
     replicas."""

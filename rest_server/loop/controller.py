@@ -76,7 +76,8 @@ class Controller:
     """Called with the record of each cycle."""
     state_file: Path | None = None
     dry_run: bool = False
-    _state: LoopState | None = None
+    state: LoopState | None = None
+    """State after the last cycle; None before the first."""
     _memo: SizingMemo | None = None
 
     def run(self, stop: threading.Event) -> None:
@@ -105,7 +106,7 @@ class Controller:
     def cycle(self, now_s: float) -> dict[str, Any]:
         """Run one cycle; return its record."""
         begun_s = time.monotonic()
-        before = self._state
+        before = self.state
         if before is None:
             before = LoopState() if self.state_file is None else read_state(self.state_file)
             self._memo = SizingMemo(MEMO_ROWS)
@@ -115,8 +116,8 @@ class Controller:
         if self.state_file is not None and lease is None and not self.dry_run:
             write_state(outcome.state, self.state_file)
         results = {} if self.fleet is None else self._scaled(self.fleet, outcome, lease)
-        first = before if self._state is None else None
-        self._state = outcome.state
+        first = before if self.state is None else None
+        self.state = outcome.state
         record = record_of(seen, first, outcome, results) | {
             "lease": lease or "",
             "tookSeconds": round(time.monotonic() - begun_s, 3),

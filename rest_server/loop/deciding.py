@@ -19,8 +19,9 @@ from optimizer.stabilisation.decisions import (
 from optimizer.stabilisation.keeping import Planner
 from optimizer.stabilisation.stabilise import denoise_loads, plan_next, stabilise
 from rest_server.loop.config import LoopConfig
+from rest_server.loop.drift import Drifts, compared, with_factors
 from rest_server.loop.loads import EstimatedLoad, LoadMemory, measured, with_measured_loads
-from rest_server.loop.window import Hold, HoldReason, Reading
+from rest_server.loop.window import Hold, HoldReason, Reading, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class LoopState:
 
     decisions: Decisions | None = None
     loads: Mapping[str, LoadMemory] = field(default_factory=dict)
+    drifts: Drifts = field(default_factory=dict)
+    """Comparisons of token times, by profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,8 @@ def decide(
         memo: cache of sizings.
     """
     memories, loads, holds = _measured(system, config, state, seen)
-    following = LoopState(_seeded(state.decisions, seen), memories)
+    following = LoopState(_seeded(state.decisions, seen), memories, state.drifts)
+    system = with_factors(system, state.drifts)
     system = _reachable(with_measured_loads(system, loads, variation=config.variation), seen, config)
     observed = _observation(system, seen, holds)
     rules, last = config.applied_rules, following.decisions
@@ -128,7 +132,22 @@ def decide(
     decisions = stabilise(plan, to_plan, rules, last, observed, estimates)
     holds |= _unplanned(plan, system, holds)
     workloads = _workloads(system, decisions, seen, holds)
-    return CycleOutcome(replace(following, decisions=decisions), loads, holds, workloads, plan)
+    steady = _steady(memories, seen, holds, config.window_s)
+    drifts = compared(state.drifts, system, plan, steady, seen.now_s, config.drift)
+    return CycleOutcome(replace(following, decisions=decisions, drifts=drifts), loads, holds, workloads, plan)
+
+
+def _steady(
+    memories: Mapping[str, LoadMemory], seen: CycleInputs, holds: Mapping[str, Hold], window_s: float
+) -> dict[str, tuple[Window, EstimatedLoad, Mapping[str, int]]]:
+    """Return servers whose replicas have not changed during the window, with measurements and replicas."""
+    found = {}
+    for name, memory in memories.items():
+        reading, load = seen.readings.get(name), memory.load
+        unchanged = memory.ready and seen.now_s - memory.ready_since_s >= window_s
+        if unchanged and name not in holds and isinstance(reading, Window) and load is not None:
+            found[name] = reading, load, memory.ready
+    return found
 
 
 def _measured(
@@ -142,7 +161,8 @@ def _measured(
     memories, loads, holds = dict(state.loads), {}, {}
     for name in system.servers:
         reading = seen.readings.get(name, Hold(HoldReason.no_series, "the source does not know this server"))
-        memories[name], hold = measured(reading, memories.get(name, LoadMemory()), config, seen.now_s)
+        memory, hold = measured(reading, memories.get(name, LoadMemory()), config, seen.now_s)
+        memories[name] = memory.with_ready(_all_ready(seen.replicas.get(name, {})), seen.now_s)
         load = memories[name].load
         if load is not None:
             loads[name] = load
@@ -152,6 +172,13 @@ def _measured(
         elif hold is not None and any(item.desired for item in seen.replicas[name].values()):
             holds[name] = hold
     return memories, loads, holds
+
+
+def _all_ready(there: Mapping[str, ExistingReplicas]) -> dict[str, int]:
+    """Return the ready replicas by accelerator; none if others are desired or are stopping."""
+    if any(item.ready != item.desired for item in there.values()):
+        return {}
+    return {on: item.ready for on, item in there.items() if item.ready}
 
 
 def _seeded(last: Decisions | None, seen: CycleInputs) -> Decisions:

@@ -149,9 +149,10 @@ class Cluster:
         return self._lease is None or self._lease.is_valid
 
     def release(self) -> None:
-        """Give the Lease back, so that another loop need not wait."""
+        """Give the Lease back, so that another loop need not wait, and close the connections."""
         if self._lease is not None:
             self._lease.release()
+        self._client.close()
 
 
 def _answered(ask: Callable[[], Any]) -> Any:

@@ -51,6 +51,14 @@ class LoadMemory:
     forecast: RateForecast = field(default_factory=RateForecast)
     load: EstimatedLoad | None = None
     """The last measured load; None if there was none."""
+    ready: Mapping[str, int] = field(default_factory=dict)
+    """Ready replicas by accelerator, if no others exist or are desired."""
+    ready_since_s: float = 0.0
+    """Time since which they have not changed [s since the epoch]."""
+
+    def with_ready(self, ready: Mapping[str, int], now_s: float) -> "LoadMemory":
+        """Return the memory with the present replicas."""
+        return self if ready == self.ready else replace(self, ready=ready, ready_since_s=now_s)
 
 
 def measured(
@@ -87,7 +95,7 @@ def measured(
         out_tokens_cv=_settled(lengths.out_tokens_cv, before.out_tokens_cv, 0.0, SAME_VARIATION),
         forecast_rps=forecast_rps,
     )
-    return LoadMemory(lengths, forecast, load), None
+    return replace(last, lengths=lengths, forecast=forecast, load=load), None
 
 
 def _problem(window: Window, config: LoopConfig) -> Hold | None:

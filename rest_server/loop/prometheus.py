@@ -203,14 +203,14 @@ def _plain(cumulative: Mapping[float, float]) -> dict[float, float]:
     return found
 
 
-def asked(source: PrometheusSource, window_s: float) -> PrometheusReader:
+def asked(source: PrometheusSource, window_s: float, fetcher: Fetcher) -> PrometheusReader:
     """Return a reader of a Prometheus; a file with a token is read in each cycle, because tokens change.
 
     Args:
         source: the settings.
         window_s: length of the window [s].
+        fetcher: sends the requests.
     """
-    fetcher = Fetcher()
 
     def ask(url: str, form: Mapping[str, str]) -> str:
         return fetcher.text(url, form, _bearer(source.token_file))

@@ -96,6 +96,11 @@ def record_of(
             "cost": plan.total_cost_cents_per_h,
             "unserved": {item.server: item.reason for item in plan.unserved},
         },
+        "drift": {
+            key: {"ratio": round(found.ratio, 4), "alarm": found.alarm, "proposed": found.proposal}
+            for key, found in outcome.state.drifts.items()
+            if found.ratio is not None
+        },
         "inputs": TypeAdapter(CycleInputs).dump_python(seen, mode="json"),
         **({} if before is None else {"state": state_values(before)}),
     }

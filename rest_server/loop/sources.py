@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from optimizer.spec.system import System
 from rest_server.loop.config import LoopConfig, PrometheusSource, ScrapeSource
+from rest_server.loop.fetching import Fetcher
 from rest_server.loop.prometheus import asked
 from rest_server.loop.scrape import scraped
 from rest_server.loop.window import Reading
@@ -22,7 +23,7 @@ def _scrape(source: ScrapeSource, config: LoopConfig) -> MeasurementSource:
 
 
 def _prometheus(source: PrometheusSource, config: LoopConfig) -> MeasurementSource:
-    return asked(source, config.window_s)
+    return asked(source, config.window_s, Fetcher())
 
 
 SOURCES: Mapping[type, Callable[[Any, LoopConfig], MeasurementSource]] = {

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 from simulated_fleet import DISCOVERY, SimulatedFleet, between, chat_system, poisson
 
+from optimizer.candidates.caution import slower
 from optimizer.errors import SolverError, SpecError
+from optimizer.spec.system import System
 from optimizer.stabilisation.rules import Rules
-from rest_server.loop.config import LoopConfig
+from rest_server.loop.config import DriftSettings, LoopConfig
 from rest_server.loop.controller import Controller
 from rest_server.loop.kubernetes import ClusterError
 from rest_server.loop.records import read_state, repeated
@@ -30,11 +33,19 @@ CONFIG = LoopConfig.model_validate(
 )
 
 
+def slowed(factor: float) -> System:
+    system = chat_system()
+    profiles = {key: slower(profile, factor) for key, profile in system.profiles.items()}
+    return replace(system, profiles=profiles)
+
+
 class Loop:
     """A controller and its fleet on one clock."""
 
-    def __init__(self, config: LoopConfig = CONFIG, replicas: int = 2, **options: Any) -> None:
-        self.fleet = SimulatedFleet(chat_system(), replicas, startup_s=30.0)
+    def __init__(
+        self, config: LoopConfig = CONFIG, replicas: int = 2, slowdown: float = 1.0, **options: Any
+    ) -> None:
+        self.fleet = SimulatedFleet(slowed(slowdown), replicas, startup_s=30.0)
         self.records: list[dict[str, Any]] = []
         self.config = config
         self.options = options
@@ -257,3 +268,28 @@ def test_infinite_bounds_survive_the_state(tmp_path: Path) -> None:
     counts = read_state(tmp_path / "state.json").loads["talk"].lengths.counts
     assert math.inf in counts.prompt_buckets
     assert counts.prompts > 100
+
+
+# --- drift ---------------------------------------------------------------------------------------------
+
+PROFILE = "chat/GPU"
+
+
+def test_drift_alarms_within_ten_minutes_and_calm_does_not() -> None:
+    calm = Loop(replicas=3).run(lambda _: 8, 1500)
+    assert not any(record["drift"].get(PROFILE, {}).get("alarm") for record in calm)
+    assert calm[-1]["drift"][PROFILE]["ratio"] == pytest.approx(1.0, abs=0.06)
+    for factor in (1.2, 1 / 1.2):
+        records = Loop(replicas=3, slowdown=factor).run(lambda _: 8, 600)
+        assert records[-1]["drift"][PROFILE]["alarm"]
+        assert records[-1]["drift"][PROFILE]["proposed"] == pytest.approx(factor, rel=0.06)
+
+
+def test_a_refit_is_applied_only_on_request() -> None:
+    config = CONFIG.model_copy(update={"drift": DriftSettings(refit="apply")})
+    loop = Loop(config, replicas=3, slowdown=1.3)
+    loop.run(lambda _: 8, 2400)
+    state = loop.controller.state
+    assert state is not None
+    assert state.drifts[PROFILE].factor == pytest.approx(1.3, rel=0.08)
+    assert not state.drifts[PROFILE].alarm

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,13 @@ def system(folder: Path) -> System:
     return load_system(folder / "fleet.yaml")
 
 
-def cluster(fleet: Emulator, system: System, manager: str, **more: Any) -> Cluster:
+@contextmanager
+def cluster(fleet: Emulator, system: System, manager: str, **more: Any) -> Iterator[Cluster]:
     given = {"url": fleet.url, "fieldManager": manager, "identity": manager} | more
     target = KubernetesTarget.model_validate(given)
-    return Cluster(connected(target), target, system)
+    client = connected(target)
+    yield Cluster(client, target, system)
+    client.close()
 
 
 def there(found: Cluster) -> ExistingReplicas:
@@ -57,42 +61,43 @@ def there(found: Cluster) -> ExistingReplicas:
 
 
 def test_scaling_starts_and_stops_replicas(fleet: Emulator, system: System) -> None:
-    mine = cluster(fleet, system, "first")
-    mine.scale("talk", "GPU", 3)
-    assert there(mine).desired == 3
-    until(lambda: there(mine).ready == 3)
+    with cluster(fleet, system, "first") as mine:
+        mine.scale("talk", "GPU", 3)
+        assert there(mine).desired == 3
+        until(lambda: there(mine).ready == 3)
     targets = fleet.ask("/emulator/targets").json
     assert [item["labels"]["server"] for item in targets] == ["talk"] * 3
     for item in targets:
         assert fleet.ask("/health", url=f"http://{item['targets'][0]}").status == 200
-    mine.scale("talk", "GPU", 1)
+    with cluster(fleet, system, "first") as mine:
+        mine.scale("talk", "GPU", 1)
     until(lambda: len(fleet.ask("/emulator/targets").json) == 1)
 
 
 def test_replicas_beyond_the_cards_stay_pending(fleet: Emulator, system: System) -> None:
-    mine = cluster(fleet, system, "first")
-    mine.scale("talk", "GPU", 10)
-    until(lambda: there(mine).ready == 8)
-    time.sleep(0.3)
-    assert there(mine) == ExistingReplicas(10, 8)
-    mine.scale("talk", "GPU", 1)
-
-
-def test_another_owner_is_a_conflict(fleet: Emulator, system: System) -> None:
-    mine, other = cluster(fleet, system, "first"), cluster(fleet, system, "second")
-    mine.scale("talk", "GPU", 2)
-    with pytest.raises(ClusterError, match=r'409 Conflict: .* conflict with "first"') as caught:
-        other.scale("talk", "GPU", 5)
-    assert caught.value.status == 409
-    assert there(mine).desired == 2
-    other.scale("talk", "GPU", 2)  # the same number makes both owners
-    with pytest.raises(ClusterError, match='conflict with "second"'):
+    with cluster(fleet, system, "first") as mine:
+        mine.scale("talk", "GPU", 10)
+        until(lambda: there(mine).ready == 8)
+        time.sleep(0.3)
+        assert there(mine) == ExistingReplicas(10, 8)
         mine.scale("talk", "GPU", 1)
 
 
+def test_another_owner_is_a_conflict(fleet: Emulator, system: System) -> None:
+    with cluster(fleet, system, "first") as mine, cluster(fleet, system, "second") as other:
+        mine.scale("talk", "GPU", 2)
+        with pytest.raises(ClusterError, match=r'409 Conflict: .* conflict with "first"') as caught:
+            other.scale("talk", "GPU", 5)
+        assert caught.value.status == 409
+        assert there(mine).desired == 2
+        other.scale("talk", "GPU", 2)  # the same number makes both owners
+        with pytest.raises(ClusterError, match='conflict with "second"'):
+            mine.scale("talk", "GPU", 1)
+
+
 def test_absent_workloads_are_named(fleet: Emulator, system: System) -> None:
-    elsewhere = cluster(fleet, system, "first", namespace="other")
-    replicas, problems = elsewhere.read()
+    with cluster(fleet, system, "first", namespace="other") as elsewhere:
+        replicas, problems = elsewhere.read()
     assert (replicas, problems["talk"].reason) == ({}, "NoDeployment")
 
 
@@ -102,15 +107,17 @@ def test_an_absent_api_server_is_a_reason(system: System) -> None:
     assert found.read()[1]["talk"].reason == "ReplicasUnknown"
     assert "does not answer" in str(found.may_act())
     assert not found.has_lease
+    found.release()
 
 
 def test_one_loop_holds_the_lease(fleet: Emulator) -> None:
     now = [0.0]
+    opened = ExitStack()
 
     def holder(name: str) -> LeaseHolder:
         given = {"url": fleet.url, "identity": name, "lease": "tested", "leaseDuration": 30}
         target = KubernetesTarget.model_validate(given)
-        return LeaseHolder(connected(target), target, lambda: now[0])
+        return LeaseHolder(opened.enter_context(connected(target)), target, lambda: now[0])
 
     first, second = holder("first"), holder("second")
     assert first.renew() is None
@@ -125,6 +132,7 @@ def test_one_loop_holds_the_lease(fleet: Emulator) -> None:
     assert first.renew() == "lease tested: held by second"
     second.release()
     assert first.renew() is None
+    opened.close()
 
 
 def run(config: Path, *flags: str) -> "subprocess.CompletedProcess[str]":

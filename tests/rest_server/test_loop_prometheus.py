@@ -18,6 +18,7 @@ from optimizer.spec.system import System, load_system
 from rest_server.emulator.driver import ServerLoad, drive
 from rest_server.loop.config import PrometheusSource
 from rest_server.loop.estimators import completions_rps, offered_rps
+from rest_server.loop.fetching import Fetcher
 from rest_server.loop.prometheus import PrometheusReader, asked
 from rest_server.loop.window import Hold, Window
 
@@ -73,6 +74,13 @@ def url(fleet: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
         process.wait()
 
 
+@pytest.fixture
+def fetcher() -> Iterator[Fetcher]:
+    found = Fetcher()
+    yield found
+    found.close()
+
+
 def source(url: str, **more: object) -> PrometheusSource:
     return PrometheusSource.model_validate({"kind": "prometheus", "url": url, "staleAfter": 10, **more})
 
@@ -82,9 +90,9 @@ def window_of(reader: PrometheusReader, system: System) -> Window | None:
     return found if isinstance(found, Window) else None
 
 
-def test_arrivals_in_overload_are_found(fleet: Emulator, url: str, system: System) -> None:
+def test_arrivals_in_overload_are_found(fleet: Emulator, url: str, system: System, fetcher: Fetcher) -> None:
     """200 requests in 20 s at one replica that takes 4.7/s; the window ends while they arrive."""
-    reader = asked(source(url), WINDOW_S)
+    reader = asked(source(url), WINDOW_S, fetcher)
     until(lambda: window_of(reader, system) is not None, 0.3)
     due_ms = np.sort(np.random.default_rng(1).uniform(0, 20_000, 200))
     load = ServerLoad("talk", "chat", True, 10.0, Requests(np.full(200, 40), np.full(200, 30), due_ms))  # noqa: FBT003
@@ -110,20 +118,22 @@ def test_arrivals_in_overload_are_found(fleet: Emulator, url: str, system: Syste
     assert window.reporting == 1
 
 
-def test_no_series_and_a_gateway_that_is_missing_are_holds(url: str, system: System) -> None:
-    reader = asked(source(url), WINDOW_S)
+def test_no_series_and_a_gateway_that_is_missing_are_holds(
+    url: str, system: System, fetcher: Fetcher
+) -> None:
+    reader = asked(source(url), WINDOW_S, fetcher)
     until(lambda: window_of(reader, system) is not None, 0.3)
     for more in ({"selector": 'server="other"'}, {"gatewayLabel": "model_name"}):
-        found = asked(source(url, **more), WINDOW_S).read(system, time.time())["talk"]
+        found = asked(source(url, **more), WINDOW_S, fetcher).read(system, time.time())["talk"]
         assert isinstance(found, Hold)
         assert found.reason == "NoSeries"
-    too_early = asked(source(url), 3600.0).read(system, time.time())["talk"]
+    too_early = asked(source(url), 3600.0, fetcher).read(system, time.time())["talk"]
     assert isinstance(too_early, Hold)
     assert too_early.reason == "WindowNotFull"
 
 
-def test_a_prometheus_that_is_down_is_a_hold(system: System) -> None:
-    found = asked(source("http://127.0.0.1:9"), WINDOW_S).read(system, time.time())["talk"]
+def test_a_prometheus_that_is_down_is_a_hold(system: System, fetcher: Fetcher) -> None:
+    found = asked(source("http://127.0.0.1:9"), WINDOW_S, fetcher).read(system, time.time())["talk"]
     assert isinstance(found, Hold)
     assert (found.reason, found.detail.startswith("http://127.0.0.1:9/api/v1/query: ")) == (
         "SourceDown",
@@ -131,8 +141,8 @@ def test_a_prometheus_that_is_down_is_a_hold(system: System) -> None:
     )
 
 
-def test_a_wrong_selector_is_a_hold_with_the_message(url: str, system: System) -> None:
-    found = asked(source(url, selector='server="'), WINDOW_S).read(system, time.time())["talk"]
+def test_a_wrong_selector_is_a_hold_with_the_message(url: str, system: System, fetcher: Fetcher) -> None:
+    found = asked(source(url, selector='server="'), WINDOW_S, fetcher).read(system, time.time())["talk"]
     assert isinstance(found, Hold)
     assert "status 400" in found.detail
 
@@ -145,8 +155,8 @@ def test_an_answer_that_cannot_be_read_is_a_hold(text: str, system: System) -> N
     assert "cannot be read" in found.detail
 
 
-def test_a_token_is_read_from_its_file(tmp_path: Path, system: System) -> None:
-    reader = asked(source("http://127.0.0.1:9", tokenFile=str(tmp_path / "token")), WINDOW_S)
+def test_a_token_is_read_from_its_file(tmp_path: Path, system: System, fetcher: Fetcher) -> None:
+    reader = asked(source("http://127.0.0.1:9", tokenFile=str(tmp_path / "token")), WINDOW_S, fetcher)
     found = reader.read(system, 0.0)["talk"]
     assert isinstance(found, Hold)
     assert "the token cannot be read" in found.detail
