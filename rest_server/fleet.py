@@ -12,6 +12,7 @@ from optimizer.spec.schema import (
     Accelerator,
     AllocationData,
     Capacity,
+    CurrentPool,
     ModelProfile,
     OptimizerOptions,
     Route,
@@ -176,14 +177,25 @@ def kept_allocation(plan: Plan, server: Server) -> AllocationData:
     largest = max(kept, key=lambda on: (kept[on], on == current.accelerator), default=current.accelerator)
     if largest != current.accelerator:
         return AllocationData(accelerator=largest, num_replicas=kept[largest], load=current.load)
-    return current if not current.is_running else scaled(current, kept.get(largest, 0))
+    if not current.num_replicas:
+        return current
+    found = scaled(current, kept.get(largest, 0))
+    pools = [pool for pool in current.pools if pool.mode == "own" and kept.get(pool.accelerator)]
+    more = tuple(_scaled_pool(pool, kept[pool.accelerator]) for pool in pools)
+    return found.model_copy(update={"pools": more}) if len(more) > 1 else found
+
+
+def _scaled_pool(pool: CurrentPool, replicas: int) -> CurrentPool:
+    cost = pool.cost_cents_per_h * replicas / pool.num_replicas
+    return pool.model_copy(update={"num_replicas": replicas, "cost_cents_per_h": cost})
 
 
 def scaled(current: AllocationData, replicas: int) -> AllocationData:
-    """Return a current allocation with other replicas; with none it keeps its accelerator's name."""
+    """Return the largest current pool with other replicas; with none it keeps its accelerator's name."""
     changes: dict[str, object] = {
         "num_replicas": replicas,
         "cost_cents_per_h": current.cost_cents_per_h * replicas / current.num_replicas,
+        "pools": (),
     }
     if not replicas:
         changes |= {"itl_ms": 0.0, "ttft_ms": 0.0, "avg_concurrency": 0.0}

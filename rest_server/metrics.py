@@ -150,9 +150,8 @@ def _replicas(now: Snapshot) -> Iterator[Metric]:
     pending = GaugeMetricFamily("inferplan_pending_replicas", "Replicas reported as pending.", labels=LABELS)
     for name, server in now.entities.planned.items():
         reported = now.replicas.get(name)
-        if reported is None and server.current.is_running:
-            labels = _labels(now, name, server.current.accelerator)
-            current.add_metric(labels, server.current.num_replicas)
+        for accelerator, replicas in server.current.replicas.items() if reported is None else ():
+            current.add_metric(_labels(now, name, accelerator), replicas)
         for accelerator, there in (reported or {}).items():
             labels = _labels(now, name, accelerator)
             current.add_metric(labels, there.ready + there.pending)

@@ -13,6 +13,7 @@ from optimizer.spec.schema import (
     Accelerator,
     AllocationData,
     Capacity,
+    CurrentPool,
     Load,
     ModelProfile,
     OptimizerOptions,
@@ -172,7 +173,15 @@ def _allocation(values: Mapping[str, Any]) -> AllocationData:
     given: dict[str, Any] = {names[wire]: value for wire, value in values.items()}
     if "load" in given:
         given["load"] = Load.model_validate_json(json.dumps(given["load"]))
+    if "pools" in given:
+        given["pools"] = tuple(_current_pool(item) for item in given["pools"])
     return AllocationData.model_construct(_fields_set=set(given), **given)
+
+
+def _current_pool(values: Mapping[str, Any]) -> CurrentPool:
+    names = {field.alias or name: name for name, field in CurrentPool.model_fields.items()}
+    given: dict[str, Any] = {names[wire]: value for wire, value in values.items()}
+    return CurrentPool.model_construct(_fields_set=set(given), **given)
 
 
 def read_history(connection: sqlite3.Connection) -> History:

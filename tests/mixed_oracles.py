@@ -48,8 +48,8 @@ class Demand:
     least: int
     most: int
     columns: tuple[Column, ...]
-    now: str
-    now_replicas: int
+    now: Mapping[str, int]
+    """Replicas by accelerator."""
     now_cost: Fraction
 
     @property
@@ -98,11 +98,18 @@ def demands(system: System) -> dict[str, Demand]:
             server["minNumReplicas"],
             server["maxNumReplicas"] or 10**9,
             columns,
-            now["accelerator"] if now["numReplicas"] else "",
-            now["numReplicas"],
-            _current_cost(server, catalogue, slices),
+            {pool["accelerator"]: pool["numReplicas"] for pool in _running(now)},
+            sum(
+                (_current_cost(server, catalogue, slices, pool) for pool in _running(now) or [now]),
+                Fraction(0),
+            ),
         )
     return answer
+
+
+def _running(now: Json) -> list[Json]:
+    """Return the pools of a current allocation."""
+    return [pool for pool in now.get("pools") or [now] if pool["accelerator"] and pool["numReplicas"]]
 
 
 def rates_rpm(system: System) -> dict[str, dict[str, Fraction]]:
@@ -160,7 +167,7 @@ def numbers_of_replicas(
     ranges = []
     for column in demand.columns:
         needed = ceil(grown_rpm * (1 - TOLERANCE) / column.rate_rpm) if grown_rpm else 0
-        most = min(max(needed, demand.least, demand.now_replicas), demand.most)
+        most = min(max(needed, demand.least, demand.now.get(column.accelerator, 0)), demand.most)
         if limits and column.kind in limits:
             most = min(most, limits[column.kind] // column.units)
         ranges.append(range(most + 1))
@@ -201,7 +208,7 @@ def level_values(
         levels[f"{rank_name(demand.priority)}: unserved rate"] = weight
         levels[f"{rank_name(demand.priority)}: unserved servers"] = Fraction(1)
     levels["value"] = Fraction(transition_value(costs, demand.now, demand.now_cost, penalty))
-    levels["changes"] = Fraction(counts != ({demand.now: demand.now_replicas} if demand.now else {}))
+    levels["changes"] = Fraction(counts != demand.now)
     return levels
 
 

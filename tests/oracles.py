@@ -143,9 +143,12 @@ def read_case(system: System) -> Case:
 
 
 def _current_cost(
-    server: Json, catalogue: Mapping[str, Json], slices: Mapping[tuple[str, str], int]
+    server: Json,
+    catalogue: Mapping[str, Json],
+    slices: Mapping[tuple[str, str], int],
+    pool: Json | None = None,
 ) -> Fraction:
-    now = server["currentAlloc"]
+    now = pool or server["currentAlloc"]
     card = catalogue.get(now["accelerator"])
     if now["cost"] or not now["numReplicas"] or card is None:
         return exact(now["cost"])

@@ -54,10 +54,11 @@ def service_levels(ranks: Iterable[str]) -> list[str]:
     return [f"{rank}: unserved {what}" for rank in ranks for what in ("rate", "servers")]
 
 
-def transition_value(costs: Mapping[str, Any], here: str, old: Any, penalty: Any) -> Any:
+def transition_value(costs: Mapping[str, Any], here: str | Iterable[str], old: Any, penalty: Any) -> Any:
     """Return Σ cost - old + penalty x (cost on other accelerators + old if no pool stays) (eq. 33)."""
-    moved = sum(cost for accelerator, cost in costs.items() if accelerator != here)
-    return sum(costs.values()) - old + penalty * (moved + (0 if here in costs else old))
+    places = {here} if isinstance(here, str) else {*here}
+    moved = sum(cost for accelerator, cost in costs.items() if accelerator not in places)
+    return sum(costs.values()) - old + penalty * (moved + (0 if places & costs.keys() else old))
 
 
 # --- CBC -------------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@
 of the profile of each pair.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from optimizer.queueing.targets import Targets
 from optimizer.spec.caches import replica_load
 from optimizer.spec.places import may_serve, network_ms
 from optimizer.spec.routes import with_undivided_lengths
-from optimizer.spec.schema import DEFAULT_MAX_BATCH, ModelProfile, ModelTarget, Server
+from optimizer.spec.schema import DEFAULT_MAX_BATCH, CurrentPool, ModelProfile, ModelTarget, Server
 from optimizer.spec.shared_queues import SharedQueue, as_served, members_of
 from optimizer.spec.system import System
 from optimizer.spec.versions import with_roll_back
@@ -138,9 +139,12 @@ class ServerArrays:
     """Whether the accelerator's place can serve the server, shape (S, A)."""
     network_ms: FloatArray
     """Network latency between the places of a server and an accelerator [ms], shape (S, A)."""
-    current_accelerator: IntArray
-    """Current accelerator; -1 if there is none or it is not in the system."""
     current_replicas: IntArray
+    """Current replicas by accelerator, with a column each for rentals and shared cards; -1: no pool there.
+    Shape (S, A + 2).
+    """
+    current_pools: IntArray
+    """Number of current pools."""
     running: BoolArray
     """Whether replicas are running."""
     current_cost: FloatArray
@@ -349,8 +353,8 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         allowed=frozen(_allowed(system, place_of)),
         may_serve=frozen(_may_serve(system)),
         network_ms=frozen(_network_ms(system)),
-        current_accelerator=integers([place_of.get(server.current.accelerator, -1) for server in servers]),
-        current_replicas=integers([server.current.num_replicas for server in servers]),
+        current_replicas=frozen(_current_replicas(servers, place_of)),
+        current_pools=integers([len(_places(server.current.stated_pools)) for server in servers]),
         running=frozen(np.array([server.current.is_running for server in servers], dtype=np.bool_)),
         current_cost=frozen(np.array([current_cost_cents_per_h(system, name) for name in system.servers])),
         arrival_cv=frozen(np.array([load.arrival_cv for load in loads])),
@@ -374,10 +378,29 @@ def _allowed(system: System, place_of: dict[str, int]) -> BoolArray:
         if server.accelerators is not None:
             allowed[s] = False
             allowed[s, [place_of[name] for name in server.accelerators]] = True
-        if server.keep_accelerator and server.current.accelerator:
-            allowed[s, np.arange(len(place_of)) != place_of[server.current.accelerator]] = False
+        if server.keep_accelerator and server.current.accelerators:
+            allowed[s] &= np.isin([*place_of], server.current.accelerators)
     allowed[:, [item.slice is not None for item in system.accelerators.values()]] = False
     return allowed
+
+
+def _places(pools: Iterable[CurrentPool]) -> set[tuple[str, str]]:
+    """Return the places of pools; all shared cards are one place."""
+    return {(pool.mode, pool.accelerator if pool.mode == "own" else "") for pool in pools}
+
+
+def _current_replicas(servers: Sequence[Server], place_of: Mapping[str, int]) -> IntArray:
+    """Return the replicas of current pools, shape (S, A + 2); those of a rental are the server's minimum."""
+    replicas = np.full((len(servers), len(place_of) + 2), -1, np.int64)
+    for s, server in enumerate(servers):
+        for pool in server.current.stated_pools:
+            if pool.mode == "external":
+                replicas[s, len(place_of)] = max(server.min_num_replicas, 1)
+            elif pool.mode == "shared":
+                replicas[s, len(place_of) + 1] = 1
+            elif pool.accelerator in place_of:
+                replicas[s, place_of[pool.accelerator]] = pool.num_replicas
+    return replicas
 
 
 def _member_arrays(system: System, targets: list[ModelTarget | None]) -> tuple[Targets, MemberArrays]:
@@ -539,12 +562,17 @@ def current_cost_cents_per_h(system: System, server_name: str) -> float:
     allocations would look more expensive.
     """
     server = system.servers[server_name]
-    current = server.current
-    if current.cost_cents_per_h or not current.num_replicas or not current.accelerator:
-        return current.cost_cents_per_h
-    profile = system.profiles.get((server.model, current.accelerator))
+    if not server.current.stated_pools:
+        return server.current.cost_cents_per_h
+    return math.fsum(_current_cost(system, server, pool) for pool in server.current.stated_pools)
+
+
+def _current_cost(system: System, server: Server, pool: CurrentPool) -> float:
+    if pool.cost_cents_per_h or not pool.num_replicas or pool.mode != "own":
+        return pool.cost_cents_per_h
+    profile = system.profiles.get((server.model, pool.accelerator))
     count = profile.acc_count if profile else 1
-    return system.accelerators[current.accelerator].cost_cents_per_h * count * current.num_replicas
+    return system.accelerators[pool.accelerator].cost_cents_per_h * count * pool.num_replicas
 
 
 def _profile_arrays(system: System, profiles: list[ModelProfile]) -> ProfileArrays:

@@ -305,8 +305,9 @@ class Candidates:
         self, reason: RejectionReason, server: Server, accelerator: str, pair: tuple[int, int]
     ) -> str:
         if reason is RejectionReason.not_allowed:
-            if server.keep_accelerator and server.current.accelerator not in ("", accelerator):
-                return f"keepAccelerator holds it on {server.current.accelerator}"
+            stays_on = server.current.accelerators if server.keep_accelerator else ()
+            if stays_on and accelerator not in stays_on:
+                return f"keepAccelerator holds it on {' and '.join(stays_on)}"
             part = self.system.accelerators[accelerator].slice
             if part is not None:
                 return f"it is a slice of {part.card}, for servers with sharedCard on shared cards"

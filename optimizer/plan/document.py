@@ -1,6 +1,7 @@
 """The plan as a document, common to the library, the command line and REST."""
 
 import math
+from collections.abc import Sequence
 from operator import not_
 from typing import Annotated, Any, Literal
 
@@ -18,7 +19,8 @@ from optimizer.quantities import counted, precise, quantity
 from optimizer.queueing.measures import MISSED, metric_of
 from optimizer.section import Section
 from optimizer.solvers.solution import SolverName
-from optimizer.spec.schema import AllocationData, EstimateEnd, Load, Server
+from optimizer.spec.schema import AllocationData, CurrentPool, EstimateEnd, Load, Server
+from optimizer.spec.schema.allocations import PoolMode
 from optimizer.spec.system import System
 from optimizer.spec.versions import planned_name
 from optimizer.text import some_names
@@ -694,22 +696,21 @@ class Plan(Printed, Document):
     def applied_to(self, system: System) -> System:
         """Return the system with the plan as its current allocations.
 
-        For a server with several pools, the current allocation is the largest of them.
-
         Raises:
             SpecError: the plan is not for the servers and accelerators of this system.
         """
         self._check_is_for(system)
+        pools = self._current_pools
         servers = {
             name: server.model_copy(
-                update={"current": _as_allocation(self.allocations.get(name, ()), server.current.load)}
+                update={"current": _as_allocation(pools.get(name, ()), server.current.load)}
             )
             for name, server in system.servers.items()
         }
         return system.with_servers(servers)
 
     def allocation_of(self, server: Server) -> AllocationData:
-        """Return the planned allocation of a server with its current load; the largest of several pools.
+        """Return the planned allocation of a server with its current load.
 
         Raises:
             SpecError: the server is not in the plan.
@@ -719,7 +720,23 @@ class Plan(Printed, Document):
             raise SpecError(
                 f"servers.{server.name}: not in the plan; plan again with the servers of this system"
             )
-        return _as_allocation(self.allocations.get(name, ()), server.current.load)
+        return _as_allocation(self._current_pools.get(name, ()), server.current.load)
+
+    @property
+    def _current_pools(self) -> dict[str, list[tuple[CurrentPool, Pool | None]]]:
+        """What each planned server runs on, as its current pools, with the metrics of those on own cards."""
+        found: dict[str, list[tuple[CurrentPool, Pool | None]]] = {}
+        for name, pools in self.allocations.items():
+            found[name] = [(_current_pool(pool, pool.accelerator, "own"), pool) for pool in pools]
+        for use in self.shared_cards:
+            for item in use.servers:
+                pool = _current_pool(item, use.accelerator, "shared")
+                found.setdefault(item.server, []).append((pool, None))
+        for rented in self.rented:
+            cost = rented.cost_cents_per_h
+            pool = CurrentPool.model_construct(num_replicas=1, cost_cents_per_h=cost, mode="external")
+            found.setdefault(rented.server, []).append((pool, None))
+        return found
 
     def reference_answer(self, system: System) -> dict[str, Any]:
         """Return the allocations in the reference's format.
@@ -843,20 +860,26 @@ def _largest(pools: tuple[Pool, ...]) -> Pool | None:
     return max(pools, key=lambda pool: pool.arrival_rate_rpm, default=None)
 
 
-def _as_allocation(pools: tuple[Pool, ...], load: Load) -> AllocationData:
-    """Return the largest pool as an allocation, or an empty allocation without pools."""
-    main = _largest(pools)
-    if main is None:
-        return AllocationData(load=load)
-    return AllocationData.model_construct(  # planned costs can exceed the limits of documents
-        accelerator=main.accelerator,
-        num_replicas=main.num_replicas,
-        max_batch=main.max_batch,
-        cost_cents_per_h=main.cost_cents_per_h,
-        itl_ms=main.itl_ms,
-        ttft_ms=main.ttft_ms,
-        load=load,
+def _current_pool(pool: Pool, accelerator: str, mode: PoolMode) -> CurrentPool:
+    return CurrentPool.model_construct(  # planned costs can exceed the limits of documents
+        accelerator=accelerator,
+        num_replicas=pool.num_replicas,
+        max_batch=pool.max_batch,
+        cost_cents_per_h=pool.cost_cents_per_h,
+        mode=mode,
     )
+
+
+def _as_allocation(pools: Sequence[tuple[CurrentPool, Pool | None]], load: Load) -> AllocationData:
+    """Return current pools as an allocation, whose own fields state the largest with metrics."""
+    values: dict[str, Any] = {"load": load}
+    main = _largest(tuple(own for _, own in pools if own is not None))
+    if main is not None:
+        names = ("accelerator", "num_replicas", "max_batch", "cost_cents_per_h", "itl_ms", "ttft_ms")
+        values |= {name: getattr(main, name) for name in names}
+    if len(pools) > 1 or (pools and main is None):
+        values["pools"] = tuple(pool for pool, _ in pools)
+    return AllocationData.model_construct(**values)  # planned costs can exceed the limits of documents
 
 
 def _reference_allocation(pools: tuple[Pool, ...], load: Load) -> dict[str, Any]:

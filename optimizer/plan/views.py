@@ -139,12 +139,12 @@ class PlanPlacements:
 
     def _changes(self, on_cards: Mapping[str, float]) -> Iterator[Change]:
         for name, server in self.system.servers.items():
-            before = [_placement(server.current)] if server.current.is_running else []
+            before = _current_placements(server.current)
             mine, rented = self.pools.get(name, ()), self.rented.get(name)
-            after = [_placement(pool) for pool in mine]
-            after += [{"accelerator": EXTERNAL, "numReplicas": 1}] if rented else []
-            after += [{"accelerator": SHARED, "numReplicas": 1}] if name in on_cards else []
-            if before != after:
+            after = [_placement(pool.accelerator, pool.num_replicas) for pool in mine]
+            after += [_placement(EXTERNAL)] if rented else []
+            after += [_placement(SHARED)] if name in on_cards else []
+            if sorted(before, key=str) != sorted(after, key=str):
                 cost = sum(item.cost_cents_per_h for item in (*mine, rented) if item)
                 difference = cost + on_cards.get(name, 0.0) - current_cost_cents_per_h(self.system, name)
                 yield Change.model_validate(
@@ -152,8 +152,16 @@ class PlanPlacements:
                 )
 
 
-def _placement(item: AllocationData | Pool) -> dict[str, object]:
-    return {"accelerator": item.accelerator, "numReplicas": item.num_replicas}
+def _placement(accelerator: str, replicas: int = 1) -> dict[str, object]:
+    return {"accelerator": accelerator, "numReplicas": replicas}
+
+
+def _current_placements(current: AllocationData) -> list[dict[str, object]]:
+    """Return what runs now as placements; rentals and shared cards have one each."""
+    modes = {pool.mode for pool in current.stated_pools if pool.num_replicas}
+    found = [_placement(accelerator, replicas) for accelerator, replicas in current.replicas.items()]
+    found += [_placement(EXTERNAL)] if "external" in modes else []
+    return found + ([_placement(SHARED)] if "shared" in modes else [])
 
 
 class StatedFacts(NamedTuple):

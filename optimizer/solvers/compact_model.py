@@ -14,7 +14,7 @@ from optimizer.milp.rows import ModelRows
 from optimizer.quantities import counted
 from optimizer.solvers.formulation import Formulation
 from optimizer.solvers.levels import served, unchanged, without_reserve
-from optimizer.solvers.model_columns import keepable, mixed_columns, single_columns
+from optimizer.solvers.model_columns import current_allocations, mixed_columns, single_columns
 from optimizer.solvers.problem import Problem
 from optimizer.tolerances import COVER
 from optimizer.topologies.topology import Label, Values, Variables
@@ -119,36 +119,47 @@ def _staying(found: Formulation) -> ModelRows:
     """Add s, whether servers keep a pool where they run, only with a replica there (eq. 43)."""
     problem, columns, servers = found.problem, found.columns, found.column_servers
     here = np.flatnonzero(problem.on_current[columns] & (problem.current_cost[servers] > 0))
-    every, one, rows = np.arange(len(here)), np.ones(len(here)), ModelRows()
-    labels = _labels("s", "keeps a pool where it runs now", servers[here])
-    value = -problem.leaving_value[servers[here]]
-    s = found.add(Variables(one, lambda replicas: replicas[columns[here]] > 0, labels, value))
-    rows.add(-np.inf * one, 0 * one, (every, s, one), (every, here, -one))
+    several = problem.current_pools[servers[here]] > 1
+    own = np.where(several, servers[here], len(problem.priority) + np.arange(len(here)))
+    _, first, of = np.unique(own, return_index=True, return_inverse=True)
+    mine, every, one, rows = servers[here[first]], np.arange(len(first)), np.ones(len(first)), ModelRows()
+    s = found.add(
+        Variables(
+            one,
+            lambda replicas: np.isin(every, of[replicas[columns[here]] > 0]),
+            _labels("s", "keeps a pool where it runs now", mine),
+            -problem.leaving_value[mine],
+        )
+    )
+    rows.add(-np.inf * one, 0 * one, (every, s, one), (of, here, -np.ones(len(here))))
     return rows
 
 
 def _keeping(found: Formulation) -> ModelRows:
     """Add k; k = 1 fixes its server to exactly the current replicas (eq. 44-46)."""
     problem, columns, each, rows = found.problem, found.columns, found.replicas_each, ModelRows()
-    now = problem.current_replicas[found.column_servers]
-    exact = np.flatnonzero(keepable(problem)[columns] & (now <= found.most * each))
-    servers, every, one = found.column_servers[exact], np.arange(len(exact)), np.ones(len(exact))
+    now = problem.current_count[columns]
+    exact, of = current_allocations(problem, columns[now <= found.most * each])
+    exact = np.searchsorted(columns, exact)
+    _, first = np.unique(of, return_index=True)
+    servers, every, one = found.column_servers[exact[first]], np.arange(len(exact)), np.ones(len(exact))
     k = found.add(
         Variables(
-            one,
-            lambda replicas: unchanged(problem, replicas)[servers] & (replicas[columns[exact]] > 0),
+            np.ones(len(first)),
+            lambda replicas: unchanged(problem, replicas)[servers] & (replicas[columns[exact[first]]] > 0),
             _labels("k", "keeps exactly what it has", servers),
             changes=-1.0,
         )
     )
     most, count = found.most[exact].astype(np.float64), (now / each)[exact]
-    rows.add(0 * one, np.inf * one, (every, exact, one), (every, k, -count))
-    rows.add(-np.inf * one, most, (every, exact, one), (every, k, most - count))
-    others_of = found.row[:, None] == found.row[exact]
-    others_of[exact, every] = False
+    rows.add(0 * one, np.inf * one, (every, exact, one), (every, k[of], -count))
+    rows.add(-np.inf * one, most, (every, exact, one), (every, k[of], most - count))
+    others_of = found.row[:, None] == found.row[exact[first]]
+    others_of[exact, of] = False
     others, row = np.nonzero(others_of)
-    total = np.bincount(row, found.most[others], minlength=len(exact)).astype(np.float64)
-    rows.add(-np.inf * one, total, (row, others, np.ones(len(others))), (every, k, total))
+    total = np.bincount(row, found.most[others], minlength=len(first)).astype(np.float64)
+    endless = np.full(len(first), -np.inf)
+    rows.add(endless, total, (row, others, np.ones(len(others))), (np.arange(len(first)), k, total))
     return rows
 
 

@@ -48,11 +48,10 @@ def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
 def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
     """Return a mask of the servers whose allocation, or lack of one, does not change; shape (S,)."""
     taken = replicas > 0
-    stays = problem.on_current & (replicas == problem.current_replicas[problem.table.server]) & taken
-    pools = problem.by_server(taken)
-    kept = problem.has_some_of(stays)
-    same: BoolArray = (kept & (pools == 1)) | ((pools == 0) & ~problem.none_changed)
-    return same
+    stays = problem.on_current & (replicas == problem.current_count) & taken
+    pools, kept = problem.by_server(taken), problem.by_server(stays)
+    same = (pools == kept) & (pools == problem.current_pools)
+    return np.where(pools > 0, same, ~problem.none_changed)
 
 
 def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
@@ -78,6 +77,7 @@ def values_of(problem: Problem, replicas: IntArray) -> FloatArray:
     pools, here = replicas * problem.table.cost_per_replica, problem.on_current
     cost, elsewhere = problem.by_server(pools), problem.by_server(np.where(here, 0.0, pools))
     stays, same = problem.has_some_of(here & (replicas > 0)), unchanged(problem, replicas)
+    same &= ~problem.has_some_of((replicas > 0) & ~problem.own)
     return problem.transition_value(np.arange(len(cost)), cost, elsewhere, stays, same)
 
 

@@ -10,7 +10,7 @@ from optimizer.errors import SolverError
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.level_solver import KnownBounds, LevelSolver
 from optimizer.solvers.levels import bounded_levels, least_value, served, served_in_full, trivial_bounds
-from optimizer.solvers.model_columns import keepable
+from optimizer.solvers.model_columns import current_allocations
 from optimizer.solvers.objectives import CHANGES, VALUE, LevelObjective, proved_within
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution, SolvedLevel, SolverName, Status
@@ -150,7 +150,7 @@ class LexicographicSolve:
         problem, fixed = self.problem, self.solver
         unchanged = problem.full & ~problem.changed
         if problem.is_mixed:
-            unchanged |= keepable(problem)
+            unchanged[current_allocations(problem, np.arange(len(problem.table)))[0]] = True
         stays = problem.has_some_of(unchanged) & ~(fixed.forced_unserved | self.without)
         changes = problem.none_changed | (fixed.forced_served & ~problem.joint_load)
         return float((~stays & changes).sum())

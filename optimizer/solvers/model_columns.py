@@ -5,7 +5,7 @@ Equation numbers and sections refer to ``docs/math.md``.
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.solvers.dominance import nondominated
 from optimizer.solvers.problem import Problem
 from optimizer.tolerances import COVER
@@ -81,13 +81,15 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
     table = problem.table
     alone = np.ceil(problem.grown_load_rps[table.server] / table.max_rate_rps * (1 - COVER))
     most = np.maximum(np.minimum(alone, 2.0**31), problem.min_replicas[table.server])
-    most = np.maximum(most, np.where(problem.on_current, problem.current_replicas[table.server], 0))
+    most = np.maximum(most, problem.current_count)
     most = np.minimum(most, problem.max_replicas[table.server])
     divisible = problem.divisible
     indivisible = ~divisible & problem.full
     fitting = problem.limits.most_replicas()
     most, indivisible = np.minimum(most, fitting), indivisible & (table.num_replicas <= fitting)
-    # Value and use of a replica, and the rate; the current accelerator's column is always kept.
+    # Value and use of a replica, and the rate; the columns of current accelerators are always kept.
+    several = problem.on_current & (problem.current_pools[table.server] > 1)
+    place = np.where(several, table.accelerator + 1, 0)
     rate = np.minimum(table.max_rate_rps, problem.grown_load_rps[table.server])
     keys = np.column_stack(
         [
@@ -95,6 +97,8 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
             problem.limits.use,
             -rate,
             ~problem.on_current,
+            place,
+            -place,
             problem.off_preferred_rpm,
             *problem.apart,
         ]
@@ -107,16 +111,32 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
     return columns, np.where(divisible, most, 1.0)[columns].astype(np.int64), each
 
 
-def keepable(problem: Problem) -> BoolArray:
-    """Return a mask of columns whose server is served in full by exactly its current allocation, shape (C,).
+def current_allocations(problem: Problem, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the current allocations that serve their servers in full; the limits are not checked.
 
-    The limits are not checked.
+    Args:
+        problem: the planning problem.
+        rows: candidates that can be used, in their order.
+
+    Returns:
+        The candidates of the current pools, and the index of the allocation of each; shapes (N,). A server
+        with one pool has an allocation for each candidate on its accelerator.
     """
-    table, server = problem.table, problem.table.server
-    now = problem.current_replicas[server]
-    carries = now * table.max_rate_rps >= table.load_rps * (1 - COVER)
-    carries |= problem.joint_load[server]
-    allowed = (now >= np.maximum(problem.min_replicas[server], 1)) & (now <= problem.max_replicas[server])
-    as_sized = problem.divisible | (problem.full & (now == table.num_replicas))
-    keeps: BoolArray = problem.on_current & carries & allowed & as_sized
-    return keeps
+    table, now = problem.table, problem.current_count
+    pools = problem.current_pools[table.server]
+    rows = rows[problem.on_current[rows] & (now[rows] > 0) & (problem.divisible | (pools == 1))[rows]]
+    server, several = table.server[rows], pools[rows] > 1
+    pair = server * (int(table.accelerator.max(initial=0)) + 1) + table.accelerator[rows]
+    first = np.isin(np.arange(len(rows)), np.unique(pair, return_index=True)[1])
+    rows, server, several = rows[first | ~several], server[first | ~several], several[first | ~several]
+    own = np.where(several, server, len(problem.priority) + np.arange(len(rows)))
+    _, first_of, of = np.unique(own, return_index=True, return_inverse=True)
+    owner = server[first_of]
+    replicas = np.bincount(of, now[rows], minlength=len(owner))
+    rate = np.bincount(of, now[rows] * table.max_rate_rps[rows], minlength=len(owner))
+    fine = (rate >= table.load_rps[rows[first_of]] * (1 - COVER)) | problem.joint_load[owner]
+    fine &= (replicas >= problem.min_replicas[owner]) & (replicas <= problem.max_replicas[owner])
+    fine &= np.bincount(of, minlength=len(owner)) == problem.current_pools[owner]
+    as_sized = problem.divisible[rows] | (problem.full[rows] & (now[rows] == table.num_replicas[rows]))
+    kept = fine[of] & as_sized
+    return rows[kept], np.unique(of[kept], return_inverse=True)[1]

@@ -55,10 +55,12 @@ class Problem:
     """Minimum replicas of each server, shape (S,)."""
     max_replicas: IntArray
     """Maximum replicas of each server, shape (S,)."""
-    current_accelerator: IntArray
-    """Accelerator of each server's current allocation, -1 for none; shape (S,)."""
     current_replicas: IntArray
-    """Replicas of each server's current allocation, shape (S,)."""
+    """Replicas of each server's current pools by accelerator, with rentals and shared cards; -1: no pool
+    there. Shape (S, A + 2).
+    """
+    current_pools: IntArray
+    """Number of each server's current pools, shape (S,)."""
     current_cost: FloatArray
     """Cost of each server's current allocation [cents/h], shape (S,)."""
     none_changed: BoolArray
@@ -85,8 +87,13 @@ class Problem:
 
     @cached_property
     def on_current(self) -> BoolArray:
-        """Whether a candidate is on its server's current accelerator, shape (C,)."""
-        return frozen(np.equal(self.current_accelerator[self.table.server], self.table.accelerator))
+        """Whether a candidate is on a current accelerator of its server, shape (C,)."""
+        return frozen(self.current_replicas[self.table.server, self.table.accelerator] >= 0)
+
+    @cached_property
+    def current_count(self) -> IntArray:
+        """Current replicas of the pool of a candidate's server on its accelerator, shape (C,)."""
+        return frozen(np.maximum(self.current_replicas[self.table.server, self.table.accelerator], 0))
 
     @property
     def is_mixed(self) -> bool:
@@ -127,7 +134,7 @@ class Problem:
 
     @cached_property
     def leaving_value(self) -> FloatArray:
-        """Transition value of giving up a server's current accelerator [cents/h], shape (S,)."""
+        """Transition value of giving up all current accelerators of a server [cents/h], shape (S,)."""
         return frozen(self.options.transition_penalty * self.current_cost)
 
     def transition_value(
@@ -140,14 +147,15 @@ class Problem:
     ) -> FloatArray:
         """Return the transition value of servers [cents/h] (eq. 31-33); all shapes (N,).
 
-        In a single-accelerator plan, unchanged servers count as 0, regardless of their stated cost.
+        In a single-accelerator plan, unchanged servers count as 0, regardless of their stated cost, but not
+        on shared cards, whose cost is that of the cards.
 
         Args:
             server: the servers.
             cost: cost of their replicas [cents/h].
-            elsewhere: part of that cost not on their current accelerator.
-            stays: whether they keep a replica on their current accelerator.
-            unchanged: whether they keep exactly their current allocation, or remain without one.
+            elsewhere: part of that cost not on their current accelerators.
+            stays: whether they keep a replica on a current accelerator.
+            unchanged: whether they keep exactly their current allocation on own cards, or remain without one.
         """
         old = self.current_cost[server]
         value = cost - old + self.options.transition_penalty * (elsewhere + np.where(stays, 0.0, old))
@@ -158,13 +166,14 @@ class Problem:
         """Transition value of each candidate with all its replicas [cents/h], shape (C,)."""
         cost, here = self.table.cost_cents_per_h, self.on_current
         elsewhere = np.where(here, 0.0, cost)
-        return frozen(self.transition_value(self.table.server, cost, elsewhere, here, ~self.changed))
+        same = ~self.changed & self.own
+        return frozen(self.transition_value(self.table.server, cost, elsewhere, here, same))
 
     @cached_property
     def changed(self) -> BoolArray:
         """Whether a candidate with all its replicas differs from its server's current allocation, (C,)."""
-        same: BoolArray = self.current_replicas[self.table.server] == self.table.num_replicas
-        return frozen(~(self.on_current & same))
+        same: BoolArray = self.current_count == self.table.num_replicas
+        return frozen(~(self.on_current & same & (self.current_pools[self.table.server] == 1)))
 
     @cached_property
     def room(self) -> FloatArray:
@@ -345,8 +354,8 @@ class Problem:
         """Return the problem without current allocations of some servers, (S,): their value is their cost."""
         return replace(
             self,
-            current_accelerator=np.where(servers, -1, self.current_accelerator),
-            current_replicas=np.where(servers, 0, self.current_replicas),
+            current_replicas=np.where(np.reshape(servers, (-1, 1)), -1, self.current_replicas),
+            current_pools=np.where(servers, 0, self.current_pools),
             current_cost=np.where(servers, 0.0, self.current_cost),
             none_changed=self.none_changed & np.logical_not(servers),
         )
@@ -382,8 +391,8 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         priority=by_server(servers.priority, int(servers.priority.max(initial=1))),
         min_replicas=by_server(servers.min_replicas),
         max_replicas=by_server(servers.max_replicas, MAX_COUNT),
-        current_accelerator=by_server(servers.current_accelerator, -1),
-        current_replicas=by_server(servers.current_replicas),
+        current_replicas=_current_replicas(candidates, extra),
+        current_pools=by_server(servers.current_pools),
         current_cost=by_server(servers.current_cost),
         none_changed=by_server(servers.running),
         limits=limits,
@@ -397,6 +406,16 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         topologies=topologies,
         excluded=frozenset(s for s, name in enumerate(names) if name in excluded),
     )
+
+
+def _current_replicas(candidates: Candidates, extra: int) -> IntArray:
+    """Return current replicas by server and accelerator; extra servers own the cards that are shared now."""
+    found = np.pad(candidates.arrays.servers.current_replicas, ((0, extra), (0, 0)), constant_values=-1)
+    place_of = {name: a for a, name in enumerate(candidates.arrays.accelerator_names)}
+    for server in candidates.system.servers.values() if extra else ():
+        shared = [pool.accelerator for pool in server.current.pools if pool.mode == "shared"]
+        found[len(found) - extra :, [place_of[name] for name in shared if name in place_of]] = 0
+    return frozen(found)
 
 
 def _rows_and_topologies(

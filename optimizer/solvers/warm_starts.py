@@ -8,6 +8,7 @@ import numpy as np
 from optimizer.arrays import IntArray
 from optimizer.solvers.greedy import best_of_each
 from optimizer.solvers.levels import is_better
+from optimizer.solvers.model_columns import current_allocations
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.related import repaired
 
@@ -29,9 +30,13 @@ def _staying(problem: Problem) -> IntArray:
     If the current allocations fit, these also fit together.
     """
     table = problem.table
-    enough = problem.on_current & (table.num_replicas <= problem.current_replicas[table.server])
-    rows = best_of_each(problem, np.flatnonzero(problem.full & problem.own & enough))
+    enough = problem.on_current & (table.num_replicas <= problem.current_count)
     staying = np.zeros(len(table), np.int64)
+    if problem.options.heterogeneous:
+        pools, _ = current_allocations(problem, np.flatnonzero(problem.current_pools[table.server] > 1))
+        staying[pools] = problem.current_count[pools]
+        enough &= ~problem.has_some_of(pools)[table.server]
+    rows = best_of_each(problem, np.flatnonzero(problem.full & problem.own & enough))
     staying[rows] = table.num_replicas[rows]
     return staying
 

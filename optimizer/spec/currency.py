@@ -11,7 +11,7 @@ from optimizer.money import currency_of
 from optimizer.spec.files import Part
 from optimizer.spec.names import Finding, Index
 from optimizer.spec.positions import Location
-from optimizer.spec.schema import Accelerator, Server
+from optimizer.spec.schema import Accelerator, AllocationData, Server
 
 
 def first_currency(
@@ -20,7 +20,7 @@ def first_currency(
     """Return the first currency of a price, or None if all prices are plain numbers."""
     prices = chain(
         (price for item in accelerators for _, price in _of_accelerator(item)),
-        (server.current.cost_cents_per_h for server in servers),
+        (price for server in servers for _, price in _of_allocation(server.current)),
         others,
     )
     return next((found for price in prices if (found := currency_of(price)) is not None), None)
@@ -51,7 +51,7 @@ def _prices(index: Index) -> Iterator[tuple[Part, Location, float]]:
             yield part, (*at, "more"), capacity.more_cents_per_h
     for part, at, server in index.servers.values():
         for key, allocation in (("currentAlloc", server.current), ("desiredAlloc", server.desired)):
-            yield part, (*at, key, "cost"), allocation.cost_cents_per_h
+            yield from ((part, (*at, key, *place), price) for place, price in _of_allocation(allocation))
 
 
 def _of_accelerator(item: Accelerator) -> Iterator[tuple[Location, float]]:
@@ -59,6 +59,13 @@ def _of_accelerator(item: Accelerator) -> Iterator[tuple[Location, float]]:
     yield ("cost",), item.cost_cents_per_h
     for i, tier in enumerate(item.tiers):
         yield ("tiers", i, "cost"), tier.cost_cents_per_h
+
+
+def _of_allocation(item: AllocationData) -> Iterator[tuple[Location, float]]:
+    """Yield the costs of an allocation, with their location in it."""
+    yield ("cost",), item.cost_cents_per_h
+    for i, pool in enumerate(item.pools):
+        yield ("pools", i, "cost"), pool.cost_cents_per_h
 
 
 def _budgets(parts: Iterable[Part]) -> Iterator[tuple[Part, Location, float]]:

@@ -68,7 +68,7 @@ class SharedQueue(Server):
 
     def _part(self, member: Server, load: Load) -> Server:
         """Return a member with a given load and the queue's current allocation."""
-        current = self.current if self.current.accelerator else member.current
+        current = self.current if self.current.stated_pools else member.current
         return member.model_copy(update={"current": current.model_copy(update={"load": load})})
 
     def only(self, loads_rpm: Mapping[str, float]) -> "SharedQueue":
@@ -138,7 +138,7 @@ def with_shared_queues(
 def _queue(name: str, members: Sequence[Server]) -> SharedQueue:
     """Return a queue with the options of its first member, and the allocation that any member states."""
     first = members[0]
-    running = [member.current for member in members if member.current.accelerator]
+    running = [member.current for member in members if member.current.stated_pools]
     load = mixed_load([member.current.load for member in members])
     current = (running[0] if running else AllocationData()).model_copy(update={"load": load})
     values = {field: getattr(first, field) for field in Server.model_fields}
@@ -300,19 +300,23 @@ def _unsupported(entry: Entry, index: Index, profiles: Collection[ModelProfile])
 
 def _allocations(entries: Sequence[Entry]) -> Iterator[Finding]:
     """Yield servers whose stated current allocation differs from the first stated one."""
-    stated = [entry for entry in entries if entry.item.current.accelerator]
+    stated = [entry for entry in entries if entry.item.current.stated_pools]
     for part, at, server in stated[1:]:
         first = stated[0].item
-        mine, other = (
-            (one.current.accelerator, one.current.num_replicas, one.current.cost_cents_per_h)
-            for one in (server, first)
-        )
+        mine, other = (_pools_text(one.current) for one in (server, first))
         if mine != other:
             text = (
-                f"{mine[1]} x {mine[0]} at {mine[2]:g}, but {first.name!r} in the same shared queue runs on "
-                f"{other[1]} x {other[0]} at {other[2]:g}; state the queue's replicas once, or alike"
+                f"{mine}, but {first.name!r} in the same shared queue runs on {other}; state the queue's "
+                "replicas once, or alike"
             )
             yield Finding(part, (*at, "currentAlloc"), text)
+
+
+def _pools_text(current: AllocationData) -> str:
+    return " and ".join(
+        f"{pool.num_replicas} x {pool.accelerator} at {pool.cost_cents_per_h:g}"
+        for pool in current.stated_pools
+    )
 
 
 def _shown(value: object) -> str:

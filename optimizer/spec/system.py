@@ -17,6 +17,7 @@ from optimizer.documents import UnlimitedCards
 from optimizer.errors import SpecError
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KINDS, kind_of_profile
+from optimizer.spec.allocations import pool_problems, undefined_accelerators
 from optimizer.spec.assumptions import (
     check_lengths,
     check_load,
@@ -451,11 +452,9 @@ def _server_problems(
     for path, text in offline_faults(server):
         yield Finding(part, (*at, *path), text)
     yield from _caught(part, at, lambda item, place: check_server(item, f"{place}.", profiles), server)
-    current = server.current
-    if current.accelerator and (
-        server.keep_accelerator or (current.num_replicas and not current.cost_cents_per_h)
-    ):
-        yield from accelerators.missing(part, (*at, "currentAlloc", "accelerator"), current.accelerator)
+    current, free = (*at, "currentAlloc"), not server.keep_accelerator
+    yield from pool_problems(part, current, server.current)
+    yield from undefined_accelerators(part, current, server.current, accelerators, unless_priced=free)
 
 
 def _load_problems(

@@ -12,6 +12,7 @@ from typing import Any
 
 from optimizer.documents import MIN_RATE
 from optimizer.errors import SpecError
+from optimizer.spec.allocations import pool_problems, undefined_accelerators
 from optimizer.spec.assumptions import check_lengths, check_server, check_target, check_variability
 from optimizer.spec.caches import thinned
 from optimizer.spec.names import Entry, Finding, Index, Names
@@ -271,9 +272,10 @@ def version_problems(
                 text = f"its version would be named {name!r}, which is {taken[name]}; rename that"
                 yield Finding(part, (*here, "model"), text)
             yield from models.missing(part, (*here, "model"), share.model)
-            if share.current is not None and share.current.accelerator:
-                running = share.current.accelerator
-                yield from accelerators.missing(part, (*here, "currentAlloc", "accelerator"), running)
+            if share.current is not None:
+                current = (*here, "currentAlloc")
+                yield from pool_problems(part, current, share.current)
+                yield from undefined_accelerators(part, current, share.current, accelerators)
             if share.model != server.model:
                 yield from _of_profiles(entry, i, index, profiles.get(share.model, ()), lengths_optional)
         taken |= {version_name(server, share.model): "another version" for share in server.split or ()}

@@ -66,9 +66,8 @@ def _target(
         way.targets.get(name) or wanted.targets.get(name) or old or ReplicaTarget(0, TargetReason.not_chosen)
     )
     if not base.max_batch:
-        current = wanted.server.current
-        batch = old.max_batch if old else current.max_batch if current.accelerator == name else 0
-        base = replace(base, max_batch=batch)
+        batches = {pool.accelerator: pool.max_batch for pool in wanted.server.current.stated_pools}
+        base = replace(base, max_batch=old.max_batch if old else batches.get(name, 0))
     if name not in way.targets and name not in wanted.targets and running is not None:
         base = replace(base, rate_rpm=running.rate_rpm)
     there = 0 if running is None else running.replicas

@@ -64,10 +64,8 @@ def _pools(
     if reported:
         there = {name: (item.ready + item.pending, item.ready) for name, item in sorted(reported.items())}
         return {name: RunningPool(total, ready) for name, (total, ready) in there.items() if total}
-    current = server.current
-    if reported is None and current.is_running:
-        return {current.accelerator: RunningPool(current.num_replicas, current.num_replicas)}
-    return {}
+    current = server.current.replicas if reported is None else {}
+    return {accelerator: RunningPool(replicas, replicas) for accelerator, replicas in current.items()}
 
 
 def _ready(name: str, target: ReplicaTarget, seen: Observation, server: str, startup_s: float) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from optimizer.profiles.catalogue import slice_of
+from optimizer.spec.allocations import undefined_accelerators
 from optimizer.spec.files import Part, section_items
 from optimizer.spec.names import Entry, Finding, Index, Names
 from optimizer.spec.positions import Location
@@ -179,9 +180,8 @@ def _server_slips(system: System, index: Index) -> Iterator[Finding]:
     rated = {name for name, entry in index.servers.items() if name in routed or _is_rated(entry)}
     known = Names("the server cannot stay on it: accelerator", system.accelerators, incomplete=False)
     for name, entry in index.servers.items():
-        server, running = entry.item, entry.item.current.accelerator
-        if running:
-            yield from known.missing(entry.part, (*entry.at, "currentAlloc", "accelerator"), running)
+        server = entry.item
+        yield from undefined_accelerators(entry.part, (*entry.at, "currentAlloc"), server.current, known)
         target = system.target_of(server)
         if rated and name not in rated and not (target and target.tps):
             text = "no arrivalRate is given, so the server counts as idle beside others that have one"

@@ -231,6 +231,8 @@ def _fitted(server: Server, entities: Entities) -> Server | None:
             for share in server.split
         )
         server = server.model_copy(update={"split": shares})
+    if any(pool.accelerator not in known for pool in current.pools if pool.mode == "own"):
+        server = server.model_copy(update={"current": current.model_copy(update={"pools": ()})})
     if not current.accelerator or current.accelerator in known:
         return server
     if server.keep_accelerator:

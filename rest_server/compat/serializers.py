@@ -138,7 +138,7 @@ def allocation_json(item: AllocationData) -> dict[str, Any]:
         "cost": plain(item.cost_cents_per_h),
         "itlAverage": plain(item.itl_ms),
         "ttftAverage": plain(item.ttft_ms),
-        **_beyond(item, ("avg_concurrency",)),
+        **_beyond(item, ("avg_concurrency", "pools")),
         "load": load_json(item.load),
     }
 
@@ -146,7 +146,8 @@ def allocation_json(item: AllocationData) -> dict[str, Any]:
 def kept_json(item: AllocationData) -> dict[str, Any]:
     """Return a retained allocation in the form of a plan's answer, with the reference's fields only."""
     shape = allocation_json(item)
-    shape.pop("avgConcurrency", None)
+    for beyond in ("avgConcurrency", "pools"):
+        shape.pop(beyond, None)
     shape["load"].pop("throughput", None)
     return shape
 

@@ -67,8 +67,7 @@ def accelerators_of(entities: Entities, server: Server, now: Snapshot) -> dict[s
     profiles = entities.models.get(server.model, {})
     allowed = profiles if server.accelerators is None else server.accelerators
     found = {name: None for name in profiles if name in allowed and name in entities.accelerators}
-    if server.current.is_running:
-        found[server.current.accelerator] = None
+    found |= dict.fromkeys(server.current.replicas)
     decision = None if now.decisions is None else now.decisions.servers.get(server.name)
     return found | dict.fromkeys(decision.targets if decision is not None else ())
 
@@ -88,7 +87,7 @@ def current_replicas(now: Snapshot, server: Server, accelerator: str) -> int:
     if reported is not None:
         there = reported.get(accelerator)
         return 0 if there is None else there.ready + there.pending
-    return server.current.num_replicas if server.current.accelerator == accelerator else 0
+    return server.current.replicas.get(accelerator, 0)
 
 
 def readings(now: Snapshot) -> Iterator[TargetState]:

@@ -1,6 +1,6 @@
 """A plan with valid names and its system, as the checks read them; nothing comes from the solver."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +10,7 @@ from optimizer.candidates.arrays import SystemArrays, server_loads_rps
 from optimizer.candidates.measuring import MemberMetrics
 from optimizer.candidates.power import largest_power_w
 from optimizer.plan.document import Plan, Pool, Rented, SharedPool, Unserved
+from optimizer.plan.placements import PlacementRow, Serving, placements_of
 from optimizer.plan.rows import pool_rows
 from optimizer.plan.shared_queues import measured_members
 from optimizer.plan.views import PlanPlacements
@@ -121,11 +122,20 @@ class Facts:
         """Return the pools of a server."""
         return self.plan.allocations.get(name, ())
 
-    def costs_of(self, name: str) -> Iterable[float]:
-        """Yield the costs of a server's shared cards and of its external service [cents/h]."""
-        yield from (item.cost_cents_per_h for item in self.on_cards.get(name, ()))
-        if name in self.rented:
-            yield self.rented[name].cost_cents_per_h
+    @cached_property
+    def placements(self) -> tuple[PlacementRow, ...]:
+        """What the plan places."""
+        return tuple(placements_of(self.plan))
+
+    @cached_property
+    def servings(self) -> dict[str, list[tuple[PlacementRow, Serving]]]:
+        """Placements of each planned server, with its part of them."""
+        found: dict[str, list[tuple[PlacementRow, Serving]]] = {}
+        for row in self.placements:
+            for part in row.serves:
+                if not part.is_member:
+                    found.setdefault(part.server, []).append((row, part))
+        return found
 
 
 def _loads_rpm(system: System) -> dict[str, float]:

@@ -109,15 +109,22 @@ def _value(facts: Facts) -> float:
     changed = {item.server for item in facts.placed.changes}
     # Mixed plans and routes also count unchanged servers, by the difference from their stated cost.
     all_count = facts.mixed or any(route.arrival_rate_rpm for route in facts.whole.routes.values())
+    shared_now = {
+        (pool.mode, pool.accelerator)
+        for server in facts.whole.servers.values()
+        for pool in server.current.pools
+        if pool.mode == "shared"
+    }
     for name, server in facts.whole.servers.items():
-        if name not in changed and not all_count:
+        if name not in changed and not all_count and name not in facts.on_cards:
             continue  # regardless of the stated cost of an unchanged server
-        old, here = current_cost_cents_per_h(facts.whole, name), server.current.accelerator
-        pools, beside = facts.pools_of(name), math.fsum(facts.costs_of(name))
-        moved = math.fsum(pool.cost_cents_per_h for pool in pools if pool.accelerator != here) + beside
-        left = 0.0 if here and any(pool.accelerator == here for pool in pools) else old
-        cost = math.fsum(pool.cost_cents_per_h for pool in pools) + beside
-        total.append(cost - old + penalty * (moved + left))
+        old, now = current_cost_cents_per_h(facts.whole, name), server.current.stated_pools
+        mine, here = facts.servings.get(name, ()), {(pool.mode, pool.accelerator) for pool in now}
+        kept = [row.place in (shared_now if row.mode == "shared" else here) for row, _ in mine]
+        costs = [part.cost_cents_per_h for _, part in mine]
+        moved = math.fsum(cost for cost, stays in zip(costs, kept, strict=True) if not stays)
+        on_cards = name in facts.on_cards and any(pool.mode == "shared" for pool in now)
+        total.append(math.fsum(costs) - old + penalty * (moved + (0.0 if on_cards or any(kept) else old)))
     return math.fsum([*total, *(use.difference_cents_per_h for use in facts.plan.tiers)])
 
 
@@ -168,8 +175,7 @@ def _is_proved(facts: Facts, level: PlanLevel, bound: float) -> bool:
     constants = {CHANGES: float(len(system.servers))}
     if level.name == VALUE:
         costs = [current_cost_cents_per_h(system, name) for name in system.servers]
-        costs += [pool.cost_cents_per_h for _, pool in facts.placed.named_pools]
-        costs += [cost for name in facts.whole.servers for cost in facts.costs_of(name)]
+        costs += [row.cost_cents_per_h for row in facts.placements]
         costs += [abs(use.difference_cents_per_h) for use in facts.plan.tiers]
         constants[VALUE] = (1 + system.options.transition_penalty) * math.fsum(costs)
     is_service = level.name not in (VALUE, CHANGES) and level.name not in _goals(facts)

@@ -85,8 +85,9 @@ def _accelerators(facts: Facts, server: Server) -> Iterator[str]:
             yield f"{pool.accelerator} is at a place that mayServeFrom does not list"
         if server.accelerators is not None and pool.accelerator not in server.accelerators:
             yield f"{pool.accelerator} is not in its list of accelerators"
-        if server.keep_accelerator and server.current.accelerator not in ("", pool.accelerator):
-            yield f"must keep {server.current.accelerator}, not {pool.accelerator}"
+        stays_on = server.current.accelerators if server.keep_accelerator else ()
+        if stays_on and pool.accelerator not in stays_on:
+            yield f"must keep {' and '.join(stays_on)}, not {pool.accelerator}"
         if facts.system.target_of(server) is None:
             yield f"class {server.service_class} has no target for {server.model}"
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.branch_and_price.candidates import LOAD, PatternCandidates
-from optimizer.solvers.model_columns import keepable
+from optimizer.solvers.model_columns import current_allocations
 from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import Problem
 from optimizer.tolerances import COVER
@@ -102,8 +102,8 @@ def patterns(
     pools = replicas * problem.table.cost_per_replica[candidates.row[at]]
     elsewhere = np.where(candidates.here[at], 0.0, pools).sum(axis=1)
     stays = np.asarray((used & candidates.here[at]).any(axis=1), np.bool_)
-    same = used & candidates.here[at] & (count == problem.current_replicas[server][:, None])
-    kept = np.asarray(same.any(axis=1) & (used.sum(axis=1) == 1), np.bool_)
+    same = (used & candidates.here[at] & (count == problem.current_count[candidates.row[at]])).sum(axis=1)
+    kept = np.asarray((same == used.sum(axis=1)) & (same == problem.current_pools[server]), np.bool_)
     value = problem.transition_value(server, pools.sum(axis=1), elsewhere, stays, kept)
     if len(problem.tiers.row):
         value = value - (replicas * problem.discount[candidates.row[at]]).sum(axis=1)
@@ -191,6 +191,11 @@ def _of_one(problem: Problem, candidates: PatternCandidates, carried: FloatArray
 
 def _as_it_runs(problem: Problem, candidates: PatternCandidates) -> PatternColumns:
     """Return the current allocations that serve in full, even if they are not minimal patterns."""
-    candidate = np.flatnonzero(keepable(problem)[candidates.row] & candidates.divisible)
-    count = problem.current_replicas[candidates.server[candidate]]
-    return patterns(problem, candidates, candidate[:, None], count[:, None])
+    row, of = current_allocations(problem, candidates.row[candidates.divisible])
+    order = np.argsort(of, kind="stable")
+    row, of = row[order], of[order]
+    place = np.arange(len(of)) - np.searchsorted(of, of)
+    candidate = np.full((int(of.max(initial=-1)) + 1, int(place.max(initial=0)) + 1), -1)
+    candidate[of, place] = np.searchsorted(candidates.row, row)
+    count = np.where(candidate >= 0, problem.current_count[candidates.row[candidate]], 0)
+    return patterns(problem, candidates, candidate, count)

@@ -22,7 +22,7 @@ MAX_FOUND = 100_000
 
 @dataclass(frozen=True, slots=True)
 class PricingSubproblems:
-    """The pricing subproblems: one for each server, or one without and one with its current accelerator."""
+    """The pricing subproblems: one for each server, or one without and one with each current accelerator."""
 
     server: IntArray
     """Shape (Q,)."""
@@ -84,11 +84,10 @@ def subproblems_of(problem: Problem, candidates: PatternCandidates) -> PricingSu
     # Two subproblems for a server that pays for leaving: one without the accelerator it runs on, which pays,
     # and one that keeps a replica there, which does not.
     move = problem.leaving_value[servers]
-    here = np.full(len(problem.priority), -1)
-    here[candidates.server[own[candidates.here[own]]]] = own[candidates.here[own]]
-    keeps = (here[servers] >= 0) & (move > 0)
-    without = np.where(keeps[:, None] & (table == here[servers][:, None]), -1, table)
-    first = np.concatenate([np.full(len(servers), -1), here[servers[keeps]]])
+    here = np.where(table >= 0, candidates.here[table], False) & (move > 0)[:, None]  # noqa: FBT003
+    keeps, at_place = np.nonzero(here)
+    without = np.where(here, -1, table)
+    first = np.concatenate([np.full(len(servers), -1), table[keeps, at_place]])
     server = np.concatenate([servers, servers[keeps]])
     load = np.where(problem.load_rps[server] > 0, LOAD, 0.0)
     found = PricingSubproblems(
@@ -99,7 +98,7 @@ def subproblems_of(problem: Problem, candidates: PatternCandidates) -> PricingSu
         unreserved=problem.reserve.wanted[server],
         least=problem.min_replicas[server].astype(np.float64),
         most=problem.max_replicas[server].astype(np.float64),
-        value=np.concatenate([move, np.zeros(int(keeps.sum()))]) - problem.current_cost[server],
+        value=np.concatenate([move, np.zeros(len(keeps))]) - problem.current_cost[server],
     )
     return found.with_headroom(problem.headroom_share)
 

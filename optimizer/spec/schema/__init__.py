@@ -7,7 +7,7 @@ path.
 
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH, LatencyTarget, Load
 from optimizer.spec.schema.accelerators import Accelerator, Capacity, Power
-from optimizer.spec.schema.allocations import AllocationData
+from optimizer.spec.schema.allocations import AllocationData, CurrentPool
 from optimizer.spec.schema.classes import ModelTarget, ServiceClass
 from optimizer.spec.schema.offline import OfflineWork
 from optimizer.spec.schema.options import AnyCasePolicy, OptimizerOptions, SaturationPolicy
@@ -24,6 +24,7 @@ __all__ = [
     "AllocationData",
     "AnyCasePolicy",
     "Capacity",
+    "CurrentPool",
     "EstimateEnd",
     "EstimateSettings",
     "External",

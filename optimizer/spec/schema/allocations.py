@@ -1,9 +1,30 @@
 """Documents of allocations: the accelerator and replicas of a server, and its load."""
 
+from operator import not_
+from typing import Literal
+
 from pydantic import Field
 
 from optimizer.documents import Cost, Count, Document, Milliseconds, Quantity
 from optimizer.kinds.fields import Load
+
+PoolMode = Literal["own", "shared", "external"]
+"""On own cards, on shared cards, or rented from an external service."""
+
+
+class CurrentPool(Document):
+    """A part of an allocation: replicas on one accelerator, or on shared cards, or an external service."""
+
+    accelerator: str = ""
+    """Name of the accelerator, or of that of the shared cards; empty for an external service."""
+    num_replicas: Count = Field(alias="numReplicas")
+    """Number of replicas; 1 for an external service."""
+    max_batch: Count = Field(0, alias="maxBatch")
+    """Batch limit of a replica."""
+    cost_cents_per_h: Cost = Field(0.0, alias="cost")
+    """Cost [cents/h]; 0 of replicas on own cards means that it is recomputed from the accelerator's price."""
+    mode: PoolMode = "own"
+    """Whether its cards are its own, shared, or those of an external service."""
 
 
 class AllocationData(Document):
@@ -23,10 +44,36 @@ class AllocationData(Document):
     """Mean time to first token [ms]."""
     avg_concurrency: Quantity = Field(0.0, alias="avgConcurrency")
     """Measured requests in service; stored but not used."""
+    pools: tuple[CurrentPool, ...] = Field((), exclude_if=not_, strict=False)
+    """All pools, if there are several, shared cards or an external service; the fields above then state the
+    largest pool on own cards, or nothing. Absent if those fields state everything.
+    """
     load: Load = Load()
     """The load."""
 
     @property
     def is_running(self) -> bool:
-        """Whether replicas are running."""
-        return bool(self.accelerator) and self.num_replicas > 0
+        """Whether anything is running."""
+        return any(pool.num_replicas for pool in self.stated_pools)
+
+    @property
+    def stated_pools(self) -> tuple[CurrentPool, ...]:
+        """All pools, including one without replicas."""
+        if self.pools or not self.accelerator:
+            return self.pools
+        values = {name: getattr(self, name) for name in CurrentPool.model_fields if name != "mode"}
+        return (CurrentPool.model_construct(**values),)
+
+    @property
+    def replicas(self) -> dict[str, int]:
+        """Number of running replicas on own cards, by accelerator."""
+        return {
+            pool.accelerator: pool.num_replicas
+            for pool in self.stated_pools
+            if pool.mode == "own" and pool.num_replicas
+        }
+
+    @property
+    def accelerators(self) -> tuple[str, ...]:
+        """Accelerators of which the server has its own cards, even without replicas."""
+        return tuple(pool.accelerator for pool in self.stated_pools if pool.mode == "own")

@@ -180,7 +180,7 @@ def _smallest_of(goal: _Goal, deadline: Deadline, item: int | None = None) -> Ex
 
 def _moves_cost(problem: Problem) -> bool:
     """Return whether a plan of minimum value can cost more than necessary, because servers are running."""
-    return bool((problem.current_accelerator >= 0).any())
+    return bool((problem.current_replicas >= 0).any())
 
 
 def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], budget: QuestionBudget) -> UnitRepair | None:

@@ -1,0 +1,84 @@
+"""A plan as placements: what runs where, for whom. Every section of a plan follows from them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from optimizer.plan.document import Plan, Pool, QueueMember, Rented
+from optimizer.spec.schema.allocations import PoolMode
+
+
+class Spot(NamedTuple):
+    """Key of replicas: a group of servers on an accelerator."""
+
+    group: str
+    """Planned server or shared queue; the name of a group of shared cards."""
+    accelerator: str
+    """Name of the accelerator; empty for an external service."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A server on a placement."""
+
+    server: str
+    """Planned server, or member of a shared queue."""
+    figures: Pool | QueueMember | Rented
+    """Metrics at the load; a `SharedPool` on shared cards."""
+    rate_rpm: float
+    """Load [requests/min]."""
+    max_rate_rpm: float
+    """Largest load within all targets [requests/min]; that of a member is its load."""
+    replicas: int
+    """Number of replicas; 0 for members of queues and for rentals."""
+    cost_cents_per_h: float
+    """Its part of the cost of the placement [cents/h]; 0 for members of queues."""
+    is_member: bool = False
+    """Whether it is a member of the shared queue that has the replicas."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRow:
+    """Replicas of a server or queue, shared cards of one group, or an external service."""
+
+    spot: Spot
+    mode: PoolMode
+    count: int
+    """Number of replicas or of cards; 1 for an external service."""
+    cost_cents_per_h: float
+    """Cost at list prices [cents/h]."""
+    serves: tuple[Serving, ...]
+    """The group itself and then its members, or all servers on shared cards."""
+
+    @property
+    def place(self) -> tuple[PoolMode, str]:
+        """Mode and accelerator, as in current pools."""
+        return self.mode, self.spot.accelerator
+
+
+def placements_of(plan: Plan) -> Iterator[PlacementRow]:
+    """Yield what a plan places: replicas, then shared cards, then external services."""
+    for name, pools in plan.allocations.items():
+        queue = plan.shared_queues.get(name)
+        members = () if queue is None else queue.members.items()
+        of_queue = [
+            Serving(member, item, item.arrival_rate_rpm, item.arrival_rate_rpm, 0, 0.0, is_member=True)
+            for member, item in members
+        ]
+        for pool in pools:
+            spot = Spot(name, pool.accelerator)
+            serves = (_serving(name, pool), *of_queue)
+            yield PlacementRow(spot, "own", pool.num_replicas, pool.cost_cents_per_h, serves)
+    for use in plan.shared_cards:
+        spot = Spot(use.name, use.accelerator)
+        serves = tuple(_serving(item.server, item) for item in use.servers)
+        yield PlacementRow(spot, "shared", use.num_cards, use.cost_cents_per_h, serves)
+    for item in plan.rented:
+        rate, cost = item.arrival_rate_rpm, item.cost_cents_per_h
+        serves = (Serving(item.server, item, rate, rate, 0, cost),)
+        yield PlacementRow(Spot(item.server, ""), "external", 1, cost, serves)
+
+
+def _serving(server: str, pool: Pool) -> Serving:
+    rates = pool.arrival_rate_rpm, pool.max_arrival_rate_rpm
+    return Serving(server, pool, *rates, pool.num_replicas, pool.cost_cents_per_h)
