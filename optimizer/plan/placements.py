@@ -1,10 +1,10 @@
-"""A plan as placements: what runs where, for whom. Every section of a plan follows from them."""
+"""A plan as placements: what runs where, for whom. All sections of a plan follow from them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from optimizer.plan.document import Plan, Pool, QueueMember, Rented
+from optimizer.plan.document import EXTERNAL, SHARED, Plan, Pool, QueueMember, Rented, SharedCardUse
 from optimizer.spec.schema.allocations import PoolMode
 
 
@@ -28,7 +28,7 @@ class Serving:
     rate_rpm: float
     """Load [requests/min]."""
     max_rate_rpm: float
-    """Largest load within all targets [requests/min]; that of a member is its load."""
+    """Largest load within all targets [requests/min]; that of a member or a rental is its load."""
     replicas: int
     """Number of replicas; 0 for members of queues and for rentals."""
     cost_cents_per_h: float
@@ -56,24 +56,45 @@ class PlacementRow:
         return self.mode, self.spot.accelerator
 
 
-def placements_of(plan: Plan) -> Iterator[PlacementRow]:
-    """Yield what a plan places: replicas, then shared cards, then external services."""
-    for name, pools in plan.allocations.items():
-        queue = plan.shared_queues.get(name)
-        members = () if queue is None else queue.members.items()
+def place_name(mode: PoolMode, accelerator: str) -> str:
+    """Return the name of a place in changes: the accelerator, shared cards, or external."""
+    return {"own": accelerator, "shared": SHARED, "external": EXTERNAL}[mode]
+
+
+def placements_of(plan: Plan) -> tuple[PlacementRow, ...]:
+    """Return what a plan places: replicas, then shared cards, then external services."""
+    members = {name: use.members for name, use in plan.shared_queues.items()}
+    return tuple(placement_rows(plan.allocations, plan.shared_cards, plan.rented, members))
+
+
+def placement_rows(
+    pools: Mapping[str, Iterable[Pool]],
+    cards: Iterable[SharedCardUse],
+    rented: Iterable[Rented],
+    members: Mapping[str, Mapping[str, QueueMember]] | None = None,
+) -> Iterator[PlacementRow]:
+    """Yield pools by planned server, shared cards and rentals as placements.
+
+    Args:
+        pools: pools by planned server.
+        cards: groups of shared cards.
+        rented: rentals.
+        members: served members of shared queues, by queue; None leaves them out.
+    """
+    for name, mine in pools.items():
         of_queue = [
             Serving(member, item, item.arrival_rate_rpm, item.arrival_rate_rpm, 0, 0.0, is_member=True)
-            for member, item in members
+            for member, item in (members or {}).get(name, {}).items()
         ]
-        for pool in pools:
-            spot = Spot(name, pool.accelerator)
+        for pool in mine:
             serves = (_serving(name, pool), *of_queue)
+            spot = Spot(name, pool.accelerator)
             yield PlacementRow(spot, "own", pool.num_replicas, pool.cost_cents_per_h, serves)
-    for use in plan.shared_cards:
-        spot = Spot(use.name, use.accelerator)
+    for use in cards:
         serves = tuple(_serving(item.server, item) for item in use.servers)
+        spot = Spot(use.name, use.accelerator)
         yield PlacementRow(spot, "shared", use.num_cards, use.cost_cents_per_h, serves)
-    for item in plan.rented:
+    for item in rented:
         rate, cost = item.arrival_rate_rpm, item.cost_cents_per_h
         serves = (Serving(item.server, item, rate, rate, 0, cost),)
         yield PlacementRow(Spot(item.server, ""), "external", 1, cost, serves)
@@ -82,3 +103,13 @@ def placements_of(plan: Plan) -> Iterator[PlacementRow]:
 def _serving(server: str, pool: Pool) -> Serving:
     rates = pool.arrival_rate_rpm, pool.max_arrival_rate_rpm
     return Serving(server, pool, *rates, pool.num_replicas, pool.cost_cents_per_h)
+
+
+def by_server(rows: Iterable[PlacementRow]) -> dict[str, list[tuple[PlacementRow, Serving]]]:
+    """Return the placements of each planned server, with its part of them."""
+    found: dict[str, list[tuple[PlacementRow, Serving]]] = {}
+    for row in rows:
+        for part in row.serves:
+            if not part.is_member:
+                found.setdefault(part.server, []).append((row, part))
+    return found

@@ -3,17 +3,16 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from optimizer.plan.document import Pool, SharedCardUse, TierUse
+from optimizer.plan.document import TierUse
+from optimizer.plan.placements import PlacementRow
 from optimizer.spec.robustness import tiered
 from optimizer.spec.schema import Accelerator
 from optimizer.spec.system import System
 
 
-def tier_uses(
-    system: System, allocations: Mapping[str, Iterable[Pool]], cards: Iterable[SharedCardUse] = ()
-) -> tuple[TierUse, ...]:
+def tier_uses(system: System, rows: Iterable[PlacementRow]) -> tuple[TierUse, ...]:
     """Return the cost of each accelerator and type with tiers, including shared cards (eq. 147)."""
-    used = accelerators_used(system, allocations, cards)
+    used = accelerators_used(system, rows)
     return (*_of_accelerators(system, used), *_of_types(system, used))
 
 
@@ -48,17 +47,14 @@ def _of_accelerators(system: System, used: Mapping[str, int]) -> tuple[TierUse, 
     )
 
 
-def accelerators_used(
-    system: System, allocations: Mapping[str, Iterable[Pool]], cards: Iterable[SharedCardUse]
-) -> Counter[str]:
-    """Return the number of accelerators of each name used by pools and shared cards."""
+def accelerators_used(system: System, rows: Iterable[PlacementRow]) -> Counter[str]:
+    """Return the number of accelerators of each name used by placements."""
     used: Counter[str] = Counter()
-    for name, pools in allocations.items():
-        for pool in pools:
-            profile = system.profiles.get((system.servers[name].model, pool.accelerator))
-            used[pool.accelerator] += pool.num_replicas * (profile.acc_count if profile else 1)
-    for use in cards:
-        used[use.accelerator] += use.num_cards
+    for row in rows:
+        profile, (group, accelerator) = None, row.spot
+        if row.mode == "own":
+            profile = system.profiles.get((system.servers[group].model, accelerator))
+        used[accelerator] += row.count * (profile.acc_count if profile else 1)
     return used
 
 

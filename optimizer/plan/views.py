@@ -1,24 +1,23 @@
 """Sections of a plan that follow from what it places: the same functions build a plan and verify it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from optimizer.candidates.arrays import SystemArrays, current_cost_cents_per_h
 from optimizer.limits.cards import CARDS
-from optimizer.limits.limit import Limit
+from optimizer.limits.limit import Limit, PlacedReplicas
 from optimizer.limits.power import POWER
 from optimizer.limits.table import LIMITS
 from optimizer.plan.caches import cache_uses
 from optimizer.plan.deadlines import deadline_uses
 from optimizer.plan.document import (
-    EXTERNAL,
-    SHARED,
     CapacityUse,
     Change,
     Kept,
     LimitUse,
+    Placement,
     Pool,
     Rented,
     SharedCardUse,
@@ -26,6 +25,7 @@ from optimizer.plan.document import (
     TierUse,
     Unserved,
 )
+from optimizer.plan.placements import PlacementRow, Serving, by_server, place_name, placement_rows
 from optimizer.plan.power import power_at_load_w
 from optimizer.plan.replica_counts import replica_counts
 from optimizer.plan.reserves import reserve_uses
@@ -34,7 +34,6 @@ from optimizer.plan.routes import Divisions, route_uses
 from optimizer.plan.tiers import difference_cents_per_h, tier_uses
 from optimizer.plan.versions import split_uses
 from optimizer.spec.placed import PlacedUnits, placed, placed_cards, placed_cost, stock_of
-from optimizer.spec.schema import AllocationData
 from optimizer.spec.system import System
 
 
@@ -59,27 +58,29 @@ class PlanPlacements:
         return [(name, pool) for name, mine in self.pools.items() for pool in mine]
 
     @cached_property
+    def rows(self) -> tuple[PlacementRow, ...]:
+        """All placements, without members of shared queues."""
+        return tuple(placement_rows(self.pools, self.cards, self.rented.values()))
+
+    @cached_property
     def tiers(self) -> tuple[TierUse, ...]:
         """Costs of accelerators with tiers, and of types with a price for more cards."""
-        return tier_uses(self.system, self.pools, self.cards)
+        return tier_uses(self.system, self.rows)
 
     @cached_property
     def units(self) -> PlacedUnits:
         """All replicas, cards and other costs that count towards limits."""
-        items = [
-            placed(
-                self.system,
-                name,
-                pool.accelerator,
-                pool.num_replicas,
-                self.pool_power_w.get((name, pool.accelerator)),
-            )
-            for name, pool in self.named_pools
-        ]
-        items += [placed_cards(self.system, use.accelerator, use.num_cards, use.name) for use in self.cards]
-        items += [placed_cost(name, item.cost_cents_per_h) for name, item in self.rented.items()]
+        items = [self._units_of(row) for row in self.rows]
         items += [placed_cost(use.name, use.difference_cents_per_h) for use in self.tiers]
         return PlacedUnits(self.system, items)
+
+    def _units_of(self, row: PlacementRow) -> PlacedReplicas:
+        group, accelerator = row.spot
+        if row.mode == "own":
+            return placed(self.system, group, accelerator, row.count, self.pool_power_w.get(row.spot))
+        if row.mode == "shared":
+            return placed_cards(self.system, accelerator, row.count, group)
+        return placed_cost(group, row.cost_cents_per_h)
 
     @cached_property
     def amounts(self) -> dict[Limit, Mapping[str, float]]:
@@ -132,36 +133,25 @@ class PlanPlacements:
     @cached_property
     def changes(self) -> tuple[Change, ...]:
         """Servers whose accelerator or replicas differ from the current ones."""
-        on_cards: dict[str, float] = {}
-        for item in (item for use in self.cards for item in use.servers):
-            on_cards[item.server] = on_cards.get(item.server, 0.0) + item.cost_cents_per_h
-        return tuple(self._changes(on_cards))
+        return tuple(self._changes(by_server(self.rows)))
 
-    def _changes(self, on_cards: Mapping[str, float]) -> Iterator[Change]:
+    def _changes(self, parts: Mapping[str, Sequence[tuple[PlacementRow, Serving]]]) -> Iterator[Change]:
         for name, server in self.system.servers.items():
-            before = _current_placements(server.current)
-            mine, rented = self.pools.get(name, ()), self.rented.get(name)
-            after = [_placement(pool.accelerator, pool.num_replicas) for pool in mine]
-            after += [_placement(EXTERNAL)] if rented else []
-            after += [_placement(SHARED)] if name in on_cards else []
-            if sorted(before, key=str) != sorted(after, key=str):
-                cost = sum(item.cost_cents_per_h for item in (*mine, rented) if item)
-                difference = cost + on_cards.get(name, 0.0) - current_cost_cents_per_h(self.system, name)
-                yield Change.model_validate(
-                    {"server": name, "from": before, "to": after, "costChange": difference}
+            mine = parts.get(name, ())
+            before = {
+                place_name(pool.mode, pool.accelerator): pool.num_replicas if pool.mode == "own" else 1
+                for pool in server.current.stated_pools
+                if pool.num_replicas
+            }
+            after = {place_name(*row.place): row.count if row.mode == "own" else 1 for row, _ in mine}
+            if before != after:
+                cost = sum(part.cost_cents_per_h for _, part in mine)
+                yield Change(
+                    server=name,
+                    before=tuple(Placement(accelerator=at, num_replicas=n) for at, n in before.items()),
+                    after=tuple(Placement(accelerator=at, num_replicas=n) for at, n in after.items()),
+                    cost_change_cents_per_h=cost - current_cost_cents_per_h(self.system, name),
                 )
-
-
-def _placement(accelerator: str, replicas: int = 1) -> dict[str, object]:
-    return {"accelerator": accelerator, "numReplicas": replicas}
-
-
-def _current_placements(current: AllocationData) -> list[dict[str, object]]:
-    """Return what runs now as placements; rentals and shared cards have one each."""
-    modes = {pool.mode for pool in current.stated_pools if pool.num_replicas}
-    found = [_placement(accelerator, replicas) for accelerator, replicas in current.replicas.items()]
-    found += [_placement(EXTERNAL)] if "external" in modes else []
-    return found + ([_placement(SHARED)] if "shared" in modes else [])
 
 
 class StatedFacts(NamedTuple):

@@ -10,7 +10,7 @@ from optimizer.candidates.arrays import SystemArrays, server_loads_rps
 from optimizer.candidates.measuring import MemberMetrics
 from optimizer.candidates.power import largest_power_w
 from optimizer.plan.document import Plan, Pool, Rented, SharedPool, Unserved
-from optimizer.plan.placements import PlacementRow, Serving, placements_of
+from optimizer.plan.placements import PlacementRow, Serving, by_server, placements_of
 from optimizer.plan.rows import pool_rows
 from optimizer.plan.shared_queues import measured_members
 from optimizer.plan.views import PlanPlacements
@@ -125,17 +125,12 @@ class Facts:
     @cached_property
     def placements(self) -> tuple[PlacementRow, ...]:
         """What the plan places."""
-        return tuple(placements_of(self.plan))
+        return placements_of(self.plan)
 
     @cached_property
     def servings(self) -> dict[str, list[tuple[PlacementRow, Serving]]]:
         """Placements of each planned server, with its part of them."""
-        found: dict[str, list[tuple[PlacementRow, Serving]]] = {}
-        for row in self.placements:
-            for part in row.serves:
-                if not part.is_member:
-                    found.setdefault(part.server, []).append((row, part))
-        return found
+        return by_server(self.placements)
 
 
 def _loads_rpm(system: System) -> dict[str, float]:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from optimizer.candidates.arrays import server_loads_rps
 from optimizer.plan import Plan
+from optimizer.plan.document import Pool
+from optimizer.plan.placements import by_server, placements_of
 from optimizer.spec.system import System
 from optimizer.studies.horizon.document import Policy
 from optimizer.studies.horizon.hours import Hour
@@ -133,24 +135,16 @@ class _Running(NamedTuple):
 
 def _running(plan: Plan, system: System) -> dict[str, dict[tuple[str, bool], _Running]]:
     """Return the replicas by server and location: an accelerator, and whether its cards are shared."""
-    found = {
-        name: {
-            (pool.accelerator, False): _Running(
-                pool.num_replicas,
-                pool.num_replicas
-                * system.profiles[system.servers[name].model, pool.accelerator].acc_count
-                * system.accelerators[pool.accelerator].cost_cents_per_h,
-            )
-            for pool in pools
-        }
-        for name, pools in plan.allocations.items()
-        if pools
-    }
-    for name, items in plan.on_shared_cards.items():
-        places = found.setdefault(name, {})
-        for item in items:
-            here = places.get((item.accelerator, True), _Running())
-            places[item.accelerator, True] = _Running(
-                here.replicas + item.num_replicas, here.cost_cents_per_h + item.cost_cents_per_h
-            )
+    found: dict[str, dict[tuple[str, bool], _Running]] = {}
+    for name, parts in by_server(placements_of(plan)).items():
+        for row, part in parts:
+            if not isinstance(part.figures, Pool):
+                continue  # an external service has no replicas
+            place, cost = (part.figures.accelerator, row.mode == "shared"), part.cost_cents_per_h
+            if row.mode == "own":
+                each = system.profiles[system.servers[name].model, place[0]].acc_count
+                cost = row.count * each * system.accelerators[place[0]].cost_cents_per_h
+            places = found.setdefault(name, {})
+            here = places.get(place, _Running())
+            places[place] = _Running(here.replicas + part.replicas, here.cost_cents_per_h + cost)
     return found

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from optimizer.documents import UnlimitedCards
 from optimizer.plan import Plan
+from optimizer.plan.placements import placements_of
 from optimizer.plan.tiers import accelerators_used, tier_cost
 from optimizer.spec.schema import Accelerator, PriceTier
 from optimizer.spec.system import System
@@ -83,7 +84,7 @@ def _with(system: System, changed: Mapping[str, Accelerator]) -> System:
 
 def used_by(plan: Plan, system: System) -> Counter[str]:
     """Return the number of accelerators of each name that a plan uses."""
-    return accelerators_used(system, plan.allocations, plan.shared_cards)
+    return accelerators_used(system, placements_of(plan))
 
 
 def best_reservations(
