@@ -643,12 +643,10 @@ class Plan(Printed, Document):
     @property
     def _caption(self) -> str:
         """Status, cost and service of the plan in one line."""
-        servers = len(self._server_names()) - len(self.shared_queues) + len(self.queued_servers)
-        served = f"{servers - len(self.unserved):,} of {counted(servers, 'server')} served in full"
         cost = f"{cost_amount(self.total_cost_cents_per_h, self.currency)} {cost_unit(self.currency)}"
         estimated = "; ~ token times are estimated, not measured" if self.estimated_pools else ""
         reserves = f"; {self.reserve_text}" if self.reserves else ""
-        return f"{self.status} plan, {cost}, {served}{reserves}{estimated}"
+        return f"{self.status} plan, {cost}, {self.service_text}{reserves}{estimated}"
 
     def _rows(self) -> list[dict[str, object]]:
         unserved = {item.server: item for item in self.unserved}
@@ -660,6 +658,12 @@ class Plan(Printed, Document):
             pools = [{**dict(pool), "pool": pool} for pool in self.allocations.get(name, ())]
             rows += ({**_NO_POOL, **pool, **rest} for pool in pools or [{}])
         return rows
+
+    @property
+    def service_text(self) -> str:
+        """Return the number of servers that are served in full, as text."""
+        servers = len(self._server_names()) - len(self.shared_queues) + len(self.queued_servers)
+        return f"{servers - len(self.unserved):,} of {counted(servers, 'server')} served in full"
 
     @property
     def lacks_reserve(self) -> tuple[str, ...]:

@@ -105,7 +105,7 @@ def _serving(server: str, pool: Pool) -> Serving:
     return Serving(server, pool, *rates, pool.num_replicas, pool.cost_cents_per_h)
 
 
-def by_server(rows: Iterable[PlacementRow]) -> dict[str, list[tuple[PlacementRow, Serving]]]:
+def parts_by_server(rows: Iterable[PlacementRow]) -> dict[str, list[tuple[PlacementRow, Serving]]]:
     """Return the placements of each planned server, with its part of them."""
     found: dict[str, list[tuple[PlacementRow, Serving]]] = {}
     for row in rows:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from optimizer.candidates.arrays import SystemArrays, current_cost_cents_per_h
@@ -18,6 +19,7 @@ from optimizer.plan.document import (
     Kept,
     LimitUse,
     Placement,
+    Plan,
     Pool,
     Rented,
     SharedCardUse,
@@ -25,7 +27,7 @@ from optimizer.plan.document import (
     TierUse,
     Unserved,
 )
-from optimizer.plan.placements import PlacementRow, Serving, by_server, place_name, placement_rows
+from optimizer.plan.placements import PlacementRow, Serving, parts_by_server, place_name, placement_rows
 from optimizer.plan.power import power_at_load_w
 from optimizer.plan.replica_counts import replica_counts
 from optimizer.plan.reserves import reserve_uses
@@ -51,6 +53,18 @@ class PlanPlacements:
     cards: tuple[SharedCardUse, ...]
     rented: Mapping[str, Rented]
     """Rentals by server."""
+
+    @classmethod
+    def of_plan(
+        cls,
+        plan: Plan,
+        system: System,
+        arrays: SystemArrays,
+        pool_power_w: Mapping[tuple[str, str], float] = MappingProxyType({}),
+    ) -> "PlanPlacements":
+        """Return what a plan places for its system."""
+        rented = {item.server: item for item in plan.rented}
+        return cls(system, arrays, plan.allocations, pool_power_w, plan.shared_cards, rented)
 
     @cached_property
     def named_pools(self) -> list[tuple[str, Pool]]:
@@ -133,7 +147,7 @@ class PlanPlacements:
     @cached_property
     def changes(self) -> tuple[Change, ...]:
         """Servers whose accelerator or replicas differ from the current ones."""
-        return tuple(self._changes(by_server(self.rows)))
+        return tuple(self._changes(parts_by_server(self.rows)))
 
     def _changes(self, parts: Mapping[str, Sequence[tuple[PlacementRow, Serving]]]) -> Iterator[Change]:
         for name, server in self.system.servers.items():

@@ -8,6 +8,7 @@ from optimizer.limits.table import label_of
 from optimizer.money import in_cost_unit
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL, SHARED, Unserved
+from optimizer.plan.placements import parts_by_server, place_name, placements_of
 from optimizer.quantities import counted, precise, quantity, share_text, significant
 from optimizer.render.estimates import estimates_note
 from optimizer.render.explanation_proof import proof_sections
@@ -71,11 +72,8 @@ def explanation_sections(explanation: Explanation) -> list[Section]:
 
 def _headline(explanation: Explanation) -> Section:
     plan = explanation.plan
-    named = {*plan.allocations} | {item.server for item in plan.unserved} | plan.queued_servers
-    servers = len(named - plan.shared_queues.keys())
     mode = "limited" if any(item.limit is not None for item in plan.capacity) else "unlimited"
-    served = f"{servers - len(plan.unserved):,} of {counted(servers, 'server')} served in full"
-    served += f"; {plan.reserve_text}" if plan.reserves else ""
+    served = plan.service_text + (f"; {plan.reserve_text}" if plan.reserves else "")
     stopped = "" if plan.status == "optimal" else ", the solver stopped early"
     gap = f", gap {plan.gap:.2%}" if plan.gap else ""
     return sentence(
@@ -99,8 +97,8 @@ class _Line(NamedTuple):
 
 def _overview(explanation: Explanation, money: Money) -> Iterator[Section]:
     order = sorted(explanation.servers, key=lambda item: (item.priority, item.server))
-    elsewhere = dict.fromkeys(explanation.plan.on_shared_cards, SHARED)
-    elsewhere |= {item.server: EXTERNAL for item in explanation.plan.rented}
+    places = parts_by_server(row for row in placements_of(explanation.plan) if row.mode != "own")
+    elsewhere = {server: place_name(*parts[0][0].place) for server, parts in places.items()}
 
     def alternative(item: ServerExplanation) -> list[str]:
         return _alternative(item, explanation.plan)

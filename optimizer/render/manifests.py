@@ -15,8 +15,9 @@ from urllib.parse import quote
 
 from optimizer.kinds.kind import EngineSettings
 from optimizer.kinds.table import kind_of_pool
-from optimizer.plan import Plan
-from optimizer.plan.document import SharedCardUse
+from optimizer.plan import Plan, Pool
+from optimizer.plan.document import SharedPool
+from optimizer.plan.placements import PlacementRow, placements_of
 from optimizer.spec.system import System
 from optimizer.spec.yaml_format import yaml_text
 from optimizer.tolerances import ROUNDING
@@ -72,14 +73,16 @@ def variants(plan: Plan, system: System | None = None) -> tuple[WorkloadManifest
     found: dict[tuple[str, str], tuple[int, EngineSettings]] = {}
     if system is not None:
         found |= dict.fromkeys(workload_pairs(system), (0, NO_SETTINGS))
-    for name, pools in plan.allocations.items():
-        for pool in pools:
-            settings = kind_of_pool(pool).engine_settings(pool)
-            found[name, pool.accelerator] = pool.num_replicas, settings
-    names = unique_names([*found, *((use.name, use.accelerator) for use in plan.shared_cards)])
+    rows = placements_of(plan)
+    for row in rows:
+        pool = row.serves[0].figures
+        if row.mode == "own" and isinstance(pool, Pool):
+            found[row.spot] = row.count, kind_of_pool(pool).engine_settings(pool)
+    shared = [row for row in rows if row.mode == "shared"]
+    names = unique_names([*found, *(row.spot for row in shared)])
     surges = _max_surges(plan, system)
     own = [WorkloadManifest(names[key], *key, *found[key], surges.get(key[0])) for key in sorted(found)]
-    return (*own, *(_on_cards(use, names[use.name, use.accelerator]) for use in plan.shared_cards))
+    return (*own, *(_on_cards(row, names[row.spot]) for row in shared))
 
 
 def workload_pairs(system: System) -> list[tuple[str, str]]:
@@ -92,19 +95,19 @@ def workload_pairs(system: System) -> list[tuple[str, str]]:
     ]
 
 
-def _on_cards(use: SharedCardUse, name: str) -> WorkloadManifest:
+def _on_cards(row: PlacementRow, name: str) -> WorkloadManifest:
     """Return the workload of shared cards: one pod per card, with one container per replica on it."""
     containers: list[CardContainer] = []
     counts: dict[str, int] = {}
-    for item in use.servers:
+    for item in (part.figures for part in row.serves if isinstance(part.figures, SharedPool)):
         for _ in range(item.per_card):
             plain = _slug(item.server)
             counts[plain] = counts.get(plain, 0) + 1
             number = f"-{counts[plain]}" if counts[plain] > 1 else ""
-            part = item.accelerator if use.mode == "slices" else None
+            part = item.accelerator if item.accelerator != row.spot.accelerator else None
             settings = kind_of_pool(item).engine_settings(item)
             containers.append(CardContainer(plain + number, settings, item.share, item.memory_gb, part))
-    return WorkloadManifest(name, use.name, use.accelerator, use.num_cards, containers=tuple(containers))
+    return WorkloadManifest(name, *row.spot, row.count, containers=tuple(containers))
 
 
 def _max_surges(plan: Plan, system: System | None) -> dict[str, str | int]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from optimizer.plan import Plan
+from optimizer.plan.placements import parts_by_server, placements_of
 from optimizer.quantities import precise, quantity, share_text
 from optimizer.render.explanation_text import (
     binding_text,
@@ -125,15 +126,14 @@ def _gains(limits: Sequence[Binding]) -> str:
 
 def _elsewhere(server: str, plan: Plan, money: Money) -> str:
     """Return as text what serves a server without its own cards."""
-    shared = plan.on_shared_cards.get(server, ())
+    parts = parts_by_server(placements_of(plan)).get(server, ())
+    cost = money.text(sum(part.cost_cents_per_h for _, part in parts))
+    shared = [row for row, _ in parts if row.mode == "shared"]
     if shared:
-        uses = [use for use in plan.shared_cards if any(one.server == server for one in use.servers)]
-        cards = ", ".join(f"{use.num_cards:,} x {use.accelerator} {use.name}" for use in uses)
-        cost = money.text(sum(pool.cost_cents_per_h for pool in shared))
+        cards = ", ".join(f"{row.count:,} x {row.spot.accelerator} {row.spot.group}" for row in shared)
         return f"It runs on shared cards ({cards}); its part of their cost is {cost}."
-    for rented in plan.rented:
-        if rented.server == server:
-            return f"Its external service answers its requests for {money.text(rented.cost_cents_per_h)}."
+    if parts:
+        return f"Its external service answers its requests for {cost}."
     for route, use in plan.routes.items():
         if server == use.small:
             return f"Route {route} sends it no requests."

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from optimizer.limits.table import limit_named
-from optimizer.plan.document import SharedCardUse
+from optimizer.plan.placements import PlacementRow
 from optimizer.spec.placed import PlacedUnits, placed
 from optimizer.spec.system import System
 from optimizer.tolerances import ROUNDING
@@ -28,13 +28,14 @@ class FreeCards:
         return cls(system, {kind: limit for kind, limit in limits.items() if limit is not None})
 
     @classmethod
-    def beside(cls, system: System, shared: Iterable[SharedCardUse]) -> "FreeCards":
-        """Return the cards of a system without the shared cards of a plan."""
+    def beside(cls, system: System, rows: Iterable[PlacementRow]) -> "FreeCards":
+        """Return the cards of a system without the shared cards among placements."""
         cards = cls.of(system)
-        for use in shared:
-            kind = system.accelerators[use.accelerator].type
-            if kind in cards.free:
-                cards.free[kind] -= use.num_cards
+        for row in rows:
+            if row.mode == "shared":
+                kind = system.accelerators[row.spot.accelerator].type
+                if kind in cards.free:
+                    cards.free[kind] -= row.count
         return cards
 
     def copy(self) -> "FreeCards":

@@ -13,7 +13,8 @@ from optimizer.candidates import SizingMemo
 from optimizer.limits.limit import PlacedReplicas
 from optimizer.limits.table import limit_named
 from optimizer.pipeline import Solved, Timings, solve_in_full
-from optimizer.plan import Plan, Pool
+from optimizer.plan import Plan
+from optimizer.plan.placements import PlacementRow, placements_of
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.placed import PlacedUnits, placed
 from optimizer.spec.routes import with_partners
@@ -103,27 +104,30 @@ def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -
     def counts(name: str) -> bool:
         return lowest is None or system.priority(system.servers[name]) <= lowest
 
-    shared = [use for use in plan.shared_cards if any(counts(item.server) for item in use.servers)]
-    cards = FreeCards.beside(system, shared)
-    pools = [(name, pool) for name, pools in plan.allocations.items() for pool in pools]
-    for name, pool in pools:
-        if counts(name):
-            cards.take(name, pool.accelerator, pool.num_replicas)
-    others = PlacedUnits(system, [_at_rest(system, name, pool) for name, pool in pools if not counts(name)])
+    counted: list[PlacementRow] = []
+    others: list[PlacementRow] = []
+    for row in placements_of(plan):
+        any_counts = any(counts(part.server) for part in row.serves if not part.is_member)
+        (counted if any_counts else others).append(row)
+    cards = FreeCards.beside(system, counted)
+    for row in counted:
+        if row.mode == "own":
+            cards.take(*row.spot, row.count)
+    at_rest = PlacedUnits(system, [_at_rest(system, row) for row in others if row.mode == "own"])
     for use in plan.limits:
         limit = limit_named(use.limit)
-        freed = others.used(limit, use.item) if limit else 0.0
+        freed = at_rest.used(limit, use.item) if limit else 0.0
         cards.limits[use.limit, use.item] = min(use.amount, use.amount - use.used + freed)
     for (name, accelerator), replicas in kept.items():
         cards.take(name, accelerator, replicas)
     return cards
 
 
-def _at_rest(system: System, name: str, pool: Pool) -> PlacedReplicas:
+def _at_rest(system: System, row: PlacementRow) -> PlacedReplicas:
     """Return a pool with its minimum use of limits: without load, and outside of roll-outs."""
-    item = system.accelerators.get(pool.accelerator)
+    item = system.accelerators.get(row.spot.accelerator)
     power_w = 0.0 if item is None else float(item.power.at(np.zeros(1))[0])
-    return placed(system, name, pool.accelerator, pool.num_replicas, power_w)._replace(surge=0.0)
+    return placed(system, *row.spot, row.count, power_w)._replace(surge=0.0)
 
 
 def by_server(kept: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:

@@ -11,6 +11,7 @@ from math import inf
 
 from optimizer.candidates import find_candidates
 from optimizer.plan import Plan
+from optimizer.plan.placements import placements_of
 from optimizer.plan.routes import with_savings
 from optimizer.spec.caches import replica_load
 from optimizer.spec.routes import with_partners
@@ -133,7 +134,7 @@ class _Search:
         return with_partners(self.system.routes.values(), names)
 
     def transition(self, plan: Plan) -> Transition:
-        cards = FreeCards.beside(self.system, plan.shared_cards)
+        cards = FreeCards.beside(self.system, placements_of(plan))
         return Transition(goals_of(plan, self.system), self.running, cards)
 
     def _priority(self, name: str) -> int:

@@ -11,6 +11,7 @@ from itertools import groupby
 from types import MappingProxyType
 
 from optimizer.plan import Plan
+from optimizer.plan.placements import placements_of
 from optimizer.spec.routes import largest_shares, route_of, undivided_servers
 from optimizer.spec.system import System
 from optimizer.spec.versions import counted_load, share_of_load
@@ -268,7 +269,7 @@ class _PlannedFleet:
 
     def cards(self) -> FreeCards:
         """Return the cards outside shared cards, which follow the plan and have precedence."""
-        return FreeCards.beside(self.system, self.plan.shared_cards)
+        return FreeCards.beside(self.system, placements_of(self.plan))
 
     def shared_since_s(self, name: str) -> float | None:
         """Return the time at which plans began to put a server on shared cards [s]; None if this does not."""

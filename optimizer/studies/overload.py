@@ -18,7 +18,8 @@ from optimizer.candidates import Candidates, find_candidates
 from optimizer.documents import Document, is_none
 from optimizer.errors import SolverError
 from optimizer.pipeline import choose
-from optimizer.plan import Plan, make_plan, verify
+from optimizer.plan import Plan, Pool, make_plan, verify
+from optimizer.plan.placements import parts_by_server, placements_of
 from optimizer.plan.reserves import unneeded_replicas
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.most_load import most_load_rps
@@ -158,17 +159,18 @@ def in_part_first(candidates: Candidates, plan: Plan, deadline: Deadline) -> InP
 def _replicas_of(plan: Plan, candidates: Candidates, problem: Problem, servers: BoolArray) -> IntArray:
     """Return the replicas of some servers in a plan without reserves, for each candidate; shape (C,)."""
     replicas, table = np.zeros(len(problem.table), np.int64), problem.table
-    rents = {item.server for item in plan.rented}
+    parts = parts_by_server(placements_of(plan))
     for s in np.flatnonzero(servers).tolist():
         name, rows = candidates.arrays.server_names[s], np.flatnonzero(table.server == s)
-        pools, least = plan.allocations.get(name, ()), int(problem.min_replicas[s])
+        mine, least = parts.get(name, ()), int(problem.min_replicas[s])
+        pools = [part.figures for row, part in mine if isinstance(part.figures, Pool) and row.mode == "own"]
         load_rpm = sum(pool.arrival_rate_rpm for pool in pools)
         unneeded = unneeded_replicas(pools, load_rpm, least) if load_rpm else {}
         for pool in pools:
             place = candidates.arrays.accelerator_names.index(pool.accelerator)
             row = rows[table.accelerator[rows] == place][0]
             replicas[row] = pool.num_replicas - unneeded.get(pool.accelerator, 0)
-        if name in rents:
+        if any(row.mode == "external" for row, _ in mine):
             replicas[rows[-1]] = table.num_replicas[rows[-1]]  # the service comes after all accelerators
     return replicas
 

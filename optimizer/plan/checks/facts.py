@@ -10,7 +10,7 @@ from optimizer.candidates.arrays import SystemArrays, server_loads_rps
 from optimizer.candidates.measuring import MemberMetrics
 from optimizer.candidates.power import largest_power_w
 from optimizer.plan.document import Plan, Pool, Rented, SharedPool, Unserved
-from optimizer.plan.placements import PlacementRow, Serving, by_server, placements_of
+from optimizer.plan.placements import PlacementRow, Serving, parts_by_server, placements_of
 from optimizer.plan.rows import pool_rows
 from optimizer.plan.shared_queues import measured_members
 from optimizer.plan.views import PlanPlacements
@@ -37,10 +37,7 @@ class Facts:
     @cached_property
     def placed(self) -> PlanPlacements:
         """What the plan places."""
-        plan = self.plan
-        return PlanPlacements(
-            self.whole, self.arrays, plan.allocations, self._pool_power_w, plan.shared_cards, self.rented
-        )
+        return PlanPlacements.of_plan(self.plan, self.whole, self.arrays, self._pool_power_w)
 
     @cached_property
     def _pool_power_w(self) -> Mapping[tuple[str, str], float]:
@@ -130,7 +127,7 @@ class Facts:
     @cached_property
     def servings(self) -> dict[str, list[tuple[PlacementRow, Serving]]]:
         """Placements of each planned server, with its part of them."""
-        return by_server(self.placements)
+        return parts_by_server(self.placements)
 
 
 def _loads_rpm(system: System) -> dict[str, float]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from optimizer.kinds.table import KindPoolFields, kind_of_pool, kinds_of
 from optimizer.plan import Plan, Pool
 from optimizer.plan.document import EXTERNAL, Rented, ReserveUse
+from optimizer.plan.placements import PlacementRow, Serving, parts_by_server, placements_of
 from optimizer.plan.tiers import difference_cents_per_h
 from optimizer.spec.caches import replica_load
 from optimizer.spec.routes import with_undivided_lengths
@@ -53,6 +54,8 @@ class Case:
     """Servers that are not served in full."""
     reserves: Mapping[str, ReserveUse]
     """Reserves of the servers that require one."""
+    parts: Mapping[str, Sequence[tuple[PlacementRow, Serving]]]
+    """Placements of each planned server."""
 
 
 def case_of(plan: Plan, system: System | None) -> Case:
@@ -62,7 +65,8 @@ def case_of(plan: Plan, system: System | None) -> Case:
     left_out = frozenset(item.server for item in plan.unserved)
     apart = None if system is None else replace(system, servers=_apart(plan, system))
     reserves = {item.server: item for item in plan.reserves}
-    return Case(plan, apart, system, {name: shares[name] for name in sorted(shares)}, left_out, reserves)
+    shares, parts = {name: shares[name] for name in sorted(shares)}, parts_by_server(placements_of(plan))
+    return Case(plan, apart, system, shares, left_out, reserves, parts)
 
 
 def _apart(plan: Plan, system: System) -> Mapping[str, Server]:
@@ -295,8 +299,9 @@ def figures_of(case: Case, names: Iterable[str]) -> SideMetrics | None:
     names = list(names)
     if not names:
         return None
-    pools = [pool for name in names for pool in case.plan.pools_of(name)]
-    rented = [item for item in case.plan.rented if item.server in set(names)]
+    parts = [part for name in names for _, part in case.parts.get(name, ())]
+    pools = [part.figures for part in parts if isinstance(part.figures, Pool)]
+    rented = [part.figures for part in parts if isinstance(part.figures, Rented)]
     loads = [] if case.system is None else [replica_load(case.system.servers[name]) for name in names]
     servers = [name for name in names if name not in case.plan.shared_queues]
     return SideMetrics(

@@ -13,6 +13,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL, SHARED
+from optimizer.plan.placements import parts_by_server, place_name, placements_of
 from optimizer.plan.proof import ordered_levels
 from optimizer.plan.shared_cards import units_of
 from optimizer.plan.shared_queues import served_members
@@ -52,10 +53,8 @@ class BasePlan:
     @cached_property
     def left(self) -> FloatArray:
         """Unused amount of each limited item, shape (R,)."""
-        plan, limits = self.plan, self.problem.limits
-        rented = {item.server: item for item in plan.rented}
-        system, arrays = self.candidates.system, self.candidates.arrays
-        units = PlanPlacements(system, arrays, plan.allocations, {}, plan.shared_cards, rented).units
+        limits = self.problem.limits
+        units = PlanPlacements.of_plan(self.plan, self.candidates.system, self.candidates.arrays).units
         left: FloatArray = limits.amount - [units.used(row.limit, row.item) for row in limits.items]
         return left
 
@@ -73,17 +72,14 @@ class BasePlan:
     def replicas(self, problem: Problem) -> IntArray:
         """Return the replicas of fully served servers, for each candidate of another problem."""
         names, accelerators = self.candidates.arrays.server_names, self.candidates.arrays.accelerator_names
-        pools = {
-            (name, pool.accelerator): pool.num_replicas
-            for name, left_out in zip(names, self.left_out.tolist(), strict=True)
-            if not left_out
-            for pool in self.plan.allocations.get(name, ())
-        }
-        rows = np.flatnonzero(problem.table.accelerator == len(accelerators)).tolist()
-        counts = {names[problem.table.server[c]]: int(problem.table.num_replicas[c]) for c in rows}
-        pools |= {(item.server, EXTERNAL): counts.get(item.server, 0) for item in self.plan.rented}
-        pools |= dict.fromkeys(((name, SHARED) for name in self.plan.on_shared_cards), 1)
-        table = problem.table
+        table, left_out = problem.table, {item.server for item in self.plan.unserved}
+        rents = np.flatnonzero(table.accelerator == len(accelerators)).tolist()
+        of_rental = {names[table.server[c]]: int(table.num_replicas[c]) for c in rents}
+        pools: dict[tuple[str, str], int] = {}
+        for name, parts in parts_by_server(placements_of(self.plan)).items():
+            for row, _ in parts:
+                count = {"own": row.count, "shared": 1, "external": of_rental.get(name, 0)}[row.mode]
+                pools[name, place_name(*row.place)] = 0 if row.mode == "own" and name in left_out else count
         places = (*accelerators, EXTERNAL, SHARED)
         found = np.array([pools.get(((*names, "")[s], places[a]), 0) for s, a in table.pairs()], np.int64)
         for pattern, count in units_of(self.candidates, self.plan).items():

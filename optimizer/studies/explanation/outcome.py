@@ -13,6 +13,7 @@ from optimizer.candidates import Candidates
 from optimizer.candidates.table import NO_PATTERN
 from optimizer.plan import Plan
 from optimizer.plan.build import served_fraction
+from optimizer.plan.placements import parts_by_server, placements_of
 from optimizer.plan.reserves import reserves_held
 from optimizer.plan.routes import divisions_of, routed_loads_rpm
 from optimizer.plan.shared_queues import queues_as_served, short_members
@@ -66,11 +67,9 @@ class PlanOutcome:
     @classmethod
     def of_plan(cls, plan: Plan) -> Self:
         """Return the outcome of a plan."""
-        carried: dict[str, float] = {}
-        for name in plan.allocations:
-            carried[name] = sum(pool.arrival_rate_rpm for pool in plan.pools_of(name))
-        for item in plan.rented:
-            carried[item.server] = carried.get(item.server, 0.0) + item.arrival_rate_rpm
+        carried, rows = dict.fromkeys(plan.allocations, 0.0), placements_of(plan)
+        for name, parts in parts_by_server(rows).items():
+            carried[name] = sum(part.rate_rpm for _, part in parts)
         for rates in plan.served_in_queues_rpm.values():
             carried |= rates
         return cls(
@@ -91,7 +90,7 @@ class PlanOutcome:
                 for name, pools in plan.allocations.items()
                 if pools
             },
-            rents=frozenset(item.server for item in plan.rented),
+            rents=frozenset(row.spot.group for row in rows if row.mode == "external"),
             has_reserve=frozenset(item.server for item in plan.reserves if item.has_reserve),
             lacks_reserve=frozenset(plan.lacks_reserve),
         )

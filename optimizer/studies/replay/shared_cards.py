@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from optimizer.plan import Plan
 from optimizer.plan.document import SharedCardUse
+from optimizer.plan.placements import placements_of
 from optimizer.spec.system import System
 from optimizer.stabilisation.cards import FreeCards
 from optimizer.stabilisation.decisions import ReplicaStatus
@@ -72,7 +73,7 @@ class ReplayedCards:
             for server in self.servers.get(place, (place[0],))
             if ready.get(place, 0) < number and pods.startup_s
         }
-        free = FreeCards.beside(system, plan.shared_cards)
+        free = FreeCards.beside(system, placements_of(plan))
         for (server, accelerator), number in own.items():
             free.take(server, accelerator, number)
         self.there = dict(self.planned)

@@ -16,6 +16,7 @@ from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KindRowFields, in_order, kind_of_pool
 from optimizer.plan import Plan, Pool, TargetFigure
 from optimizer.plan.document import QueueMember
+from optimizer.plan.placements import parts_by_server, placements_of
 from optimizer.plan.power import power_at_load_w
 from optimizer.plan.token_costs import cost_per_million
 from optimizer.queueing.measures import MISSED, is_about, label_of
@@ -162,20 +163,17 @@ def describe(system: System, plan: Plan) -> Overview:
     pools = _with_power(
         system, plan, [row for name in order for row in _pool_rows(system, name, plan.allocations[name])]
     )
-    shared = plan.on_shared_cards
+    shared, placed = plan.on_shared_cards, parts_by_server(placements_of(plan))
     cards = tuple(
         row for name in order for row in _pool_rows(system, name, shared.get(name, ()), on_card=True)
     )
-    rented = {item.server for item in plan.rented} | plan.on_shared_cards.keys()
     return Overview(
         limited=not system.options.unlimited,
         servers=len(system.members),
         plan=plan,
         pools=pools,
         on_shared_cards=cards,
-        idle=_empty_rows(
-            system, [name for name in order if not plan.allocations[name] and name not in rented]
-        ),
+        idle=_empty_rows(system, [name for name in order if name not in placed]),
         unplaced=_empty_rows(system, sorted(system.servers.keys() - plan.allocations.keys())),
         types=tuple(
             _type_row(
