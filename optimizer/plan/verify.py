@@ -2,7 +2,8 @@
 
 First names, counts and batches are checked. Then queue models measure every pool again, and all sections that
 follow from what the plan places are built again and compared, leaf by leaf. Values that cannot be recomputed,
-such as bounds, must be consistent with the others.
+such as bounds, must be consistent with the others. Only if all of this holds, pools are measured with fewer
+replicas, for reserves and the reasons of unserved servers.
 """
 
 from collections.abc import Iterator
@@ -56,16 +57,18 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
     arrays = arrays_of(system) if at_hand is None else at_hand.arrays
     arrays = tabulate_as_served(system, arrays, plan.served_rpm)
     facts = Facts(plan, as_planned(plan, system), arrays, system)
-    return check_service(facts) or [
-        *check_pools(facts),
-        *check_members(facts),
-        *check_shared_cards(facts, at_hand),
-        *_check_limits(facts),
-        *_check_sections(facts, at_hand),
-        *check_reserves(facts),
-        *check_levels(facts),
-        *check_unserved(facts, at_hand),
-    ]
+    return (
+        check_service(facts)
+        or [
+            *check_pools(facts),
+            *check_members(facts),
+            *check_shared_cards(facts, at_hand),
+            *_check_limits(facts),
+            *_check_sections(facts, at_hand),
+            *check_levels(facts),
+        ]
+        or [*check_reserves(facts), *check_unserved(facts, at_hand)]
+    )
 
 
 def _check_limits(facts: Facts) -> Iterator[str]:

@@ -27,8 +27,8 @@ from optimizer.spec.versions import Version
 from optimizer.tolerances import SAME
 from optimizer.units import SECONDS_PER_MINUTE
 
-MAX_TERMS = 100_000
-"""Maximum binomial terms that are summed."""
+NO_CHANCE = 1e-20
+"""Probability that is left out of a sum."""
 
 
 def check_reserves(facts: Facts) -> list[str]:
@@ -167,21 +167,18 @@ def headroom_of(system: System, server: Server) -> float:
 def enough_probability(count: int, needed: int, there: float) -> float:
     """Return the probability that at least `needed` of `count` replicas are available.
 
-    It is a sum of binomial terms, independent of the planner's closed form. Only counts that no fleet has use
-    a closed form, because their sum would not end.
+    It is a sum of binomial terms, independent of the planner's closed form: of the smaller side of `needed`,
+    from there outwards until the terms vanish.
     """
     if there >= 1:
         return float(count >= needed)
-    if count - needed > MAX_TERMS:
-        from scipy.special import betainc  # slow to import
-
-        return float(betainc(needed, count - needed + 1, there))
     log_there, log_gone = math.log(there), math.log1p(-there)
-    chances = (
-        math.exp(
-            math.lgamma(count + 1) - math.lgamma(j + 1) - math.lgamma(count - j + 1)
-            + j * log_there + (count - j) * log_gone
-        )
-        for j in range(needed, count + 1)
-    )  # fmt: skip
-    return math.fsum(chances)
+    is_upper = needed > count * there
+    total = 0.0
+    for j in range(needed, count + 1) if is_upper else range(needed - 1, -1, -1):
+        ways = math.lgamma(count + 1) - math.lgamma(j + 1) - math.lgamma(count - j + 1)
+        chance = math.exp(ways + j * log_there + (count - j) * log_gone)
+        total += chance
+        if chance < NO_CHANCE:
+            break
+    return total if is_upper else 1 - total
