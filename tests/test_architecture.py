@@ -488,3 +488,17 @@ def test_few_modules_decide_by_the_kind_of_a_replica() -> None:
                 found.append(module)
                 break
     assert len(found) <= 10, found
+
+
+SECTIONS_OF_PLACEMENTS = {"allocations", "shared_cards", "rented", "shared_queues", "kept"}
+
+
+def test_few_functions_join_sections_of_a_plan() -> None:
+    """What runs where is read from `placements_of`; the plan's own package builds its sections."""
+    found = []
+    for module in sources():
+        for function in nodes(module) if not in_package(module, "optimizer.plan") else ():
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                read = {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute)}
+                found += [f"{module}.{function.name}"] * (len(read & SECTIONS_OF_PLACEMENTS) > 1)
+    assert len(found) <= 8, found
