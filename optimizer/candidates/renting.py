@@ -6,9 +6,10 @@ it meets no target on a percentile or a share of requests.
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, frozen
-from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
-from optimizer.candidates.table import NO_PATTERN, CandidateTable
+from optimizer.arrays import FloatArray
+from optimizer.candidates.arrays import SystemArrays
+from optimizer.candidates.rows import unsized_rows
+from optimizer.candidates.table import CandidateTable, Source
 from optimizer.kinds.fields import Load
 from optimizer.queueing.targets import meets_target
 from optimizer.spec.schema import External, ModelTarget, Server
@@ -59,30 +60,21 @@ def rented(arrays: SystemArrays, system: System, load_rps: FloatArray) -> Candid
         and missed_target(server, system.target_of(server)) is None
     ]
     server = np.array([s for s, _ in rows], np.int64)
-    nothing, none = np.zeros(len(rows)), np.zeros(len(rows), np.int64)
+    none = np.zeros(len(rows), np.int64)
     # The server's minimum number of replicas, so that they are counted like any replicas.
     count = np.maximum(arrays.servers.min_replicas[server], 1)
     loads = [item.current.load for item in system.servers.values()]
     cost = [rented_cost(external, loads[s], float(load_rps[s]) * SECONDS_PER_MINUTE) for s, external in rows]
-    return CandidateTable(
-        server=frozen(server),
-        accelerator=frozen(none + len(arrays.accelerator_names)),
-        kind=frozen(none + len(arrays.type_names)),
-        max_batch=frozen(none + 1),
-        num_replicas=frozen(count),
-        units_per_replica=frozen(none),
-        cost_per_replica=frozen(np.array(cost) / count),
-        max_rate_rps=frozen(load_rps[server] / count),
-        ttft_ms=frozen(np.array([external.ttft_ms for _, external in rows])),
-        itl_ms=frozen(np.array([external.itl_ms for _, external in rows])),
-        utilization=frozen(nothing),
-        loss=frozen(nothing),
-        meets_targets_below_max_rate=frozen(none > 0),
-        batch_ceiling=frozen(none + 1),
-        best_rate_rps=frozen(load_rps[server] / count),
-        reserved=frozen(none == 0),
-        preferred=frozen(~arrays.servers.preference[server]),
-        members=frozen(none + ALL_MEMBERS),
-        load_rps=frozen(load_rps[server]),
-        pattern=frozen(none + NO_PATTERN),
+    return unsized_rows(
+        Source.rental,
+        server,
+        none + len(arrays.accelerator_names),
+        none + len(arrays.type_names),
+        num_replicas=count,
+        cost_per_replica=np.array(cost) / count,
+        max_rate_rps=load_rps[server] / count,
+        load_rps=load_rps[server],
+        ttft_ms=np.array([external.ttft_ms for _, external in rows]),
+        itl_ms=np.array([external.itl_ms for _, external in rows]),
+        preferred=~arrays.servers.preference[server],
     )

@@ -1,11 +1,13 @@
 """Rows of the candidate table, from pairs of server and accelerator that were sized."""
 
+from typing import Any
+
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
 from optimizer.candidates.pairs import Pairs
-from optimizer.candidates.table import NO_PATTERN, CandidateTable
+from optimizer.candidates.table import CandidateTable, Source
 
 
 def candidate_rows(
@@ -41,8 +43,51 @@ def candidate_rows(
         preferred=arrays.servers.preferred[pairs.server, pairs.accelerator],
         members=np.full(len(num_replicas), ALL_MEMBERS),
         load_rps=arrays.servers.load_rps[pairs.server],
-        pattern=np.full(len(num_replicas), NO_PATTERN),
+        source=np.zeros(len(num_replicas), np.int64),
+        pattern=np.full(len(num_replicas), -1),
     )
+
+
+def unsized_rows(
+    source: Source,
+    server: IntArray,
+    accelerator: IntArray,
+    kind: IntArray,
+    *,
+    cost_per_replica: FloatArray,
+    max_rate_rps: FloatArray,
+    load_rps: FloatArray,
+    **others: BoolArray | FloatArray | IntArray,
+) -> CandidateTable:
+    """Return rows that need no sizing: one replica with a batch of 1, without cards, unless others are given.
+
+    All shapes (R,).
+    """
+    ones, zeros = np.ones(len(server), np.int64), np.zeros(len(server))
+    columns: dict[str, Any] = {
+        "server": server,
+        "accelerator": accelerator,
+        "kind": kind,
+        "max_batch": ones,
+        "num_replicas": ones,
+        "units_per_replica": 0 * ones,
+        "cost_per_replica": cost_per_replica,
+        "max_rate_rps": max_rate_rps,
+        "ttft_ms": zeros,
+        "itl_ms": zeros,
+        "utilization": zeros,
+        "loss": zeros,
+        "meets_targets_below_max_rate": ones == 0,
+        "batch_ceiling": ones,
+        "best_rate_rps": max_rate_rps,
+        "reserved": ones > 0,
+        "preferred": ones > 0,
+        "members": ones * ALL_MEMBERS,
+        "load_rps": load_rps,
+        "source": ones * source,
+        "pattern": -ones,
+    }
+    return CandidateTable(**{name: frozen(np.asarray(values)) for name, values in (columns | others).items()})
 
 
 def no_rows(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:

@@ -19,8 +19,18 @@ from optimizer.spec.schema import EstimateEnd, Server
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
-NO_PATTERN, ON_SHARED_CARDS = -1, -2
-"""Values of `pattern` for rows without a pattern: unshared replicas, and servers on shared cards."""
+
+class Source(IntEnum):
+    """What a row of the candidate table stands for."""
+
+    replicas = 0
+    """Replicas on own cards."""
+    rental = 1
+    """An external service; its accelerator index is the one after the last."""
+    on_cards = 2
+    """A server on shared cards, which other rows provide; its accelerator index is the next one."""
+    cards = 3
+    """Shared cards of a pattern, of an artificial server."""
 
 
 class RejectionReason(IntEnum):
@@ -110,8 +120,10 @@ class CandidateTable:
     """
     load_rps: FloatArray
     """Load of the members that the candidate serves [requests/s]."""
+    source: IntArray
+    """A `Source`."""
     pattern: IntArray
-    """Pattern of which the replicas are units; otherwise `NO_PATTERN` or `ON_SHARED_CARDS`."""
+    """Pattern of shared cards; -1 for all other rows."""
 
     def __len__(self) -> int:
         """Return the number of rows C."""
@@ -127,13 +139,14 @@ class CandidateTable:
         """Cost of the candidate [cents/h]."""
         return self.num_replicas * self.cost_per_replica
 
+    @property
+    def alone(self) -> BoolArray:
+        """Whether a row serves its server without other rows."""
+        return np.asarray(self.source <= Source.rental, np.bool_)
+
     def pairs(self) -> list[tuple[int, int]]:
         """Return server and accelerator of each candidate."""
         return list(zip(self.server.tolist(), self.accelerator.tolist(), strict=True))
-
-    def units_used(self, replicas: IntArray, types: int) -> IntArray:
-        """Return the cards of each type used by replicas of shape (C,); shape (T,)."""
-        return np.bincount(self.kind, replicas * self.units_per_replica, types).astype(np.int64)
 
     def take(self, rows: IntArray | BoolArray) -> "CandidateTable":
         """Return the selected rows, in that order."""

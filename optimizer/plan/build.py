@@ -11,7 +11,7 @@ from optimizer.candidates.arrays import SystemArrays, own_fields, tabulate_as_se
 from optimizer.candidates.measuring import largest_rates_of, measure_pairs
 from optimizer.candidates.power import power_of_rows
 from optimizer.candidates.renting import rented_per_million
-from optimizer.candidates.table import NO_PATTERN
+from optimizer.candidates.table import Source
 from optimizer.plan.document import Plan, PlanLevel, Pool, Rented, SharedCardUse, Unserved
 from optimizer.plan.reserves import reserves_held
 from optimizer.plan.routes import Divisions, all_large_cents_per_h, divisions_of, routed_loads_rpm
@@ -86,7 +86,7 @@ def _arrays_as_served(
 ) -> SystemArrays:
     """Return the system arrays with only the load that a solution serves of shared queues and routes."""
     names, system = candidates.arrays.server_names, candidates.system
-    taken = (solution.replicas > 0) & (problem.table.pattern == NO_PATTERN)
+    taken = (solution.replicas > 0) & problem.table.alone
     running = {names[s] for s in problem.table.server[taken].tolist()}
     loads = {**queues, **routed_loads_rpm(system, divisions, running)}
     return tabulate_as_served(system, candidates.arrays, loads)
@@ -123,8 +123,8 @@ def _placed(
     cards: Iterable[SharedCardUse],
 ) -> tuple[dict[str, tuple[Pool, ...]], dict[str, Rented]]:
     """Return the pools of each server, empty if it needs none, and the rentals of servers, by name."""
-    replicas = np.where(problem.table.pattern == NO_PATTERN, replicas, 0)
-    own = problem.table.accelerator < len(candidates.arrays.accelerator_names)
+    replicas = np.where(problem.table.alone, replicas, 0)
+    own = problem.table.source == Source.replicas
     pools = _pools(candidates, arrays, problem, np.where(own, replicas, 0))
     full = served_in_full(problem, replicas)
     rented = {item.server: item for item in _rented(candidates, problem, np.where(own, 0, replicas))}
@@ -167,7 +167,7 @@ def _power_of_pools(
 ) -> dict[tuple[str, str], float]:
     """Return the power of one replica of each pool at its largest rate [W], by server and accelerator."""
     table, arrays = problem.table, candidates.arrays
-    rows = np.flatnonzero(replicas * table.units_per_replica * (table.pattern == NO_PATTERN))
+    rows = np.flatnonzero(replicas * table.units_per_replica * table.alone)
     power, pairs = power_of_rows(candidates, table)[rows].tolist(), table.take(rows).pairs()
     return {
         (arrays.server_names[s], arrays.accelerator_names[a]): each

@@ -7,6 +7,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, IntArray
 from optimizer.candidates import Candidates
 from optimizer.candidates.arrays import reserve_arrays, server_loads_rps
+from optimizer.candidates.table import Source
 from optimizer.plan.document import Pool, ReserveUse
 from optimizer.solvers.levels import served_in_full, without_reserve
 from optimizer.solvers.problem import Problem
@@ -62,7 +63,7 @@ def reserves_held(
     A server that is not served in full has no reserve. One that rents or is on shared cards requires none.
     """
     table, servers = problem.table, len(candidates.arrays.server_names)
-    elsewhere = table.accelerator >= len(candidates.arrays.accelerator_names)
+    elsewhere = table.source != Source.replicas
     required = problem.reserve.wanted & ~problem.has_some_of((replicas > 0) & elsewhere)
     has = required & served_in_full(problem, replicas) & ~without_reserve(problem, replicas)
     return required[:servers], has[:servers]

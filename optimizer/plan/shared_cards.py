@@ -13,7 +13,7 @@ from optimizer.arrays import IntArray
 from optimizer.candidates import Candidates
 from optimizer.candidates.card_patterns import CardPattern, Seat, SharedCards
 from optimizer.candidates.measuring import ReplicaMetrics, measure_pairs
-from optimizer.candidates.table import ON_SHARED_CARDS
+from optimizer.candidates.table import Source
 from optimizer.candidates.turns import MARGIN, Turn, measure_turns, turn_of
 from optimizer.plan.document import Placement, Plan, SharedCardUse, SharedPool, TargetFigure
 from optimizer.plan.rows import pool_figures
@@ -37,10 +37,10 @@ def card_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> t
     shared, table = candidates.shared, problem.table
     if shared is None:
         return ()
-    on_cards = np.flatnonzero((table.pattern == ON_SHARED_CARDS) & (replicas > 0))
+    on_cards = np.flatnonzero((table.source == Source.on_cards) & (replicas > 0))
     servers = frozenset(table.server[on_cards].tolist())
     units: Counter[CardPattern] = Counter()
-    for c in np.flatnonzero((table.pattern >= 0) & (replicas > 0)).tolist():
+    for c in np.flatnonzero((table.source == Source.cards) & (replicas > 0)).tolist():
         kept = shared.patterns[int(table.pattern[c])].only(servers)
         if kept.seats:
             units[kept] += int(replicas[c])

@@ -6,6 +6,7 @@ Equation numbers and sections refer to ``docs/math.md``.
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
+from optimizer.candidates.table import Source
 from optimizer.solvers.dominance import nondominated
 from optimizer.solvers.problem import Problem
 from optimizer.tolerances import COVER
@@ -13,8 +14,8 @@ from optimizer.tolerances import COVER
 
 def fitting_candidates(problem: Problem) -> IntArray:
     """Return the nondominated candidates that fit alone."""
-    columns = nondominated_candidates(problem)
-    columns = columns[problem.table.pattern[columns] < 0]
+    columns: IntArray = nondominated_candidates(problem)
+    columns = columns[problem.table.source[columns] != Source.cards]
     return columns[(problem.limits.most_replicas() >= problem.table.num_replicas)[columns]]
 
 

@@ -15,7 +15,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import ALL_MEMBERS, MemberArrays, ReserveArrays
 from optimizer.candidates.queue_parts import QueueParts
-from optimizer.candidates.table import NO_PATTERN
+from optimizer.candidates.table import Source
 from optimizer.documents import MAX_COUNT
 from optimizer.solvers.limit_rows import LimitRows, limit_rows
 from optimizer.solvers.objectives import LevelObjective, later_objectives, service_objectives
@@ -124,7 +124,7 @@ class Problem:
     @property
     def own(self) -> BoolArray:
         """Whether a candidate's replicas serve its server only, shape (C,)."""
-        return np.asarray(self.table.pattern == NO_PATTERN, np.bool_)
+        return self.table.alone
 
     @cached_property
     def replica_value(self) -> FloatArray:
@@ -197,7 +197,7 @@ class Problem:
         as_sized = one_pool[self.table.server]
         as_sized |= self.reserve.one_pool[self.table.server] & self.table.reserved
         # Patterns can have any number of units.
-        as_sized &= self.table.pattern < 0
+        as_sized &= self.table.source != Source.cards
         return frozen(self.table.meets_targets_below_max_rate & ~as_sized)
 
     @cached_property
@@ -225,7 +225,13 @@ class Problem:
     def repeats(self) -> BoolArray:
         """Whether a candidate differs from the previous one only in its replicas; shape (C,)."""
         pair = np.column_stack(
-            [self.table.server, self.table.accelerator, self.table.members, self.table.pattern]
+            [
+                self.table.server,
+                self.table.accelerator,
+                self.table.members,
+                self.table.source,
+                self.table.pattern,
+            ]
         )
         return frozen(np.append(False, (pair[1:] == pair[:-1]).all(axis=1))[: len(pair)])
 

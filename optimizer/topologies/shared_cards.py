@@ -13,7 +13,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.card_rows import card_rows
-from optimizer.candidates.table import ON_SHARED_CARDS
+from optimizer.candidates.table import Source
 from optimizer.milp.model import COVER_SCALE
 from optimizer.milp.rows import ModelRows
 from optimizer.tolerances import COVER
@@ -91,7 +91,7 @@ class CardUnits(Topology):
     def in_full(self, table: CandidateTable, replicas: IntArray, full: BoolArray) -> BoolArray:
         """Return a mask of servers served in full; on shared cards, only if the units carry their load."""
         lacking = np.zeros(len(full), np.bool_)
-        lacking[table.server[(replicas > 0) & (table.pattern == ON_SHARED_CARDS)]] = True
+        lacking[table.server[(replicas > 0) & (table.source == Source.on_cards)]] = True
         lacking[self.servers[self.carried(table, replicas)]] = False
         return full & ~lacking
 
@@ -102,7 +102,7 @@ class CardUnits(Topology):
         place = np.full(len(self.idle), -1)
         place[self.servers] = np.arange(count)
         server, column = np.nonzero(shares)
-        on_cards = np.flatnonzero(pattern == ON_SHARED_CARDS)
+        on_cards = np.flatnonzero(table.source[columns.rows] == Source.on_cards)
         rows.add(
             np.full(count, -COVER_SCALE * COVER),
             np.full(count, np.inf),
@@ -116,7 +116,7 @@ class CardUnits(Topology):
 
         A solver can leave such units in a solution if they cost nothing.
         """
-        on_cards = np.isin(self.servers, table.server[(replicas > 0) & (table.pattern == ON_SHARED_CARDS)])
+        on_cards = np.isin(self.servers, table.server[(replicas > 0) & (table.source == Source.on_cards)])
         carries = (self.rates_rps[on_cards] > 0).any(axis=0)
         is_unit = table.pattern >= 0
         idle = is_unit & ~np.append(carries, False)[np.where(is_unit, table.pattern, -1)]

@@ -11,6 +11,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
+from optimizer.candidates.table import Source
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL, SHARED
 from optimizer.plan.placements import parts_by_server, place_name, placements_of
@@ -73,7 +74,7 @@ class BasePlan:
         """Return the replicas of fully served servers, for each candidate of another problem."""
         names, accelerators = self.candidates.arrays.server_names, self.candidates.arrays.accelerator_names
         table, left_out = problem.table, {item.server for item in self.plan.unserved}
-        rents = np.flatnonzero(table.accelerator == len(accelerators)).tolist()
+        rents = np.flatnonzero(table.source == Source.rental).tolist()
         of_rental = {names[table.server[c]]: int(table.num_replicas[c]) for c in rents}
         pools: dict[tuple[str, str], int] = {}
         for name, parts in parts_by_server(placements_of(self.plan)).items():

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from optimizer.candidates import Candidates
-from optimizer.candidates.table import NO_PATTERN
+from optimizer.candidates.table import Source
 from optimizer.plan import Plan
 from optimizer.plan.build import served_fraction
 from optimizer.plan.placements import parts_by_server, placements_of
@@ -116,7 +116,7 @@ class PlanOutcome:
         short = {names[s]: float(share[s]) for s in np.flatnonzero(~full) if names[s] not in queues}
         members = problem.members.names
         short |= {members[m]: part for _, m, part in short_members(candidates, problem, queues)}
-        external = table.accelerator == len(candidates.arrays.accelerator_names)
+        external = table.source == Source.rental
         required, has = reserves_held(candidates, problem, replicas)
         cost = float((replicas * table.cost_per_replica).sum())
         return cls(
@@ -136,7 +136,7 @@ def _pools(candidates: Candidates, problem: Problem, solution: Solution) -> dict
     names, accelerators = candidates.arrays.server_names, candidates.arrays.accelerator_names
     table, replicas = problem.table, solution.replicas
     pools: dict[str, tuple[ForcedPool, ...]] = {}
-    own = (replicas > 0) & (table.pattern == NO_PATTERN) & (table.accelerator < len(accelerators))
+    own = (replicas > 0) & (table.source == Source.replicas)
     for c in np.flatnonzero(own).tolist():
         pool = ForcedPool(
             accelerator=accelerators[table.accelerator[c]],
