@@ -1,11 +1,34 @@
-"""Current pools of allocations: contradictions between them, and undefined accelerators."""
+"""Current pools of allocations: other replicas, contradictions, and undefined accelerators."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from optimizer.spec.files import Part
 from optimizer.spec.names import Finding, Names
 from optimizer.spec.positions import Location
-from optimizer.spec.schema import AllocationData
+from optimizer.spec.schema import AllocationData, CurrentPool
+
+
+def with_replicas(current: AllocationData, replicas: Mapping[str, int], *, mixed: bool) -> AllocationData:
+    """Return a current allocation with other replicas on own cards, at the prices of their accelerators.
+
+    Args:
+        current: the allocation; if nothing changes, it keeps its stated cost.
+        replicas: replicas by accelerator.
+        mixed: whether plans are mixed; otherwise only the largest pool counts.
+    """
+    most = max(replicas, key=lambda name: (replicas[name], name == current.accelerator), default="")
+    running = {name: number for name, number in replicas.items() if number and (mixed or name == most)}
+    if not running:
+        return AllocationData(load=current.load)
+    if running == current.replicas:
+        return current
+    batches = {pool.accelerator: pool.max_batch for pool in current.stated_pools}
+    pools = tuple(
+        CurrentPool(accelerator=name, num_replicas=number, max_batch=batches.get(name, 0))
+        for name, number in sorted(running.items())
+    )
+    changed = {"accelerator": most, "num_replicas": replicas[most], "cost_cents_per_h": 0.0}
+    return current.model_copy(update={**changed, "pools": pools if len(pools) > 1 else ()})
 
 
 def undefined_accelerators(

@@ -17,10 +17,11 @@ from fastapi.concurrency import run_in_threadpool
 
 from optimizer.errors import SpecError
 from optimizer.plan import Plan
+from optimizer.spec.allocations import with_replicas
 from optimizer.spec.assumptions import check_load, lacks_lengths
 from optimizer.spec.messages import did_you_mean, path_text, validated
 from optimizer.spec.routes import route_of
-from optimizer.spec.schema import AllocationData, CurrentPool, Load, Route, Server
+from optimizer.spec.schema import AllocationData, Load, Route, Server
 from optimizer.spec.versions import planned_name, planned_names, with_allocation
 from optimizer.stabilisation.decisions import Observation, ReplicaStatus
 from optimizer.stabilisation.loads import LoadEstimate
@@ -279,24 +280,7 @@ def _running(entities: Entities, name: str, current: AllocationData, change: Loa
             place = f"{_place(name)}.replicas.{_place(accelerator)}"
             raise BodyError(place, f"accelerator {accelerator!r} does not exist{hint}")
     numbers = {accelerator: there.ready + there.pending for accelerator, there in replicas.items()}
-    most = max(
-        numbers,
-        key=lambda accelerator: (numbers[accelerator], accelerator == current.accelerator),
-        default="",
-    )
-    if not numbers.get(most):
-        return AllocationData(load=current.load)
-    is_mixed = entities.optimizer.heterogeneous
-    running = {name: number for name, number in numbers.items() if number and (is_mixed or name == most)}
-    if running == current.replicas:
-        return current
-    batches = {pool.accelerator: pool.max_batch for pool in current.stated_pools}
-    pools = tuple(
-        CurrentPool(accelerator=accelerator, num_replicas=number, max_batch=batches.get(accelerator, 0))
-        for accelerator, number in sorted(running.items())
-    )
-    changed = {"accelerator": most, "num_replicas": numbers[most], "cost_cents_per_h": 0.0}
-    return current.model_copy(update={**changed, "pools": pools if len(pools) > 1 else ()})
+    return with_replicas(current, numbers, mixed=entities.optimizer.heterogeneous)
 
 
 def _place(name: str) -> str:

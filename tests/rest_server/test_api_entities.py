@@ -473,6 +473,29 @@ def test_a_plan_is_carried_out(service: TestClient) -> None:
     assert again["allocations"] == json.loads(plan.to_json())["allocations"]
 
 
+def test_a_mixed_plan_is_carried_out(service: TestClient, specs: Path) -> None:
+    source = load_system(specs / "small").with_options(heterogeneous=True).to_spec()
+    fleet(service, json.loads(source.model_dump_json(by_alias=True)))
+    plan = service.post("/v1/loads", json={}).json()
+    assert any(len(pools) > 1 for pools in plan["allocations"].values())
+    assert service.post("/v1/plan/apply").status_code == 200
+    again = service.post("/v1/loads", json={}).json()
+    assert again["changes"] == []
+    assert again["allocations"] == plan["allocations"]
+
+
+def test_reported_pools_of_a_mixed_fleet_all_run(service: TestClient) -> None:
+    reported = {"A": {"ready": 2}, "B": {"ready": 1, "pending": 1}}
+    for mixed in (False, True):
+        one = document([server("s")], [accelerator("A"), accelerator("B")], heterogeneous=mixed)
+        fleet(service, one)
+        service.post("/v1/loads", json={"s": {"replicas": reported}})
+        current = service.get("/v1/servers/s").json()["currentAlloc"]
+        assert (current["accelerator"], current["numReplicas"]) == ("A", 2)
+        pools = [(pool["accelerator"], pool["numReplicas"]) for pool in current.get("pools", ())]
+        assert pools == ([("A", 2), ("B", 2)] if mixed else [])
+
+
 def test_an_outdated_plan_is_applied_only_without_a_revision(service: TestClient) -> None:
     fleet(service)
     refused(service.post("/v1/plan/apply"), 404, "no plan")

@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from optimizer import solve
 from optimizer.errors import SpecError
 from optimizer.spec.files import spec_from_value
-from optimizer.spec.schema import Accelerator, AllocationData, Route
+from optimizer.spec.schema import Accelerator, AllocationData, CurrentPool, Route
 from rest_server import state_rows
 from rest_server.app import create_app
 from rest_server.compat.entities import add_accelerator, add_model
@@ -123,7 +123,13 @@ def test_every_change_of_every_kind_is_there_again(path: Path) -> None:
 
 def test_desired_replicas_can_cost_more_than_a_document_allows(path: Path) -> None:
     held = made(path)
-    dear = AllocationData.model_construct(accelerator="A", num_replicas=2, cost_cents_per_h=1e300)
+    pools = (
+        CurrentPool.model_construct(accelerator="A", num_replicas=2, cost_cents_per_h=1e300),
+        CurrentPool(accelerator="B", num_replicas=1),
+    )
+    dear = AllocationData.model_construct(
+        accelerator="A", num_replicas=2, cost_cents_per_h=1e300, pools=pools
+    )
     held.update(lambda now: now.with_desired({"s": dear}))
     found = reopened(held, path)
     assert found.read()[1].servers["s"].desired == dear

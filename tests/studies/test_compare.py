@@ -326,10 +326,19 @@ def test_after_a_load_change_the_first_plan_is_what_runs(specs: Path) -> None:
     assert found.transition_value_cents_per_h == pytest.approx(float(value), rel=1e-9)
 
 
-def test_a_mixed_plan_before_a_load_change_is_noted(specs: Path) -> None:
-    sample = load_system(specs / "small")
-    found = compare(sample, scale_loads(sample, 1.05), transition=True, heterogeneous=True)
-    assert any("the largest pool of each server" in note for note in found.notes)
+def test_all_pools_of_a_mixed_plan_run_before_a_load_change(specs: Path) -> None:
+    sample = load_system(specs / "small").with_options(heterogeneous=True)
+    changed = scale_loads(sample, 1.05)
+    found, first = compare(sample, changed, transition=True), solve(sample)
+    assert found.second.plan == solve(first.applied_to(changed))
+    assert found.second.plan is not None
+    several = [item for item in found.second.plan.changes if len(item.before) > 1]
+    assert several
+    for item in several:
+        pools = first.allocations[item.server]
+        assert [(one.accelerator, one.num_replicas) for one in item.before] == [
+            (pool.accelerator, pool.num_replicas) for pool in pools
+        ]
 
 
 # --- plans -----------------------------------------------------------------------------------------------

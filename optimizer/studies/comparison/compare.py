@@ -160,11 +160,6 @@ def _notes(kind: Kind, one: Case, two: Case, labels: tuple[str, str]) -> Iterabl
             yield f"the solver stopped early on {label}; a better plan might exist"
         elif case.plan.gap:
             yield f"{label} is proved to within {case.plan.gap:.2%} of the least value, not to the last cent"
-    if kind == "load_change" and any(len(pools) > 1 for pools in one.plan.allocations.values()):
-        yield (
-            f"the plan {labels[1]} starts from the largest pool of each server of the mixed plan "
-            f"{labels[0]}; a current allocation has only one"
-        )
     runs = one.system is not None and any(server.current.is_running for server in one.system.servers.values())
     if kind == "scarcity" and runs:
         yield "both plans take into account what runs now: they minimise the transition value, not the cost"

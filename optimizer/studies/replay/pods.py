@@ -54,10 +54,3 @@ def targets_of(decisions: Decisions) -> Iterator[tuple[Place, ReplicaTarget]]:
         for accelerator, target in decision.targets.items():
             if target.replicas:
                 yield (server, accelerator), target
-
-
-def largest(replicas: Mapping[str, ReplicaStatus]) -> tuple[str, int]:
-    """Return the accelerator with the most replicas of a server, and their number; the first if equal."""
-    numbers = {name: there.ready + there.pending for name, there in sorted(replicas.items())}
-    name = max(numbers, key=lambda each: numbers[each], default="")
-    return (name, numbers[name]) if numbers.get(name) else ("", 0)

@@ -13,6 +13,7 @@ from optimizer.candidates import SizingMemo
 from optimizer.pipeline import Solved, solve, solve_in_full
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
+from optimizer.spec.allocations import with_replicas
 from optimizer.spec.load_traces import LoadStep, with_step
 from optimizer.spec.offline import without_past_deadlines
 from optimizer.spec.routes import route_of
@@ -29,7 +30,7 @@ from optimizer.studies.replay.document import (
     ReplayPolicy,
     ReplayStep,
 )
-from optimizer.studies.replay.pods import Place, Pods, largest, targets_of
+from optimizer.studies.replay.pods import Place, Pods, targets_of
 from optimizer.studies.replay.routes import RoutedLoad, routed_loads
 from optimizer.studies.replay.shared_cards import ReplayedCards, seen_cards
 
@@ -375,9 +376,9 @@ def _at(system: System, step: LoadStep, pods: Pods) -> System:
     """Return the system at a time, with the reported loads and the existing replicas."""
     seen, system, changed = pods.seen(step.time_s), with_step(system, step), {}
     for name, server in system.servers.items() if pods.ready_at_s else ():
-        accelerator, number = largest(seen.get(name, {}))
-        batch, load = server.current.max_batch, server.current.load
-        current = AllocationData(accelerator=accelerator, num_replicas=number, max_batch=batch, load=load)
+        numbers = {on: there.ready + there.pending for on, there in sorted(seen.get(name, {}).items())}
+        nothing = AllocationData(max_batch=server.current.max_batch, load=server.current.load)
+        current = with_replicas(nothing, numbers, mixed=system.options.heterogeneous)
         changed[name] = server.model_copy(update={"current": current})
     return system.with_servers(changed)
 
