@@ -26,6 +26,8 @@ def attention_of(config: Config, kind: str) -> Layer:
         return attention_of(config, kind.removesuffix(" + state")) + replace(_state(config), parts=0)
     if "o_lora_rank" in config.values:
         return _compressed(config, kind)
+    if kind in {"quarter", "heavy"}:
+        raise config.error("o_lora_rank", "missing; compressed caches are known only with this key")
     if "kv_lora_rank" in config.values:
         return _latent(config)
     if not config.flag("use_mla", default=True):

@@ -246,6 +246,33 @@ def test_sizes_in_nested_objects_are_read(
     assert sum(count * cache.numbers * cache.heads for count, cache in rows) == growing_numbers
 
 
+@pytest.mark.parametrize(
+    ("kind", "changes", "key", "value"),
+    [  # values that the class supplies, so that files leave them out
+        ("ernie4_5", {"num_attention_heads": 16}, "head_dim", 128),
+        ("glm4_moe", {"n_routed_experts": 8, "moe_intermediate_size": 512}, "first_k_dense_replace", 1),
+        ("hy_v3", {"num_experts": 8, "moe_intermediate_size": 512}, "mlp_layer_types",
+         ["dense"] + ["sparse"] * 31),
+        ("gemma4_unified_text", {}, "sliding_window", 1024),
+        ("gemma4_unified_text", {}, "hidden_size_per_layer_input", 0),
+        ("deepseek_v3", DEEPSEEK | {"quantization_config": None}, "first_k_dense_replace", 3),
+        ("deepseek_v2", DEEPSEEK | {"quantization_config": None}, "q_lora_rank", 1536),
+    ],
+)  # fmt: skip
+def test_the_class_supplies_values_that_a_file_leaves_out(
+    kind: str, changes: dict[str, Any], key: str, value: object
+) -> None:
+    base = {"first_k_dense_replace": 3} if kind == "deepseek_v2" else {}
+    stated = LLAMA | changes | base | {"model_type": kind, key: value}
+    absent = {name: item for name, item in stated.items() if name != key}
+    assert model_of_config(absent).layers == model_of_config(stated).layers
+
+
+def test_compressed_caches_are_read_only_with_their_sizes() -> None:
+    with pytest.raises(SpecError, match="o_lora_rank: missing; compressed caches"):
+        facts(compress_ratios=[4] * 32)
+
+
 def test_unknown_keys_of_nested_objects_are_errors() -> None:
     with pytest.raises(SpecError, match=r"attn_config.heads = 3: this key is not known"):
         model_of_config(MPT | {"attn_config": {"heads": 3}})
