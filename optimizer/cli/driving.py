@@ -38,6 +38,8 @@ class DriveFlags(PlanOptions):
     """Multiply the arrival rates, but not those of the plan, by this factor."""
     ramp: Annotated[float | None, Flag("X")] = Field(None, gt=0, le=1e6, allow_inf_nan=False)
     """Change the factor linearly from that of --scale to this one."""
+    concurrency: Annotated[int | None, Flag("N")] = Field(None, ge=1, le=10_000)
+    """Let N users send one request after the other, instead of arrivals at a rate."""
     trace: Annotated[Path | None, Flag("FILE")] = None
     """Send recorded requests instead: CSV with TIMESTAMP,ContextTokens,GeneratedTokens."""
     server: Annotated[str | None, Flag("S")] = None
@@ -55,7 +57,7 @@ class DriveFlags(PlanOptions):
     def course(self) -> Course:
         """How the load differs from the plan's."""
         trace = None if self.trace is None else read_trace(self.trace)
-        return Course(1.0 if self.scale is None else self.scale, self.ramp, trace)
+        return Course(1.0 if self.scale is None else self.scale, self.ramp, trace, self.concurrency)
 
 
 def _add_drive(parser: argparse.ArgumentParser) -> None:
@@ -87,18 +89,13 @@ def _drive(arguments: argparse.Namespace) -> None:
         runs = _chosen(pool_runs(system, plan), options)
     except RequestError as error:
         raise in_flags(error, arguments) from None
-    running = replicas_at(arguments.url)
-    loads = loads_of(system, runs, running, options.requests, options.seed, course)
+    loads = loads_of(system, runs, replicas_at(arguments.url), options.requests, options.seed, course)
     with working("driving"):
         before_s = _cpu_s()
         found = drive(arguments.url, loads)
         spent_s = _cpu_s() - before_s
     with working("simulating"), announced():
-        rows = [
-            row
-            for one in found
-            for row in compared(one, runs, (running or {}).get(one.load.server), course, options.seed)
-        ]
+        rows = [row for one in found for row in compared(one, runs, course, options.seed)]
     if options.report is not None:
         _write_reports(found, options.report)
     if picture is not None:
@@ -112,11 +109,14 @@ def _chosen(runs: list[PoolRun], options: DriveFlags) -> list[PoolRun]:
     """Return the pools of the chosen server, or all.
 
     Raises:
-        RequestError: it has no pool, or a trace belongs to no server.
+        RequestError: it has no pool, a trace belongs to no server, or users have a rate.
     """
     servers = sorted({run.server for run in runs})
     if options.server is not None and options.server not in servers:
         raise RequestError("server", f"{options.server!r} has no pool with a load in the plan")
+    for name in ("scale", "ramp") if options.concurrency is not None else ():
+        if getattr(options, name) is not None:
+            raise RequestError("concurrency", f"users have no rate; remove {{{name}}}")
     if options.trace is not None and options.server is None and len(servers) > 1:
         raise RequestError("server", f"missing; the plan has {len(servers)} servers, and {{trace}} is of one")
     return [run for run in runs if options.server in {None, run.server}]

@@ -36,7 +36,9 @@ class EmulateFlags(PlanOptions):
     startup: Annotated[str, Flag("S[,NAME=S]")] = "0"
     """Start-up time of a replica [s], and of those of a model or an accelerator: 30,llama_70b=120 (0)."""
     route: Annotated[Policy, Flag("POLICY")] = "least"
-    """Choice of replicas by the router: least, round-robin or sticky (least)."""
+    """Choice of replicas by the router: least, round-robin, random or sticky (least)."""
+    retries: Annotated[int | None, Flag("N")] = Field(None, ge=0, le=10_000)
+    """Further replicas to which the router sends a request that one rejects or fails; default: all."""
     scalable: bool = False
     """Answer the part of the Kubernetes API that scales Deployments, at the port of the router: replicas then
     start and stop."""
@@ -67,7 +69,7 @@ def _emulate(arguments: argparse.Namespace) -> int:
         with working("solving"), announced_for(system):
             plan = solve(system, backend=options.backend)
     settings = FleetSettings(
-        options.port, options.host, options.speed, options.share, options.seed, options.route
+        options.port, options.host, options.speed, options.share, options.seed, options.route, options.retries
     )
     with announced():
         if options.scalable:
@@ -82,6 +84,7 @@ def _emulate(arguments: argparse.Namespace) -> int:
             seed=options.seed,
             startup_s=startup_s,
             policy=options.route,
+            retries=options.retries,
             announce=_announce,
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from optimizer.quantities import counted, precise, quantity, significant
+from optimizer.quantities import counted, quantity, significant
 from optimizer.section import Column, Paragraph, Section, name, table
 from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine, Series
 from rest_server.emulator.driver import MeasuredLoad
@@ -84,4 +84,4 @@ def figure_of(rows: Sequence[DrivenMetric], found: Sequence[MeasuredLoad], clien
 
 
 def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{precise(value)} ms"
+    return "-" if value is None else f"{significant(4)(value)} ms"

@@ -33,7 +33,18 @@ class ServerLoad:
     streams: bool
     """Whether it answers with streams of tokens; otherwise it is a batch server."""
     rate_rps: float
+    """Mean arrival rate; inf for users who wait for each answer."""
     requests: Requests
+    """With arrival times, or of users who do not think."""
+    arrival_cv: float = 1.0
+    """Coefficient of variation of the gaps between arrivals at a constant rate; inf if the rate changes."""
+    replicas: int = 1
+
+    @property
+    def users(self) -> int | None:
+        """Users who send one request after the other; None if requests have arrival times."""
+        wakes_ms = self.requests.wakes_ms
+        return None if wakes_ms is None else len(wakes_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +109,30 @@ def drive(url: str, loads: Sequence[ServerLoad]) -> list[MeasuredLoad]:
 
 
 async def _drive_server(url: str, load: ServerLoad, begin_s: float) -> MeasuredLoad:
+    count = len(load.requests)
+    lengths = zip(load.requests.in_tokens.tolist(), load.requests.out_tokens.tolist(), strict=True)
+    contents = [_content(load, max(prompt, 1), output) for prompt, output in lengths]
+    times = sent_ms, first_ms, last_ms, tokens = np.full((4, count), np.nan)
+    rows = iter(range(count))
+
+    async def send(row: int) -> None:
+        await _ask(url, load, contents[row], begin_s, times, row)
+
+    async def use() -> None:
+        for row in rows:
+            await send(row)
+
+    if load.users is not None:
+        await asyncio.gather(*(use() for _ in range(load.users)))
+        return MeasuredLoad(load, sent_ms, first_ms, last_ms, tokens, np.zeros(count))
     arrival_ms = load.requests.arrival_ms
     assert arrival_ms is not None
-    sent_ms, first_ms, last_ms, tokens = np.full((4, len(arrival_ms)), np.nan)
     sending = []
-    for row, (due_ms, prompt, output) in enumerate(
-        zip(
-            arrival_ms.tolist(),
-            load.requests.in_tokens.tolist(),
-            load.requests.out_tokens.tolist(),
-            strict=True,
-        )
-    ):
+    for row, due_ms in enumerate(arrival_ms.tolist()):
         wait_s = begin_s + due_ms / 1000 - time.monotonic()
         if wait_s > 0:
             await asyncio.sleep(wait_s)
-        times = sent_ms, first_ms, last_ms, tokens
-        content = _content(load, max(prompt, 1), output)
-        sending.append(asyncio.create_task(_ask(url, load, content, begin_s, times, row)))
+        sending.append(asyncio.create_task(send(row)))
     await asyncio.gather(*sending)
     return MeasuredLoad(load, sent_ms, first_ms, last_ms, tokens, sent_ms - arrival_ms)
 
@@ -128,7 +145,7 @@ def _content(load: ServerLoad, prompt: int, output: int) -> bytes:
 
 
 async def _ask(
-    url: str, load: ServerLoad, content: bytes, begin_s: float, times: tuple[FloatArray, ...], row: int
+    url: str, load: ServerLoad, content: bytes, begin_s: float, times: FloatArray, row: int
 ) -> None:
     """Send a request on a connection of its own, and record the times of its answer."""
     sent_ms, first_ms, last_ms, tokens = times
@@ -167,15 +184,19 @@ async def _ask(
 
 def report_of(found: MeasuredLoad) -> dict[str, Any]:
     """Return the results of a server with tokens as `vllm bench serve` writes them, for `fit`."""
-    complete = ~np.isnan(found.last_ms)
-    requests, latencies = found.load.requests, found.latencies_ms
+    complete, load = ~np.isnan(found.last_ms), found.load
+    requests, latencies = load.requests, found.latencies_ms
     span_s = float(np.nanmax(found.last_ms) - np.nanmin(found.sent_ms)) / 1000
+    is_ramp = np.isinf(load.arrival_cv)
     return {
-        "model_id": found.load.model,
+        "model_id": load.model,
         "num_prompts": len(requests),
         "completed": int(complete.sum()),
-        "request_rate": found.load.rate_rps,
-        "burstiness": 1.0,
+        "request_rate": load.rate_rps if load.users is None else "inf",
+        "burstiness": 1.0 if load.users is not None or is_ramp else load.arrival_cv**-2,
+        "ramp_up_strategy": "linear" if is_ramp else None,
+        "max_concurrency": load.users,
+        "data_parallel_size": load.replicas,
         "duration": span_s,
         "request_throughput": float(complete.sum()) / span_s,
         "total_input_tokens": int(requests.in_tokens[complete].sum()),

@@ -18,8 +18,10 @@ from optimizer.render.manifests import unique_names, workload_pairs
 from optimizer.spec.system import System
 from optimizer.stabilisation.cards import FreeCards
 from rest_server.emulator.asgi import App
+from rest_server.emulator.engine import LAG_S
 from rest_server.emulator.fleet import EmulatedPool, placements, replica_apps
 from rest_server.emulator.kubernetes_api import Workload
+from rest_server.emulator.metrics import Histogram
 from rest_server.emulator.router import Backend
 
 TICK_S = 0.1
@@ -74,6 +76,8 @@ class ElasticFleet:
         """
         self.backends: list[Backend] = []
         """Replicas that get requests; the router's list."""
+        self.lag = Histogram(LAG_S)
+        """Delays of all engines [s]."""
         self._system, self._speed, self._seed, self._startup_s = system, speed, seed, startup_s
         self._names = unique_names(workload_pairs(system))
         self._pools = {
@@ -169,7 +173,7 @@ class ElasticFleet:
     async def _opened(self, workload: Workload, pod: Pod, opening: "PodPorts") -> tuple[Backend, int]:
         """Return a new replica that listens on a port of its own."""
         pool = self._pools[workload.name].pool
-        ((app, runs),) = replica_apps(self._system, pool, self._speed, self._seed, pod.number)
+        ((app, runs),) = replica_apps(self._system, pool, self._speed, self._seed, self.lag, pod.number)
         listening = await opening.open(app)
         port = listening.getsockname()[1]
         url = f"http://{listening.getsockname()[0]}:{port}"

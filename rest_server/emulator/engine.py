@@ -8,9 +8,12 @@ from typing import Protocol
 
 from optimizer.simulation.live.replica import LiveReplica
 from rest_server.emulator.asgi import Dropped, Receive
+from rest_server.emulator.metrics import Histogram
 
 TIMER_S = 0.0006
 """Time by which a timer of the event loop can ring early [s]."""
+LAG_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Bounds of the buckets of delays [s]."""
 
 
 class Sink(Protocol):
@@ -40,13 +43,15 @@ class LateRejection(Exception):  # noqa: N818
 class Engine:
     """A live replica, its model clock, and the timer of its next step."""
 
-    def __init__(self, new: Callable[[], LiveReplica], speed: float) -> None:
+    def __init__(self, new: Callable[[], LiveReplica], speed: float, lag: Histogram) -> None:
         """Start an empty replica.
 
         Args:
             new: function that returns an empty live replica.
             speed: model time per time of the machine.
+            lag: histogram of the delays of steps on a busy machine [s].
         """
+        self._lag = lag
         self._new = new
         self.live = new()
         self._speed = speed
@@ -121,8 +126,10 @@ class Engine:
 
     def _run(self, until_ms: float) -> None:
         """Hand out the tokens up to a time."""
+        s_per_ms = self.slowdown / (1000 * self._speed)
         for at_ms, made, ended, rejected in self.live.run_until(until_ms):
             over = set(ended)
+            self._lag.observe(max(self.now_ms() - at_ms, 0.0) * s_per_ms)
             for row in made:
                 if row in over:
                     sink = self._sinks.pop(row)

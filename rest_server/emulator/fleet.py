@@ -19,6 +19,7 @@ from optimizer.studies.simulation.pools import PoolRun, pool_runs, stream_of
 from rest_server.emulator.batch import BatchReplicaApp
 from rest_server.emulator.engine import Engine
 from rest_server.emulator.life import Life
+from rest_server.emulator.metrics import Histogram
 from rest_server.emulator.replica import Model, TokenReplicaApp
 from rest_server.emulator.router import Backend
 
@@ -62,6 +63,7 @@ def backends(
     speed: float,
     seed: int,
     startup_s: Mapping[str, float],
+    lag: Histogram,
     url: Callable[[int], str],
 ) -> list[Backend]:
     """Return all replicas, with their engines.
@@ -72,6 +74,7 @@ def backends(
         speed: model time per time of the machine.
         seed: random seed.
         startup_s: start-up times by model or accelerator, and of the others under "" [s].
+        lag: histogram of the delays of all engines [s].
         url: function that returns the address of replica i.
 
     Raises:
@@ -80,7 +83,7 @@ def backends(
     found: list[Backend] = []
     for placement in placed:
         for k in range(placement.replicas):
-            for app, runs in replica_apps(system, placement, speed, seed, k):
+            for app, runs in replica_apps(system, placement, speed, seed, lag, k):
                 servers = tuple(run.server for run in runs)
                 name, accelerator = f"{runs[0].planned}-{len(found)}", runs[0].pool.accelerator
                 model = system.named[servers[0]].model
@@ -90,14 +93,14 @@ def backends(
 
 
 def replica_apps(
-    system: System, placement: EmulatedPool, speed: float, seed: int, k: int
+    system: System, placement: EmulatedPool, speed: float, seed: int, lag: Histogram, k: int
 ) -> Iterator[tuple[TokenReplicaApp | BatchReplicaApp, tuple[PoolRun, ...]]]:
     """Yield the applications of a replica, with their servers; a card in turns has one for each server."""
     runs, first = placement.runs, placement.runs[0]
     spawned = np.random.SeedSequence([seed, stream_of(first.planned, first.pool.accelerator), k])
     replica = first.replica
     if first.card is not None:
-        engine = Engine(partial(LiveTurns, first.card.servers), speed)
+        engine = Engine(partial(LiveTurns, first.card.servers), speed, lag)
         life = Life(engine)
         for run in runs:
             assert run.card is not None
@@ -111,7 +114,7 @@ def replica_apps(
     def new() -> LiveReplica:
         return replica.live(max(levels) + 1, rng)
 
-    engine = Engine(new, speed)
+    engine = Engine(new, speed, lag)
     model = system.named[first.server].model
     if isinstance(replica, LineReplica):
         yield BatchReplicaApp(model, replica.line.server, engine, Life(engine), 0), runs

@@ -34,9 +34,14 @@ class Course:
     """Factor at the end, which is reached linearly; None if it stays."""
     trace: Requests | None = None
     """Recorded requests instead of those of the document."""
+    users: int | None = None
+    """Users who send one request after the other, instead of arrivals at a rate; None without them."""
 
     def changed(self, requests: Requests) -> Requests:
         """Return requests at the planned rate with the times of this course."""
+        if self.users is not None:
+            no_ms, wakes_ms = np.zeros(len(requests)), np.zeros(self.users)
+            return replace(requests, arrival_ms=None, think_ms=no_ms, wakes_ms=wakes_ms)
         assert requests.arrival_ms is not None
         first, last = self.scale, self.scale if self.ramp is None else self.ramp
         planned_ms = requests.arrival_ms
@@ -86,24 +91,34 @@ def loads_of(
         run = next(run for run in runs if run.server == server)
         drawn = course.trace or _drawn(run, rate, last_s, seed)
         streams = "itl" in {shown.metric for shown in kind_of_pool(run.pool).metrics}
-        loads.append(ServerLoad(server, system.named[server].model, streams, rate, course.changed(drawn)))
+        changes = course.ramp is not None or course.trace is not None
+        cv = np.inf if changes else _open_load(run).arrival_cv
+        count = sum(r.pool.num_replicas for r in runs if r.server == server)
+        here = count if running is None else running[server]
+        sent = course.changed(drawn)
+        rate_rps = rate * course.scale
+        loads.append(ServerLoad(server, system.named[server].model, streams, rate_rps, sent, cv, here))
     return loads
 
 
 def _drawn(run: PoolRun, rate_rps: float, last_s: float, seed: int) -> Requests:
+    own = np.random.SeedSequence([seed, stream_of(run.server, "")])
+    return replace(_open_load(run), rate_rps=rate_rps).draw(max(round(rate_rps * last_s), 20), own)
+
+
+def _open_load(run: PoolRun) -> OpenLoad:
     load = run.load.streams[run.place] if isinstance(run.load, MergedLoad) else run.load
     assert isinstance(load, OpenLoad)
-    own = np.random.SeedSequence([seed, stream_of(run.server, "")])
-    return replace(load, rate_rps=rate_rps).draw(max(round(rate_rps * last_s), 20), own)
+    return load
 
 
 def compared(
-    found: MeasuredLoad, runs: Sequence[PoolRun], replicas: int | None, course: Course, seed: int
+    found: MeasuredLoad, runs: Sequence[PoolRun], course: Course, seed: int
 ) -> Iterator[DrivenMetric]:
     """Yield the metrics of a server; those of several pools are not compared."""
     mine = [run for run in runs if run.server == found.load.server]
     run = mine[0] if len(mine) == 1 else None
-    pool = None if run is None else _simulated(run, found, replicas, course, seed)
+    pool = None if run is None else _simulated(run, found, course, seed)
     server = found.load.server
     is_planned = course == Course()
     for metric, values in found.latencies_ms.items():
@@ -127,22 +142,26 @@ def compared(
         yield DrivenMetric(server, "within targets", "%", good, None, _percent(within), None, None)
 
 
-def _simulated(
-    run: PoolRun, found: MeasuredLoad, replicas: int | None, course: Course, seed: int
-) -> SimulatedPool | None:
-    """Simulate a replica under its share of the load; None if it has too few requests or a shared card."""
+def _simulated(run: PoolRun, found: MeasuredLoad, course: Course, seed: int) -> SimulatedPool | None:
+    """Simulate a replica: with the same requests if it is the only one, else with its share of the load.
+
+    Returns:
+        The simulation; None if a replica gets too few requests of a ramp or a trace, if users are
+        divided, or if it shares a card.
+    """
     effort = Effort(requests=DEFAULT_REQUESTS, seed=seed)
-    if course == Course():
-        return simulate_pool(run, effort)
-    if run.card is not None:
-        return None
-    if course.trace is None and course.ramp is None:
-        return simulate_pool(run.at_share(course.scale), effort)
-    here = replicas or run.pool.num_replicas
-    sent = found.load.requests
-    if isinstance(run.load, MergedLoad) or len(sent) < 2 * MIN_REQUESTS * here:
-        return None
-    return simulate_pool(replace(run, load=TraceLoad(sent, 1 / here)), effort)
+    here, sent = found.load.replicas, found.load.requests
+    is_alone = run.card is None and not isinstance(run.load, MergedLoad)
+    is_steady = course.trace is None and course.ramp is None and course.users is None
+    if (
+        is_alone
+        and (here == 1 or not (is_steady or course.users))
+        and len(sent) >= (2 * here - 1) * MIN_REQUESTS
+    ):
+        return simulate_pool(replace(run, load=TraceLoad(sent, 1 / here)), effort)
+    if is_steady and (is_alone or course == Course()):
+        return simulate_pool(run.at_share(course.scale) if is_alone else run, effort)
+    return None
 
 
 def _percent(share: Optional) -> Optional:

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import random
 import zlib
 from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -27,9 +28,9 @@ from rest_server.emulator.asgi import (
 )
 from rest_server.emulator.completions import error_event
 from rest_server.emulator.life import Life
-from rest_server.emulator.metrics import family, labels
+from rest_server.emulator.metrics import Histogram, family, labels
 
-Policy = Literal["least", "round-robin", "sticky"]
+Policy = Literal["least", "round-robin", "random", "sticky"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 SERVER_HEADER, SESSION_HEADER = b"x-inferplan-server", b"x-session-id"
 HEALTH_PERIOD_S = 1.0
@@ -97,9 +98,23 @@ class _Attempt:
 class Router:
     """ASGI application that forwards requests to replicas."""
 
-    def __init__(self, backends: Sequence[Backend], policy: Policy) -> None:
+    def __init__(
+        self, backends: Sequence[Backend], policy: Policy, retries: int | None, seed: int, lag: Histogram
+    ) -> None:
+        """Describe a router.
+
+        Args:
+            backends: all replicas.
+            policy: choice among those that serve a request.
+            retries: further replicas for a request that one rejects or fails; None: all.
+            seed: random seed of the choice.
+            lag: histogram of the delays of the engines [s].
+        """
         self._backends = backends
         self._policy = policy
+        self._attempts = None if retries is None else 1 + retries
+        self._lag = lag
+        self._rng = random.Random(seed)  # noqa: S311  nothing here is secret
         self._turn = itertools.count()
         self._failed = self._lost = 0
 
@@ -145,7 +160,7 @@ class Router:
         headers = dict(scope["headers"])
         body = json_of(content) if scope["path"] != "/predict" else {}
         found, refusal = self._found(scope["path"], headers, body), 503
-        for backend in self._order(found, headers, body):
+        for backend in itertools.islice(self._order(found, headers, body), self._attempts):
             attempt = _Attempt(send)
             backend.requests += 1
             try:
@@ -163,7 +178,8 @@ class Router:
                 await send({"type": "http.response.body", "body": error_event(error_of(text, 502))})
                 return
         self._failed += 1
-        text = f"none of the {len(found)} replicas took the request; retry later"
+        tried = min(len(found), self._attempts or len(found))
+        text = f"{tried} of {len(found)} replicas were tried, and none took the request; retry later"
         if body.get("stream"):
             await begin(send, 200, EVENTS)
             await send({"type": "http.response.body", "body": error_event(error_of(text, refusal))})
@@ -193,6 +209,8 @@ class Router:
         first = next(self._turn)
         if self._policy == "sticky" and session:
             first = zlib.crc32(session)
+        elif self._policy == "random":
+            first = self._rng.randrange(len(found))
         turned = [found[(first + k) % len(found)] for k in range(len(found))]
         if self._policy == "least":
             turned.sort(key=lambda one: one.app.load)
@@ -237,6 +255,8 @@ class Router:
             ("broken_streams", "Streams that a replica ended after their first token.", self._lost),
         ):
             lines += family(f"inferplan_router_{metric}_total", "counter", text, {"": count})
+        text = "Delay of tokens by a busy machine, which model times leave out."
+        lines += self._lag.family("inferplan_router_lag_seconds", text, 'process="emulator"')
         return ("\n".join(lines) + "\n").encode()
 
 

@@ -45,6 +45,8 @@ class FleetSettings:
     """Share of the plan's replicas at the start."""
     seed: int = 1
     policy: Policy = "least"
+    retries: int | None = None
+    """Further replicas for a request that one rejects or fails; None: all."""
 
 
 def emulate_scalable(
@@ -74,7 +76,7 @@ def emulate_scalable(
     allow_files(4 * MAX_REPLICAS)
     with listening_socket(settings.host, settings.port) as listening:
         compile_engines(fleet.example_pools)
-        router = Router(fleet.backends, settings.policy)
+        router = Router(fleet.backends, settings.policy, settings.retries, settings.seed, fleet.lag)
         apps: dict[int, App] = {listening.getsockname()[1]: _Front(router, fleet)}
         config = uvicorn.Config(
             ByPort(apps), log_config=None, access_log=False, lifespan="off", backlog=BACKLOG,

@@ -15,7 +15,9 @@ from optimizer.errors import SpecError
 from optimizer.plan import Plan
 from optimizer.spec.system import System
 from rest_server.emulator.asgi import App, Dropped, Receive, Scope, Send
+from rest_server.emulator.engine import LAG_S
 from rest_server.emulator.fleet import EmulatedPool, backends, placements
+from rest_server.emulator.metrics import Histogram
 from rest_server.emulator.router import Backend, Policy, Router
 from rest_server.stopping import end_on_signals
 
@@ -40,6 +42,7 @@ def emulate(
     seed: int = 1,
     startup_s: Mapping[str, float] = AT_ONCE,
     policy: Policy = "least",
+    retries: int | None = None,
     announce: Callable[[str], None],
 ) -> int:
     """Run the replicas of a plan until stopped; return the exit status.
@@ -54,6 +57,7 @@ def emulate(
         seed: random seed.
         startup_s: start-up times by model or accelerator, and of the others under "" [s of model time].
         policy: choice of replicas by the router.
+        retries: further replicas for a request that one rejects or fails; None: all.
         announce: called with a JSON line for each replica, and one when all are ready.
 
     Raises:
@@ -71,9 +75,10 @@ def emulate(
         listening = [
             opened.enter_context(listening_socket(host, port and port + k)) for k in range(1 + count)
         ]
-        replicas = backends(system, placed, speed, seed, startup_s, lambda i: url_of(listening[1 + i]))
+        lag = Histogram(LAG_S)
+        replicas = backends(system, placed, speed, seed, startup_s, lag, lambda i: url_of(listening[1 + i]))
         compile_engines(placed)
-        router = Router(replicas, policy)
+        router = Router(replicas, policy, retries, seed, lag)
         apps: list[App] = [router, *(one.app for one in replicas)]
         ports = [one.getsockname()[1] for one in listening]
         app = ByPort(dict(zip(ports, apps, strict=True)))

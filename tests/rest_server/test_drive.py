@@ -9,6 +9,7 @@ from commands import Run
 from emulated import FLEET, Emulator
 
 from optimizer.fitting.readers.table import read_benchmark
+from optimizer.fitting.runs import Arrivals
 from optimizer.simulation.requests import Requests
 from rest_server.emulator.measured import Course
 
@@ -38,7 +39,7 @@ def test_drive_measures_what_it_sends(
     assert (report["num_prompts"], len(report["output_lens"])) == (30, report["completed"])
     assert report["mean_itl_ms"] == pytest.approx(rows["talk", "ITL"]["measured"], rel=0.1)
     (measured,) = read_benchmark(path).runs
-    assert measured.rate_rps == pytest.approx(4)
+    assert measured.rate_rps == pytest.approx(4 / report["data_parallel_size"])  # of an engine
 
 
 def test_drive_draws_a_ramp(fleet: Emulator, fleet_document: Path, tmp_path: Path, run: Run) -> None:
@@ -70,6 +71,21 @@ def test_drive_sends_a_trace(fleet: Emulator, fleet_document: Path, tmp_path: Pa
     assert run("drive", fleet_document, fleet.url, *flags).status == 0
     report = json.loads((tmp_path / "talk.json").read_text())
     assert (report["input_lens"], report["output_lens"]) == ([*range(5, 17)], [3] * 12)
+
+
+def test_users_wait_for_their_answers(
+    fleet: Emulator, fleet_document: Path, tmp_path: Path, run: Run
+) -> None:
+    flags = "--server", "talk", "--concurrency", "2", "--requests", "30", "--report", tmp_path, "--json"
+    answer = run("drive", fleet_document, fleet.url, *flags)
+    assert answer.status == 0, answer.err
+    assert {row["metric"]: row["measured"] for row in answer.json}["rejected"] == 0
+    report = json.loads((tmp_path / "talk.json").read_text())
+    assert (report["max_concurrency"], report["completed"]) == (2, 30)
+    (measured,) = read_benchmark(tmp_path / "talk.json").runs
+    assert measured.arrivals is Arrivals.CLOSED
+    refused = run("drive", fleet_document, fleet.url, "--concurrency", "2", "--ramp", "2")
+    assert "--concurrency: users have no rate; remove --ramp" in refused.err
 
 
 def test_drive_names_what_is_wrong(fleet: Emulator, fleet_document: Path, tmp_path: Path, run: Run) -> None:
