@@ -33,6 +33,12 @@ EQUAL_CV = 0.1
 WARM_PROMPTS = 0.05
 """Share of prompt tokens from the prefix cache above which β is not that of cold prompts."""
 MAX_MS, MAX_TOKENS = 1e9, 1e9
+LEAST_TOKEN_MS = 0.1
+"""Time per token that no engine reaches."""
+OUTLAST = 2.0
+"""Lifetime of a request over the duration of its run that no measured window explains."""
+UNCOUNTED = 0.4
+"""ITL over E below which tokens are missing from the count; counted twice, they give half."""
 TIMES = {
     "ttft_ms": "mean TTFT", "ttft_median_ms": "median TTFT", "itl_ms": "mean ITL", "tpot_ms": "mean TPOT",
     "tpot_median_ms": "median TPOT", "latency_ms": "mean latency",
@@ -44,7 +50,7 @@ TIMES = {
 
 def why_broken(record: RunRecord) -> str | None:
     """Return why a run says nothing about the engine; None if it does."""
-    checks = (_no_requests, _no_tokens, _no_times, _broken_clocks)
+    checks = (_no_requests, _no_tokens, _no_times, _other_unit, _broken_clocks)
     return record.unusable or next((why for check in checks if (why := check(record))), None)
 
 
@@ -74,6 +80,19 @@ def _no_times(record: RunRecord) -> str | None:
         value = getattr(record, name)
         if not _is_possible(value):
             return f"its {label} is {quantity(value)} ms"
+    return None
+
+
+def _other_unit(record: RunRecord) -> str | None:
+    """Return why the times of a run cannot have their unit: too short, or longer than the run (L1)."""
+    each = [value for value in (record.itl_ms, record.tpot_ms, record.tpot_median_ms) if value]
+    if each and max(each) < LEAST_TOKEN_MS:
+        return f"no engine reaches its {ms(max(each))} a token: its times are probably in s instead of ms"
+    rate, done = record.throughput_rps, record.completed
+    whole_s = record.duration_s or (done / rate if done and rate else math.inf)
+    lifetime = _lifetime_ms(record, max(each, default=None))
+    if lifetime is not None and lifetime > OUTLAST * 1000 * whole_s:
+        return f"its requests last {ms(lifetime)} in a run of {quantity(whole_s)} s: the unit is another one"
     return None
 
 
@@ -131,7 +150,7 @@ def without_broken_mean(record: RunRecord, say: Say) -> RunRecord:
 def cleaned(record: RunRecord, say: Say) -> RunRecord:
     """Return a record without empty times, whose window ends with its requests, and with its rate (A4)."""
     changes: dict[str, Any] = {name: getattr(record, name) or None for name in TIMES}
-    changes["users"] = record.users if record.users and math.isfinite(record.users) else None
+    changes["users"] = record.users if record.users and 0 < record.users < math.inf else None
     duration, late = record.duration_s, -(record.cooldown_s or 0.0)
     if duration and SAME_COUNT * duration < late < duration:
         duration -= late
@@ -174,16 +193,31 @@ def time_per_token(record: RunRecord, say: Say) -> float | None:
     if itl and tpot and itl > CHUNKS * tpot:
         _tell_itl(record, itl, tpot, "TPOT", say)
         return tpot
+    if itl and not tpot and (most := _most_per_token(record, gaps)) and itl > CHUNKS * most:
+        _tell_itl(record, itl, most, "rate, users and TTFT", say)
+        return most
     if itl or tpot:
         return itl or tpot
     if record.tpot_median_ms and (record.output.cv or 0.0) < EQUAL_CV:
         say("medians", "there are medians only: the median TPOT stands for the mean ITL")
         return record.tpot_median_ms
+    if gaps > 0:
+        median = ", but a median over several lengths" if record.tpot_median_ms else ""
+        say("no ITL", f"no time per token is stated{median}")
     return None
+
+
+def _most_per_token(record: RunRecord, gaps: float) -> float | None:
+    """Return the time per token with which all users of a closed loop are in flight (L1), None if unknown."""
+    users, rate, first = record.users, record.throughput_rps, record.ttft_ms or record.ttft_median_ms
+    if record.is_rated or not (users and rate and first and gaps > 0):
+        return None
+    return max((1000 * users / rate - first) / gaps, 0.0)
 
 
 def _tell_itl(record: RunRecord, itl: float, used: float, source: str, say: Say) -> None:
     ratio = itl / used
+    counted_as = "not all counted" if ratio < UNCOUNTED else "counted twice"
     if ratio > CHUNKS:
         speculative = (record.accepted_tokens or 0.0) > 1
         why = f"speculative decoding{'' if speculative else ', or a stream in lumps'}"
@@ -198,17 +232,22 @@ def _tell_itl(record: RunRecord, itl: float, used: float, source: str, say: Say)
         say(
             "halves",
             f"the report's ITL, {ms(itl)}, is {ratio:.2f} of what request latency and TTFT say, {ms(used)}; "
-            "tokens were probably counted twice. The latter is used",
+            f"tokens were probably {counted_as}. The latter is used",
         )
 
 
 def in_flight(record: RunRecord, itl_ms: float | None) -> float | None:
     """Return the mean requests in flight by Little's law; None if a figure is missing (L1)."""
-    lifetime, first = record.latency_ms, record.ttft_ms or record.ttft_median_ms
-    if lifetime is None and itl_ms and first:
-        lifetime = first + max((record.output.mean or 0.0) - 1, 0.0) * itl_ms
-    rate = record.throughput_rps
+    lifetime, rate = _lifetime_ms(record, itl_ms), record.throughput_rps
     return None if lifetime is None or rate is None else rate * lifetime / 1000
+
+
+def _lifetime_ms(record: RunRecord, itl_ms: float | None) -> float | None:
+    """Return the mean time from sending to the last token; None if a figure is missing."""
+    first = record.ttft_ms or record.ttft_median_ms
+    if record.latency_ms or not (itl_ms and first):
+        return record.latency_ms
+    return first + max((record.output.mean or 0.0) - 1, 0.0) * itl_ms
 
 
 def tell_conditions(record: RunRecord, say: Say) -> None:

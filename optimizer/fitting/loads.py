@@ -1,6 +1,7 @@
 """From what a report says about a run to the run that one engine saw, and that is replayed."""
 
 import math
+import re
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -91,9 +92,8 @@ def _of_one_engine(record: RunRecord, engines: Engines, say: Say) -> RunRecord:
             f"{record.file}: prefill and decode ran on separate engines ({record.split}): no profile of one "
             "engine follows; --replicas N fits them as N equal ones"
         )
-    unclear = known is None and engines.cards is None and not stated and record.cards is None
-    if unclear and record.hint is not None:
-        count = record.hint.replace("×", "x").partition("x")[0].strip()
+    count = int(re.findall(r"\d+", record.hint or "0")[0])
+    if count and known is None and engines.cards is None and not stated and record.cards != count:
         raise FitError(
             f"{record.file} names {record.hint}: give --replicas {count} for {count} engines of one card, or "
             f"--cards {count} for one engine of {count} cards"
@@ -173,6 +173,8 @@ def _run(record: RunRecord, itl_ms: float | None, say: Say) -> BenchmarkRun:
     if ttft_ms is None and record.ttft_ms is not None:
         say("means", f"no median TTFT is stated: the mean, {ms(record.ttft_ms)}, stands for it")
         ttft_ms = record.ttft_ms
+    if ttft_ms is None:
+        say("no TTFT", "no time to first token is stated")
     requests = record.completed if record.lost or record.requested is None else record.requested
     prompts, answers = record.drawn or (record.prompt.counts, record.output.counts)
     return BenchmarkRun(

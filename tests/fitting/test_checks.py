@@ -60,6 +60,9 @@ def test_a_sound_run_says_nothing() -> None:
         ({"turns": 4.0}, 10.0, "conversations of 4 turns"),
         ({"tokens_rps": 900.0}, 10.0, ""),
         ({"tokens_rps": 900.0, "duration_s": 26.25}, 10.0, "are 118.1 a request, and 101 are stated"),
+        ({"latency_ms": None, "tpot_ms": None, "itl_ms": 26.0}, 10.0,
+         "speculative decoding, or a stream in lumps); ITL is taken from rate, users and TTFT, 10 ms"),
+        ({"itl_ms": 1.0, "tpot_ms": 10.0}, 10.0, "TTFT say, 10 ms; tokens were probably not all counted"),
         ({"duration_s": 52.5}, 10.0, "times 52.5 s is not the 200 completed: 3.81 requests/s are used"),
     ],
 )  # fmt: skip
@@ -82,6 +85,10 @@ def test_time_per_token(changes: dict[str, Any], itl_ms: float, words: str) -> N
         ({"duration_s": 0.0}, "its duration is 0 s"),
         ({"ttft_ms": 1050.0}, "its mean TTFT, 1,050 ms, is not below its mean latency, 1,050 ms"),
         ({"ttft_median_ms": 80.0}, "its median TTFT, 80 ms, is far above its mean, 50 ms"),
+        ({"ttft_ms": 0.05, "ttft_median_ms": 0.048, "itl_ms": 0.01, "tpot_ms": 0.01, "latency_ms": 1.05},
+         "no engine reaches its 0.01 ms a token: its times are probably in s instead of ms"),
+        ({"ttft_ms": 5e4, "ttft_median_ms": 4.8e4, "itl_ms": 1e4, "tpot_ms": 1e4, "latency_ms": 1.05e6},
+         "its requests last 1,050,000 ms in a run of 26.25 s: the unit is another one"),
         ({"users": None}, "neither a request rate nor a concurrency is stated"),
         ({"offered_rps": 0.0}, "its offered rate is 0 requests/s"),
         ({"output": TokenStats()}, "its output tokens are not stated"),
@@ -133,6 +140,17 @@ def test_the_load_as_it_was(changes: dict[str, Any], load: tuple[Any, ...], word
         assert text == ""
 
 
+def test_times_that_are_not_stated_are_told() -> None:
+    run, text = replayed(ttft_ms=None, ttft_median_ms=None, itl_ms=None, tpot_ms=None, latency_ms=None)
+    assert run is not None
+    assert run.measured[:2] == (None, None)
+    assert "no time per token is stated" in text
+    assert "no time to first token is stated" in text
+    assert (
+        replayed(users=-1.0, offered_rps=float("inf"))[0] == replayed(users=None, offered_rps=float("inf"))[0]
+    )
+
+
 def test_replicas_share_the_load() -> None:
     run, text = replayed(replicas=4.0, fields={"replicas": "decode_replicas"})
     assert run is not None
@@ -145,6 +163,10 @@ def test_replicas_share_the_load() -> None:
     assert replayed(Engines(replicas=1), hint="4xL40S")[1] == ""
     assert replayed(Engines(cards=4), hint="4xL40S")[1] == ""
     assert replayed(hint="4xL40S", tensor_parallel=4.0)[1] == ""
+    with pytest.raises(
+        FitError, match=r"r\.json names num_gpus 4: give --replicas 4 for 4 engines of one card"
+    ):
+        replayed(hint="num_gpus 4", tensor_parallel=1.0)
     with pytest.raises(FitError, match=r"r\.json names 4xL40S: give --replicas 4 .* or --cards 4"):
         replayed(hint="4xL40S")
     with pytest.raises(FitError, match=r"separate engines \(disagg\).*--replicas N"):
@@ -194,6 +216,12 @@ def test_sglang_states_cards_replicas_and_retokenised_answers() -> None:
         "b.jsonl", sglang(server_info={"tp_size": 8, "dp_size": 8, "enable_dp_attention": True})
     ).runs
     assert attention.max_in_flight == 8
+    lists = {"input_lens": [500] * 200 + [3000] * 20, "output_lens": [101] * 200 + [0] * 20}
+    (detailed,) = parse_benchmark("b.jsonl", sglang(**lists)).runs
+    assert detailed.prompts.mean == 500
+    for name, value in (("gpu_count", 4), ("tag", "2 replicas"), ("num_pods", "3")):
+        with pytest.raises(FitError, match="engines of one card, or --cards"):
+            parse_benchmark("b.jsonl", sglang(server_info=None, **{name: value}))
     (half,) = parse_benchmark("b.jsonl", sglang(server_info={"tp_size": 4, "dp_size": 2})).runs
     assert half.max_in_flight == 4
 
@@ -212,6 +240,18 @@ def test_inferencex_states_seconds_and_lengths_as_asked_for() -> None:
     assert (run.answers.mean, run.measured.ttft_ms) == (900, 48.0)
     assert run.measured.itl_ms == pytest.approx(10.0)
     assert any("uniform from 0.8" in note for note in found.told)
+    agentic = {
+        "hw": "b200-x4", "conc": 8, "tp": 4, "num_gpus": 4, "num_requests_successful": 200,
+        "request_metrics": {
+            "qps": {"mean": 200 / 26.25},
+            "tokens": {"input": {"mean": 500.0}, "output_actual": {"mean": 101.0}},
+            "latency": {"ttft": {"mean": 0.05, "p50": 0.048}, "e2el": {"mean": 1.05}, "itl": {"mean": 0.01}},
+            "cache": {"theoretical_cache_hit_rate": 0.9},
+        },
+    }  # fmt: skip
+    found = parse_benchmark("agg_agentic.json", json.dumps(agentic))
+    assert found.runs[0].measured == pytest.approx((48.0, 10.0, 200 / 26.25))
+    assert "90% of prompt tokens came from the prefix cache" in " ".join(found.told)
     medians = {"hw": "b200", "conc": 4, "isl": 1024, "osl": 1024, "median_ttft": 0.05, "median_tpot": 0.008}
     (run,) = parse_benchmark("agg.json", json.dumps(medians)).runs
     assert run.measured == (50.0, 8.0, None)
@@ -261,6 +301,11 @@ def test_llmd_reports_state_units_replicas_and_cards() -> None:
     with pytest.raises(FitError, match="the unit 'fortnights' is unknown; known are ms"):
         parse_benchmark("stage.yaml", text.replace("units: s}", "units: fortnights}"))
 
+    (split,) = parse_benchmark("stage.yaml", text.replace("dp: 1", "dp: 4")).runs
+    assert (split.max_in_flight, split.completed) == (1, 25)
+    (wide,) = parse_benchmark("stage.yaml", text.replace("dp: 1", "dp: 4, ep: 16")).runs
+    assert wide.max_in_flight == 4
+
 
 def test_guidellm_yaml_and_newer_strategies() -> None:
     def dist(mean: float) -> str:
@@ -301,6 +346,8 @@ benchmarks:
         ("MLPerf Results Summary\nSamples per second: 3\n", "MLPerf"),
         ("Type,Name,Request Count,Failure Count\n", "locust"),
         ("Metric,avg,min,max\nTTFT,1,2,3\n", "AIPerf's CSV"),
+        ('{"version": "0.1", "scenario": {"host": {}}, "metrics": {"requests": {}}}', "llm-d's version 0.1"),
+        ('{"metadata": {}, "metrics": {"request_latency": {}}}\n' * 2, "single requests"),
         ('{"records": {"ttft": {"avg": 3}}}', "AIPerf before 0.2"),
     ],
 )

@@ -2,13 +2,14 @@
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from optimizer.errors import FitError
 from optimizer.fitting.readers.report import Benchmark
-from optimizer.fitting.readers.table import parse_benchmark
+from optimizer.fitting.readers.table import parse_benchmark, read_benchmark
 from optimizer.fitting.runs import Arrivals
 from optimizer.simulation.lengths import LengthDistributionKind
 
@@ -207,6 +208,7 @@ def test_vllm_bench_with_appended_results() -> None:
     """`--append-result` writes one result a line (vllm/benchmarks/serve.py, 2026)."""
     text = vllm() + "\n" + vllm(request_rate=8.0)
     assert [run.rate_rps for run in parse_benchmark("r.json", text).runs] == [4, 8]
+    assert [run.rate_rps for run in parse_benchmark("r.json", vllm() + vllm(request_rate=8.0)).runs] == [4, 8]
     with pytest.raises(FitError, match=r"r\.json: not valid JSON at line 2"):
         parse_benchmark("r.json", text[:-9])
 
@@ -243,6 +245,20 @@ def test_inference_perf_gives_seconds() -> None:
     (run,) = parse_benchmark("stage_0.json", inference_perf()).runs
     assert (run.arrivals, run.rate_rps, run.requests) == (Arrivals.CONSTANT, 5, 300)
     assert run.measured == pytest.approx((30, 9, 4.8))
+
+
+def test_inference_perf_config_states_arrivals_model_and_limit(tmp_path: Path) -> None:
+    stage = tmp_path / "stage_0_lifecycle_metrics.json"
+    stage.write_text(inference_perf())
+    load = "load: {type: poisson, num_workers: 4, worker_max_concurrency: 100}\nserver: {model_name: org/m}\n"
+    (tmp_path / "config.yaml").write_text(load)
+    found = read_benchmark(stage)
+    (run,) = found.runs
+    assert (found.model, run.arrivals, run.rate_rps, run.max_in_flight) == ("org/m", Arrivals.POISSON, 5, 400)
+    assert not any("assumed even" in note for note in found.told)
+    (tmp_path / "config.yaml").write_text("load: [")
+    with pytest.raises(FitError, match=r"config\.yaml"):
+        read_benchmark(stage)
 
 
 def test_inference_perf_2026_token_counts() -> None:
@@ -301,6 +317,20 @@ def test_aiperf_with_a_concurrency_and_with_a_rate() -> None:
     (bursts,) = parse_benchmark("p.json", aiperf(**settings)).runs
     assert bursts.arrivals is Arrivals.POISSON
     assert bursts.cv == pytest.approx(2.0)
+
+
+def test_aiperf_units_warm_ups_and_addresses() -> None:
+    report = json.loads(aiperf(warmup={"concurrency": 2}, concurrency=16))
+    report["time_to_first_token"] = {"unit": "Seconds", "avg": 0.033, "p50": 0.03}
+    report["input_config"] = {"endpoint": report["input_config"]["endpoint"], "phases": [
+        {"name": "heat", "concurrency": 2, "exclude_from_results": True},
+        {"name": "profiling", "concurrency": 16},
+    ]}  # fmt: skip
+    (run,) = parse_benchmark("p.json", json.dumps(report)).runs
+    assert (run.max_in_flight, run.measured.ttft_ms) == (16, 30)
+    report["input_config"]["endpoint"]["urls"] = ["http://a", "http://b"]
+    with pytest.raises(FitError, match=r"names 2 urls: give --replicas 2"):
+        parse_benchmark("p.json", json.dumps(report))
 
 
 POINTS = (

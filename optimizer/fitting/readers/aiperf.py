@@ -4,8 +4,17 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from optimizer.fitting.readers.paths import Table, find, find_all, number_of, plain, record, share, time
-from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, day_of
+from optimizer.fitting.readers.paths import (
+    Table,
+    find,
+    measured,
+    number_of,
+    plain,
+    record,
+    text_at,
+    values_at,
+)
+from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, day_of, having
 from optimizer.fitting.record import RunRecord
 from optimizer.fitting.runs import Arrivals
 
@@ -25,13 +34,13 @@ TABLE: Table = {
     "prompt_deviation": plain("input_sequence_length/std"),
     "output_mean": plain("output_sequence_length/avg"),
     "output_deviation": plain("output_sequence_length/std"),
-    "ttft_ms": time("@unit", "time_to_first_token/avg"),
-    "ttft_median_ms": time("@unit", "time_to_first_token/p50"),
-    "itl_ms": time("@unit", "inter_token_latency/avg"),
-    "latency_ms": time("@unit", "request_latency/avg"),
-    "client_delay_ms": time("@unit", "credit_to_start_latency/p50"),
+    "ttft_ms": measured("@unit", "time_to_first_token/avg"),
+    "ttft_median_ms": measured("@unit", "time_to_first_token/p50"),
+    "itl_ms": measured("@unit", "inter_token_latency/avg"),
+    "latency_ms": measured("@unit", "request_latency/avg"),
+    "client_delay_ms": measured("@unit", "credit_to_start_latency/p50"),
     "cached_tokens": plain("usage_prompt_cache_read_tokens/avg"),
-    "cached_share": share("@unit", "theoretical_prefix_cache_hit/avg"),
+    "cached_share": measured("@unit", "theoretical_prefix_cache_hit/avg"),
     "turns": plain("input_config/**/turn/mean"),
 }
 _LIMITS = ("input_config/**/benchmark_duration", "input_config/**/duration")
@@ -39,16 +48,8 @@ _NAMES = (
     "input_config/**/model_names/*", "input_config/**/models/items/*/name", "input_config/**/models/*/name",
     "input_config/**/models/*", "input_config/**/model/*",
 )  # fmt: skip
-_MODES = ("request_rate_mode", "arrival_pattern", "type")
-
-
-def _recognises(report: BenchmarkFile) -> bool:
-    value = report.tree
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("time_to_first_token"), dict)
-        and "input_config" in value
-    )
+_MODES = tuple(f"input_config/**/{key}" for key in ("request_rate_mode", "arrival_pattern", "type"))
+_KINDS = ("constant", "poisson", "gamma", "concurrency")
 
 
 def _read(report: BenchmarkFile) -> RunReport:
@@ -58,38 +59,28 @@ def _read(report: BenchmarkFile) -> RunReport:
         FitError: a unit is unknown.
     """
     value = report.tree
-    version = value.get("aiperf_version")
-    names = (name for path in _NAMES for name in find_all(value, path.split("/")))
-    model = next((name for name in names if isinstance(name, str)), None)
-    tool = f"AIPerf {version}" if version else "AIPerf"
+    tool = f"AIPerf {value.get('aiperf_version') or ''}".strip()
+    model = text_at(value, *_NAMES)
     return RunReport((_run(value, report.name),), tool, model, day_of(value.get("start_time")))
 
 
 def _run(value: Any, place: str) -> RunRecord:
-    mode = _mode(value)
-    limits = (number_of(limit) for path in _LIMITS for limit in find_all(value, path.split("/")))
-    limit = next((limit for limit in limits if limit), None)
+    texts = (text.lower() for text in values_at(value, *_MODES) if isinstance(text, str))
+    mode = next((text for text in texts if any(kind in text for kind in _KINDS)), "poisson")
     found = record(value, TABLE, place)
-    errors = sum(number_of(item) or 0.0 for item in find_all(value, ["error_summary", "*", "count"]))
-    smooth = found.arrival_cv
-    changes: dict[str, Any] = {
-        "arrivals": Arrivals.CONSTANT if "constant" in mode else Arrivals.POISSON,
-        "arrival_cv": 1 / math.sqrt(smooth) if smooth and smooth > 0 and "gamma" in mode else None,
-        "failed": found.failed if found.failed is not None else errors,
-        "cancelled": value.get("was_cancelled") is True,
-        "timed": limit is not None,
-    }
-    if find(value, "input_config/**/streaming") is False:
-        changes["unusable"] = "answers were not streamed (endpoint.streaming)"
-    return replace(found, **changes)
+    urls = list(values_at(value, "input_config/**/urls/*"))
+    errors = sum(number_of(item) or 0.0 for item in values_at(value, "error_summary/*/count"))
+    smooth, streamed = found.arrival_cv, find(value, "input_config/**/streaming")
+    return replace(
+        found,
+        arrivals=Arrivals.CONSTANT if "constant" in mode else Arrivals.POISSON,
+        arrival_cv=1 / math.sqrt(smooth) if smooth and smooth > 0 and "gamma" in mode else None,
+        failed=found.failed if found.failed is not None else errors,
+        cancelled=value.get("was_cancelled") is True,
+        timed=any(number_of(limit) for limit in values_at(value, *_LIMITS)),
+        hint=f"{len(urls)} urls" if len(urls) > 1 else None,
+        unusable="answers were not streamed (endpoint.streaming)" if streamed is False else None,
+    )
 
 
-def _mode(value: Any) -> str:
-    """Return the name of the arrival process."""
-    kinds = ("constant", "poisson", "gamma", "concurrency")
-    texts = (text for name in _MODES for text in find_all(value, ["input_config", "**", name]))
-    found = (text.lower() for text in texts if isinstance(text, str))
-    return next((text for text in found if any(kind in text for kind in kinds)), "poisson")
-
-
-READER = Reader("AIPerf", _recognises, _read)
+READER = Reader("AIPerf", having(["input_config"], ["request_throughput"]), _read)

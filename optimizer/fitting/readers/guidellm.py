@@ -1,4 +1,4 @@
-"""Reader of GuideLLM's reports: JSON and YAML, and the CSVs of 2025 (one header line) and 2026 (three).
+"""Reader of GuideLLM's reports: JSON and YAML, the CSVs of 2025 (one header line) and 2026 (three), and HTML.
 
 The CSVs have the same values under other keys. Sources: tags v0.2.0 to v0.8.0, `src/guidellm/schemas`,
 `src/guidellm/benchmark/outputs/csv.py`. Version 0.1 is another format.
@@ -11,8 +11,9 @@ from typing import Any
 
 from optimizer.errors import FitError
 from optimizer.fitting.lengths import with_shared_lengths
+from optimizer.fitting.readers.guidellm_html import html_runs, is_html
 from optimizer.fitting.readers.guidellm_plans import CLOSED, STEADY, csv_runs, strategies_of
-from optimizer.fitting.readers.paths import Path, Table, find, number_of, plain, record, time
+from optimizer.fitting.readers.paths import Path, Table, find, measured, number_of, plain, record, text_at
 from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, cell_value, day_of
 from optimizer.fitting.record import RunRecord, TokenStats
 
@@ -48,13 +49,11 @@ TABLE: Table = {
     "incomplete": _count("incomplete"),
     "duration_s": plain("duration", "run_stats/duration", "Duration", "Timings/Duration/Sec", "span"),
     "cooldown_s": plain("cooldown_duration", "Timings/Cooldown/Sec"),
-    "ttft_ms": time("ms", *_metric(*_TTFT)),
-    "ttft_median_ms": time("ms", *_metric(*_TTFT, "median")),
-    "itl_ms": time(
-        "ms", *_metric("inter_token_latency_ms", "Inter token latency ms", "Inter Token Latency/ms")
-    ),
-    "latency_ms": time("s", *_metric("request_latency", "Request latency", "Request Latency/Sec")),
-    "client_delay_ms": time("s", *(f"{path}/request_targeted_start_delay_avg" for path in _STATS)),
+    "ttft_ms": measured("ms", *_metric(*_TTFT)),
+    "ttft_median_ms": measured("ms", *_metric(*_TTFT, "median")),
+    "itl_ms": measured("ms", *_metric(*_ITL)),
+    "latency_ms": measured("s", *_metric("request_latency", "Request latency", "Request Latency/Sec")),
+    "client_delay_ms": measured("s", *(f"{path}/request_targeted_start_delay_avg" for path in _STATS)),
     "accepted_tokens": plain("metrics/output_tokens_per_iteration/successful/mean"),
     "cached_tokens": plain("metrics/cached_tokens/successful/mean"),
     **{
@@ -85,7 +84,8 @@ def _recognises(report: BenchmarkFile) -> bool:
         items, known = value.get("benchmarks"), value.keys() & {"args", "config", "metadata"}
         found = find(items, "*/metrics") is not None or find(items, "*/request_totals") is not None
         return isinstance(items, list) and (bool(known) or not items or found)
-    return line.startswith("Type,Run Id") or (line.startswith("Run Info,") and ",Timings" in line)
+    is_csv = line.startswith("Type,Run Id") or (line.startswith("Run Info,") and ",Timings" in line)
+    return is_csv or is_html(report)
 
 
 def _read(report: BenchmarkFile) -> RunReport:
@@ -105,13 +105,12 @@ def _read(report: BenchmarkFile) -> RunReport:
     ]
     first = items[0][0]
     version = find(report.tree, "metadata/guidellm_version")
-    model = find(first, *_MODEL)
     start = find(first, "start_time", "run_stats/start_time", "Start Time", "Timings/Start Time/")
     notes = dict.fromkeys(note for item, _ in items for note in _notes(item))
     return RunReport(
         tuple(with_shared_lengths(runs)),
         f"GuideLLM {version}" if version else "GuideLLM",
-        model if isinstance(model, str) and model else None,
+        text_at(first, *_MODEL),
         day_of(start),
         tuple(notes),
     )
@@ -129,7 +128,7 @@ def _items(report: BenchmarkFile) -> Iterator[tuple[Mapping[str, Any], str]]:
             for row, place in report.rows
         ]
     else:
-        found = list(csv_runs(report))
+        found = list(html_runs(report) if is_html(report) else csv_runs(report))
     for item, place in found:
         if not isinstance(item, dict) or not ("metrics" in item or "Name" in item or "Benchmark" in item):
             raise FitError(
@@ -173,6 +172,8 @@ def _with_ends(item: Mapping[str, Any], found: TokenStats, row: str, column: str
 
 def _notes(item: Mapping[str, Any]) -> Iterator[str]:
     """Yield the aspects of a run that cannot be replayed."""
+    if item.get("note"):
+        yield item["note"]
     if number_of(
         find(item, "warmup_duration", "config/warmup/percent", "config/warmup/value", "Timings/Warmup/Sec")
     ):
@@ -181,4 +182,4 @@ def _notes(item: Mapping[str, Any]) -> Iterator[str]:
         yield "the client ramped up (rampup_duration): runs are assumed to start at their full rate"
 
 
-READER = Reader("GuideLLM (JSON, YAML, CSV)", _recognises, _read)
+READER = Reader("GuideLLM (JSON, YAML, CSV, HTML up to 0.7)", _recognises, _read)

@@ -1,84 +1,62 @@
-"""Reader of GuideLLM's HTML reports up to version 0.7, which contain the times.
+"""Runs in GuideLLM's HTML reports up to version 0.7, as trees like those of its JSON.
 
-Their runs are unlabelled. A sweep is recognised by its order: one request at a time, full throughput, then
+The runs are unlabelled. A sweep is recognised by its order: one request at a time, full throughput, then
 rates evenly spaced between them; the report has the achieved rates only.
 """
 
 import json
 import math
 import re
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from optimizer.errors import FitError
-from optimizer.fitting.lengths import with_shared_lengths
-from optimizer.fitting.readers import guidellm_plans
-from optimizer.fitting.readers.guidellm import IN_FLIGHT
-from optimizer.fitting.readers.paths import Table, find, number_of, plain, record, time
-from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, day_of
-from optimizer.fitting.record import RunRecord, TokenStats
-from optimizer.fitting.runs import Arrivals
+from optimizer.fitting.readers.guidellm_plans import STEADY, SWEEP_FIRST, sweep_rates
+from optimizer.fitting.readers.paths import find, number_of
+from optimizer.fitting.readers.report import BenchmarkFile
 
-TABLE: Table = {
-    "completed": plain("ttft/count"),
-    "throughput_rps": plain("requestsPerSecond"),
-    "ttft_median_ms": time("ms", "ttft/median"),
-    "itl_ms": time("ms", "itl/mean"),
-}
-_OF_SWEEP = 3
-"""Minimum runs of a sweep."""
+_KINDS = {"prompt": "prompts", "output": "generations"}
+NOTE = "runs are unlabelled: assumed to be a sweep in its usual order"
 
 
-def _recognises(report: BenchmarkFile) -> bool:
+def is_html(report: BenchmarkFile) -> bool:
+    """Return whether a file is an HTML report of GuideLLM."""
     head = report.text[:4096].lstrip().lower()
     return head.startswith(("<!doctype html", "<html")) and "guidellm" in report.text.lower()
 
 
-def _read(report: BenchmarkFile) -> RunReport:
-    """Read a report.
+def html_runs(report: BenchmarkFile) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the runs with their places.
 
     Raises:
-        FitError: the report is cut short, or is of a newer version, without means and medians.
+        FitError: the report is cut short, of a newer version, or does not state the load.
     """
-    if "window.benchmarks" not in report.text:
-        if '"ttft_p95_ms"' in report.text:
-            raise FitError(
-                f"{report.name}: this HTML report of GuideLLM has 95th percentiles only, no median TTFT and "
-                "no mean ITL; give the JSON or CSV of the same run"
-            )
-        raise FitError(f"{report.name}: no window.benchmarks in this HTML of GuideLLM; the file is truncated")
-    items = _assigned(report, "benchmarks")
-    details = _assigned(report, "workloadDetails")
-    if not isinstance(items, list) or not items:
-        raise FitError(f"{report.name}: the report has no benchmarks; the run was interrupted")
-    lengths = {
-        "prompt": _lengths(details, "prompts", report.name),
-        "output": _lengths(details, "generations", report.name),
-    }
-    runs = [
-        record(item, TABLE, f"{report.name}: benchmarks[{i}]", exact_itl=True, timed=True, **lengths)
-        for i, item in enumerate(items)
-    ]
-    kind = str(find(details, "rateType"))
-    if kind == "synchronous" and len(runs) < _OF_SWEEP:
-        kind = "alone"
-    note = "runs are unlabelled: assumed to be a sweep in its usual order"
-    start = re.search(r'"timestamp":\s*([0-9.]+)', report.text)
-    loaded = [_loaded(run, load) for run, load in zip(runs, _loads(kind, runs, report.name), strict=True)]
-    return RunReport(
-        tuple(with_shared_lengths(loaded)),
-        "GuideLLM",
-        _model(details),
-        day_of(float(start[1])) if start else None,
-        (note,) if kind == "synchronous" else (),
-    )
+    runs, details, info = (_assigned(report, name) for name in ("benchmarks", "workloadDetails", "runInfo"))
+    rates = [number_of(find(run, "requestsPerSecond")) or 0.0 for run in runs]
+    counts = [number_of(find(run, "ttft/count")) or 0.0 for run in runs]
+    lengths = {f"{kind}_token_count": {"successful": _lengths(details, _KINDS[kind])} for kind in _KINDS}
+    model = re.search(r"'model': '([^']+)'", str(find(details, "prompts/samples/*")))
+    strategies = _strategies(str(find(details, "rateType")), rates, report.name)
+    for i, (run, strategy) in enumerate(zip(runs, strategies, strict=True)):
+        times = {"time_to_first_token_ms": find(run, "ttft"), "inter_token_latency_ms": find(run, "itl")}
+        tree = {
+            "metrics": {name: {"successful": value} for name, value in times.items()} | lengths,
+            "duration": counts[i] / rates[i] if rates[i] else None,
+            "config": {"strategy": strategy, "backend": {"model": model[1] if model else None}},
+            "start_time": find(info, "timestamp"),
+            "note": NOTE if strategies[0] == {"type_": SWEEP_FIRST[0]} else None,
+        }
+        yield tree, f"{report.name}: benchmarks[{i}]"
 
 
 def _assigned(report: BenchmarkFile, name: str) -> Any:
     """Return the JSON that a script assigns to a window property."""
     found = re.search(rf"window\.{name}\s*=\s*", report.text)
     if found is None:
-        raise FitError(f"{report.name}: no window.{name} in this HTML of GuideLLM; the file is truncated")
+        raise FitError(
+            f"{report.name}: no window.{name} in this HTML of GuideLLM: it is truncated, or newer than 0.7, "
+            "with no median TTFT and no mean ITL; give the JSON or CSV of the same run"
+        )
     try:
         return json.JSONDecoder().raw_decode(report.text, found.end())[0]
     except json.JSONDecodeError as error:
@@ -87,43 +65,19 @@ def _assigned(report: BenchmarkFile, name: str) -> Any:
         ) from None
 
 
-def _loads(kind: str, runs: list[RunRecord], name: str) -> list[dict[str, Any]]:
-    """Return the load of each run."""
-    alone, full = {"users": 1.0}, {"users": float(IN_FLIGHT)}
-    rates = [run.throughput_rps or 0.0 for run in runs]
-    if kind == "synchronous":
-        return [alone, full, *({"offered_rps": rate, **full} for rate in guidellm_plans.sweep_rates(rates))]
-    if kind in {"alone", "throughput"}:
-        return [alone if kind == "alone" else full for _ in runs]
-    if kind in guidellm_plans.STEADY:
-        return [{"offered_rps": rate, "arrivals": guidellm_plans.STEADY[kind], **full} for rate in rates]
+def _lengths(details: Any, name: str) -> dict[str, Any]:
+    found = find(details, f"{name}/tokenDistributions/statistics") or {}
+    return {**found, "std_dev": math.sqrt(number_of(found.get("variance")) or 0.0)}
+
+
+def _strategies(kind: str, rates: Sequence[float], name: str) -> list[dict[str, Any]]:
+    """Return the strategy of each run."""
+    first = [{"type_": one} for one in SWEEP_FIRST]
+    if kind == SWEEP_FIRST[0] and len(rates) > len(first):
+        return [*first, *({"type_": "constant", "rate": rate} for rate in sweep_rates(rates))]
+    if kind in STEADY or kind in SWEEP_FIRST:
+        return [{"type_": kind, "rate": rate} for rate in rates]
     raise FitError(
-        f"{name}: runs of kind {kind!r} do not state the limit of requests in flight "
-        "in this format; give the JSON or CSV of the run"
+        f"{name}: runs of kind {kind!r} do not state the limit of requests in flight in this format; "
+        "give the JSON or CSV of the run"
     )
-
-
-def _loaded(run: RunRecord, load: dict[str, Any]) -> RunRecord:
-    """Return a run with its load and its duration, which the report states by the rate."""
-    count, rate = run.completed, run.throughput_rps
-    duration = count / rate if count and rate else None
-    return replace(run, **{"arrivals": Arrivals.CONSTANT, **load}, duration_s=duration, throughput_rps=None)
-
-
-def _lengths(details: Any, name: str, place: str) -> TokenStats:
-    path = f"{name}/tokenDistributions/statistics"
-    mean, variance, least, most = (
-        number_of(find(details, f"{path}/{key}")) for key in ("mean", "variance", "min", "max")
-    )
-    if mean is None or variance is None:
-        raise FitError(f"{place}: workloadDetails.{path.replace('/', '.')} is incomplete")
-    return TokenStats(mean, math.sqrt(variance), least, most)
-
-
-def _model(details: Any) -> str | None:
-    """Return the model of the first prompt's request; the report itself does not name it."""
-    found = re.search(r"'model': '([^']+)'", str(find(details, "prompts/samples/*")))
-    return found[1] if found else None
-
-
-READER = Reader("GuideLLM HTML", _recognises, _read)

@@ -1,4 +1,4 @@
-"""Reader of inference-perf reports: one stage per file (`stage_N_lifecycle_metrics.json`).
+"""Reader of inference-perf reports: one stage per file (`stage_N_lifecycle_metrics.json`), and `config.yaml`.
 
 Source: `inference_perf/reportgen/base.py`, 2025 and 2026. All its times are in seconds.
 """
@@ -6,19 +6,21 @@ Source: `inference_perf/reportgen/base.py`, 2025 and 2026. All its times are in 
 from dataclasses import replace
 
 from optimizer.errors import FitError
-from optimizer.fitting.readers.paths import Table, find, number_of, plain, record, time
-from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport
+from optimizer.fitting.readers.paths import Table, find, measured, number_of, plain, record, text_at
+from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, having
 from optimizer.fitting.runs import Arrivals
 
 _PROMPTS, _OUTPUTS = (
-    ("successes/prompt_len", "successes/prompt_tokens"),
-    ("successes/output_len", "successes/output_tokens"),
+    ("successes/prompt_tokens", "successes/prompt_len"),
+    ("successes/output_tokens", "successes/output_len"),
 )
 TABLE: Table = {
     "offered_rps": plain("load_summary/requested_rate"),
     "sent_rps": plain("load_summary/achieved_rate"),
     "users": plain("load_summary/concurrency"),
-    "client_delay_ms": time("s", "load_summary/schedule_delay/median", "load_summary/schedule_delay/mean"),
+    "client_delay_ms": measured(
+        "s", "load_summary/schedule_delay/median", "load_summary/schedule_delay/mean"
+    ),
     "throughput_rps": plain("successes/throughput/requests_per_sec"),
     "requested": plain("load_summary/count"),
     "completed": plain("successes/count"),
@@ -26,19 +28,13 @@ TABLE: Table = {
     "duration_s": plain("benchmark_time_seconds"),
     **{f"prompt_{name}": plain(*(f"{path}/{name}" for path in _PROMPTS)) for name in ("mean", "p10", "p90")},
     **{f"output_{name}": plain(*(f"{path}/{name}" for path in _OUTPUTS)) for name in ("mean", "p10", "p90")},
-    "ttft_ms": time("s", "successes/latency/time_to_first_token/mean"),
-    "ttft_median_ms": time("s", "successes/latency/time_to_first_token/median"),
-    "itl_ms": time("s", "successes/latency/inter_token_latency/mean"),
-    "tpot_ms": time("s", "successes/latency/time_per_output_token/mean"),
-    "latency_ms": time("s", "successes/latency/request_latency/mean"),
+    "ttft_ms": measured("s", "successes/latency/time_to_first_token/mean"),
+    "ttft_median_ms": measured("s", "successes/latency/time_to_first_token/median"),
+    "itl_ms": measured("s", "successes/latency/inter_token_latency/mean"),
+    "tpot_ms": measured("s", "successes/latency/time_per_output_token/mean"),
+    "latency_ms": measured("s", "successes/latency/request_latency/mean"),
 }
-
-
-def _recognises(report: BenchmarkFile) -> bool:
-    value = report.tree
-    return (
-        isinstance(value, dict) and "successes" in value and ("load_summary" in value or "failures" in value)
-    )
+_WORKERS = ("num_workers", "worker_max_concurrency")
 
 
 def _read(report: BenchmarkFile) -> RunReport:
@@ -50,11 +46,14 @@ def _read(report: BenchmarkFile) -> RunReport:
     cached, prompts = (
         number_of(find(report.tree, f"successes/prompt_tokens/{key}")) for key in ("cached", "total")
     )
+    config = report.beside("config.yaml")
+    kind = text_at(config, "load/type")
+    workers, each = (number_of(find(config, f"load/{key}")) for key in _WORKERS)
     found = record(
         report.tree,
         TABLE,
         report.name,
-        arrivals=Arrivals.CONSTANT,
+        arrivals=Arrivals.POISSON if kind == "poisson" else Arrivals.CONSTANT,
         cached_share=cached / prompts if cached and prompts else None,
     )
     if found.offered_rps is None and found.users is None:
@@ -64,8 +63,13 @@ def _read(report: BenchmarkFile) -> RunReport:
         )
     note = "the report does not state whether arrivals are even or Poisson: assumed even"
     if found.users is not None:
-        found, note = replace(found, offered_rps=None), ""
-    return RunReport((found,), "inference-perf", notes=(note,) if note else ())
+        found = replace(found, offered_rps=None)
+    elif workers and each:
+        found = replace(found, users=workers * each)
+    open_loop = found.offered_rps is not None and kind not in {"constant", "poisson"}
+    return RunReport(
+        (found,), "inference-perf", text_at(config, "server/model_name"), notes=(note,) if open_loop else ()
+    )
 
 
-READER = Reader("inference-perf", _recognises, _read)
+READER = Reader("inference-perf", having(["successes"], ["load_summary"]), _read)

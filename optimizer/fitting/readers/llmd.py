@@ -1,4 +1,4 @@
-"""Reader of reports of llm-d-benchmark, versions 0.1 to 0.2.1: a stage of any tool in a file, YAML or JSON.
+"""Reader of reports of llm-d-benchmark, version 0.2: a stage of any tool in a file, YAML or JSON.
 
 Source: `llmdbenchmark/analysis/benchmark_report/schema_v0_2.py`. The reports state the unit of each time, and
 are the only ones that state the engines behind the address.
@@ -8,59 +8,45 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from optimizer.fitting.readers.paths import Table, find, find_all, number_of, plain, record, share, time
-from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, day_of
+from optimizer.fitting.readers.paths import (
+    Table,
+    find,
+    measured,
+    number_of,
+    plain,
+    record,
+    text_at,
+    values_at,
+)
+from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, day_of, having
 from optimizer.fitting.record import RunRecord
 from optimizer.fitting.runs import Arrivals
 
-_METRICS = ("results/request_performance/aggregate", "metrics")
-"""Where versions 0.2 and 0.1 have their figures."""
+_FIGURES = "results/request_performance/aggregate"
 _LOAD = "scenario/load/standardized"
-
-
-def _args(*keys: str) -> list[str]:
-    """Return the places of a setting of the tool."""
-    return [f"scenario/load/args/{key}" for key in keys]
-
-
 _STATISTICS = {"mean": ["mean"], "deviation": ["stddev", "std"], "p10": ["p10"], "p90": ["p90"]}
-
-
-def _paths(inner: str) -> list[str]:
-    return [f"{metrics}/{inner}" for metrics in _METRICS]
-
-
 TABLE: Table = {
-    "offered_rps": plain(f"{_LOAD}/rate_qps", *_args("rate", "request_rate", "request-rate")),
-    "users": plain(
-        f"{_LOAD}/concurrency", *_args("concurrency", "max_concurrency", "max-concurrency")
-    ),
-    "throughput_rps": plain(*_paths("throughput/request_rate/mean"), *_paths("throughput/requests_per_sec")),
-    "requested": plain(*_paths("requests/total")),
-    "failed": plain(*_paths("requests/failures")),
-    "incomplete": plain(*_paths("requests/incomplete")),
-    "duration_s": plain("metrics/time/duration"),
-    "ttft_ms": time("@units", *_paths("latency/time_to_first_token/mean")),
-    "ttft_median_ms": time("@units", *_paths("latency/time_to_first_token/p50")),
-    "itl_ms": time("@units", *_paths("latency/inter_token_latency/mean")),
-    "tpot_ms": time("@units", *_paths("latency/time_per_output_token/mean")),
-    "latency_ms": time("@units", *_paths("latency/request_latency/mean")),
-    "cached_share": share("@units", "results/**/vllm_prefix_cache_hit_rate/**/statistics/mean"),
+    "offered_rps": plain(f"{_LOAD}/rate_qps"),
+    "users": plain(f"{_LOAD}/concurrency"),
+    "throughput_rps": plain(f"{_FIGURES}/throughput/request_rate/mean"),
+    "tokens_rps": plain(f"{_FIGURES}/throughput/output_token_rate/mean"),
+    "requested": plain(f"{_FIGURES}/requests/total"),
+    "failed": plain(f"{_FIGURES}/requests/failures"),
+    "incomplete": plain(f"{_FIGURES}/requests/incomplete"),
+    "ttft_ms": measured("@units", f"{_FIGURES}/latency/time_to_first_token/mean"),
+    "ttft_median_ms": measured("@units", f"{_FIGURES}/latency/time_to_first_token/p50"),
+    "itl_ms": measured("@units", f"{_FIGURES}/latency/inter_token_latency/mean"),
+    "tpot_ms": measured("@units", f"{_FIGURES}/latency/time_per_output_token/mean"),
+    "latency_ms": measured("@units", f"{_FIGURES}/latency/request_latency/mean"),
+    "cached_share": measured("@units", "results/**/vllm_prefix_cache_hit_rate/**/statistics/mean"),
     "turns": plain(f"{_LOAD}/multi_turn/max_turns/value"),
     **{
-        f"{kind}_{suffix}": plain(*(path for key in keys for path in _paths(f"requests/{name}_length/{key}")))
+        f"{kind}_{suffix}": plain(*(f"{_FIGURES}/requests/{name}_length/{key}" for key in keys))
         for kind, name in (("prompt", "input"), ("output", "output"))
         for suffix, keys in _STATISTICS.items()
     },
-}  # fmt: skip
-_ENGINE = ("scenario/stack/*/standardized", "scenario/host/accelerator/*")
-_TYPES = ("scenario", "host", "type", "*")
+}
 _DURATION = re.compile(r"PT(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?")
-
-
-def _recognises(report: BenchmarkFile) -> bool:
-    value = report.tree
-    return isinstance(value, dict) and "scenario" in value and find(value, *_paths("requests")) is not None
 
 
 def _read(report: BenchmarkFile) -> RunReport:
@@ -70,16 +56,15 @@ def _read(report: BenchmarkFile) -> RunReport:
         FitError: a unit is unknown.
     """
     tree = report.tree
-    tool, version = find(tree, f"{_LOAD}/tool", "scenario/load/name"), find(tree, "version")
-    model = find(tree, "scenario/stack/*/standardized/model/name", "scenario/model/name")
-    found = _run(tree, report.name, str(tool or ""))
+    tool, version = text_at(tree, f"{_LOAD}/tool"), find(tree, "version")
+    found = _run(tree, report.name, tool or "")
     note = "the report does not state whether arrivals are even or Poisson: assumed "
     note += "even" if found.arrivals is Arrivals.CONSTANT else "Poisson"
     return RunReport(
         (found,),
         f"llm-d {version}{f' of {tool}' if tool else ''}",
-        model if isinstance(model, str) else None,
-        day_of(find(tree, "run/time/start", "metrics/time/start")),
+        text_at(tree, "scenario/stack/*/standardized/model/name"),
+        day_of(find(tree, "run/time/start")),
         (note,) if found.offered_rps not in {None, float("inf")} else (),
     )
 
@@ -87,34 +72,40 @@ def _read(report: BenchmarkFile) -> RunReport:
 def _run(tree: Any, place: str, tool: str) -> RunRecord:
     engines = [
         engine
-        for path in _ENGINE
-        for engine in find_all(tree, path.split("/"))
+        for engine in values_at(tree, "scenario/stack/*/standardized")
         if isinstance(engine, dict) and engine.get("kind", "inference_engine") == "inference_engine"
     ]
-    roles = {str(engine.get("role")) for engine in engines} | set(find_all(tree, _TYPES))
-    counts = [number_of(engine.get("replicas")) or 1.0 for engine in engines]
+    roles = {str(engine.get("role")) for engine in engines}
     found = record(
         tree,
         TABLE,
         place,
         arrivals=Arrivals.CONSTANT if tool == "inference-perf" else Arrivals.POISSON,
-        replicas=sum(counts) if engines else None,
+        replicas=sum(map(_copies, engines)) if engines else None,
         split="scenario.stack[].role" if {"prefill", "decode"} <= roles else None,
     )
-    parallel = [find(engine, "accelerator/parallelism", "parallelism") for engine in engines]
-    sizes = [[number_of(find(one, key)) for key in ("tp", "pp")] for one in parallel]
+    sizes = [
+        [number_of(find(one, f"accelerator/parallelism/{key}")) for key in ("tp", "pp")] for one in engines
+    ]
     tensor, pipeline = sizes[0] if sizes and all(size == sizes[0] for size in sizes) else (None, None)
     lost = (found.failed or 0.0) + (found.incomplete or 0.0)
     return replace(
         found,
         fields={**found.fields, "replicas": "scenario.stack[].replicas"},
         completed=None if found.requested is None else found.requested - lost,
-        duration_s=None
-        if found.throughput_rps
-        else found.duration_s or _seconds(find(tree, "run/time/duration")),
+        duration_s=None if found.throughput_rps else _seconds(find(tree, "run/time/duration")),
         tensor_parallel=tensor,
         pipeline_parallel=pipeline,
     )
+
+
+def _copies(engine: Any) -> float:
+    """Return the engines of an entry; data-parallel ones with experts over their cards are a single one."""
+    replicas, copies, experts = (
+        number_of(find(engine, path)) or 1.0
+        for path in ("replicas", "accelerator/parallelism/dp", "accelerator/parallelism/ep")
+    )
+    return replicas * (copies if experts == 1 else 1.0)
 
 
 def _seconds(text: Any) -> float | None:
@@ -126,4 +117,4 @@ def _seconds(text: Any) -> float | None:
     return 3600 * hours + 60 * minutes + seconds
 
 
-READER = Reader("llm-d benchmark report", _recognises, _read)
+READER = Reader("llm-d benchmark report 0.2", having(["scenario"], [f"{_FIGURES}/requests"]), _read)

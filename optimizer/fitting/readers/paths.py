@@ -8,18 +8,19 @@ from typing import Any, NamedTuple
 from optimizer.errors import FitError
 from optimizer.fitting.record import RunRecord, TokenStats
 
-TO_MS = {"ms": 1.0, "s": 1e3, "sec": 1e3, "seconds": 1e3, "us": 1e-3, "ns": 1e-6}
-TO_SHARE = {"%": 0.01, "percent": 0.01, "portion": 1.0, "ratio": 1.0}
+UNITS = {
+    "ms": 1.0, "milliseconds": 1.0, "s": 1e3, "sec": 1e3, "seconds": 1e3, "us": 1e-3, "ns": 1e-6, "%": 0.01,
+    "percent": 0.01, "portion": 1.0, "ratio": 1.0,
+}  # fmt: skip
+"""Factors to ms, and to shares."""
 
 
 class Path(NamedTuple):
-    """Place of a number: keys separated by `/`; `*` is any key, `**` any depth outside warm-up phases."""
+    """Place of a number: keys separated by `/`; `*` is any key, `**` any depth outside warm-ups."""
 
     keys: str
-    factors: Mapping[str, float] | None = None
-    """Factor by unit."""
     unit: str = ""
-    """Unit of the number; with a leading `@`, the key beside it that states the unit."""
+    """Unit of a time or a share; with a leading `@`, the key beside it that states the unit."""
 
 
 Table = Mapping[str, tuple[Path, ...]]
@@ -31,38 +32,48 @@ def plain(*paths: str) -> tuple[Path, ...]:
     return tuple(Path(path) for path in paths)
 
 
-def time(unit: str, *paths: str) -> tuple[Path, ...]:
-    """Return places of times in one unit, or with the unit at a key beside them (`@key`)."""
-    return tuple(Path(path, TO_MS, unit) for path in paths)
+def measured(unit: str, *paths: str) -> tuple[Path, ...]:
+    """Return places of times or shares in one unit, or with the unit at a key beside them (`@key`)."""
+    return tuple(Path(path, unit) for path in paths)
 
 
-def share(unit: str, *paths: str) -> tuple[Path, ...]:
-    """Return places of shares in one unit, or with the unit at a key beside them (`@key`)."""
-    return tuple(Path(path, TO_SHARE, unit) for path in paths)
+def values_at(tree: Any, *paths: str) -> Iterator[Any]:
+    """Yield the values at paths of keys."""
+    for path in paths:
+        yield from _values_at(tree, path.split("/"))
 
 
-def find_all(tree: Any, keys: Sequence[str]) -> Iterator[Any]:
-    """Yield the values at a path of keys."""
+def _values_at(tree: Any, keys: Sequence[str]) -> Iterator[Any]:
     if not keys:
         yield tree
         return
     key, rest = keys[0], keys[1:]
-    inner = list(tree.values()) if isinstance(tree, dict) else tree if isinstance(tree, list) else []
+    inner = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     if key == "**":
-        yield from find_all(tree, rest)
-        for item in inner:
-            if not (isinstance(item, dict) and item.get("name") == "warmup"):
-                yield from find_all(item, keys)
+        yield from _values_at(tree, rest)
+        for name, item in inner:
+            if not _is_warm_up(name, item):
+                yield from _values_at(item, keys)
     elif key == "*":
-        for item in inner:
-            yield from find_all(item, rest)
+        for _, item in inner:
+            yield from _values_at(item, rest)
     elif isinstance(tree, dict) and tree.get(key) is not None:
-        yield from find_all(tree[key], rest)
+        yield from _values_at(tree[key], rest)
+
+
+def _is_warm_up(name: Any, item: Any) -> bool:
+    inner = item if isinstance(item, dict) else {}
+    return "warmup" in (name, inner.get("name")) or inner.get("exclude_from_results") is True
 
 
 def find(tree: Any, *paths: str) -> Any:
     """Return the first value at paths of keys, None if there is none."""
-    return next((value for path in paths for value in find_all(tree, path.split("/"))), None)
+    return next(values_at(tree, *paths), None)
+
+
+def text_at(tree: Any, *paths: str) -> str | None:
+    """Return the first text at paths of keys, None if there is none."""
+    return next((value for value in values_at(tree, *paths) if isinstance(value, str) and value), None)
 
 
 def number_of(value: Any) -> float | None:
@@ -83,7 +94,7 @@ def read_numbers(tree: Any, table: Table, place: str) -> tuple[dict[str, float],
     values, fields = {}, {}
     for name, paths in table.items():
         for path in paths:
-            found = (number_of(value) for value in find_all(tree, path.keys.split("/")))
+            found = map(number_of, values_at(tree, path.keys))
             value = next((value for value in found if value is not None and _is_told(name, value)), None)
             if value is not None:
                 values[name] = value * _factor(tree, path, place)
@@ -100,18 +111,14 @@ def _is_told(name: str, value: float) -> bool:
 
 
 def _factor(tree: Any, path: Path, place: str) -> float:
-    if path.factors is None:
-        return 1.0
-    unit = path.unit
+    unit, key = path.unit, path.keys
     if unit.startswith("@"):
-        parent = path.keys.rpartition("/")[0]
-        unit = str(find(tree, f"{parent}/{unit[1:]}") or next(iter(path.factors))).removesuffix("/token")
-    if unit not in path.factors:
-        known = ", ".join(path.factors)
-        raise FitError(
-            f"{place}: {path.keys.replace('/', '.')}: the unit {unit!r} is unknown; known are {known}"
-        )
-    return path.factors[unit]
+        stated = find(tree, f"{key.rpartition('/')[0]}/{unit[1:]}")
+        unit = "ms" if stated is None else str(stated).lower().removesuffix("/token")
+    if unit and unit not in UNITS:
+        known = ", ".join(UNITS)
+        raise FitError(f"{place}: {key.replace('/', '.')}: the unit {unit!r} is unknown; known are {known}")
+    return UNITS[unit] if unit else 1.0
 
 
 LENGTHS = ("mean", "deviation", "least", "most", "p10", "p90", "total")

@@ -1,17 +1,20 @@
 """Common parts of all readers: the file, and what is read from it."""
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from optimizer.errors import FitError, SpecError
 from optimizer.fitting.notes import Note, sentences
+from optimizer.fitting.readers.paths import find
 from optimizer.fitting.record import RunRecord
 from optimizer.fitting.runs import BenchmarkRun
-from optimizer.spec.files import plain_value
+from optimizer.spec.files import plain_value, read_text
 
 
 class Benchmark(NamedTuple):
@@ -49,25 +52,30 @@ class RunReport(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+_FILLED = re.compile(r"\S")
+
+
 @dataclass(frozen=True)
 class BenchmarkFile:
     """A file of a benchmark tool."""
 
     name: str
-    """Name in messages."""
+    """Name in messages, and path of a file on disk."""
     text: str
+    on_disk: bool = False
 
     @cached_property
     def tree(self) -> Any:
-        """JSON or YAML content, a list if every line is a JSON object, None for other files."""
-        head = self.text.lstrip()[:1]
-        if head not in {"{", "["}:
-            return self._yaml() if self.name.lower().endswith((".yaml", ".yml")) else None
+        """JSON or YAML content, a list of JSON values that follow each other, None for other files."""
         try:
-            return json.loads(self.text)
+            if self.text.lstrip()[:1] in {"{", "["}:
+                return self._json()
+            return (
+                plain_value(self.text, self.name) if self.name.lower().endswith((".yaml", ".yml")) else None
+            )
+        except SpecError as error:
+            raise FitError(str(error)) from None
         except json.JSONDecodeError as error:
-            if (lines := self._json_lines()) is not None:
-                return lines
             raise FitError(
                 f"{self.name}: not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}); "
                 "the file might be truncated"
@@ -82,21 +90,17 @@ class BenchmarkFile:
             return [(row, f"{self.name}: [{i}]") for i, row in enumerate(self.tree)]
         return [(self.tree, self.name)]
 
-    def _yaml(self) -> Any:
-        try:
-            return plain_value(self.text, self.name)
-        except SpecError as error:
-            raise FitError(str(error)) from None
+    def _json(self) -> Any:
+        values, end = [], 0
+        while start := _FILLED.search(self.text, end):
+            value, end = json.JSONDecoder().raw_decode(self.text, start.start())
+            values.append(value)
+        return values if len(values) > 1 else values[0]
 
-    def _json_lines(self) -> list[Any] | None:
-        """Return the JSON objects of a file with one per line; None for other files."""
-        lines = [line for line in self.text.splitlines() if line.strip()]
-        if len(lines) < 2 or not all(line.startswith("{") for line in lines):
-            return None
-        try:
-            return [json.loads(line) for line in lines]
-        except json.JSONDecodeError:
-            return None
+    def beside(self, name: str) -> Any:
+        """Return the content of a file in the same folder; None if there is none."""
+        path = Path(self.name).with_name(name)
+        return BenchmarkFile(str(path), read_text(path)).tree if self.on_disk and path.is_file() else None
 
     @cached_property
     def first_line(self) -> str:
@@ -111,6 +115,11 @@ class Reader(NamedTuple):
     """Name in messages and help."""
     recognises: Callable[[BenchmarkFile], bool]
     read: Callable[[BenchmarkFile], RunReport | Benchmark]
+
+
+def having(*marks: Sequence[str]) -> Callable[[BenchmarkFile], bool]:
+    """Return a test whether a report has one path of keys of each of some alternatives."""
+    return lambda report: all(find(report.tree, *paths) is not None for paths in marks)
 
 
 def day_of(value: Any) -> str | None:

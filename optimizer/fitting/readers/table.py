@@ -7,7 +7,6 @@ from optimizer.fitting.loads import Engines, as_replayed
 from optimizer.fitting.readers import (
     aiperf,
     guidellm,
-    guidellm_html,
     inference_perf,
     llmd,
     points,
@@ -20,7 +19,6 @@ from optimizer.spec.files import read_text
 
 READERS: tuple[Reader, ...] = (
     guidellm.READER,
-    guidellm_html.READER,
     vllm_family.READER,
     inference_perf.READER,
     aiperf.READER,
@@ -30,20 +28,19 @@ READERS: tuple[Reader, ...] = (
 )
 """All formats, in the order in which they are tried."""
 
-UNREADABLE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+UNREADABLE: tuple[tuple[str, ...], ...] = (
     ("llmperf", "its inter-token latency includes the TTFT and counts with another tokeniser",
-     ("results/inter_token_latency_s", "results_inter_token_latency_s_mean")),
-    ("GuideLLM 0.1", "it has no means", ("benchmarks/*/request_count", "benchmarks/*/results")),
-    ("AIPerf before 0.2", "its tree has changed since", ("records/ttft", "records/time_to_first_token")),
-    ("k6", "it counts no tokens", ("metrics/http_req_duration", "metrics/http_reqs")),
-)  # fmt: skip
-"""Tool, why its reports are not read, and paths of which it has one."""
-UNREADABLE_TEXT: tuple[tuple[str, str, str], ...] = (
+     "results/inter_token_latency_s", "results_inter_token_latency_s_mean"),
+    ("GuideLLM 0.1", "it has no means", "benchmarks/*/request_count", "benchmarks/*/results"),
+    ("AIPerf before 0.2", "its tree has changed since", "records/ttft", "records/time_to_first_token"),
+    ("llm-d's version 0.1", "its times have several units; the benchmark writes 0.2", "scenario/host"),
+    ("AIPerf's CSV", "the JSON of the same run says more", "Metric,avg,"),
+    ("single requests", "give the summary of the run", "*/metrics/request_latency", "*/info/input_tokens"),
+    ("k6", "it counts no tokens", "metrics/http_req_duration", "metrics/http_reqs"),
     ("MLPerf", "it counts no tokens", "MLPerf Results Summary"),
     ("locust", "it counts no tokens", "Type,Name,Request Count"),
-    ("AIPerf's CSV", "the JSON of the same run says more", "Metric,avg,"),
-)
-"""Tool, why its reports are not read, and how the text begins."""
+)  # fmt: skip
+"""Tool, why its reports are not read, and paths of which it has one, or a text near its beginning."""
 
 
 def read_benchmark(path: str | os.PathLike[str], engines: Engines = Engines()) -> Benchmark:  # noqa: B008
@@ -57,14 +54,17 @@ def read_benchmark(path: str | os.PathLike[str], engines: Engines = Engines()) -
         FitError: the file is empty, cut short, or of unknown format, or leaves open what was measured.
         SpecError: the file cannot be read.
     """
-    return parse_benchmark(str(path), read_text(path), engines)
+    return _read(BenchmarkFile(str(path), read_text(path), on_disk=True), engines)
 
 
 def parse_benchmark(name: str, text: str, engines: Engines = Engines()) -> Benchmark:  # noqa: B008
     """Read a report from its text; arguments and errors as for `read_benchmark`."""
-    report = BenchmarkFile(name, text)
-    if not text.strip():
-        raise FitError(f"{name}: the file is empty; run the benchmark again, or leave it out")
+    return _read(BenchmarkFile(name, text), engines)
+
+
+def _read(report: BenchmarkFile, engines: Engines) -> Benchmark:
+    if not report.text.strip():
+        raise FitError(f"{report.name}: the file is empty; run the benchmark again, or leave it out")
     reader = next((reader for reader in READERS if reader.recognises(report)), None)
     if reader is None:
         raise FitError(_unknown(report))
@@ -89,10 +89,7 @@ def _unknown(report: BenchmarkFile) -> str:
     """Return why a report is not read, and what can be."""
     names = ", ".join(reader.name for reader in READERS)
     known = f"known are {names} with the columns {', '.join(points.REQUIRED)}"
-    for tool, why, paths in UNREADABLE:
-        if find(report.tree, *paths) is not None:
-            return f"{report.name}: a report of {tool} cannot be fitted: {why}; {known}"
-    for tool, why, start in UNREADABLE_TEXT:
-        if start in report.text[:2000]:
+    for tool, why, *marks in UNREADABLE:
+        if find(report.tree, *marks) is not None or any(mark in report.text[:2000] for mark in marks):
             return f"{report.name}: a report of {tool} cannot be fitted: {why}; {known}"
     return f"{report.name}: not a known benchmark report; {known}"

@@ -5,8 +5,8 @@ Source: `tensorrt_llm/bench/dataclasses/reporting.py`. All its times are in ms.
 
 from dataclasses import replace
 
-from optimizer.fitting.readers.paths import Table, find, plain, record, time
-from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport
+from optimizer.fitting.readers.paths import Table, measured, plain, record, text_at
+from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, having
 
 TABLE: Table = {
     "offered_rps": plain("world_info/issue_rate"),
@@ -17,23 +17,14 @@ TABLE: Table = {
     "prompt_mean": plain("request_info/avg_input_length"),
     "output_mean": plain("request_info/avg_output_length"),
     "throughput_rps": plain("performance/request_throughput_req_s"),
-    "ttft_ms": time("ms", "streaming_metrics/avg_ttft_ms"),
-    "ttft_median_ms": time("ms", "streaming_metrics/ttft_percentiles/p50"),
-    "tpot_ms": time("ms", "streaming_metrics/avg_tpot_ms"),
-    "latency_ms": time("ms", "performance/avg_request_latency_ms"),
+    "ttft_ms": measured("ms", "streaming_metrics/avg_ttft_ms"),
+    "ttft_median_ms": measured("ms", "streaming_metrics/ttft_percentiles/p50"),
+    "tpot_ms": measured("ms", "streaming_metrics/avg_tpot_ms"),
+    "latency_ms": measured("ms", "performance/avg_request_latency_ms"),
     "accepted_tokens": plain("decoding_stats/acceptance_length/average"),
     "tensor_parallel": plain("world_info/tp_size"),
     "pipeline_parallel": plain("world_info/pp_size"),
 }
-
-
-def _recognises(report: BenchmarkFile) -> bool:
-    value = report.tree
-    return (
-        isinstance(value, dict)
-        and find(value, "request_info/num_requests") is not None
-        and "performance" in value
-    )
 
 
 def _read(report: BenchmarkFile) -> RunReport:
@@ -41,11 +32,11 @@ def _read(report: BenchmarkFile) -> RunReport:
     found = record(report.tree, TABLE, report.name)
     if not found.offered_rps or found.offered_rps >= MAX_RATE_RPS:
         found = replace(found, offered_rps=float("inf"))
-    model = find(report.tree, "engine/model", "engine/model_path")
     note = "trtllm-bench has no server in front: its TTFT lacks HTTP"
-    return RunReport((found,), "trtllm-bench", model if isinstance(model, str) else None, notes=(note,))
+    model = text_at(report.tree, "engine/model", "engine/model_path")
+    return RunReport((found,), "trtllm-bench", model, notes=(note,))
 
 
 MAX_RATE_RPS = 1e6
 """Stated rate from which requests are sent at once."""
-READER = Reader("trtllm-bench", _recognises, _read)
+READER = Reader("trtllm-bench", having(["request_info/num_requests"], ["performance"]), _read)

@@ -14,24 +14,26 @@ from typing import Any
 import numpy as np
 
 from optimizer.errors import FitError
-from optimizer.fitting.readers.paths import Path, Table, find, number_of, plain, record, time
+from optimizer.fitting.readers.paths import Path, Table, find, measured, number_of, plain, record, text_at
 from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, day_of
 from optimizer.fitting.record import RunRecord, TokenStats
 
 _MARKS = (("total_input_tokens", "total_output_tokens", "completed"), ("conc", "hw"))
 _OF_INFERENCEX = "hw"
-_ENGINES = ("replicas", "num_replicas", "data_parallel_size", "dp_size", "dp")
+_AGENTIC = "request_metrics"
 
 
-def _both(name: str) -> tuple[Path, ...]:
+def _time(metric: str, statistic: str = "mean", percentile: str = "mean") -> tuple[Path, ...]:
     """Return the places of a time: of the benchmarks, and of InferenceX in seconds."""
-    return time("ms", f"{name}_ms") + time("s", name)
+    names = dict.fromkeys((f"{statistic}_{metric}", f"{percentile}_{metric}"))
+    nested = f"{_AGENTIC}/latency/{metric}/{percentile}"
+    return measured("ms", *(f"{name}_ms" for name in names)) + measured("s", *names, nested)
 
 
 TABLE: Table = {
     "offered_rps": plain("request_rate"),
-    "throughput_rps": plain("request_throughput", "mean_qps"),
-    "tokens_rps": plain("output_throughput"),
+    "throughput_rps": plain("request_throughput", "mean_qps", f"{_AGENTIC}/qps/mean"),
+    "tokens_rps": plain("output_throughput", f"{_AGENTIC}/throughput/output/tokens_per_second"),
     "users": plain("max_concurrency", "conc"),
     "in_flight": plain("concurrency"),
     "requested": plain("num_prompts", "num_requests_total"),
@@ -39,28 +41,32 @@ TABLE: Table = {
     "failed": plain("failed"),
     "duration_s": plain("duration"),
     "prompt_total": plain("total_input_tokens"),
-    "prompt_mean": plain("mean_input_tokens"),
+    "prompt_mean": plain("mean_input_tokens", f"{_AGENTIC}/tokens/input/mean"),
     "output_total": plain("total_output_tokens"),
-    "output_mean": plain("mean_output_tokens_actual"),
-    "ttft_ms": _both("mean_ttft"),
-    "ttft_median_ms": _both("median_ttft"),
-    "tpot_ms": _both("mean_tpot"),
-    "tpot_median_ms": _both("median_tpot"),
-    "itl_ms": _both("mean_itl"),
-    "latency_ms": _both("mean_e2el") + _both("mean_e2e_latency"),
-    "accepted_tokens": plain(
-        "spec_decode_acceptance_length", "accept_length", "avg_decoded_tokens_per_iter/mean"
-    ),
-    "replicas": plain(
-        "decode_replicas", *_ENGINES, "data_parallel_size", "dp_size", "dp", "server_info/dp_size"
-    ),
+    "output_mean": plain("mean_output_tokens_actual", f"{_AGENTIC}/tokens/output_actual/mean"),
+    "ttft_ms": _time("ttft"),
+    "ttft_median_ms": _time("ttft", "median", "p50"),
+    "tpot_ms": _time("tpot"),
+    "tpot_median_ms": _time("tpot", "median", "p50"),
+    "itl_ms": _time("itl"),
+    "latency_ms": _time("e2el") + _time("e2e_latency"),
+    "cached_share": plain("server_gpu_cache_hit_rate", "theoretical_cache_hit_rate",
+                          f"{_AGENTIC}/cache/theoretical_cache_hit_rate"),
+    "accepted_tokens": plain("spec_decode_acceptance_length", "accept_length",
+                             "avg_decoded_tokens_per_iter/mean", "avg_decoded_tokens_per_iter"),
+    "replicas": plain("decode_replicas", "replicas", "num_replicas", "data_parallel_size", "dp_size", "dp",
+                      "server_info/dp_size"),
     "tensor_parallel": plain("tensor_parallel_size", "tp_size", "tp", "server_info/tp_size"),
     "pipeline_parallel": plain("pipeline_parallel_size", "pp_size", "pp", "server_info/pp_size"),
-}
+}  # fmt: skip
 _SPLIT = ("disagg", "prefill_replicas", "num_prefill_gpu", "server_info/prefill")
 """Fields that are neither empty, 0 nor false if prefill and decode run on separate engines."""
-_HINT = re.compile(r"\b[2-9]\d?\s?[x×]\s?[A-Za-z]+-?\d+\w*")
-"""Several accelerators, as in `4xL40S`; `8x7B` is the name of a model."""
+_HINT = re.compile(
+    r"\b[2-9]\d?\s?[x×]\s?[A-Za-z]+-?\d+\w*|\b[2-9]\d?[-_ ]?(replica|gpu|pod|instance)s\b", re.IGNORECASE
+)
+"""Several accelerators or engines, as in `4xL40S`; `8x7B` is the name of a model."""
+_COUNTED = re.compile(r"(?:^|_)(gpu|pod|instance|engine|worker)s?(_count)?$", re.IGNORECASE)
+"""Names of numbers that might be those of engines."""
 NOMINAL = 0.9, 0.2 / math.sqrt(12)
 """Mean and deviation of InferenceX's lengths, over the stated ones: uniform from 0.8 of them."""
 RETOKENISED = 0.9
@@ -91,11 +97,10 @@ def _read(report: BenchmarkFile) -> RunReport:
             )
     first = report.rows[0][0]
     notes = dict.fromkeys(note for row, _ in report.rows for note in _notes(row))
-    model = find(first, "model_id", "server_info/model_path", "model")
     return RunReport(
         tuple(_run(row, place) for row, place in report.rows),
         _tool(first),
-        model if isinstance(model, str) else None,
+        text_at(first, "model_id", "server_info/model_path", "model"),
         day_of(first.get("date")),
         tuple(notes),
     )
@@ -112,7 +117,7 @@ def _tool(row: Mapping[str, Any]) -> str:
 
 def _notes(row: Mapping[str, Any]) -> list[str]:
     if _OF_INFERENCEX in row:
-        return [] if "mean_input_tokens" in row else [
+        return [] if "isl" not in row else [
             "InferenceX states lengths as asked for: assumed uniform from 0.8 of them, ten requests a user"
         ]  # fmt: skip
     spread = isinstance(row.get("output_lens"), list) or row.get("random_range_ratio") is not None
@@ -163,21 +168,21 @@ def _is_on(value: Any) -> bool:
 
 
 def _hint(row: Mapping[str, Any]) -> str | None:
+    counts = (f"{key} {row[key]}" for key in row if _COUNTED.search(key) and (number_of(row[key]) or 0) > 1)
     texts = (value for key, value in row.items() if isinstance(value, str) and key not in _NAMES)
     found = (_HINT.search(text) for text in texts)
-    return next((match[0] for match in found if match), None)
+    return next(counts, None) or next((match[0] for match in found if match), None)
 
 
 def _lengths(row: Mapping[str, Any], name: str, stated: TokenStats) -> TokenStats:
     """Return lengths with their spread: of single requests, of the range asked for, or InferenceX's."""
-    given = row.get(f"{name}_lens")
-    kept = (
-        [value for value in given if isinstance(value, int | float) and value > 0]
-        if isinstance(given, list)
-        else []
-    )
-    if kept:
-        return TokenStats(float(np.mean(kept)), float(np.std(kept)))
+    given, came = row.get(f"{name}_lens"), row.get("output_lens")
+    if isinstance(given, list) and isinstance(came, list):
+        # Failed requests have a prompt and no answer.
+        pairs = zip(map(number_of, given), map(number_of, came), strict=False)
+        kept = [one for one, answer in pairs if one and answer]
+        if kept:
+            return TokenStats(float(np.mean(kept)), float(np.std(kept)))
     nominal = number_of(row.get("isl" if name == "input" else "osl"))
     if stated.mean is None and nominal is not None:
         return TokenStats(NOMINAL[0] * nominal, NOMINAL[1] * nominal)
