@@ -76,7 +76,7 @@ HOMES = {
     "matplotlib": ("optimizer.render.plots",),
     "jinja2": ("optimizer.render.pages",),
     "pebble": ("rest_server.solver_processes",),
-    "prometheus_client": ("rest_server.metrics", "rest_server.loop.scrape"),
+    "prometheus_client": ("rest_server.metrics", "rest_server.loop.scrape", "rest_server.loop.serving"),
     "httpx2": ("rest_server.loop.fetching", "rest_server.loop.kubernetes"),
     "lightkube": ("rest_server.loop.kubernetes",),
     "fastapi": ("rest_server",),

@@ -39,6 +39,7 @@ def _loop(arguments: argparse.Namespace) -> int:
         from rest_server.loop.config import read_config
         from rest_server.loop.controller import Controller, check_supported
         from rest_server.loop.kubernetes import Cluster, connected
+        from rest_server.loop.serving import serve_loop
         from rest_server.loop.sources import open_source
     except ImportError:
         raise MissingExtraError("lightkube is not installed; pip install 'inferplan[kubernetes]'") from None
@@ -55,6 +56,7 @@ def _loop(arguments: argparse.Namespace) -> int:
     target = config.kubernetes
     fleet = None if target is None else Cluster(connected(target), target, system)
     loop = Controller(system, config, open_source(config), fleet, _write, options.state, options.dry_run)
+    serve_loop(loop)
     end_on_signals()
     if options.once:
         loop.once()

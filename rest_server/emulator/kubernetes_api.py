@@ -113,7 +113,14 @@ class KubernetesApi:
         mine = [item for item in self._fleet.workloads.values() if here and item.plural == plural]
         if name is None and method == "GET":
             kind, version = _KINDS[plural]
-            items = [self._document(item) for item in mine]
+            query = parse_qs(scope["query_string"].decode())
+            wanted = [part.split("=") for text in query.get("labelSelector", []) for part in text.split(",")]
+            documents = [self._document(item) for item in mine]
+            items = [
+                item
+                for item in documents
+                if all(item["metadata"]["labels"].get(key) == value for key, value in wanted)
+            ]
             return {"kind": f"{kind}List", "apiVersion": version, "metadata": {}, "items": items}
         item = next((item for item in mine if item.name == name), None)
         if item is None:
@@ -165,6 +172,10 @@ class KubernetesApi:
         return {
             "name": item.name, "namespace": NAMESPACE, "uid": f"emulated-{item.name}",
             "resourceVersion": str(item.version), "generation": item.generation, "managedFields": managed,
+            "labels": {
+                "inferno.server.managed": "true", "inferno.server.name": item.server,
+                "inferno.server.allocation.accelerator": item.accelerator,
+            },
             "annotations": {
                 "inferplan.dev/server": item.server, "inferplan.dev/accelerator": item.accelerator,
             },

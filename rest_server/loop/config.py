@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from optimizer.documents import Count, Document, Name, Seconds, Share
+from optimizer.documents import Document, Name, Seconds, Share
 from optimizer.errors import SpecError
 from optimizer.spec.files import plain_value, read_text
 from optimizer.spec.messages import validated
@@ -76,6 +76,9 @@ class KubernetesTarget(Document):
     """Time after which another loop can take the Lease [s]."""
     identity: Name | None = None
     """Holder of the Lease; default: the name of the host, in a cluster that of the pod."""
+    reference_labels: bool = Field(default=False, alias="referenceLabels")
+    """Whether workloads are the Deployments with the reference's labels: `inferno.server.managed` is `true`,
+    `inferno.server.name` and `inferno.server.allocation.accelerator` name the server and its accelerator."""
     workloads: tuple[WorkloadTarget, ...] = Field((), strict=False)
     """Workloads with other names than `inferplan manifests` gives them."""
 
@@ -132,8 +135,12 @@ class LoopConfig(Document):
     rules: Rules = RECOMMENDED
     """Stabilisation rules; default: the recommended ones. A server without a measured load always keeps its
     replicas."""
-    port: Count | None = None
+    port: Annotated[int, Field(ge=1, le=65_535)] | None = None
     """Port for `/metrics` and `/healthz`; absent: none."""
+    host: str = "127.0.0.1"
+    """Address of that port."""
+    reference_routes: bool = Field(default=False, alias="referenceRoutes")
+    """Whether that port, on a loopback address, also has the routes of the reference's control loop."""
 
     @property
     def applied_rules(self) -> Rules:

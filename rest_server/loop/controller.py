@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from rest_server.loop.records import MEMO_ROWS, read_state, record_of, write_sta
 from rest_server.loop.sources import MeasurementSource
 from rest_server.loop.window import Hold, Reading, Window
 
-SCALED, WOULD_SCALE = "scaled", "dry run"
+SCALED, REFUSED, WOULD_SCALE = "scaled", "refused", "dry run"
 
 
 class ScaledFleet(Protocol):
@@ -78,6 +78,15 @@ class Controller:
     dry_run: bool = False
     state: LoopState | None = None
     """State after the last cycle; None before the first."""
+    last: dict[str, Any] | None = None
+    """Record of the last cycle; None before the first."""
+    last_s: float = field(default_factory=time.time)
+    """Start of the last cycle, or of the loop [s since the epoch]."""
+    cycles: int = 0
+    scalings: dict[str, int] = field(default_factory=lambda: {SCALED: 0, REFUSED: 0})
+    """Number of workloads that were scaled, and of refusals."""
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    """Held during a cycle."""
     _memo: SizingMemo | None = None
 
     def run(self, stop: threading.Event) -> None:
@@ -103,8 +112,24 @@ class Controller:
             if self.fleet is not None:
                 self.fleet.release()
 
+    def now(self) -> dict[str, Any]:
+        """Run a cycle now; return its record."""
+        return self.cycle(time.time())
+
+    def is_late(self, periods: int) -> bool:
+        """Return whether no cycle has started for a number of periods."""
+        return time.time() - self.last_s > periods * self.config.period_s
+
     def cycle(self, now_s: float) -> dict[str, Any]:
         """Run one cycle; return its record."""
+        with self.lock:
+            self.last_s = now_s
+            self.last = self._cycle(now_s)
+            self.cycles += 1
+        self.write(self.last)
+        return self.last
+
+    def _cycle(self, now_s: float) -> dict[str, Any]:
         begun_s = time.monotonic()
         before = self.state
         if before is None:
@@ -118,12 +143,10 @@ class Controller:
         results = {} if self.fleet is None else self._scaled(self.fleet, outcome, lease)
         first = before if self.state is None else None
         self.state = outcome.state
-        record = record_of(seen, first, outcome, results) | {
+        return record_of(seen, first, outcome, results) | {
             "lease": lease or "",
             "tookSeconds": round(time.monotonic() - begun_s, 3),
         }
-        self.write(record)
-        return record
 
     def _seen(self, now_s: float) -> CycleInputs:
         """Return the inputs; workloads are read first, so that a new replica is not missed by the source."""
@@ -169,7 +192,9 @@ class Controller:
         try:
             fleet.scale(item.server, item.accelerator, item.replicas)
         except ClusterError as error:
+            self.scalings[REFUSED] += 1
             return str(error)
+        self.scalings[SCALED] += 1
         return SCALED
 
 

@@ -34,6 +34,10 @@ from rest_server.loop.window import Hold, HoldReason
 
 TIMEOUT_S = 10.0
 """Time limit of a request to the API server [s]."""
+MANAGED = "inferno.server.managed"
+SERVER_LABEL = "inferno.server.name"
+ACCELERATOR_LABEL = "inferno.server.allocation.accelerator"
+"""Labels of the reference's Deployments."""
 LeaderWorkerSet = create_namespaced_resource(
     "leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets", verbs=["get"]
 )
@@ -96,13 +100,20 @@ class Cluster:
     def __init__(self, client: Client, target: KubernetesTarget, system: System) -> None:
         self._client = client
         self._namespace = target.namespace
-        self._workloads = workloads_of(system, target)
+        self._pairs = workload_pairs(system)
+        self._labelled = target.reference_labels
+        self._workloads = {} if self._labelled else workloads_of(system, target)
         self._lease = None if target.lease is None else LeaseHolder(client, target)
 
     def read(self) -> tuple[Existing, dict[str, Hold]]:
         """Return the replicas of all workloads, and the servers whose workloads cannot be read."""
         found: dict[str, dict[str, ExistingReplicas]] = {}
         problems: dict[str, Hold] = {}
+        try:
+            self._workloads = self._labelled_ones() if self._labelled else self._workloads
+        except ClusterError as error:
+            hold = Hold(HoldReason.replicas_unknown, str(error))
+            return {}, {server: hold for server, _ in self._pairs}
         for (server, accelerator), workload in self._workloads.items():
             try:
                 there = _answered(lambda workload=workload: self._read(workload))  # type: ignore[misc]
@@ -112,12 +123,26 @@ class Cluster:
                 problems[server] = Hold(HoldReason.replicas_unknown, str(error))
                 continue
             found.setdefault(server, {})[accelerator] = there
-        servers = {server for server, _ in self._workloads}
+        servers = {server for server, _ in self._pairs}
         absent = Hold(
             HoldReason.no_deployment, "none of its workloads exists; 'inferplan manifests' writes them"
         )
         problems |= {name: absent for name in servers if name not in found and name not in problems}
         return {name: there for name, there in found.items() if name not in problems}, problems
+
+    def _labelled_ones(self) -> dict[tuple[str, str], WorkloadTarget]:
+        """Return the Deployments with the reference's labels, of servers and accelerators that are known."""
+        listed = _answered(
+            lambda: list(self._client.list(Deployment, namespace=self._namespace, labels={MANAGED: "true"}))
+        )
+        found = {}
+        for item in listed:
+            labels = item.metadata.labels or {}
+            pair = labels.get(SERVER_LABEL, ""), labels.get(ACCELERATOR_LABEL, "")
+            if pair in self._pairs:
+                server, accelerator = pair
+                found[pair] = WorkloadTarget(server=server, accelerator=accelerator, name=item.metadata.name)
+        return found
 
     def _read(self, workload: WorkloadTarget) -> ExistingReplicas:
         namespace = workload.namespace or self._namespace

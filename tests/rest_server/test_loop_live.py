@@ -101,6 +101,13 @@ def test_absent_workloads_are_named(fleet: Emulator, system: System) -> None:
     assert (replicas, problems["talk"].reason) == ({}, "NoDeployment")
 
 
+def test_workloads_are_found_by_the_labels_of_the_reference(fleet: Emulator, system: System) -> None:
+    with cluster(fleet, system, "first", referenceLabels=True) as labelled:
+        replicas, problems = labelled.read()
+    assert not problems
+    assert list(replicas["talk"]) == ["GPU"]
+
+
 def test_an_absent_api_server_is_a_reason(system: System) -> None:
     target = KubernetesTarget.model_validate({"url": "http://127.0.0.1:9"})
     found = Cluster(connected(target), target, system)
