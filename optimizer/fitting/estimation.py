@@ -102,7 +102,7 @@ class FitProblem:
 
     def take(self, names: Sequence[str], values: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the residuals of the full runs under a model, and log(full/short); shapes (N,)."""
-        whole, short = (self._logs(names, [values], replays)[0] for replays in (self.whole, self.short))
+        whole, short = (self.logs_of(names, [values], replays)[0] for replays in (self.whole, self.short))
         return self.rows.weight * (whole - self.rows.log_measured), whole - short
 
     def short_residuals(
@@ -117,14 +117,14 @@ class FitProblem:
         """
         return [
             self.rows.weight * (found + excess - self.rows.log_measured)
-            for found in self._logs(names, points, self.short)
+            for found in self.logs_of(names, points, self.short)
         ]
 
     def whole_residuals(self, names: Sequence[str], points: Sequence[FloatArray]) -> list[FloatArray]:
         """Return the residuals of the full runs and the prior residuals under each of several models."""
         return [
             np.append(self.rows.weight * (found - self.rows.log_measured), prior_residuals(names, point))
-            for found, point in zip(self._logs(names, points, self.whole), points, strict=True)
+            for found, point in zip(self.logs_of(names, points, self.whole), points, strict=True)
         ]
 
     def without(self, rows: BoolArray) -> "FitProblem":
@@ -138,13 +138,15 @@ class FitProblem:
         )
         return FitProblem(tuple(self.whole[i] for i in runs), tuple(self.short[i] for i in runs), kept)
 
-    def _logs(
+    def logs_of(
         self, names: Sequence[str], points: Sequence[FloatArray], replays: Sequence[BenchmarkReplay]
     ) -> list[FloatArray]:
+        """Return the logarithms of the compared metrics of some replays under each of several models."""
         laws = [coefficients(names, point) for point in points]
-        return [self._log(figures) for figures in simulate_all(replays, laws)]
+        return [self.logs(figures) for figures in simulate_all(replays, laws)]
 
-    def _log(self, figures: Sequence[RunMetrics]) -> FloatArray:
+    def logs(self, figures: Sequence[RunMetrics]) -> FloatArray:
+        """Return the logarithms of the compared metrics, shape (N,), from the metrics of each run."""
         values = [getattr(figures[i], name) for i, name in zip(self.rows.run, self.rows.name, strict=True)]
         predicted = np.array(values, dtype=np.float64)
         known = predicted > 0

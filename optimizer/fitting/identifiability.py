@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from optimizer.fitting.estimation import FitProblem, FitResult, Progress, refine, solve
+from optimizer.fitting.interval import ALPHA, alpha_interval
 from optimizer.fitting.parameters import ADDED_LATER, BY_NAME, DRAWN, SIMPLIFIED_FIRST, StartPoint, plausible
 from optimizer.quantities import be, counted
 
 MAX_CONDITION = 30.0
 """Limit of the condition number of the equilibrated Jacobian; two columns at an angle of 4° reach it."""
-SHARE_OF_BETA = 0.1
-"""ITL over α, minus 1, of the run with the shortest ITL, from which α rests on β."""
 HOPELESS = 1e4
 """Condition number from which its size says nothing."""
 MAX_RELATIVE_ERROR = 0.6
@@ -25,8 +24,8 @@ spurious parameter has been found four of them away from 0."""
 CLEARLY_BETTER = 0.99865
 """Confidence above which an added parameter is kept: three standard errors, more with few runs."""
 CONFIDENCE = 0.975
-WELL_KNOWN = 0.15
-"""Half of a 95 % interval, relative, above which α or β is not well known."""
+WELL_KNOWN = {"base_ms": 0.05, "compute_per_token_ms": 0.15}
+"""Distance of an end of the 95 % interval, relative, above which α or β is not well known."""
 VALUES_EACH = 1.5
 """Measured values for each parameter."""
 TOO_FEW = "too few measured values"
@@ -59,7 +58,8 @@ def fit_identifiable(
             added = [name for name in names if name in ADDED_LATER]
             solution = _with_what_shows(problem, solution, added, begin, progress)
             told = _told(left_out, measured)
-            return solution, [*_unknown_basics(problem, solution, left_out), *told]
+            scales = {name: begin[0][name] for name in left_out}
+            return solution, [*_unknown_basics(problem, solution, scales), *told]
         left_out[weakest] = why
         progress(f"without {BY_NAME[weakest].key}: {why}")
         was_zero = solution.values[solution.names.index(weakest)] == 0
@@ -91,23 +91,23 @@ def _told(left_out: Mapping[str, str], measured: int) -> list[str]:
     return found
 
 
-def _unknown_basics(problem: FitProblem, solution: FitResult, left_out: Mapping[str, str]) -> list[str]:
+def _unknown_basics(problem: FitProblem, solution: FitResult, left_out: Mapping[str, float]) -> list[str]:
     """Return sentences about α and β, which are never left out, if the runs leave them open."""
     errors = solution.standard_errors() * _student(solution, CONFIDENCE)
-    times = [run.run.measured.itl_ms for run in problem.whole]
-    least = min((time for time in times if time is not None), default=0.0)
-    mixed = left_out.get("client_offset_ms", IT_IS_0) != IT_IS_0
     found = []
     for name, value, error in zip(solution.names, solution.values, errors, strict=True):
-        if name in SIMPLIFIED_FIRST or name in ADDED_LATER:
+        if name not in WELL_KNOWN:
             continue
-        shown = f"{value:.3g} ± {error:.2g}" if error else f"{value:.3g}"
-        if name == "base_ms" and mixed and least > (1 + SHARE_OF_BETA) * value:
-            shown = f"{value:.3g} if the whole TTFT grows with the prompt, up to {least:.3g} if not"
-        elif 0 < error <= WELL_KNOWN * value:
+        low, high = value - error, value + error
+        if name == ALPHA:
+            low, high = alpha_interval(problem, solution, left_out)
+        if value > 0 and max(high - value, value - low) <= WELL_KNOWN[name] * value:
             continue
         key, runs = BY_NAME[name].key, BY_NAME[name].shown_by
-        found.append(f"{key} is not well known from these runs: {shown}; {runs} would tell")
+        ends = f"{max(min(low, value), 0.0):.3g} to {max(high, value):.3g}"
+        found.append(
+            f"{key} is not well known from these runs: {value:.3g}, {ends} at 95 %; {runs} would tell"
+        )
     return found
 
 
