@@ -196,8 +196,21 @@ def test_a_server_that_the_budget_leaves_out_needs_more_of_it() -> None:
     repair = explain(source).repair
     assert repair is not None
     assert [(item.server, item.detail) for item in repair.beyond_units] == [
-        ("large", "with enough cards it needs more of another limit (budget)")
+        ("large", "with enough cards for the others it needs more of another limit (budget)")
     ]
+
+
+def test_a_repair_names_served_servers_that_it_leaves_out() -> None:
+    """With enough cards the budget serves the server with more load instead."""
+    servers = [server("large", 100.0, replicas=5), server("small", replicas=1)]
+    source = system(servers, [accelerator("A", cost=40.0)], {"A": 1}, budget=220.0)
+    found = explain(source)
+    assert [item.server for item in found.plan.unserved] == ["large"]
+    assert found.repair is not None
+    assert found.repair.cheapest is not None
+    assert found.repair.cheapest.added == {"A": 4}
+    assert [item.server for item in found.repair.beyond_units] == ["small"]
+    assert [item.server for item in solve(source.with_capacity({"A": 5})).unserved] == ["small"]
 
 
 def test_units_of_an_unlimited_plan_have_no_worth() -> None:

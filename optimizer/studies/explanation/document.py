@@ -318,7 +318,7 @@ class RepairOptions(Document):
     reserve that suffices with the existing cards; null if none does, or if not answered.
     """
     beyond_units: tuple[Beyond, ...] = Field((), alias="beyondUnits", strict=False)
-    """Servers that cannot be served with any number of cards."""
+    """Servers that cannot be served, together with the others, with any number of cards."""
     beyond_reserves: tuple[Beyond, ...] = Field((), alias="beyondReserves", exclude_if=not_, strict=False)
     """Servers that cannot have their reserve with any number of cards; absent if there are none."""
 

@@ -55,7 +55,7 @@ def find_repair(
     budget = budget or QuestionBudget(Deadline.after(candidates.system.options.time_limit_s))
     problem = build_problem(candidates).serving_all_members()
     short, lacking = _short(candidates, plan, problem)
-    servable, reservable = _attainable(candidates, problem)
+    servable, required, reservable = _attainable(candidates, problem)
     by_units = _Goal(problem.of_servers(problem.with_partners(servable)), reservable)
     before = len(budget.unanswered)
     by_time = budget.part(0.5)
@@ -65,11 +65,11 @@ def find_repair(
     names = candidates.arrays.server_names
     beyond = tuple(
         Beyond(server=names[s], detail=_missing(candidates, problem.limits, int(s)))
-        for s in np.flatnonzero(short & ~servable)
+        for s in np.flatnonzero(problem.to_serve & ~servable)
     )
     no_reserve = tuple(
         Beyond(server=names[s], detail=_missing_reserve(candidates, names[s]))
-        for s in np.flatnonzero(lacking & servable & ~reservable)
+        for s in np.flatnonzero(required & servable & ~reservable)
     )
     found = RepairOptions(
         summary="",
@@ -105,18 +105,19 @@ def _short(candidates: Candidates, plan: Plan, problem: Problem) -> tuple[BoolAr
     return short[0], short[1]
 
 
-def _attainable(candidates: Candidates, problem: Problem) -> tuple[BoolArray, BoolArray]:
-    """Return masks of the servers that enough units can serve, and give their reserve; shapes (S,).
+def _attainable(candidates: Candidates, problem: Problem) -> tuple[BoolArray, BoolArray, BoolArray]:
+    """Return masks of the servers that enough units serve, that require a reserve, and have it; shapes (S,).
 
-    No solver is needed: with enough units, every such server fits on a single accelerator.
+    With enough units, every such server fits on a single accelerator, so that no solver is needed without
+    other limits.
     """
     single = problem.options.model_copy(update={"heterogeneous": False})
     endless = replace(_endless(problem), options=single)
     replicas = choose(endless).replicas
-    has = np.zeros(len(problem.priority), np.bool_)
-    own = reserves_held(candidates, endless, replicas)[1]
-    has[: len(own)] = own
-    return problem.to_serve & served_in_full(endless, replicas), has
+    required, has = np.zeros((2, len(problem.priority)), np.bool_)
+    own = reserves_held(candidates, endless, replicas)
+    required[: len(own[0])], has[: len(own[1])] = own
+    return problem.to_serve & served_in_full(endless, replicas), required, has
 
 
 def _endless(problem: Problem) -> Problem:
@@ -376,7 +377,7 @@ def _missing(candidates: Candidates, limits: LimitRows, s: int) -> str:
         item.limit.label(item.item) for item, is_fixed in zip(limits.items, fixed, strict=True) if is_fixed
     ]
     if labels and (candidates.table.server == s).any():
-        return f"with enough cards it needs more of another limit ({', '.join(labels)})"
+        return f"with enough cards for the others it needs more of another limit ({', '.join(labels)})"
     nearest: dict[str, Rejection] = {}
     for item in candidates.rejections(s):
         if item.reason not in nearest or _factor(item) < _factor(nearest[item.reason]):

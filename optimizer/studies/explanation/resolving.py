@@ -176,7 +176,8 @@ def with_targets_of(candidates: Candidates, system: System, servers: BoolArray) 
         renamed = replace(new, server=frozen(index[new.server]))
         return CandidateTable.joined([old.take(~servers[old.server]), renamed])
 
-    return candidates.with_tables(joined, fresh)
+    # The partial service of queues is sized when it is allocated, by the targets of the system.
+    return replace(candidates.with_tables(joined, fresh), system=system)
 
 
 # --- how two plans differ --------------------------------------------------------------------------------
