@@ -242,3 +242,19 @@ def test_target_prices_count_partly_served_queues(policy: str) -> None:
         assert_difference(item.effect, found.plan, after)
         changed += bool(item.effect.service)
     assert changed
+
+
+def test_repairs_serve_the_members_that_a_queue_can_have() -> None:
+    """No accelerator meets the target of the first server; the second needs a card."""
+    classes = [service_class("gold", ttft=0.1), service_class("tin", 2, ttft=800)]
+    servers = [server("a", 100, sharedQueue="q"), server("b", 300, service="tin", sharedQueue="q")]
+    system = load_system(document(servers, [accelerator("A")], {"A": 0}, classes=classes))
+    repair = explain(system).repair
+    assert repair is not None
+    assert repair.cheapest is not None
+    assert repair.cheapest.added == {"A": 1}
+    assert [item.server for item in repair.beyond_units] == ["a"]
+    assert [item.server for item in solve(system.with_capacity({"A": 1})).unserved] == ["a"]
+    left = explain(system.with_capacity({"A": 1})).repair
+    assert left is not None
+    assert (left.cheapest, [item.server for item in left.beyond_units]) == (None, ["a"])

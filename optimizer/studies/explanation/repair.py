@@ -9,6 +9,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates import Candidates, Rejection
+from optimizer.candidates.arrays import ALL_MEMBERS
 from optimizer.pipeline import choose
 from optimizer.plan import Plan
 from optimizer.plan.reserves import reserves_held
@@ -53,8 +54,9 @@ def find_repair(
     if plan.complete and not plan.lacks_reserve:
         return None
     budget = budget or QuestionBudget(Deadline.after(candidates.system.options.time_limit_s))
-    problem = build_problem(candidates).serving_all_members()
-    short, lacking = _short(candidates, plan, problem)
+    problem = _with_servable_members(build_problem(candidates))
+    omitted = _omitted_members(problem)
+    short, lacking = _short(candidates, plan, problem, {*omitted})
     servable, required, reservable = _attainable(candidates, problem)
     by_units = _Goal(problem.of_servers(problem.with_partners(servable)), reservable)
     before = len(budget.unanswered)
@@ -66,6 +68,8 @@ def find_repair(
     beyond = tuple(
         Beyond(server=names[s], detail=_missing(candidates, problem.limits, int(s)))
         for s in np.flatnonzero(problem.to_serve & ~servable)
+    ) + tuple(
+        Beyond(server=name, detail=_missing(candidates, problem.limits, s)) for name, s in omitted.items()
     )
     no_reserve = tuple(
         Beyond(server=names[s], detail=_missing_reserve(candidates, names[s]))
@@ -95,9 +99,33 @@ class _Goal:
     """Servers that must have their reserve, shape (S,)."""
 
 
-def _short(candidates: Candidates, plan: Plan, problem: Problem) -> tuple[BoolArray, BoolArray]:
-    """Return masks of the servers not served in full, and of those without their reserve, shapes (S,)."""
-    unserved, without = {item.server for item in plan.unserved}, {*plan.lacks_reserve}
+def _with_servable_members(problem: Problem) -> Problem:
+    """Return the problem whose queues have the members that enough units serve together, or else all."""
+    if not problem.leaves_members:
+        return problem
+    table, taken = problem.table, choose(_single(_endless(problem))).replicas > 0
+    members = np.full(len(problem.priority), ALL_MEMBERS)
+    members[table.server[taken]] = table.members[taken]
+    return problem.take(np.flatnonzero(table.members == members[table.server]))
+
+
+def _omitted_members(problem: Problem) -> dict[str, int]:
+    """Return the loaded members that no candidate of their queue serves, with the index of the queue."""
+    members, table = problem.members, problem.table
+    served = np.full(len(problem.priority), ALL_MEMBERS)
+    served[table.server] = table.members
+    omitted = (members.load_rps > 0) & (served[members.server] >> members.place & 1 == 0)
+    return {members.names[m]: int(members.server[m]) for m in np.flatnonzero(omitted)}
+
+
+def _short(
+    candidates: Candidates, plan: Plan, problem: Problem, omitted: set[str]
+) -> tuple[BoolArray, BoolArray]:
+    """Return masks of the servers not served in full, and of those without their reserve, shapes (S,).
+
+    Omitted members of queues do not count.
+    """
+    unserved, without = {item.server for item in plan.unserved} - omitted, {*plan.lacks_reserve}
     servers = candidates.system.servers.values()
     short = np.zeros((2, len(problem.priority)), np.bool_)  # shared cards are after the last server
     short[0, : len(servers)] = [any(m.name in unserved for m in members_of(one)) for one in servers]
@@ -111,13 +139,17 @@ def _attainable(candidates: Candidates, problem: Problem) -> tuple[BoolArray, Bo
     With enough units, every such server fits on a single accelerator, so that no solver is needed without
     other limits.
     """
-    single = problem.options.model_copy(update={"heterogeneous": False})
-    endless = replace(_endless(problem), options=single)
+    endless = _single(_endless(problem))
     replicas = choose(endless).replicas
     required, has = np.zeros((2, len(problem.priority)), np.bool_)
     own = reserves_held(candidates, endless, replicas)
     required[: len(own[0])], has[: len(own[1])] = own
     return problem.to_serve & served_in_full(endless, replicas), required, has
+
+
+def _single(problem: Problem) -> Problem:
+    """Return the problem without mixed plans."""
+    return replace(problem, options=problem.options.model_copy(update={"heterogeneous": False}))
 
 
 def _endless(problem: Problem) -> Problem:
