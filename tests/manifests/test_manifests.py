@@ -511,3 +511,60 @@ def test_rules_are_sound_and_fire_when_they_should(rules: Path) -> None:
     assert promtool("test", "rules", str(tests)).returncode != 0
     rules.write_text(text.replace("increase(", "incraese("))
     assert promtool("check", "rules", str(rules)).returncode != 0
+
+
+# --- the control loop -------------------------------------------------------------------------------------
+
+
+def looped() -> list[Json]:
+    """Return the objects of the component."""
+    paths = sorted((MANIFESTS / "components" / "loop").glob("*.yaml"))
+    found = [item for path in paths for item in yaml.safe_load_all(path.read_text())]
+    return [item for item in found if item["kind"] != "Component"]
+
+
+@needs_kustomize
+def test_the_loop_component_renders_with_the_service(tmp_path: Path) -> None:
+    shutil.copytree(MANIFESTS, tmp_path / "manifests")
+    own = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+        "resources": ["manifests/overlays/stateful"], "components": ["manifests/components/loop"],
+    }  # fmt: skip
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(own))
+    names = [item["metadata"]["name"] for item in yaml.safe_load_all(kustomized(tmp_path))]
+    assert sum(name.startswith("inferplan-loop") for name in names) == len(looped())
+
+
+def test_the_loop_component_is_valid_and_restricted() -> None:
+    objects = looped()
+    for item in objects:
+        assert problems(item) == "", item["kind"]
+    kinds = {"Deployment", "NetworkPolicy", "PersistentVolumeClaim", "Role", "RoleBinding", "ServiceAccount"}
+    assert {item["kind"] for item in objects} == kinds
+    pod = one(objects, "Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    arguments = _parser().parse_args(container["args"])
+    assert str(arguments.config) == "/etc/inferplan/loop/loop.yaml"
+
+
+def test_the_loop_may_only_read_and_scale() -> None:
+    role = one(looped(), "Role")
+    rights = {
+        f"{rule['apiGroups'][0]}/{name}": rule["verbs"]
+        for rule in role["rules"]
+        for name in rule["resources"]
+    }
+    workloads = {"apps/deployments", "leaderworkerset.x-k8s.io/leaderworkersets"}
+    assert {name for name, verbs in rights.items() if verbs == ["get"]} == workloads
+    assert {name for name, verbs in rights.items() if verbs == ["get", "patch"]} == {
+        f"{name}/scale" for name in workloads
+    }
+    assert rights["coordination.k8s.io/leases"] == ["get", "create", "update"]
+    assert len(rights) == 5
+
+
+def test_the_loop_is_in_no_overlay() -> None:
+    for path in (MANIFESTS / "overlays").rglob("*.yaml"):
+        assert "loop" not in path.read_text(), path
