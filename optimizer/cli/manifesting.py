@@ -1,17 +1,21 @@
 """Sub-command `manifests`: writes a plan as Kubernetes manifests."""
 
 import argparse
+import re
 import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
+
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
 
 from optimizer.cli.command import Command
 from optimizer.cli.flags import add_request, request_of
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
-from optimizer.plan import load_plan
+from optimizer.plan import Plan, load_plan
 from optimizer.render.manifests import (
     WorkloadManifest,
     deployment_patch,
@@ -19,10 +23,33 @@ from optimizer.render.manifests import (
     prometheus_trigger,
     scaled_object,
 )
-from optimizer.spec.system import load_system
+from optimizer.spec.system import System, load_system
 from optimizer.spec.writing import write_text
 
 SERVICE_URL = "http://inferplan.inferplan.svc:8080"
+
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def _label(name: str) -> str:
+    if not _LABEL.fullmatch(name):
+        text = "must be a name of Kubernetes (at most 63 letters a-z, digits and hyphens), not {name}"
+        raise PydanticCustomError("label", text, {"name": repr(name)})
+    return name
+
+
+def _address(url: str) -> str:
+    if not re.fullmatch(r"https?://[^/\s]+\S*", url):
+        text = "must begin with http:// or https:// and name a host, not {url}"
+        raise PydanticCustomError("address", text, {"url": repr(url)})
+    return url
+
+
+Label = Annotated[str, AfterValidator(_label)]
+"""A name of an object or container in Kubernetes."""
+Address = Annotated[str, AfterValidator(_address)]
+"""A URL of a service."""
 
 
 class ManifestOptions(Request):
@@ -32,17 +59,17 @@ class ManifestOptions(Request):
     """System of the plan; accelerators that are not chosen then also get manifests, with 0 replicas."""
     scaled_objects: bool = False
     """Write KEDA's ScaledObjects that read /v1/targets, instead of patches for Deployments."""
-    prometheus: Annotated[str | None, Flag("URL")] = None
+    prometheus: Annotated[Address | None, Flag("URL")] = None
     """Write ScaledObjects that read the metrics from Prometheus at URL."""
     stabilised: bool = False
     """The service runs with --stabilise: ScaledObjects scale down without their own window of 300 s."""
-    namespace: Annotated[str, Flag("N")] = "serving"
+    namespace: Annotated[Label, Flag("N")] = "serving"
     """Namespace of the Deployments (serving)."""
-    container: Annotated[str, Flag("C")] = "vllm"
+    container: Annotated[Label, Flag("C")] = "vllm"
     """Container with the engine, in patches of servers with tokens (vllm)."""
     no_replicas: bool = False
     """Omit replicas from patches, for an autoscaler to set."""
-    url: Annotated[str, Flag("URL", help=f"URL of the service ({SERVICE_URL})")] = SERVICE_URL
+    url: Annotated[Address, Flag("URL", help=f"URL of the service ({SERVICE_URL})")] = SERVICE_URL
     """URL of the service."""
     authentication: Annotated[str, Flag("A")] = "inferplan"
     """TriggerAuthentication with a key of the service; '' for none (inferplan)."""
@@ -69,12 +96,26 @@ def _manifests(arguments: argparse.Namespace) -> None:
     if options.stabilised and not scaled:
         raise SpecError("--stabilised: patches have no window; add --scaled-objects or --prometheus URL")
     system = None if options.system is None else load_system(options.system)
-    found = manifests.variants(load_plan(arguments.plan), system)
+    plan = load_plan(arguments.plan)
+    if system is not None:
+        _check_names(plan, system)
+    found = manifests.variants(plan, system)
     text = manifests.manifests_text(map(partial(_scaled if scaled else _patched, options), found))
     if options.output is None:
         sys.stdout.write(text)
     else:
         write_text(text, options.output)
+
+
+def _check_names(plan: Plan, system: System) -> None:
+    """Check that a system has the servers of a plan.
+
+    Raises:
+        SpecError: it lacks one.
+    """
+    missing = sorted(plan.allocations.keys() - system.servers.keys())
+    if missing:
+        raise SpecError(f"--system: has no server {missing[0]!r}, but the plan has; give the plan's system")
 
 
 def _patched(options: ManifestOptions, variant: WorkloadManifest) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from optimizer.errors import SpecError
 from optimizer.spec.assumptions import check_lengths, check_load
 from optimizer.spec.csv_rows import csv_rows
-from optimizer.spec.messages import validated
+from optimizer.spec.messages import did_you_mean, validated
 from optimizer.spec.offline import with_deadline_of_load
 from optimizer.spec.routes import route_of
 from optimizer.spec.schema import Load, Route, Server
@@ -76,7 +76,8 @@ def owner_of_load(system: System, name: str) -> Server | Route:
         raise SpecError(text)
     found = route or server
     if found is None:
-        raise SpecError(f"server {name!r} does not exist in the system")
+        hint = did_you_mean(name, [*system.stated, *system.routes])
+        raise SpecError(f"server {name!r} does not exist in the system{hint}")
     return found
 
 

@@ -398,6 +398,27 @@ def test_a_batch_server_gets_notes_instead_of_arguments_of_vllm() -> None:
         assert (notes["inferplan.dev/max-batch"], notes["inferplan.dev/batch-window-ms"]) == ("4", window)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--namespace", "Bad Name"), "--namespace: must be a name of Kubernetes"),
+        (("--container", ""), "--container: must be a name of Kubernetes"),
+        (("--scaled-objects", "--url", "inferplan:8080"), "--url: must begin with http:// or https://"),
+        (("--prometheus", "http://"), "--prometheus: must begin with http:// or https:// and name a host"),
+        (
+            ("--system", "sample:chat"),
+            "--system: has no server 's', but the plan has; give the plan's system",
+        ),
+    ],
+)
+def test_what_no_cluster_would_accept_is_refused(
+    tmp_path: Path, run: Run, options: tuple[str, ...], message: str
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(solve(load_system(document([server("s")], [accelerator("A")]))).to_json(), "utf-8")
+    is_one_line(run("manifests", plan, *options), message)
+
+
 @pytest.mark.parametrize("batching", ["static", "padded"])
 def test_engines_with_static_batches_get_no_arguments_of_vllm(batching: str) -> None:
     item, times = server("s"), profile("m", "A", batching=batching)

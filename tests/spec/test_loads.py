@@ -162,6 +162,7 @@ def test_the_command_line_plans_the_loads_of_the_file(
     ("text", "line", "message"),
     [
         ("server,arrivalRate\na,1\nc,1\n", 3, "server 'c' does not exist in the system"),
+        ("server,arrivalRate\nA,1\n", 2, "server 'A' does not exist in the system; did you mean 'a'?"),
         ("server,arrivalRate\na,1\nb,1\na,2\n", 4, "server 'a' occurs twice"),
         ("server,arrivalRate\na,fast\n", 2, "arrivalRate: must be a number, not 'fast'"),
         ("server,arrivalRate\na,1.2.3\n", 2, "arrivalRate: must be a number, not '1.2.3'"),
