@@ -21,7 +21,7 @@ from optimizer.spec.writing import check_suffix, write_document, write_text
 from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, SchedulerName
 
 FORMATS = (
-    "GuideLLM (JSON, YAML, CSV, HTML), vllm bench serve, SGLang, TensorRT-LLM (benchmark_serving and "
+    "GuideLLM (JSON, YAML, CSV), vllm bench serve, SGLang, TensorRT-LLM (benchmark_serving and "
     "trtllm-bench), InferenceX, inference-perf, AIPerf, llm-d, CSV of points"
 )
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from guidellm_html import as_json
 
 from optimizer.errors import InferplanError
 from optimizer.fitting.fit import fit
@@ -23,7 +24,7 @@ from optimizer.fitting.parameters import REFERENCE_LAW
 from optimizer.fitting.prediction import predict
 from optimizer.fitting.profile import FittedProfile
 from optimizer.fitting.readers.report import Benchmark
-from optimizer.fitting.readers.table import read_benchmark
+from optimizer.fitting.readers.table import parse_benchmark
 from optimizer.fitting.runs import BenchmarkRun
 from optimizer.fitting.server import ServerSettings
 from optimizer.kinds.replicas import Replica, analyze_replicas
@@ -33,6 +34,11 @@ SWEEPS = {"llama-3.1-8b": 447_936, "qwen2.5-14b": 226_992}
 MAX_SEQUENCES = 512
 """What the clients had in flight at most."""
 HELD_OUT = 2
+
+
+def recorded(path: Path) -> Benchmark:
+    text = path.read_text(encoding="utf-8")
+    return parse_benchmark(path.name, as_json(text) if path.suffix == ".html" else text)
 
 
 class Row(NamedTuple):
@@ -137,7 +143,7 @@ def main() -> None:
     parser.add_argument("--reference", type=Path, required=True, metavar="DIR")
     folder = parser.parse_args().reference / "sweeps"
     for name, kv_tokens in SWEEPS.items():
-        measure(name, [read_benchmark(path) for path in sorted((folder / name).iterdir())], kv_tokens)
+        measure(name, [recorded(path) for path in sorted((folder / name).iterdir())], kv_tokens)
 
 
 if __name__ == "__main__":

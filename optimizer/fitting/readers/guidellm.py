@@ -1,4 +1,4 @@
-"""Reader of GuideLLM's reports: JSON and YAML, the CSVs of 2025 (one header line) and 2026 (three), and HTML.
+"""Reader of GuideLLM's reports: JSON and YAML, and the CSVs of 2025 (one header line) and 2026 (three).
 
 The CSVs have the same values under other keys. Sources: tags v0.2.0 to v0.8.0, `src/guidellm/schemas`,
 `src/guidellm/benchmark/outputs/csv.py`. Version 0.1 is another format.
@@ -11,7 +11,6 @@ from typing import Any
 
 from optimizer.errors import FitError
 from optimizer.fitting.lengths import with_shared_lengths
-from optimizer.fitting.readers.guidellm_html import html_runs, is_html
 from optimizer.fitting.readers.guidellm_plans import CLOSED, STEADY, csv_runs, strategies_of
 from optimizer.fitting.readers.paths import Path, Table, find, measured, number_of, plain, record, text_at
 from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, cell_value, day_of
@@ -84,8 +83,7 @@ def _recognises(report: BenchmarkFile) -> bool:
         items, known = value.get("benchmarks"), value.keys() & {"args", "config", "metadata"}
         found = find(items, "*/metrics") is not None or find(items, "*/request_totals") is not None
         return isinstance(items, list) and (bool(known) or not items or found)
-    is_csv = line.startswith("Type,Run Id") or (line.startswith("Run Info,") and ",Timings" in line)
-    return is_csv or is_html(report)
+    return line.startswith("Type,Run Id") or (line.startswith("Run Info,") and ",Timings" in line)
 
 
 def _read(report: BenchmarkFile) -> RunReport:
@@ -128,7 +126,7 @@ def _items(report: BenchmarkFile) -> Iterator[tuple[Mapping[str, Any], str]]:
             for row, place in report.rows
         ]
     else:
-        found = list(html_runs(report) if is_html(report) else csv_runs(report))
+        found = list(csv_runs(report))
     for item, place in found:
         if not isinstance(item, dict) or not ("metrics" in item or "Name" in item or "Benchmark" in item):
             raise FitError(
@@ -172,8 +170,6 @@ def _with_ends(item: Mapping[str, Any], found: TokenStats, row: str, column: str
 
 def _notes(item: Mapping[str, Any]) -> Iterator[str]:
     """Yield the aspects of a run that cannot be replayed."""
-    if item.get("note"):
-        yield item["note"]
     if number_of(
         find(item, "warmup_duration", "config/warmup/percent", "config/warmup/value", "Timings/Warmup/Sec")
     ):
@@ -182,4 +178,4 @@ def _notes(item: Mapping[str, Any]) -> Iterator[str]:
         yield "the client ramped up (rampup_duration): runs are assumed to start at their full rate"
 
 
-READER = Reader("GuideLLM (JSON, YAML, CSV, HTML up to 0.7)", _recognises, _read)
+READER = Reader("GuideLLM (JSON, YAML, CSV)", _recognises, _read)

@@ -4,20 +4,10 @@ Source: `llmdbenchmark/analysis/benchmark_report/schema_v0_2.py`. The reports st
 are the only ones that state the engines behind the address.
 """
 
-import re
 from dataclasses import replace
 from typing import Any
 
-from optimizer.fitting.readers.paths import (
-    Table,
-    find,
-    measured,
-    number_of,
-    plain,
-    record,
-    text_at,
-    values_at,
-)
+from optimizer.fitting.readers.paths import Table, all_at, find, measured, number_of, plain, record, text_at
 from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, day_of, having
 from optimizer.fitting.record import RunRecord
 from optimizer.fitting.runs import Arrivals
@@ -46,7 +36,6 @@ TABLE: Table = {
         for suffix, keys in _STATISTICS.items()
     },
 }
-_DURATION = re.compile(r"PT(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?")
 
 
 def _read(report: BenchmarkFile) -> RunReport:
@@ -72,7 +61,7 @@ def _read(report: BenchmarkFile) -> RunReport:
 def _run(tree: Any, place: str, tool: str) -> RunRecord:
     engines = [
         engine
-        for engine in values_at(tree, "scenario/stack/*/standardized")
+        for engine in all_at(tree, "scenario/stack/*/standardized")
         if isinstance(engine, dict) and engine.get("kind", "inference_engine") == "inference_engine"
     ]
     roles = {str(engine.get("role")) for engine in engines}
@@ -93,7 +82,6 @@ def _run(tree: Any, place: str, tool: str) -> RunRecord:
         found,
         fields={**found.fields, "replicas": "scenario.stack[].replicas"},
         completed=None if found.requested is None else found.requested - lost,
-        duration_s=None if found.throughput_rps else _seconds(find(tree, "run/time/duration")),
         tensor_parallel=tensor,
         pipeline_parallel=pipeline,
     )
@@ -106,15 +94,6 @@ def _copies(engine: Any) -> float:
         for path in ("replicas", "accelerator/parallelism/dp", "accelerator/parallelism/ep")
     )
     return replicas * (copies if experts == 1 else 1.0)
-
-
-def _seconds(text: Any) -> float | None:
-    """Return the seconds of an ISO 8601 duration."""
-    found = _DURATION.fullmatch(str(text or ""))
-    if found is None:
-        return None
-    hours, minutes, seconds = (float(part or 0) for part in found.groups())
-    return 3600 * hours + 60 * minutes + seconds
 
 
 READER = Reader("llm-d benchmark report 0.2", having(["scenario"], [f"{_FIGURES}/requests"]), _read)

@@ -37,28 +37,28 @@ def measured(unit: str, *paths: str) -> tuple[Path, ...]:
     return tuple(Path(path, unit) for path in paths)
 
 
-def values_at(tree: Any, *paths: str) -> Iterator[Any]:
+def all_at(tree: Any, *paths: str) -> Iterator[Any]:
     """Yield the values at paths of keys."""
     for path in paths:
-        yield from _values_at(tree, path.split("/"))
+        yield from _all_at(tree, path.split("/"))
 
 
-def _values_at(tree: Any, keys: Sequence[str]) -> Iterator[Any]:
+def _all_at(tree: Any, keys: Sequence[str]) -> Iterator[Any]:
     if not keys:
         yield tree
         return
     key, rest = keys[0], keys[1:]
     inner = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     if key == "**":
-        yield from _values_at(tree, rest)
+        yield from _all_at(tree, rest)
         for name, item in inner:
             if not _is_warm_up(name, item):
-                yield from _values_at(item, keys)
+                yield from _all_at(item, keys)
     elif key == "*":
         for _, item in inner:
-            yield from _values_at(item, rest)
+            yield from _all_at(item, rest)
     elif isinstance(tree, dict) and tree.get(key) is not None:
-        yield from _values_at(tree[key], rest)
+        yield from _all_at(tree[key], rest)
 
 
 def _is_warm_up(name: Any, item: Any) -> bool:
@@ -68,12 +68,12 @@ def _is_warm_up(name: Any, item: Any) -> bool:
 
 def find(tree: Any, *paths: str) -> Any:
     """Return the first value at paths of keys, None if there is none."""
-    return next(values_at(tree, *paths), None)
+    return next(all_at(tree, *paths), None)
 
 
 def text_at(tree: Any, *paths: str) -> str | None:
     """Return the first text at paths of keys, None if there is none."""
-    return next((value for value in values_at(tree, *paths) if isinstance(value, str) and value), None)
+    return next((value for value in all_at(tree, *paths) if isinstance(value, str) and value), None)
 
 
 def number_of(value: Any) -> float | None:
@@ -94,7 +94,7 @@ def read_numbers(tree: Any, table: Table, place: str) -> tuple[dict[str, float],
     values, fields = {}, {}
     for name, paths in table.items():
         for path in paths:
-            found = map(number_of, values_at(tree, path.keys))
+            found = map(number_of, all_at(tree, path.keys))
             value = next((value for value in found if value is not None and _is_told(name, value)), None)
             if value is not None:
                 values[name] = value * _factor(tree, path, place)

@@ -17,15 +17,8 @@ from optimizer.fitting.readers.paths import find
 from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader
 from optimizer.spec.files import read_text
 
-READERS: tuple[Reader, ...] = (
-    guidellm.READER,
-    vllm_family.READER,
-    inference_perf.READER,
-    aiperf.READER,
-    llmd.READER,
-    trtllm_bench.READER,
-    points.READER,
-)
+_MODULES = (guidellm, vllm_family, inference_perf, aiperf, llmd, trtllm_bench, points)
+READERS: tuple[Reader, ...] = tuple(module.READER for module in _MODULES)
 """All formats, in the order in which they are tried."""
 
 UNREADABLE: tuple[tuple[str, ...], ...] = (
@@ -34,6 +27,8 @@ UNREADABLE: tuple[tuple[str, ...], ...] = (
     ("GuideLLM 0.1", "it has no means", "benchmarks/*/request_count", "benchmarks/*/results"),
     ("AIPerf before 0.2", "its tree has changed since", "records/ttft", "records/time_to_first_token"),
     ("llm-d's version 0.1", "its times have several units; the benchmark writes 0.2", "scenario/host"),
+    ("GuideLLM in HTML", "its runs are unlabelled; the JSON of the same run says more", "GuideLLM</title>",
+     "window.benchmarks", "window.runInfo"),
     ("AIPerf's CSV", "the JSON of the same run says more", "Metric,avg,"),
     ("single requests", "give the summary of the run", "*/metrics/request_latency", "*/info/input_tokens"),
     ("k6", "it counts no tokens", "metrics/http_req_duration", "metrics/http_reqs"),
