@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from commands import ROOT
 from emulated import Emulator, emulated
-from patience import until
+from patience import PATIENCE_S, until
 
 from optimizer.spec.system import System, load_system
 from rest_server.loop.config import KubernetesTarget
@@ -164,6 +164,22 @@ def test_the_command_of_the_page_runs_and_repeats(fleet: Emulator, folder: Path)
     broken = run(config, "--again", str(config))
     assert broken.returncode == 2
     assert broken.stderr.startswith("inferplan: error: ")
+
+
+def test_the_demo_scales_up_and_draws_what_happened(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "demos" / "loop.py"), "--seconds", "30"]
+    picture = tmp_path / "loop.svg"
+    found = subprocess.run(
+        [*command, "-o", str(picture)], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    assert found.returncode == 0, found.stderr
+    lines = found.stdout.splitlines()
+    assert "what the loop does" in lines[1]
+    ready = [int(line.split("/")[1].split()[0]) for line in lines[2:-1]]
+    assert ready[0] == 1
+    assert max(ready) >= 3
+    assert "with a first token within 1.5 s" in lines[-1]
+    assert picture.read_text().startswith("<?xml")
 
 
 @pytest.mark.parametrize(
