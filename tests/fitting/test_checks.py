@@ -231,7 +231,7 @@ def test_inferencex_states_seconds_and_lengths_as_asked_for() -> None:
         {
             "hw": "h200", "tp": 8, "ep": 1, "dp_attention": "false", "conc": "16", "model": "org/m",
             "isl": 1000, "osl": 1000, "mean_ttft": 0.05, "median_ttft": 0.048, "mean_tpot": 0.01,
-            "mean_itl": 0.01, "mean_e2el": 0.05 + 899 * 0.01,
+            "mean_itl": 0.01, "mean_e2el": 0.05 + 899 * 0.01, "tput_per_gpu": 572.0,
         }
     )  # fmt: skip
     found = parse_benchmark("agg_bmk.json", text)

@@ -65,7 +65,7 @@ _HINT = re.compile(
     r"\b[2-9]\d?\s?[x×]\s?[A-Za-z]+-?\d+\w*|\b[2-9]\d?[-_ ]?(replica|gpu|pod|instance)s\b", re.IGNORECASE
 )
 """Several accelerators or engines, as in `4xL40S`; `8x7B` is the name of a model."""
-_COUNTED = re.compile(r"(?:^|_)(gpu|pod|instance|engine|worker)s?(_count)?$", re.IGNORECASE)
+_COUNTED = re.compile(r"(num_|n_)?(gpu|pod|instance|engine|node)s?(_count)?", re.IGNORECASE)
 """Names of numbers that might be those of engines."""
 NOMINAL = 0.9, 0.2 / math.sqrt(12)
 """Mean and deviation of InferenceX's lengths, over the stated ones: uniform from 0.8 of them."""
@@ -168,7 +168,9 @@ def _is_on(value: Any) -> bool:
 
 
 def _hint(row: Mapping[str, Any]) -> str | None:
-    counts = (f"{key} {row[key]}" for key in row if _COUNTED.search(key) and (number_of(row[key]) or 0) > 1)
+    counts = (
+        f"{key} {row[key]}" for key in row if _COUNTED.fullmatch(key) and (number_of(row[key]) or 0) > 1
+    )
     texts = (value for key, value in row.items() if isinstance(value, str) and key not in _NAMES)
     found = (_HINT.search(text) for text in texts)
     return next(counts, None) or next((match[0] for match in found if match), None)
