@@ -51,7 +51,7 @@ def _layers(answer: MemoryAnswer) -> Section:
     )
     notes = [
         "attention: query / KV heads x widths of a head, or heads x sizes of a state",
-        "token: cache of one layer with all heads; size: weights of all layers of the line",
+        "token: cache of one layer with all heads; size: all weights of the line",
     ]
     return table("Layers", columns, answer.layers, "layers", notes=notes)
 

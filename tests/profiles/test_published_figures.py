@@ -99,7 +99,8 @@ _MEANINGS = {
     "the model has no such part": "hidden_size_per_layer_input attention_k_eq_v use_cla cla_share_factor "
     "mla_use_output_gate moe_latent_size routed_expert_hidden_size q_lora_rank",
     "the default of the class": "intermediate_size intermediate_size_mlp sliding_window head_dim hc_mult "
-    "tie_word_embeddings num_attention_heads multi_query new_decoder_architecture max_position_embeddings",
+    "tie_word_embeddings num_attention_heads multi_query new_decoder_architecture max_position_embeddings "
+    "model_max_length max_seq_len",
     "16-bit weights, or those of all others": "quantization_config expert_dtype",
     "read as ordinary layers, which is said": "model_type",
 }
