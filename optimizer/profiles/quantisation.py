@@ -190,7 +190,7 @@ def _strings(values: Config, key: str, default: Sequence[str]) -> Sequence[str]:
     return found
 
 
-def _form(name: str, size: object = None) -> Form | None:
+def _form(name: str, size: int | None = None) -> Form | None:
     """Return a format of the table `forms`; None if it has none of that name.
 
     Args:
@@ -202,7 +202,7 @@ def _form(name: str, size: object = None) -> Form | None:
     if entry is None:
         return None
     form, bits, scale, usual = (*entry, 0, 0)[:4]
-    number = size if isinstance(size, int) else usual
+    number = usual if size is None else size
     return form, bits / 8 + (scale / number if number > 0 else 0)
 
 
@@ -216,13 +216,16 @@ def _groups(values: Config) -> Iterator[tuple[Sequence[str], Form]]:
     for key in groups.values:
         group = groups.inner(key)
         targets, weights = _strings(group, "targets", ["Linear"]), group.inner("weights")
-        name = f"{weights.get('type', 'int')}{weights.get('num_bits')}"
+        if not targets:
+            raise group.error("targets", "must name modules")
+        kind = weights.get("type", "int")
+        name = f"{kind}{weights.get('num_bits')}"
         strategy, zeros = weights.values.get("strategy"), weights.get("symmetric", True) is False
         blocks = strategy == "block" or "block_structure" in weights.values
         name += " block" * blocks + " zeros" * zeros + " group" * (strategy == "group" and "float8" in name)
-        form = _form(name, weights.values.get("group_size"))
+        form = _form(name, weights.whole("scale_group", None, -1))
         if form is None:
-            raise weights.error("num_bits", f"the format {name} is not understood")
+            raise weights.error("num_bits", f"with type {str(kind)[:20]!r} is not understood")
         for part, idle in ((weights, "weights_idle"), (group, "groups_idle")):
             part.finish(yaml_table("quantisation.yaml")[idle].split())
         yield targets, form
@@ -240,7 +243,7 @@ def _quantised_layers(values: Config) -> list[tuple[Sequence[str], Form]]:
 
 
 def _algorithm(values: Config, name: str) -> Form:
-    form = _form(name, values.values.get("group_size"))
+    form = _form(name, values.whole("scale_group", None, -1))
     if form is None:
         raise values.error("quant_algo", f"{name[:40]!r} is not understood")
     return form
@@ -248,35 +251,45 @@ def _algorithm(values: Config, name: str) -> Form:
 
 def _base(values: Config, method: str) -> Form | None:
     """Return the format of linear modules if no groups state it."""
-    tables = yaml_table("quantisation.yaml")
-    bits, block = values.values.get("bits", values.values.get("w_bit")), values.get("weight_block_size", None)
-    name, size = method, values.values.get("q_group_size", values.values.get("group_size"))
     if method.startswith("modelopt"):
         algorithm = values.get("quant_algo") if method == "modelopt" else values.get("quant_algo", method)
-        if not any(key in values.values for key in tables["lists"]):
+        if not any(key in values.values for key in yaml_table("quantisation.yaml")["lists"]):
             raise values.error("quant_algo", "no list says which modules stay in 16 bit")
         return _algorithm(values, str(algorithm))
-    if method == "quark":
-        weights = values.inner("global_quant_config").inner("weight").values
-        if any("weight" in dict(entry) for entry in dict(values.get("layer_quant_config", {})).values()):
-            raise values.error("layer_quant_config", "weights of single layers are not understood")
-        name, size = f"quark {weights.get('dtype')}", weights.get("group_size")
-    elif method == "bitsandbytes":
-        double = values.flag("bnb_4bit_use_double_quant")
-        name = ("nf4 double" if double else "nf4") if values.flag("load_in_4bit") else "int8"
-    elif method in tables["grouped_methods"]:
-        name = f"grouped {bits}"
-    elif block:
-        if not (
-            isinstance(block, list) and len(block) == 2 and all(isinstance(n, int) and n > 0 for n in block)
-        ):
-            raise values.error("weight_block_size", "must be two integers of at least 1")
-        name, size = f"{method} block", prod(block)
+    name, size = _by_method(values, method)
     form = _form(name, size)
+    if form is None and method == "compressed-tensors":
+        raise values.error("config_groups", "missing; no group states a format")
     if form is None:
-        key = "quant_method" if bits is None else "bits"
-        raise values.error(key, f"the method {method or 'without a name'} is not understood")
+        key = values.key("weight_bits") if name.startswith("grouped") else "quant_method"
+        raise values.error(key, f"the format {name or 'without a name'} is not understood")
     return form
+
+
+def _by_method(values: Config, method: str) -> tuple[str, int | None]:
+    """Return the name of a method's format, and the weights of a scale."""
+    block = values.get("weight_block_size", None)
+    if method == "quark":
+        own = values.inner("layer_quant_config") if "layer_quant_config" in values.values else None
+        if own and any("weight" in own.inner(name).values for name in own.values):
+            raise values.error("layer_quant_config", "weights of single layers are not understood")
+        weights = values.inner("global_quant_config").inner("weight")
+        if _form(f"quark {weights.get('dtype')}") is None:
+            raise weights.error("dtype", "this format is not understood")
+        return f"quark {weights.get('dtype')}", weights.whole("scale_group", None, -1)
+    if method == "bitsandbytes":
+        four, eight = values.flag("load_in_4bit"), values.flag("load_in_8bit")
+        if not four and not eight:
+            raise values.error("load_in_4bit", "neither this nor load_in_8bit is true")
+        double = values.flag("bnb_4bit_use_double_quant")
+        return ("nf4 double" if double else "nf4") if four else "int8", None
+    if method in yaml_table("quantisation.yaml")["grouped_methods"]:
+        return f"grouped {values.get('weight_bits')}", values.whole("scale_group", None, -1)
+    if not block:
+        return method, None
+    if not (isinstance(block, list) and len(block) == 2 and all(isinstance(n, int) and n > 0 for n in block)):
+        raise values.error("weight_block_size", "must be two integers of at least 1")
+    return f"{method} block", prod(block)
 
 
 def _exceptions(values: Config) -> Iterator[str]:
