@@ -15,7 +15,7 @@ from optimizer.pipeline import solve
 from optimizer.plan import load_plan
 from optimizer.render.progress import working
 from optimizer.units import SHARE
-from rest_server.emulator.router import Policy
+from rest_server.emulator.settings import Policy
 
 
 class EmulateFlags(PlanOptions):
@@ -54,8 +54,9 @@ def _add_emulate(parser: argparse.ArgumentParser) -> None:
 
 def _emulate(arguments: argparse.Namespace) -> int:
     from rest_server.emulator.life import startup_times
-    from rest_server.emulator.scalable import FleetSettings, emulate_scalable
+    from rest_server.emulator.scalable import emulate_scalable
     from rest_server.emulator.serve import emulate
+    from rest_server.emulator.settings import FleetSettings
     from rest_server.emulator.words import write_tokenizer
 
     options = request_of(EmulateFlags, arguments)
@@ -69,24 +70,12 @@ def _emulate(arguments: argparse.Namespace) -> int:
         with working("solving"), announced_for(system):
             plan = solve(system, backend=options.backend)
     settings = FleetSettings(
-        options.port, options.host, options.speed, options.share, options.seed, options.route, options.retries
-    )
+        options.port, options.host, options.speed, options.share, options.seed, startup_s, options.route,
+        options.retries,
+    )  # fmt: skip
+    run = emulate_scalable if options.scalable else emulate
     with announced():
-        if options.scalable:
-            return emulate_scalable(system, plan, settings, startup_s, _announce)
-        return emulate(
-            system,
-            plan,
-            port=options.port,
-            host=options.host,
-            speed=options.speed,
-            share=options.share,
-            seed=options.seed,
-            startup_s=startup_s,
-            policy=options.route,
-            retries=options.retries,
-            announce=_announce,
-        )
+        return run(system, plan, settings, _announce)
 
 
 def _announce(line: str) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import math
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -23,6 +23,7 @@ from rest_server.emulator.fleet import EmulatedPool, placements, replica_apps
 from rest_server.emulator.kubernetes_api import Workload
 from rest_server.emulator.metrics import Histogram
 from rest_server.emulator.router import Backend
+from rest_server.emulator.settings import FleetSettings
 
 TICK_S = 0.1
 """Time between two looks at the desired replicas [s]."""
@@ -54,31 +55,19 @@ class _Pool:
 class ElasticFleet:
     """Workloads and their replicas."""
 
-    def __init__(
-        self,
-        system: System,
-        plan: Plan,
-        *,
-        speed: float,
-        seed: int,
-        startup_s: Mapping[str, float],
-        share: float = 1.0,
-    ) -> None:
+    def __init__(self, system: System, plan: Plan, settings: FleetSettings) -> None:
         """Start with the replicas of a plan, all ready at once.
 
         Args:
             system: the planned system.
             plan: its plan.
-            speed: model time per time of the machine.
-            seed: random seed.
-            startup_s: start-up times by model or accelerator, and of the others under "" [s of model time].
-            share: share of the plan's replicas, at least one of each placement.
+            settings: settings of the fleet.
         """
         self.backends: list[Backend] = []
         """Replicas that get requests; the router's list."""
         self.lag = Histogram(LAG_S)
         """Delays of all engines [s]."""
-        self._system, self._speed, self._seed, self._startup_s = system, speed, seed, startup_s
+        self._system, self._settings = system, settings
         self._names = unique_names(workload_pairs(system))
         self._pools = {
             self._names[pair]: _Pool(pool)
@@ -87,7 +76,7 @@ class ElasticFleet:
         }
         pairs = {name: pair for pair, name in self._names.items()}
         planned = {
-            (server, pool.accelerator): max(1, round(share * pool.num_replicas))
+            (server, pool.accelerator): max(1, round(settings.share * pool.num_replicas))
             for server, pools in plan.allocations.items()
             for pool in pools
             if pool.num_replicas
@@ -155,11 +144,9 @@ class ElasticFleet:
         place = workload.server, workload.accelerator
         if pod.state == "pending" and self._cards.fitting(*place, 1):
             self._cards.take(*place, 1)
-            model = self._system.servers[workload.server].model
-            startup_s = self._startup_s.get(
-                model, self._startup_s.get(workload.accelerator, self._startup_s[""])
-            )
-            pod.state, pod.until_s = "starting", now_s + startup_s / self._speed
+            model, settings = self._system.servers[workload.server].model, self._settings
+            startup_s = settings.startup_of(model, workload.accelerator)
+            pod.state, pod.until_s = "starting", now_s + startup_s / settings.speed
         if pod.state == "starting" and (now_s >= pod.until_s or now_s == math.inf):
             pod.backend, pod.port = await self._opened(workload, pod, opening)
             self.backends.append(pod.backend)
@@ -173,7 +160,7 @@ class ElasticFleet:
     async def _opened(self, workload: Workload, pod: Pod, opening: "PodPorts") -> tuple[Backend, int]:
         """Return a new replica that listens on a port of its own."""
         pool = self._pools[workload.name].pool
-        ((app, runs),) = replica_apps(self._system, pool, self._speed, self._seed, self.lag, pod.number)
+        ((app, runs),) = replica_apps(self._system, pool, self._settings, self.lag, pod.number)
         listening = await opening.open(app)
         port = listening.getsockname()[1]
         url = f"http://{listening.getsockname()[0]}:{port}"

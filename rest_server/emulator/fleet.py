@@ -1,6 +1,6 @@
 """Replicas of a plan: which run where, with which engine, for which servers."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,6 +22,7 @@ from rest_server.emulator.life import Life
 from rest_server.emulator.metrics import Histogram
 from rest_server.emulator.replica import Model, TokenReplicaApp
 from rest_server.emulator.router import Backend
+from rest_server.emulator.settings import FleetSettings
 
 LONGEST_TOKENS = 131_072
 """Most tokens of prompt and answer of a replica whose KV cache has no limit."""
@@ -60,9 +61,7 @@ def _count(run: PoolRun) -> int:
 def backends(
     system: System,
     placed: list[EmulatedPool],
-    speed: float,
-    seed: int,
-    startup_s: Mapping[str, float],
+    settings: FleetSettings,
     lag: Histogram,
     url: Callable[[int], str],
 ) -> list[Backend]:
@@ -71,9 +70,7 @@ def backends(
     Args:
         system: the planned system.
         placed: the placements.
-        speed: model time per time of the machine.
-        seed: random seed.
-        startup_s: start-up times by model or accelerator, and of the others under "" [s].
+        settings: settings of the fleet.
         lag: histogram of the delays of all engines [s].
         url: function that returns the address of replica i.
 
@@ -83,24 +80,24 @@ def backends(
     found: list[Backend] = []
     for placement in placed:
         for k in range(placement.replicas):
-            for app, runs in replica_apps(system, placement, speed, seed, lag, k):
+            for app, runs in replica_apps(system, placement, settings, lag, k):
                 servers = tuple(run.server for run in runs)
                 name, accelerator = f"{runs[0].planned}-{len(found)}", runs[0].pool.accelerator
                 model = system.named[servers[0]].model
-                app.life.startup_s = startup_s.get(model, startup_s.get(accelerator, startup_s[""]))
+                app.life.startup_s = settings.startup_of(model, accelerator)
                 found.append(Backend(name, servers, model, accelerator, url(len(found)), app))
     return found
 
 
 def replica_apps(
-    system: System, placement: EmulatedPool, speed: float, seed: int, lag: Histogram, k: int
+    system: System, placement: EmulatedPool, settings: FleetSettings, lag: Histogram, k: int
 ) -> Iterator[tuple[TokenReplicaApp | BatchReplicaApp, tuple[PoolRun, ...]]]:
     """Yield the applications of a replica, with their servers; a card in turns has one for each server."""
     runs, first = placement.runs, placement.runs[0]
-    spawned = np.random.SeedSequence([seed, stream_of(first.planned, first.pool.accelerator), k])
+    spawned = np.random.SeedSequence([settings.seed, stream_of(first.planned, first.pool.accelerator), k])
     replica = first.replica
     if first.card is not None:
-        engine = Engine(partial(LiveTurns, first.card.servers), speed, lag)
+        engine = Engine(partial(LiveTurns, first.card.servers), settings.speed, lag)
         life = Life(engine)
         for run in runs:
             assert run.card is not None
@@ -114,7 +111,7 @@ def replica_apps(
     def new() -> LiveReplica:
         return replica.live(max(levels) + 1, rng)
 
-    engine = Engine(new, speed, lag)
+    engine = Engine(new, settings.speed, lag)
     model = system.named[first.server].model
     if isinstance(replica, LineReplica):
         yield BatchReplicaApp(model, replica.line.server, engine, Life(engine), 0), runs

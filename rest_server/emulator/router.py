@@ -6,7 +6,7 @@ import random
 import zlib
 from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, get_args
+from typing import Any, ClassVar, Protocol
 from urllib.parse import unquote
 
 from rest_server.emulator.asgi import (
@@ -29,9 +29,8 @@ from rest_server.emulator.asgi import (
 from rest_server.emulator.completions import error_event
 from rest_server.emulator.life import Life
 from rest_server.emulator.metrics import Histogram, family, labels
+from rest_server.emulator.settings import FleetSettings
 
-Policy = Literal["least", "round-robin", "random", "sticky"]
-POLICIES: tuple[Policy, ...] = get_args(Policy)
 SERVER_HEADER, SESSION_HEADER = b"x-inferplan-server", b"x-session-id"
 HEALTH_PERIOD_S = 1.0
 ERROR = b'data: {"error":'
@@ -98,23 +97,19 @@ class _Attempt:
 class Router:
     """ASGI application that forwards requests to replicas."""
 
-    def __init__(
-        self, backends: Sequence[Backend], policy: Policy, retries: int | None, seed: int, lag: Histogram
-    ) -> None:
+    def __init__(self, backends: Sequence[Backend], settings: FleetSettings, lag: Histogram) -> None:
         """Describe a router.
 
         Args:
             backends: all replicas.
-            policy: choice among those that serve a request.
-            retries: further replicas for a request that one rejects or fails; None: all.
-            seed: random seed of the choice.
+            settings: policy, retries and seed.
             lag: histogram of the delays of the engines [s].
         """
         self._backends = backends
-        self._policy = policy
-        self._attempts = None if retries is None else 1 + retries
+        self._policy = settings.policy
+        self._attempts = None if settings.retries is None else 1 + settings.retries
         self._lag = lag
-        self._rng = random.Random(seed)  # noqa: S311  nothing here is secret
+        self._rng = random.Random(settings.seed)  # noqa: S311  nothing here is secret
         self._turn = itertools.count()
         self._failed = self._lost = 0
 

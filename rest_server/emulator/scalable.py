@@ -3,8 +3,7 @@
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import uvicorn
 
@@ -14,7 +13,7 @@ from optimizer.spec.system import System
 from rest_server.emulator.asgi import App, Receive, Scope, Send
 from rest_server.emulator.elastic import ElasticFleet, PodPorts
 from rest_server.emulator.kubernetes_api import KubernetesApi
-from rest_server.emulator.router import Policy, Router
+from rest_server.emulator.router import Router
 from rest_server.emulator.serve import (
     BACKLOG,
     DRAIN_S,
@@ -26,34 +25,17 @@ from rest_server.emulator.serve import (
     ready_line,
     url_of,
 )
+from rest_server.emulator.settings import FleetSettings
 from rest_server.stopping import end_on_signals
 
 MAX_REPLICAS = 1000
 """Replicas for which files are reserved."""
 
 
-@dataclass(frozen=True, slots=True)
-class FleetSettings:
-    """Settings of an emulated fleet."""
-
-    port: int
-    """Port of the router; 0: a free one."""
-    host: str = "127.0.0.1"
-    speed: float = 1.0
-    """Model time per time of the machine."""
-    share: float = 1.0
-    """Share of the plan's replicas at the start."""
-    seed: int = 1
-    policy: Policy = "least"
-    retries: int | None = None
-    """Further replicas for a request that one rejects or fails; None: all."""
-
-
 def emulate_scalable(
     system: System,
     plan: Plan,
     settings: FleetSettings,
-    startup_s: Mapping[str, float],
     announce: Callable[[str], None],
 ) -> int:
     """Run a fleet until stopped; return the exit status.
@@ -62,21 +44,18 @@ def emulate_scalable(
         system: the planned system.
         plan: its plan, which gives the replicas at the start.
         settings: settings of the fleet.
-        startup_s: start-up times by model or accelerator, and of the others under "" [s of model time].
         announce: called with a JSON line for each replica at the start, and one when all are ready.
 
     Raises:
         SpecError: no server can be emulated, or the port cannot be used.
     """
-    fleet = ElasticFleet(
-        system, plan, speed=settings.speed, seed=settings.seed, startup_s=startup_s, share=settings.share
-    )
+    fleet = ElasticFleet(system, plan, settings)
     if not fleet.workloads:
         raise SpecError("no server can be emulated; 'inferplan solve' states why servers are unserved")
     allow_files(4 * MAX_REPLICAS)
     with listening_socket(settings.host, settings.port) as listening:
         compile_engines(fleet.example_pools)
-        router = Router(fleet.backends, settings.policy, settings.retries, settings.seed, fleet.lag)
+        router = Router(fleet.backends, settings, fleet.lag)
         apps: dict[int, App] = {listening.getsockname()[1]: _Front(router, fleet)}
         config = uvicorn.Config(
             ByPort(apps), log_config=None, access_log=False, lifespan="off", backlog=BACKLOG,

@@ -5,7 +5,7 @@ import json
 import os
 import resource
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 import numpy as np
@@ -18,53 +18,31 @@ from rest_server.emulator.asgi import App, Dropped, Receive, Scope, Send
 from rest_server.emulator.engine import LAG_S
 from rest_server.emulator.fleet import EmulatedPool, backends, placements
 from rest_server.emulator.metrics import Histogram
-from rest_server.emulator.router import Backend, Policy, Router
+from rest_server.emulator.router import Backend, Router
+from rest_server.emulator.settings import FleetSettings
 from rest_server.stopping import end_on_signals
 
-HOST = "127.0.0.1"
 BACKLOG = 1024
-AT_ONCE: Mapping[str, float] = {"": 0.0}
-"""Start-up times of replicas that start at once."""
 STOP_PERIOD_S = 0.05
 """Period of the checks for a stop signal while replicas start [s]."""
 DRAIN_S = 30
 """Longest time for which requests in progress are completed after a stop signal [s]."""
 
 
-def emulate(
-    system: System,
-    plan: Plan,
-    *,
-    port: int,
-    host: str = HOST,
-    speed: float = 1.0,
-    share: float = 1.0,
-    seed: int = 1,
-    startup_s: Mapping[str, float] = AT_ONCE,
-    policy: Policy = "least",
-    retries: int | None = None,
-    announce: Callable[[str], None],
-) -> int:
+def emulate(system: System, plan: Plan, settings: FleetSettings, announce: Callable[[str], None]) -> int:
     """Run the replicas of a plan until stopped; return the exit status.
 
     Args:
         system: the planned system.
         plan: its plan.
-        port: port of the router; replicas have the next ones. 0: any free ports.
-        host: address to listen on.
-        speed: model time per time of the machine.
-        share: share of the replicas, at least one a placement.
-        seed: random seed.
-        startup_s: start-up times by model or accelerator, and of the others under "" [s of model time].
-        policy: choice of replicas by the router.
-        retries: further replicas for a request that one rejects or fails; None: all.
+        settings: settings of the fleet.
         announce: called with a JSON line for each replica, and one when all are ready.
 
     Raises:
         SpecError: the plan has no replica, or a port cannot be used.
         AnalysisError: a replica cannot be run by a clock.
     """
-    placed = placements(system, plan, share)
+    placed = placements(system, plan, settings.share)
     if not placed:
         raise SpecError(
             "the plan has no replica to emulate; 'inferplan solve' states why servers are unserved"
@@ -72,13 +50,12 @@ def emulate(
     count = sum(one.replicas * (len(one.runs) if one.runs[0].card else 1) for one in placed)
     allow_files(4 * count)
     with ExitStack() as opened:
-        listening = [
-            opened.enter_context(listening_socket(host, port and port + k)) for k in range(1 + count)
-        ]
+        ports = [settings.port and settings.port + k for k in range(1 + count)]
+        listening = [opened.enter_context(listening_socket(settings.host, port)) for port in ports]
         lag = Histogram(LAG_S)
-        replicas = backends(system, placed, speed, seed, startup_s, lag, lambda i: url_of(listening[1 + i]))
+        replicas = backends(system, placed, settings, lag, lambda i: url_of(listening[1 + i]))
         compile_engines(placed)
-        router = Router(replicas, policy, retries, seed, lag)
+        router = Router(replicas, settings, lag)
         apps: list[App] = [router, *(one.app for one in replicas)]
         ports = [one.getsockname()[1] for one in listening]
         app = ByPort(dict(zip(ports, apps, strict=True)))

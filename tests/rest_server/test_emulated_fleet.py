@@ -6,13 +6,14 @@ from optimizer import load_system, solve
 from rest_server.emulator.engine import LAG_S
 from rest_server.emulator.fleet import backends, placements
 from rest_server.emulator.metrics import Histogram
+from rest_server.emulator.settings import FleetSettings
 
 
 @pytest.mark.parametrize("sample", ["shared-cards", "shared-queue", "queue-servers"])
 def test_emulated_replicas_are_those_of_the_plan(sample: str) -> None:
     system = load_system(f"sample:{sample}")
     plan = solve(system)
-    found = backends(system, placements(system, plan), 1.0, 1, {"": 0.0}, Histogram(LAG_S), str)
+    found = backends(system, placements(system, plan), FleetSettings(0), Histogram(LAG_S), str)
     counts: dict[str, int] = {}
     for one in found:
         assert len(set(one.servers)) == len(one.servers)
