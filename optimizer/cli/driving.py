@@ -95,7 +95,7 @@ def _drive(arguments: argparse.Namespace) -> None:
         found = drive(arguments.url, loads)
         spent_s = _cpu_s() - before_s
     with working("simulating"), announced():
-        rows = [row for one in found for row in compared(one, runs, course, options.seed)]
+        rows = [row for one in found for row in compared(one, found, runs, course, options.seed)]
     if options.report is not None:
         _write_reports(found, options.report)
     if picture is not None:

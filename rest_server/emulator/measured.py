@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray
+from optimizer.arrays import FloatArray
 from optimizer.errors import SpecError
 from optimizer.kinds.table import kind_of_pool
-from optimizer.simulation.replicas import DEFAULT_REQUESTS, Effort
+from optimizer.simulation.engine import SimulatedRun
+from optimizer.simulation.replicas import DEFAULT_REQUESTS, Effort, TokenReplica
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.summary import MIN_REQUESTS
 from optimizer.simulation.workload import MergedLoad, OpenLoad, TraceLoad
 from optimizer.spec.system import System
-from optimizer.studies.simulation.document import SimulatedPool
-from optimizer.studies.simulation.pools import PoolRun, simulate_pool, stream_of
+from optimizer.studies.simulation.pools import PoolRun, simulated_runs, stream_of
 from rest_server.emulator.driver import MeasuredLoad, ServerLoad
 
 METRICS = {"ttft": "TTFT", "itl": "ITL", "e2e": "end-to-end", "latency": "latency"}
@@ -113,75 +113,127 @@ def _open_load(run: PoolRun) -> OpenLoad:
 
 
 def compared(
-    found: MeasuredLoad, runs: Sequence[PoolRun], course: Course, seed: int
+    found: MeasuredLoad,
+    everything: Sequence[MeasuredLoad],
+    runs: Sequence[PoolRun],
+    course: Course,
+    seed: int,
 ) -> Iterator[DrivenMetric]:
-    """Yield the metrics of a server; those of several pools are not compared."""
+    """Yield the metrics of a server; those of several pools are not compared.
+
+    Args:
+        found: what was measured of the server.
+        everything: what was measured of all servers.
+        runs: pools of the plan.
+        course: difference of the load from the plan's.
+        seed: random seed of the simulation.
+    """
     mine = [run for run in runs if run.server == found.load.server]
     run = mine[0] if len(mine) == 1 else None
-    pool = None if run is None else _simulated(run, found, course, seed)
-    server = found.load.server
-    is_planned = course == Course()
+    simulated = None if run is None else _simulated(run, found, everything, runs, course, seed)
+    planned = {} if run is None or course != Course() else _planned(run)
+    server, there = found.load.server, None if simulated is None else simulated.latencies_ms
     for metric, values in found.latencies_ms.items():
-        kept = _counted(values)
-        simulated = None if pool is None else getattr(pool, "ttft" if metric == "latency" else metric)
-        yield DrivenMetric(
-            server,
-            METRICS[metric],
-            "ms",
-            float(kept.mean()) if len(kept) else None,
-            float(np.percentile(kept, PERCENTILE)) if len(kept) else None,
-            None if simulated is None else simulated.mean.value,
-            None if simulated is None else simulated.p95.value,
-            simulated.predicted_mean if is_planned and simulated is not None else None,
-        )
-    loss, within = (None, None) if pool is None else (pool.loss.value, pool.within_all.value)
-    predicted = 100 * run.pool.loss if is_planned and run is not None else None
-    yield DrivenMetric(server, "rejected", "%", 100 * found.loss, None, _percent(loss), None, predicted)
+        figures = _mean_and_p95(values), _mean_and_p95(None if there is None else there[metric])
+        yield DrivenMetric(server, METRICS[metric], "ms", *figures[0], *figures[1], planned.get(metric))
+    losses = [None if load is None else 100 * load.loss for load in (found, simulated)]
+    yield DrivenMetric(server, "rejected", "%", losses[0], None, losses[1], None, planned.get("loss"))
     if run is not None and run.request_limits:
-        good = 100 * float(_within(found, run).mean())
-        yield DrivenMetric(server, "within targets", "%", good, None, _percent(within), None, None)
+        good = [None if load is None else 100 * _within(load, run) for load in (found, simulated)]
+        yield DrivenMetric(server, "within targets", "%", good[0], None, good[1], None, None)
 
 
-def _simulated(run: PoolRun, found: MeasuredLoad, course: Course, seed: int) -> SimulatedPool | None:
+def _planned(run: PoolRun) -> dict[str, float]:
+    """Return the figures of the plan by metric."""
+    pool = run.pool
+    first = {"latency": pool.ttft_ms, "ttft": pool.ttft_ms, "itl": pool.itl_ms}
+    return first | {"e2e": run.prediction.e2e_ms, "loss": 100 * pool.loss}
+
+
+def _simulated(
+    run: PoolRun,
+    found: MeasuredLoad,
+    everything: Sequence[MeasuredLoad],
+    runs: Sequence[PoolRun],
+    course: Course,
+    seed: int,
+) -> MeasuredLoad | None:
     """Simulate a replica: with the same requests if it is the only one, else with its share of the load.
 
     Returns:
-        The simulation; None if a replica gets too few requests of a ramp or a trace, if users are
-        divided, or if it shares a card.
+        The simulated times of its requests; None if it gets too few of a ramp or a trace, if users are
+        divided, or if it shares a card under another load than the plan's.
     """
+    load, here = found.load, found.load.replicas
+    if here == 1 and run.card is None:
+        return _replayed(run, load, [one.load for one in everything], runs, seed)
+    if course.users is not None or (run.card is not None and course != Course()):
+        return None
+    if course.trace is None and course.ramp is None:
+        changed = run if course.scale == 1 else run.at_share(course.scale)
+    elif isinstance(run.load, MergedLoad) or len(load.requests) < 2 * MIN_REQUESTS * here:
+        return None
+    else:
+        changed = replace(run, load=TraceLoad(load.requests, 1 / here))
     effort = Effort(requests=DEFAULT_REQUESTS, seed=seed)
-    here, sent = found.load.replicas, found.load.requests
-    is_alone = run.card is None and not isinstance(run.load, MergedLoad)
-    is_steady = course.trace is None and course.ramp is None and course.users is None
-    if (
-        is_alone
-        and (here == 1 or not (is_steady or course.users))
-        and len(sent) >= (2 * here - 1) * MIN_REQUESTS
-    ):
-        return simulate_pool(replace(run, load=TraceLoad(sent, 1 / here)), effort)
-    if is_steady and (is_alone or course == Course()):
-        return simulate_pool(run.at_share(course.scale) if is_alone else run, effort)
-    return None
+    return _as_measured(load, simulated_runs(changed, effort)[0])
 
 
-def _percent(share: Optional) -> Optional:
-    return None if share is None else 100 * share
+def _replayed(
+    run: PoolRun, load: ServerLoad, loads: Sequence[ServerLoad], runs: Sequence[PoolRun], seed: int
+) -> MeasuredLoad | None:
+    """Simulate the only replica with the requests of all servers that share it; None if users cannot be."""
+    shared = {each.server: each for each in runs if each.planned == run.planned}
+    loads = [one for one in loads if one.server in shared]
+    if load.users is not None and (len(loads) > 1 or not isinstance(run.replica, TokenReplica)):
+        return None
+    requests = load.requests
+    if len(loads) > 1:
+        merged = run.load
+        assert isinstance(merged, MergedLoad)
+        priorities = [merged.priorities[shared[one.server].place] for one in loads]
+        requests = _merged([one.requests for one in loads], priorities)
+    done = run.replica.run(run.replica.with_chances(requests, np.random.SeedSequence(seed)))
+    return _as_measured(load, done if len(loads) == 1 else done.of_stream(loads.index(load)))
 
 
-def _within(found: MeasuredLoad, run: PoolRun) -> BoolArray:
-    """Return a mask of the counted requests that were answered within all limits on single requests."""
+def _merged(parts: Sequence[Requests], priorities: Sequence[int]) -> Requests:
+    """Return the requests of several servers by arrival, with priorities and the index of the server."""
+    counts = [len(part) for part in parts]
+    arrival_ms = np.concatenate([np.array(part.arrival_ms) for part in parts])
+    together = Requests(
+        np.concatenate([part.in_tokens for part in parts]),
+        np.concatenate([part.out_tokens for part in parts]),
+        arrival_ms,
+        priority=np.repeat(priorities, counts),
+        stream=np.repeat(np.arange(len(parts)), counts),
+    )
+    return together.take(np.argsort(arrival_ms, kind="stable"))
+
+
+def _as_measured(load: ServerLoad, done: SimulatedRun) -> MeasuredLoad:
+    """Return the times of a simulation at the server, as of a measurement."""
+    tokens = np.where(np.isnan(done.last_ms), np.nan, done.requests.out_tokens)
+    return MeasuredLoad(load, done.sent_ms, done.first_ms, done.last_ms, tokens, np.zeros(len(tokens)))
+
+
+def _within(found: MeasuredLoad, run: PoolRun) -> float:
+    """Return the share of the counted requests that were answered within all limits on single requests."""
     latencies = found.latencies_ms
     limits = {("latency" if "latency" in latencies else name): ms for name, ms in run.request_limits.items()}
     kept = ~np.isnan(found.last_ms)
     for metric, limit in limits.items():
         kept &= np.isnan(latencies[metric]) | (latencies[metric] <= limit)
-    return kept[_middle(len(kept))]
+    return float(kept[_middle(len(kept))].mean())
+
+
+def _mean_and_p95(values: FloatArray | None) -> tuple[Optional, Optional]:
+    """Return mean and percentile of the counted requests; None if there are none."""
+    kept = np.empty(0) if values is None else values[_middle(len(values))]
+    kept = kept[~np.isnan(kept)]
+    return (float(kept.mean()), float(np.percentile(kept, PERCENTILE))) if len(kept) else (None, None)
 
 
 def _middle(count: int) -> slice:
+    """Return the requests that count."""
     return slice(int(count * LEFT_OUT), count - int(count * LEFT_OUT))
-
-
-def _counted(values: FloatArray) -> FloatArray:
-    kept = values[_middle(len(values))]
-    return kept[~np.isnan(kept)]

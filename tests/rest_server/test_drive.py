@@ -31,9 +31,12 @@ def test_drive_measures_what_it_sends(
     assert rows["eyes", "latency"]["measured"] > 200
     assert rows["talk", "within targets"]["measured"] > 90
     for row in rows.values():
-        if row["predicted"] is None:
-            continue
-        assert row["simulated"] == pytest.approx(row["predicted"], rel=0.5, abs=1)
+        if row["unit"] == "ms":
+            assert row["simulated"] == pytest.approx(row["predicted"], rel=0.5, abs=1)
+    # One replica is simulated with the very same requests, few of which are rejected.
+    assert rows["eyes", "rejected"]["measured"] == pytest.approx(
+        rows["eyes", "rejected"]["simulated"], abs=10
+    )
     (path,) = tmp_path.iterdir()
     report = json.loads(path.read_text())
     assert (report["num_prompts"], len(report["output_lens"])) == (30, report["completed"])
@@ -47,7 +50,7 @@ def test_drive_draws_a_ramp(fleet: Emulator, fleet_document: Path, tmp_path: Pat
     answer = run("drive", fleet_document, fleet.url, *flags, "--json")
     assert answer.status == 0, answer.err
     assert {row["server"] for row in answer.json} == {"talk"}
-    assert all(row["simulated"] is None for row in answer.json)  # too few requests
+    assert all(row["simulated"] is None for row in answer.json)  # too few requests for three replicas
     picture = (tmp_path / "ramp.svg").read_text()
     assert all(text in picture for text in ("TTFT of talk", "ITL of talk"))
 

@@ -56,6 +56,17 @@ def test_fit_of_driven_runs_returns_the_token_times(tmp_path: Path, run: Run) ->
             assert fitted == pytest.approx(iteration_ms(LAW, users, *shape), rel=0.05)
 
 
+@pytest.mark.parametrize("sample", ["serving-fleet", "multi-model-service"])
+def test_fleets_are_as_simulated(sample: str, run: Run) -> None:
+    with emulated(f"sample:{sample}", "--share", "0.001") as fleet:
+        rows = run("drive", f"sample:{sample}", fleet.url, "--requests", "1000", "--json").json
+    compared = [row for row in rows if row["metric"] in {"ITL", "end-to-end"} and row["simulated"]]
+    assert len({row["server"] for row in compared}) > 1
+    for row in compared:
+        assert row["measured"] == pytest.approx(row["simulated"], rel=0.05), row
+        assert row["measured_p95"] == pytest.approx(row["simulated_p95"], rel=0.05), row
+
+
 def test_killed_emulators_leave_no_process_and_no_port(tmp_path: Path) -> None:
     rng, path = random.Random(52), tmp_path / "fleet.yaml"
     path.write_text(FLEET)

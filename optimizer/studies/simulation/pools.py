@@ -239,7 +239,9 @@ def _targets(system: System, name: str) -> tuple[tuple[TargetMeasure, float], ..
 
 def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
     """Simulate one replica of a pool and summarise the result."""
-    runs = [replace(one, client_ms=frozen(one.client_ms + run.network_ms)) for one in _simulated(run, effort)]
+    runs = [
+        replace(one, client_ms=frozen(one.client_ms + run.network_ms)) for one in simulated_runs(run, effort)
+    ]
     summary = summarise(runs)
     within = {metric: _share(runs, {metric: limit}) for metric, limit in run.request_limits.items()}
     within_all = _share(runs, run.request_limits)
@@ -277,7 +279,7 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
     )
 
 
-def _simulated(run: PoolRun, effort: Effort) -> list[SimulatedRun]:
+def simulated_runs(run: PoolRun, effort: Effort) -> list[SimulatedRun]:
     """Return the runs of a replica; for a shared queue, only with the requests of one server."""
     if run.card is not None:
         return run.card.run(effort, run.stream)
