@@ -235,7 +235,12 @@ CardCount = Annotated[
     WrapValidator(_read_cards),
     PlainSerializer(_written_cards, when_used="json"),
     WithJsonSchema(
-        {"anyOf": [{"type": "integer", "minimum": 0, "maximum": MAX_COUNT}, {"const": UNLIMITED}]}
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": MAX_COUNT},
+                {"type": "string", "enum": [UNLIMITED]},
+            ]
+        }
     ),
 ]
 """Number of cards; `UnlimitedCards` if it was written as ``unlimited``."""
@@ -253,7 +258,7 @@ MaxLoss = Annotated[
         {
             "anyOf": [
                 {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-                {"const": "none"},
+                {"type": "string", "enum": ["none"]},
                 {"type": "string", "pattern": "^[0-9]?[1-9](\\.[0-9]{1,6})?%$"},
             ]
         }

@@ -20,6 +20,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from rest_server.v1.problems import PROBLEM
+
 OPENAPI_PATH = "/openapi.json"
 ASSETS_PATH = "/docs/assets"
 START_SCRIPT = "start.js"
@@ -67,6 +69,7 @@ def add_description(app: FastAPI, *, keyless: Collection[str] | None, stateful: 
         keyless: the paths that need no API key; None if no path needs one.
         stateful: whether the service is stateful.
     """
+    _name_problems(app)
     if keyless is not None:
         _add_security(app, keyless)
     app.add_route(OPENAPI_PATH, _Description(app).answer, include_in_schema=False)
@@ -74,6 +77,18 @@ def add_description(app: FastAPI, *, keyless: Collection[str] | None, stateful: 
     app.add_route("/docs", _shown(app, _swagger, _SWAGGER_POLICY), include_in_schema=False)
     app.add_route("/redoc", _shown(app, _redoc, _REDOC_POLICY), include_in_schema=False)
     app.add_route(f"{ASSETS_PATH}/{{name}}", _asset, include_in_schema=False)
+
+
+def _name_problems(app: FastAPI) -> None:
+    """Add the schema of errors, to which all routes refer by its name."""
+    described = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = described()
+        document.setdefault("components", {}).setdefault("schemas", {})["Problem"] = PROBLEM
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI has it done
 
 
 def _add_security(app: FastAPI, keyless: Collection[str]) -> None:

@@ -21,6 +21,8 @@ PROBLEM: dict[str, Any] = {
         "requestId": _TEXT | {"description": "ID of the request in the logs."},
     },
 }
+PROBLEM_NAMED = {"$ref": "#/components/schemas/Problem"}
+"""The same by name: a generated client has one type for all errors."""
 MEANINGS = {
     401: "No API key, or an unknown one.",
     403: "The API key lacks the scope, or a page of another site sent the request.",
@@ -46,7 +48,7 @@ def problems(*statuses: int) -> Answers:
     """Return the OpenAPI entries of a route's errors, with implied and common ones."""
     implied = (status for given in statuses for status in _IMPLIED.get(given, ()))
     return {
-        status: {"description": MEANINGS[status], "content": {PROBLEM_JSON: {"schema": PROBLEM}}}
+        status: {"description": MEANINGS[status], "content": {PROBLEM_JSON: {"schema": PROBLEM_NAMED}}}
         for status in sorted({*EVERYWHERE, *statuses, *implied})
     }
 

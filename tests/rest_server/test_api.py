@@ -367,6 +367,20 @@ def test_broken_json_gets_the_documented_answer_on_every_route(
                 assert answer.json()["path"] == "body"
 
 
+def test_errors_have_one_schema_with_a_name(operations: list[tuple[str, str, Json]]) -> None:
+    """Generators name a type after each schema in place, and stop at the second of a name."""
+    named = {"$ref": "#/components/schemas/Problem"}
+    for path, method, operation in operations:
+        for status, response in operation["responses"].items():
+            if int(status) >= 400:
+                assert response["content"][PROBLEM]["schema"] == named, (method, path, status)
+    with client() as service:
+        components = service.get("/openapi.json").json()["components"]["schemas"]
+    assert components["Problem"]["required"] == ["title", "status"]
+    unlimited = {"type": "string", "enum": ["unlimited"]}  # a constant without a type has no name either
+    assert unlimited in components["Capacity"]["properties"]["count"]["anyOf"]
+
+
 def test_every_operation_documents_its_refusals(operations: list[tuple[str, str, Json]]) -> None:
     assert len(operations) == 5 + 7 + 5 * 4 + 3 + 3 + 17
     for path, method, operation in operations:

@@ -79,7 +79,7 @@ class ProfileParms(PerfParms):
 
 
 def _or_the_word_estimate(schema: dict[str, Any]) -> None:
-    schema["anyOf"].append({"const": "estimate"})
+    schema["anyOf"].append({"type": "string", "enum": ["estimate"]})
 
 
 class ModelProfile(CardFields, LawFields, ReplicaProfile):
