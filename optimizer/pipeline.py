@@ -209,7 +209,7 @@ def choose(
         of_stage = related if stage is problem else None
         return solve_exactly(stage, session, due, with_patterns=with_patterns, related=of_stage)
 
-    return solve_in_stages(problem, solved, deadline)
+    return solve_in_stages(problem, solved, deadline, repeats_first=related is not None)
 
 
 def _session(backend: str) -> SessionFactory:

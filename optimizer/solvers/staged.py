@@ -27,24 +27,29 @@ Solve = Callable[[Problem, Deadline], Solution]
 """Function that solves a problem by a deadline."""
 
 
-def solve_in_stages(problem: Problem, solve: Solve, deadline: Deadline | None = None) -> Solution:
+def solve_in_stages(
+    problem: Problem, solve: Solve, deadline: Deadline | None = None, *, repeats_first: bool = False
+) -> Solution:
     """Solve a problem with limits, and allocate the remaining capacity by the saturation policy.
 
     Args:
         problem: the planning problem.
         solve: function that solves the problem of a stage.
         deadline: time at which the solution is due; default: now plus the time limit of the options.
+        repeats_first: whether to solve the first stage again if servers wait. After a warm start, it can be
+            another one of equal solutions, which leaves other capacity for partial service.
     """
     options, bare = problem.options, problem.without_reserves
     deadline = deadline or Deadline.after(options.time_limit_s)
     if options.saturation_policy == "None" or not problem.is_limited:
         return solve(problem, deadline)
     in_one = options.delayed_best_effort or len(np.unique(problem.priority)) == 1
-    first = solve(problem, deadline if in_one and bare is problem else deadline.share(0.5))
+    is_stage = bare is problem and not repeats_first
+    first = solve(problem, deadline if in_one and is_stage else deadline.share(0.5))
     if not waiting_servers(problem, first.replicas).any():
         return first
     stages = _Stages(bare, solve, deadline)
-    stages.settle_all(first if bare is problem else None)
+    stages.settle_all(first if is_stage else None)
     if bare is not problem:
         stages.give_reserves(problem)
     return stages.solution

@@ -258,3 +258,42 @@ def test_repairs_serve_the_members_that_a_queue_can_have() -> None:
     left = explain(system.with_capacity({"A": 1})).repair
     assert left is not None
     assert (left.cheapest, [item.server for item in left.beyond_units]) == (None, ["a"])
+
+
+def test_alternatives_give_the_partial_service_of_a_new_solve() -> None:
+    """Plans of equal value leave a card of T0 or of T2; only one of them serves the last server in part."""
+    cards = [accelerator("T0", cost=390), accelerator("T1", cost=100), accelerator("T2", cost=500)]
+    models = [
+        {"name": "m", "acc": name, "maxBatchSize": batch}
+        | {"decodeParms": {"alpha": 10 * slow, "beta": 0.4 * slow}}
+        | {"prefillParms": {"gamma": 5 * slow, "delta": 0.01 * slow}}
+        for name, slow, batch in (("T0", 2.456, 4), ("T1", 1.046, 8), ("T2", 1.322, 4))
+    ]
+    classes = [
+        service_class("long", 2, itl=90, ttft=1000),
+        service_class("short", 2, itl=60, ttft=3000),
+        service_class("tin", 9, itl=60, ttft=500),
+    ]
+    loads = {
+        "s0": ("short", 747.5, 50, 10, {}),
+        "s1": ("long", 4532.5, 200, 64, {"cacheHitRate": 0.5}),
+        "s2": ("short", 1, 1000, 64, {"surge": 0.25}),
+        "s3": ("long", 534.2, 50, 64, {"cacheHitRate": 0.5}),
+        "s4": ("tin", 576.7, 1000, 64, {}),
+        "s5": ("tin", 818.6, 50, 200, {}),
+    }
+    servers = [
+        {"name": name, "class": of, "model": "m", **more}
+        | {"currentAlloc": {"load": {"arrivalRate": rate, "avgInTokens": given, "avgOutTokens": made}}}
+        for name, (of, rate, given, made, more) in loads.items()
+    ]
+    servers[3]["currentAlloc"] |= {"accelerator": "T1", "numReplicas": 2}
+    options: Json = {"heterogeneous": True, "saturationPolicy": "PriorityRoundRobin", "rollout": "one"}
+    units = {"T0": 2, "T1": 12, "T2": 5}
+    system = load_system(document(servers, cards, units, classes=classes, models=models, **options))
+    found = explain(system, "s4")
+    (item,) = found.servers
+    assert item.next_best is not None
+    left = tuple({*system.accelerators} - {pool.accelerator for pool in item.pools})
+    changed = system.servers["s4"].model_copy(update={"accelerators": left})
+    assert_difference(item.next_best.effect, found.plan, solve(system.with_servers({"s4": changed})))
