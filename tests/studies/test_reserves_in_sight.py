@@ -274,7 +274,7 @@ def test_alternatives_give_the_partial_service_of_a_new_solve() -> None:
         service_class("short", 2, itl=60, ttft=3000),
         service_class("tin", 9, itl=60, ttft=500),
     ]
-    loads = {
+    loads: dict[str, tuple[str, float, int, int, Json]] = {
         "s0": ("short", 747.5, 50, 10, {}),
         "s1": ("long", 4532.5, 200, 64, {"cacheHitRate": 0.5}),
         "s2": ("short", 1, 1000, 64, {"surge": 0.25}),
@@ -282,7 +282,7 @@ def test_alternatives_give_the_partial_service_of_a_new_solve() -> None:
         "s4": ("tin", 576.7, 1000, 64, {}),
         "s5": ("tin", 818.6, 50, 200, {}),
     }
-    servers = [
+    servers: list[Json] = [
         {"name": name, "class": of, "model": "m", **more}
         | {"currentAlloc": {"load": {"arrivalRate": rate, "avgInTokens": given, "avgOutTokens": made}}}
         for name, (of, rate, given, made, more) in loads.items()
