@@ -42,8 +42,8 @@ class PrometheusSource(Document):
     gateway then counts arrivals; otherwise they are those of the replicas."""
     stale_s: Seconds = Field(60.0, alias="staleAfter")
     """Age of a replica's last value after which it does not report [s]; at least two scrape intervals."""
-    token_file: Path | None = Field(None, alias="tokenFile")
-    """File with a bearer token."""
+    token_file: Path | None = Field(None, alias="tokenFile", strict=False)
+    """File with a bearer token, relative to the working directory."""
 
 
 class WorkloadTarget(Document):
