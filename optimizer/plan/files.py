@@ -8,6 +8,7 @@ from optimizer.errors import SpecError
 from optimizer.plan.document import Plan, Pool
 from optimizer.plan.tiers import difference_cents_per_h
 from optimizer.quantities import precise
+from optimizer.spec.arguments import check_path
 from optimizer.spec.files import is_system, part_of, read_document
 from optimizer.spec.messages import validated
 from optimizer.spec.recognition import answer_name, is_plan
@@ -28,6 +29,7 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
     Raises:
         SpecError: the file cannot be read, breaks the schema of plans, or contradicts itself.
     """
+    check_path(path, "load_plan")
     path = sample_or_path(path)
     if _is_directory(path):
         raise SpecError(f"{path}: this directory is a system; {_PLAN_WANTED}")

@@ -2,11 +2,14 @@
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import ParamSpec, TypeVar, get_args
 
+from pydantic import BaseModel
+
 from optimizer.errors import SpecError
+from optimizer.spec.messages import did_you_mean
 
 READERS = {"System": "load_system", "Plan": "load_plan"}
 """Functions that read a document, by the name of its class."""
@@ -41,9 +44,48 @@ def _classes(annotation: object) -> tuple[type, ...]:
     return tuple(kind for kind in get_args(annotation) or (annotation,) if isinstance(kind, type))
 
 
+def kind_name(value: object) -> str:
+    """Return the type of a value for messages: ``a dict``, ``an int``; ``None`` for None."""
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[:1] in 'aeiou' else 'a'} {name}"
+
+
+def check_path(path: object, reader: str) -> None:
+    """Check that a value can be a path.
+
+    Raises:
+        SpecError: it is of another type, or the text of a document.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise SpecError(f"{reader}: must be a path or a mapping, not {kind_name(path)}")
+    if "\n" in os.fspath(path):
+        raise SpecError(f"{reader}: this is text instead of its path; parse it, or write it to a file")
+
+
+def check_field_names(model: type[BaseModel], names: Iterable[str], place: str, noun: str = "field") -> None:
+    """Check the Python names of fields.
+
+    Args:
+        model: the document.
+        names: the names.
+        place: prefix of messages.
+        noun: noun for messages.
+
+    Raises:
+        SpecError: a field does not exist; the message has its Python name if that of documents was given.
+    """
+    fields = model.model_fields
+    for name in names:
+        if name in fields:
+            continue
+        python = next((known for known, field in fields.items() if field.alias == name), None)
+        hint = f"; did you mean {python!r}?" if python else did_you_mean(name, fields)
+        raise SpecError(f"{place}{name}: unknown {noun}{hint}")
+
+
 def _problem(value: object, kinds: list[str]) -> str:
     readable = isinstance(value, str | os.PathLike | Mapping)
-    shown = repr(os.fspath(value)) if isinstance(value, str | os.PathLike) else f"a {type(value).__name__}"
+    shown = repr(os.fspath(value)) if isinstance(value, str | os.PathLike) else kind_name(value)
     argument = shown if isinstance(value, str | os.PathLike) else "..."
     calls = " or ".join(f"{READERS[kind]}({argument})" for kind in kinds)
     return f"must be a {' or a '.join(kinds)}, not {shown}; " + (

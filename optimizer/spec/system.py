@@ -18,6 +18,7 @@ from optimizer.errors import SpecError
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.spec.allocations import pool_problems, undefined_accelerators
+from optimizer.spec.arguments import check_field_names, check_path
 from optimizer.spec.assumptions import (
     check_lengths,
     check_load,
@@ -131,9 +132,7 @@ class System:
         Raises:
             SpecError: an option does not exist or its value is out of range.
         """
-        unknown = [name for name in changes if name not in OptimizerOptions.model_fields]
-        if unknown:
-            raise SpecError(f"optimizer.{unknown[0]}: unknown option")
+        check_field_names(OptimizerOptions, changes, "optimizer.", "option")
         values = self.options.model_dump() | changes
         options = validated(OptimizerOptions, values, "optimizer.")
         check_options(options, self.accelerators, {accelerator for _, accelerator in self.profiles})
@@ -205,6 +204,7 @@ class System:
         place = f"serviceClasses.{service_class}.modelTargets.{model}"
         if (service_class, model) not in self.targets:
             raise SpecError(f"{place}: class {service_class!r} has no target for {model!r}")
+        check_field_names(ModelTarget, changes, f"{place}.")
         values = self.targets[service_class, model].model_dump() | changes
         target = validated(ModelTarget, values, f"{place}.")
         check_target(target, place, self.profiles_of(model))
@@ -310,8 +310,10 @@ def load_system(source: str | os.PathLike[str] | Mapping[str, Any]) -> System:
     Raises:
         SpecError: a document cannot be read, breaks the schema, or contradicts another.
     """
-    parts = [Part(spec_from_value(source))] if isinstance(source, Mapping) else read_parts(source)
-    return join_parts(parts)
+    if isinstance(source, Mapping):
+        return join_parts([Part(spec_from_value(source))])
+    check_path(source, "load_system")
+    return join_parts(read_parts(source))
 
 
 def join_parts(parts: Sequence[Part], *, lengths_optional: bool = False) -> System:
@@ -477,6 +479,7 @@ def with_changed_load(server: Server, **changes: float) -> Server:
         SpecError: a field does not exist, or a value is out of range.
     """
     prefix = f"servers.{server.name}.load."
+    check_field_names(Load, changes, prefix)
     load = validated(Load, server.current.load.model_dump(exclude_unset=True) | changes, prefix)
     check_load(load, prefix)
     changed = server.with_load(load)
@@ -489,7 +492,9 @@ def with_changed_route(route: Route, **changes: float) -> Route:
     Raises:
         SpecError: a field does not exist, or a value is out of range.
     """
-    return validated(Route, route.model_dump() | changes, f"routes.{route.name}.")
+    place = f"routes.{route.name}."
+    check_field_names(Route, changes, place)
+    return validated(Route, route.model_dump() | changes, place)
 
 
 def joined_document(parts: Sequence[Part]) -> dict[str, Any]:

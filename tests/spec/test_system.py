@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from builders import GONE, Json, accelerator, document, refusal, running, server, service_class, shuffled
 
-from optimizer import SpecError, load_system
+from optimizer import SpecError, load_plan, load_system
 from optimizer.spec.writing import write_document
 
 
@@ -245,8 +245,8 @@ def test_options_are_changed_in_a_copy() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"gapp": 0.1}, "optimizer.gapp: unknown option"),
-        ({"timeLimit": 1}, "optimizer.timeLimit: unknown option"),
+        ({"gapp": 0.1}, "optimizer.gapp: unknown option; did you mean 'gap'?"),
+        ({"timeLimit": 1}, "optimizer.timeLimit: unknown option; did you mean 'time_limit_s'?"),
         ({"gap": 2}, "optimizer.gap: must be at most 1, not 2; did you mean 0.02?"),
         ({"time_limit_s": 0}, "optimizer.timeLimit: must be more than 0, not 0"),
         ({"unlimited": "yes"}, 'optimizer.unlimited: must be true or false, not "yes"'),
@@ -277,7 +277,7 @@ def test_a_changed_target_is_in_the_targets_and_in_the_document() -> None:
     ("changes", "text"),
     [
         ({"ttft_ms": -1.0}, "slo-ttft: must be at least 0, not -1.0"),
-        ({"speed": 1.0}, "speed: unknown key"),
+        ({"speed": 1.0}, "speed: unknown field"),
     ],
 )
 def test_a_changed_target_that_cannot_be_is_one_line(changes: dict[str, float], text: str) -> None:
@@ -296,3 +296,30 @@ def test_changed_capacities_keep_the_others_and_the_order() -> None:
     assert {**source.capacity, "AA": 3} == changed.capacity
     with pytest.raises(SpecError, match=r"count\.AA\.count: must be at least 0, not -1"):
         source.with_capacity({"AA": -1})
+
+
+TEXT = "this is text instead of its path; parse it, or write it to a file"
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (None, "load_system: must be a path or a mapping, not None"),
+        (5, "load_system: must be a path or a mapping, not an int"),
+        ([{}], "load_system: must be a path or a mapping, not a list"),
+        ("servers:\n- name: a\n", f"load_system: {TEXT}"),
+    ],
+)
+def test_what_is_no_path_gets_a_sentence(source: Any, message: str) -> None:
+    assert refusal(lambda: load_system(source)) == message
+    reader = message.replace("load_system", "load_plan")
+    assert refusal(lambda: load_plan(source)) == reader
+
+
+def test_names_of_documents_get_the_python_name() -> None:
+    system = load_system(sound())
+    name = next(iter(system.servers))
+    message = refusal(lambda: system.with_load(name, arrivalRate=5))
+    assert message == f"servers.{name}.load.arrivalRate: unknown field; did you mean 'arrival_rate_rpm'?"
+    message = refusal(lambda: system.with_load(name, arival_rate_rpm=5))
+    assert message.endswith("did you mean 'arrival_rate_rpm'?")
