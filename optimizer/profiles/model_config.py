@@ -124,7 +124,7 @@ def _config(text: Mapping[str, Any], family: SimpleNamespace, source: str) -> Co
     if stated.get("no_rope_layers") == []:  # as absent: every fourth layer
         del stated["no_rope_layers"]
     defaults = dict(family.defaults)
-    if "mlp_layer_types" in stated:
+    if any(isinstance(stated.get(key), list) for key in ("mlp_layer_types", "moe_layer_freq")):
         defaults.pop("first_k_dense_replace", None)
     if "per_layer_config" in stated:  # which states each width that differs from head_dim
         defaults.pop("global_head_dim", None)
