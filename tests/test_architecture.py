@@ -84,7 +84,6 @@ HOMES = {
     "uvicorn": ("rest_server", "optimizer.cli"),
     "httpx": ("rest_server.client.sending",),
     "pandas": ("optimizer.plan.tabular",),
-    "questionary": ("optimizer.cli.asking",),
     "rich": ("optimizer.render",),
     "shtab": ("optimizer.cli.shell",),
     "yaml": ("optimizer.spec.yaml_format",),

@@ -33,8 +33,6 @@ class StartFlags(Request):
     8xH100::28EUR/h, eight at a time."""
     rate: Annotated[_Texts, Flag("[MODEL:]USE-CASE=RATE")] = ()
     """Requests of a use case with their unit, for a model or for each: chat=10/s, chat=600/min."""
-    use_case: Annotated[_Texts, Flag("NAME")] = ()
-    """A use case whose rate is then asked for."""
     weights: Annotated[str | None, Flag("FORMAT")] = None
     """Format of the weights: fp8 (as published)."""
     target_ttft: Annotated[_Texts, Flag("[USE-CASE=]TIME")] = ()
@@ -103,11 +101,11 @@ def _percentile(text: str) -> float:
     return value
 
 
-def demands_of(arguments: argparse.Namespace, *, can_ask: bool) -> list[Demand]:
+def demands_of(arguments: argparse.Namespace) -> list[Demand]:
     """Return the demands that the flags describe.
 
     Raises:
-        SpecError: a rate is malformed, or is missing and cannot be prompted for.
+        SpecError: a rate is malformed.
     """
     found = []
     for text in arguments.rate or ():
@@ -116,10 +114,6 @@ def demands_of(arguments: argparse.Namespace, *, can_ask: bool) -> list[Demand]:
         if not (equals and use_case and rate):
             raise SpecError(f"--rate: {text!r} is not USE-CASE=RATE, such as chat=10/s")
         found.append(Demand(use_case, rate.strip(), model or None))
-    told = {demand.use_case for demand in found}
-    open_ones = [name for name in arguments.use_case or () if name not in told]
-    if open_ones and (found or not can_ask):
-        raise SpecError(f"--rate: missing for {open_ones[0]}; write --rate {open_ones[0]}=10/s")
     return found
 
 
@@ -169,14 +163,11 @@ def read_named_price(text: str) -> Price:
     return found
 
 
-def offers_of(
-    arguments: argparse.Namespace, ask_price: Callable[[str], Price] | None
-) -> tuple[list[Offer], tuple[str, ...]]:
+def offers_of(arguments: argparse.Namespace) -> tuple[list[Offer], tuple[str, ...]]:
     """Return the offers, and those in price files that are left out, with the reasons.
 
     Args:
         arguments: name accelerators, priced by flag or file; if they name none, all in the files are used.
-        ask_price: prompts for a missing price of a slice; None if there is no terminal.
 
     Raises:
         SpecError: a name, a count or a price is wrong, or a price is missing.
@@ -189,14 +180,14 @@ def offers_of(
     offers: list[Offer] = []
     for text in arguments.accelerator:
         try:
-            offers += _priced(named_accelerator(text), listed, ask_price)
+            offers += _priced(named_accelerator(text), listed)
         except UnitError as error:
             raise SpecError(f"--accelerator {text}: {error}") from None
     return offers, ()
 
 
-def _priced(named: Named, listed: list[Offer], ask_price: Callable[[str], Price] | None) -> list[Offer]:
-    """Return the offers of an accelerator that a flag names: priced by the flag, by files, or by prompt.
+def _priced(named: Named, listed: list[Offer]) -> list[Offer]:
+    """Return the offers of an accelerator that a flag names: priced by the flag or by files.
 
     Raises:
         UnitError: it has no price.
@@ -210,10 +201,8 @@ def _priced(named: Named, listed: list[Offer], ask_price: Callable[[str], Price]
     if price is None and known:
         return known if named.count is None else [replace(offer, count=named.count) for offer in known]
     if price is None:
-        if ask_price is None:
-            example = f"{named.name}:{named.count or 8}:2.50USD/h"
-            raise UnitError(f"no price; write {example}, or give a file with --prices")
-        price = ask_price(named.name)
+        example = f"{named.name}:{named.count or 8}:2.50USD/h"
+        raise UnitError(f"no price; write {example}, or give a file with --prices")
     return [Offer(named.accelerator, named.cards, price, "", named.count)]
 
 

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from optimizer.cli.asking import Prompter
 from optimizer.cli.command import Command, add_output, print_stderr, show_answer
 from optimizer.cli.flags import add_request
 from optimizer.cli.start_flags import (
@@ -17,7 +16,6 @@ from optimizer.cli.start_flags import (
     offers_of,
     targets_of,
 )
-from optimizer.cli.start_questions import ask_demands, ask_models, ask_offers, ask_price, ask_template
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
@@ -28,12 +26,13 @@ from optimizer.starters.facts import Demand, StarterFacts, check_template
 from optimizer.starters.prices import Offer, read_prices
 from optimizer.starters.use_cases import use_cases
 
-_EPILOG = """\
-Missing values are prompted for at a terminal. Templates: one-model, one model on the cards that exist; fleet,
+_EXAMPLE = "inferplan init --model llama-3.1-8b --accelerator H100:8:3.50USD/h --rate chat=10/s"
+_EPILOG = f"""\
+The document has comments on what to change. Templates: one-model, one model on the cards that exist; fleet,
 several models and classes on them; clouds, what clouds offer, without limits. Use cases: 'inferplan init
 --use-cases' lists them. Examples:
 
-  inferplan init --model llama-3.1-8b --accelerator H100:8:3.50USD/h --rate chat=10/s
+  {_EXAMPLE}
   inferplan init --model llama-3.1-70b --weights fp8 --accelerator H100:8:3.50USD/h --rate chat=2/s \\
       --target-ttft 500ms --percentile 95 --saturation PriorityExhaustive
 """
@@ -84,7 +83,7 @@ def _init(arguments: argparse.Namespace) -> None:
 
 
 def _check_path(arguments: argparse.Namespace) -> None:
-    """Reject an output file that cannot be written, before any prompt.
+    """Reject an output file that cannot be written.
 
     Raises:
         SpecError: the file exists, is no YAML file, or has no existing folder.
@@ -101,10 +100,13 @@ def _check_path(arguments: argparse.Namespace) -> None:
 
 
 def _start(arguments: argparse.Namespace) -> tuple[StarterFacts, tuple[str, ...]]:
-    """Return the facts from flags and prompts, and the names found only in price files."""
-    can_ask = sys.stdin.isatty()
-    offers, left_out = offers_of(arguments, (lambda name: ask_price(Prompter(), name)) if can_ask else None)
-    demands = demands_of(arguments, can_ask=can_ask)
+    """Return the facts from flags, and the names found only in price files.
+
+    Raises:
+        SpecError: a flag is missing or wrong, or the flags do not suit the template.
+    """
+    offers, left_out = offers_of(arguments)
+    demands = demands_of(arguments)
     models = list(dict.fromkeys(map(model_given, arguments.model or ())))
     lacking = [
         flag
@@ -114,15 +116,9 @@ def _start(arguments: argparse.Namespace) -> tuple[StarterFacts, tuple[str, ...]
     template = arguments.template
     if template is not None:
         check_template(template, tuple(models), tuple(offers))
-    if lacking and not can_ask:
-        raise SpecError(f"{lacking[0]}: missing; there is no terminal to ask at")
-    settings = targets_of(arguments)
     if lacking:
-        prompter = Prompter()
-        template = template or ask_template(prompter, models, offers)
-        models = models or ask_models(prompter, template)
-        offers = offers or ask_offers(prompter, template)
-        demands = demands or ask_demands(prompter, arguments.use_case, models)
+        raise SpecError(f"{', '.join(lacking)}: missing; for example {_EXAMPLE}")
+    settings = targets_of(arguments)
     if template is None:
         template = _template_of(models, offers, demands)
     to_stdout = str(arguments.path) == "-"

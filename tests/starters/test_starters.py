@@ -7,12 +7,8 @@ from typing import Any, get_args
 
 import pytest
 from commands import Run, is_one_line
-from prompt_toolkit.application import create_app_session
-from prompt_toolkit.input import create_pipe_input
-from prompt_toolkit.output import DummyOutput
 
 from optimizer import load_system, make_report, solve
-from optimizer.cli.asking import Prompter
 from optimizer.cli.main import main
 from optimizer.errors import SpecError
 from optimizer.money import Price
@@ -254,15 +250,15 @@ def test_the_command_writes_once(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        ([], "--model: missing; there is no terminal to ask at"),
-        (["--model", "phi-4"], "--accelerator: missing"),
+        ([], "--model, --accelerator, --rate: missing; for example inferplan init --model"),
+        (["--model", "phi-4"], "--accelerator, --rate: missing"),
         ([*FLAGS[:2], "--accelerator", "H100", *FLAGS[4:]], "no price; write H100:8:2.50USD/h"),
         ([*FLAGS[:2], "--accelerator", "H100:8:3", *FLAGS[4:]], "per what time?"),
         ([*FLAGS[:2], "--accelerator", "H100:8:300cents/h", *FLAGS[4:]], "must name its currency"),
         ([*FLAGS[:2], "--accelerator", "H1:8:3USD/h", *FLAGS[4:]], "'H1' is not in the catalogue"),
         ([*FLAGS[:4], "--rate", "chat"], "'chat' is not USE-CASE=RATE"),
         ([*FLAGS[:4], "--rate", "chat=10"], "rate of chat: 10 has no unit; write 10/s or 10/min"),
-        ([*FLAGS[:4], "--use-case", "chat"], "--rate: missing for chat; write --rate chat=10/s"),
+        (FLAGS[:4], "--rate: missing; for example inferplan init --model"),
         ([*FLAGS, "--percentile", "0.95"], "below 100, not 0.95; did you mean 95?"),
         ([*FLAGS, "--percentile", "95", "--percentile", "99"], "--percentile 99: given twice"),
         ([*FLAGS, "--target-ttft", "soon"], "--target-ttft soon: 'soon'"),
@@ -375,58 +371,8 @@ def test_use_cases_have_reasons_and_sources(run: Run) -> None:
     assert all(name in out for name in use_cases())
 
 
-@pytest.fixture
-def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-
-
-def asked(path: Path, flags: list[str], *typed: str) -> int:
-    """Run `init` at a terminal at which lines are typed."""
-    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
-        keys.send_text("".join(text + "\r" for text in typed))
-        return main(["init", str(path), *flags])
-
-
-def test_what_no_flag_says_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    path = tmp_path / "system.yaml"
-    # The first template, which takes one model; one accelerator and one use case, ended by empty answers.
-    typed = ["llama-3.1-8b", "H100", "", "8", "3 dollars", "\x15" + "3.50 USD/h", "chat", "", "10/s"]
-    assert asked(path, [], "", *typed) == 0
-    told = tmp_path / "told.yaml"
-    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
-    assert main(["init", str(told), *FLAGS]) == 0
-    assert path.read_text() == told.read_text().replace("told.yaml", "system.yaml")
-
-
-@pytest.mark.usefixtures("at_a_terminal")
-def test_questions_take_the_names_that_flags_take(tmp_path: Path) -> None:
-    path = tmp_path / "system.yaml"
-    names = ("meta-llama/Llama-3.1-8B-Instruct", "8xh100", "l40s:8:0.9USD/h", "")
-    assert asked(path, ["--template", "one-model", *FLAGS[4:]], *names, "16", "25 USD/h") == 0
-    system = load_system(path)
-    assert {model for model, _ in system.profiles} == {"meta-llama/Llama-3.1-8B-Instruct"}
-    assert list(system.accelerators) == ["2xL40S", "8xH100", "L40S"]
-    assert dict(system.capacity) == {"H100": 16, "L40S": 8}
-
-
-@pytest.mark.usefixtures("at_a_terminal")
-def test_only_templates_that_suit_the_facts_are_offered(tmp_path: Path) -> None:
-    path = tmp_path / "system.yaml"
-    flags = ["--model", "llama-3.1-8b", "--accelerator", "H100::3USD/h"]  # no count: clouds alone
-    assert asked(path, flags, "chat", "", "2/s") == 0
-    assert load_system(path).options.unlimited
-
-
-def test_missing_folders_are_rejected_before_any_prompt(run: Run, tmp_path: Path) -> None:
+def test_missing_folders_are_rejected(run: Run, tmp_path: Path) -> None:
     is_one_line(run("init", tmp_path / "none" / "system.yaml"), "there is no directory")
-
-
-def test_whoever_leaves_a_question_leaves_nothing_behind() -> None:
-    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
-        keys.send_text("\x03")
-        with pytest.raises(SpecError, match="nothing was written"):
-            Prompter().text("How many?", int)
 
 
 # --- prices --------------------------------------------------------------------------------------------
