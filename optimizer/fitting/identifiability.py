@@ -29,6 +29,7 @@ WELL_KNOWN = {"base_ms": 0.05, "compute_per_token_ms": 0.15}
 VALUES_EACH = 1.5
 """Measured values for each parameter."""
 TOO_FEW = "too few measured values"
+MANY_RUNS = "a sweep of rates for several shapes"
 IT_IS_0 = "it is 0 within the accuracy of the runs"
 TIED = 0.35
 """Component in the unidentified direction above which a parameter belongs to it."""
@@ -86,7 +87,7 @@ def _told(left_out: Mapping[str, str], measured: int) -> list[str]:
     if few:
         found.append(
             f"left out: {', '.join(few)}; {counted(measured, 'measured value')} {be(measured)} too few for "
-            "them, a sweep of rates for several shapes would tell"
+            f"them, {MANY_RUNS} would tell"
         )
     return found
 
@@ -104,6 +105,8 @@ def _unknown_basics(problem: FitProblem, solution: FitResult, left_out: Mapping[
         if value > 0 and max(high - value, value - low) <= WELL_KNOWN[name] * value:
             continue
         key, runs = BY_NAME[name].key, BY_NAME[name].shown_by
+        if name == ALPHA and any(run.run.is_alone for run in problem.whole):
+            runs = MANY_RUNS
         ends = f"{max(min(low, value), 0.0):.3g} to {max(high, value):.3g}"
         found.append(
             f"{key} is not well known from these runs: {value:.3g}, {ends} at 95 %; {runs} would tell"

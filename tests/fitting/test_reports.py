@@ -78,6 +78,7 @@ def test_failed_requests_are_told(pattern: str) -> None:
 def test_one_broken_run_does_not_spoil_a_report() -> None:
     profile = fitted("09-guidellm-negative", "negative.json")
     assert "benchmarks[4] is left out: its median TTFT is -1,750,000,000,000 ms" in said(profile)
+    assert "one request at a time would tell" not in said(profile), "one of its runs is such a run"
     assert profile.iteration == fitted("09-guidellm-negative", "good.json").iteration
 
 
