@@ -105,6 +105,15 @@ class DriftSettings(Document):
     """`propose`: state a factor for the times of a profile that has drifted; `apply`: plan with it."""
 
 
+class RemotePlanner(Document):
+    """A stateful service that plans and stabilises."""
+
+    url: Url
+    """Its address."""
+    key_file: Path | None = Field(None, alias="keyFile", strict=False)
+    """File with an API key that can write, relative to the working directory."""
+
+
 class LoopConfig(Document):
     """Configuration of the loop."""
 
@@ -114,6 +123,8 @@ class LoopConfig(Document):
     """Source of the measurements."""
     kubernetes: KubernetesTarget | None = None
     """The cluster to scale; absent: nothing is scaled."""
+    planner: RemotePlanner | None = None
+    """Service that plans and stabilises; absent: the loop itself."""
     period_s: Seconds = Field(15.0, alias="period")
     """Time from one cycle to the next [s]."""
     window_s: Seconds = Field(60.0, alias="window")

@@ -4,26 +4,31 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from optimizer.candidates import SizingMemo
 from optimizer.errors import SpecError
 from optimizer.spec.system import System
-from rest_server.loop.config import LoopConfig
+from rest_server.loop.config import LoopConfig, RemotePlanner
 from rest_server.loop.deciding import (
     CycleInputs,
     CycleOutcome,
     Existing,
     ExistingReplicas,
     LoopState,
+    RemoteTargets,
     WorkloadDecision,
     decide,
+    decide_remotely,
 )
 from rest_server.loop.kubernetes import ClusterError
+from rest_server.loop.loads import EstimatedLoad
 from rest_server.loop.records import MEMO_ROWS, read_state, record_of, write_state
+from rest_server.loop.remote import PlannerError, asked_targets
 from rest_server.loop.sources import MeasurementSource
-from rest_server.loop.window import Hold, Reading, Window
+from rest_server.loop.window import Hold, HoldReason, Reading, Window
 
 SCALED, REFUSED, WOULD_SCALE = "scaled", "refused", "dry run"
 
@@ -137,7 +142,11 @@ class Controller:
             self._memo = SizingMemo(MEMO_ROWS)
         lease = None if self.fleet is None or self.dry_run else self.fleet.may_act()
         seen = self._seen(now_s)
-        outcome = decide(self.system, self.config, before, seen, self._memo)
+        if self.config.planner is None:
+            outcome = decide(self.system, self.config, before, seen, self._memo)
+        else:
+            ask = partial(_ask, self.config.planner)
+            outcome, seen = decide_remotely(self.system, self.config, before, seen, ask)
         if self.state_file is not None and lease is None and not self.dry_run:
             write_state(outcome.state, self.state_file)
         results = {} if self.fleet is None else self._scaled(self.fleet, outcome, lease)
@@ -196,6 +205,16 @@ class Controller:
             return str(error)
         self.scalings[SCALED] += 1
         return SCALED
+
+
+def _ask(
+    planner: RemotePlanner, loads: Mapping[str, EstimatedLoad], existing: Existing
+) -> RemoteTargets | Hold:
+    """Return the targets of a remote planner, or the reason that there are none."""
+    try:
+        return asked_targets(planner, loads, existing)
+    except (PlannerError, SpecError) as error:
+        return Hold(HoldReason.plan_failed, str(error))
 
 
 def _expecting(reading: Reading, ready: int | None) -> Reading:

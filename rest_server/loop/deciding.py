@@ -1,6 +1,6 @@
 """One cycle as a pure function: from the state and the inputs to the desired replicas and the next state."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from optimizer.candidates import SizingMemo
@@ -38,6 +38,22 @@ Existing = Mapping[str, Mapping[str, ExistingReplicas]]
 
 
 @dataclass(frozen=True, slots=True)
+class RemoteTarget:
+    """Desired replicas by a remote planner."""
+
+    replicas: int
+    reason: str
+    detail: str
+    held: bool
+
+
+RemoteTargets = Mapping[str, Mapping[str, RemoteTarget]]
+"""Targets of a remote planner, by server and accelerator."""
+AskPlanner = Callable[[Mapping[str, EstimatedLoad], Existing], RemoteTargets | Hold]
+"""Function that sends loads and existing replicas to a remote planner, and returns its targets."""
+
+
+@dataclass(frozen=True, slots=True)
 class CycleInputs:
     """Everything that a cycle reads."""
 
@@ -49,6 +65,8 @@ class CycleInputs:
     """Existing replicas; servers whose workloads cannot be read are absent."""
     problems: Mapping[str, Hold] = field(default_factory=dict)
     """Reasons that the workloads of servers cannot be read."""
+    remote: RemoteTargets | Hold | None = None
+    """Answer of a remote planner; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +153,64 @@ def decide(
     steady = _steady(memories, seen, holds, config.window_s)
     drifts = compared(state.drifts, system, plan, steady, seen.now_s, config.drift)
     return CycleOutcome(replace(following, decisions=decisions, drifts=drifts), loads, holds, workloads, plan)
+
+
+def decide_remotely(
+    system: System, config: LoopConfig, state: LoopState, seen: CycleInputs, ask: AskPlanner
+) -> tuple[CycleOutcome, CycleInputs]:
+    """Return the outcome with the targets of a remote planner, and the inputs with its answer.
+
+    The same servers are held as by the loop's own planner, and so is a server for which the planner has no
+    target, or none above zero unless it can be scaled to zero.
+
+    Args:
+        system: the documented system.
+        config: the configuration.
+        state: the state after the last cycle.
+        seen: the inputs.
+        ask: asks the planner.
+    """
+    memories, loads, holds = _measured(system, config, state, seen)
+    given = {name: load for name, load in loads.items() if name not in holds}
+    answer = ask(given, seen.replicas)
+    targets: RemoteTargets = {}
+    if isinstance(answer, Hold):
+        holds = dict.fromkeys(system.servers, answer) | holds
+    else:
+        targets = answer
+        holds = _without_targets(targets, config, seen) | holds
+    decisions = Decisions(seen.now_s, {name: _remote_decision(mine) for name, mine in targets.items()})
+    following = LoopState(None, memories, state.drifts)
+    workloads = tuple(
+        item if item.blocked else replace(item, reason=mine.reason)
+        for item in _workloads(system, decisions, seen, holds)
+        for mine in [targets.get(item.server, {}).get(item.accelerator, _NONE)]
+    )
+    return CycleOutcome(following, loads, holds, workloads, None), replace(seen, remote=answer)
+
+
+_NONE = RemoteTarget(0, TargetReason.not_chosen.value, "", held=False)
+
+
+def _without_targets(targets: RemoteTargets, config: LoopConfig, seen: CycleInputs) -> dict[str, Hold]:
+    """Return the servers that a remote planner does not know, or would stop."""
+    found = {}
+    for name, there in seen.replicas.items():
+        wanted = sum(item.replicas for item in targets.get(name, {}).values())
+        if name not in targets:
+            found[name] = Hold(HoldReason.not_in_plan, "the service has no target for this server")
+        elif not wanted and not config.scale_to_zero and any(item.desired for item in there.values()):
+            found[name] = Hold(HoldReason.not_in_plan, "the service wants no replica, and scaleToZero is off")
+    return found
+
+
+def _remote_decision(mine: Mapping[str, RemoteTarget]) -> ServerDecision:
+    """Return targets as a decision; the reason is a text of the service."""
+    targets = {
+        on: ReplicaTarget(item.replicas, TargetReason.replanned, held=item.held, detail=item.detail)
+        for on, item in mine.items()
+    }
+    return ServerDecision(targets, 0.0)
 
 
 def _steady(

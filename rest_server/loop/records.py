@@ -14,7 +14,14 @@ from optimizer.spec.files import read_text
 from optimizer.spec.system import System
 from optimizer.spec.writing import write_text
 from rest_server.loop.config import LoopConfig
-from rest_server.loop.deciding import CycleInputs, CycleOutcome, LoopState, WorkloadDecision, decide
+from rest_server.loop.deciding import (
+    CycleInputs,
+    CycleOutcome,
+    LoopState,
+    WorkloadDecision,
+    decide,
+    decide_remotely,
+)
 from rest_server.loop.loads import EstimatedLoad
 
 VERSION = 1
@@ -162,7 +169,11 @@ def repeated(system: System, config: LoopConfig, path: Path) -> Iterator[tuple[d
             seen = TypeAdapter(CycleInputs).validate_python(record["inputs"])
         except (ValidationError, KeyError) as error:
             raise SpecError(f"{source}: inputs: {error}") from None
-        outcome = decide(system, config, state, seen, memo)
+        if seen.remote is None:
+            outcome = decide(system, config, state, seen, memo)
+        else:
+            answer = seen.remote
+            outcome, _ = decide_remotely(system, config, state, seen, lambda *_, answer=answer: answer)
         state = outcome.state
         yield record, _differences(record, outcome)
 

@@ -1,0 +1,75 @@
+"""Planner at another service: it gets the loads, stabilises, and its `/v1/targets` are applied."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from optimizer.errors import InferplanError, SpecError
+from optimizer.units import SECONDS_PER_MINUTE
+from rest_server.client import Client
+from rest_server.loop.config import RemotePlanner
+from rest_server.loop.deciding import Existing, RemoteTarget, RemoteTargets
+from rest_server.loop.loads import EstimatedLoad
+from rest_server.v1.models import LoadUpdate, ReplicaCount
+
+TIMEOUT_S = 60.0
+"""Time limit of a plan [s]."""
+
+
+class PlannerError(Exception):
+    """The service has no plan for these loads."""
+
+
+def asked_targets(
+    planner: RemotePlanner, loads: Mapping[str, EstimatedLoad], existing: Existing
+) -> RemoteTargets:
+    """Send loads and existing replicas to a service, and return its targets.
+
+    Args:
+        planner: its address and key.
+        loads: loads of the servers that are not held; a server without a load keeps its replicas there.
+        existing: existing replicas.
+
+    Raises:
+        PlannerError: the service does not answer, or refuses.
+    """
+    changes = {
+        name: LoadUpdate.model_validate(
+            {
+                **_load(loads.get(name)),
+                "replicas": {on: _count(item.desired, item.ready) for on, item in there.items()},
+            }
+        )
+        for name, there in existing.items()
+    }
+    try:
+        with Client(planner.url, api_key=_key(planner.key_file), timeout_s=TIMEOUT_S) as service:
+            service.put_loads(changes)
+            answers = service.targets()
+    except InferplanError as error:
+        raise PlannerError(f"{planner.url}: {error}") from None
+    found: dict[str, dict[str, RemoteTarget]] = {}
+    for item in answers:
+        target = RemoteTarget(item.desired_replicas, item.reason, item.detail, item.held)
+        found.setdefault(item.server, {})[item.accelerator] = target
+    return found
+
+
+def _load(load: EstimatedLoad | None) -> dict[str, float]:
+    if load is None:
+        return {}
+    lengths = {"avgInTokens": load.in_tokens, "avgOutTokens": load.out_tokens}
+    known = {key: value for key, value in lengths.items() if value is not None}
+    return {"arrivalRate": load.planned_rps * SECONDS_PER_MINUTE, **known}
+
+
+def _count(desired: int, ready: int) -> ReplicaCount:
+    return ReplicaCount(ready=ready, pending=max(0, desired - ready))
+
+
+def _key(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: the key cannot be read: {error}") from None
