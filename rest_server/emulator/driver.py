@@ -17,6 +17,7 @@ from optimizer.errors import SpecError
 from optimizer.simulation.requests import Requests
 from rest_server.emulator.asgi import encoded
 from rest_server.emulator.router import CONTROL, ERROR, SERVER_HEADER
+from rest_server.emulator.settings import allow_files
 
 TIMEOUT_S = 30.0
 """Longest wait for the list of replicas [s]."""
@@ -100,6 +101,7 @@ def replicas_at(url: str) -> dict[str, int] | None:
 
 def drive(url: str, loads: Sequence[ServerLoad]) -> list[MeasuredLoad]:
     """Send the requests of all servers at their times, and wait for all answers."""
+    allow_files(sum(len(load.requests) for load in loads))
 
     async def run() -> list[MeasuredLoad]:
         begin_s = time.monotonic()

@@ -18,14 +18,13 @@ from rest_server.emulator.serve import (
     BACKLOG,
     DRAIN_S,
     ByPort,
-    allow_files,
     compile_engines,
     line_of,
     listening_socket,
     ready_line,
     url_of,
 )
-from rest_server.emulator.settings import FleetSettings
+from rest_server.emulator.settings import FleetSettings, allow_files
 from rest_server.stopping import end_on_signals
 
 MAX_REPLICAS = 1000

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import resource
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -19,7 +18,7 @@ from rest_server.emulator.engine import LAG_S
 from rest_server.emulator.fleet import EmulatedPool, backends, placements
 from rest_server.emulator.metrics import Histogram
 from rest_server.emulator.router import Backend, Router
-from rest_server.emulator.settings import FleetSettings
+from rest_server.emulator.settings import FleetSettings, allow_files
 from rest_server.stopping import end_on_signals
 
 BACKLOG = 1024
@@ -149,14 +148,6 @@ def url_of(listening: socket.socket) -> str:
     """Return the address of a listening socket."""
     host, port = listening.getsockname()[:2]
     return f"http://{host}:{port}"
-
-
-def allow_files(count: int) -> None:
-    """Let the process open as many files as it may; each connection is one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard == resource.RLIM_INFINITY:
-        hard = max(soft, count + 65_536)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def compile_engines(placed: list[EmulatedPool]) -> None:

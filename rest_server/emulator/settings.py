@@ -1,5 +1,6 @@
-"""Settings of an emulated fleet."""
+"""Settings of an emulated fleet, and the limit of open files."""
 
+import resource
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -30,3 +31,11 @@ class FleetSettings:
     def startup_of(self, model: str, accelerator: str) -> float:
         """Return the start-up time of a replica [s of model time]."""
         return self.startup_s.get(model, self.startup_s.get(accelerator, self.startup_s[""]))
+
+
+def allow_files(count: int) -> None:
+    """Let the process open as many files as it may; each connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        hard = max(soft, count + 65_536)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from commands import COUNTED, ROOT, Run
-from emulated import FLEET, emulated
+from emulated import FLEET, Emulator, emulated
 
 pytestmark = pytest.mark.slow
 CHAT = ROOT / "specs" / "chat.yaml"
@@ -22,6 +22,22 @@ LAW = {"alpha": 6.5, "beta": 0.024, "gamma": 0.00014}
 """Token times of chat_8b on H100 in specs/chat.yaml."""
 SHAPES = ((512, 128), (128, 256), (1500, 64))
 USERS = (1, 4, 16, 48)
+
+
+SECONDS = 120
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+LAGS = "0.002", "0.02", "+Inf"
+HUNDRED = """
+accelerators: [{name: GPU, type: GPU, cost: 50, memSize: 80}]
+count: [{type: GPU, count: 100}]
+models:
+  - {name: chat, acc: GPU, queueModel: continuous, maxBatchSize: 16,
+     perfParms: {alpha: 15.0, beta: 0.1, gamma: 0.0001}}
+serviceClasses: [{name: I, priority: 1, modelTargets: [{model: chat, slo-itl: 60, slo-ttft: 2000}]}]
+servers:
+  - {name: talk, class: I, model: chat, minNumReplicas: 100,
+     currentAlloc: {load: {arrivalRate: 200/s, avgInTokens: 40, avgOutTokens: 64, outTokensCV: 0}}}
+"""
 
 
 def iteration_ms(law: dict[str, float], batch: int, in_tokens: int, out_tokens: int) -> float:
@@ -65,6 +81,52 @@ def test_fleets_are_as_simulated(sample: str, run: Run) -> None:
     for row in compared:
         assert row["measured"] == pytest.approx(row["simulated"], rel=0.05), row
         assert row["measured_p95"] == pytest.approx(row["simulated_p95"], rel=0.05), row
+
+
+def test_hundred_replicas_deliver_every_token_in_time(tmp_path: Path) -> None:
+    path = tmp_path / "hundred.yaml"
+    path.write_text(HUNDRED)
+    sent = 200 * SECONDS
+    with emulated(path) as fleet:
+        before_s = cpu_s(fleet)
+        for one in fleet.replicas:
+            fleet.ask("/metrics", url=one["url"])
+        scrape_s = cpu_s(fleet) - before_s
+        command = [sys.executable, "-m", "optimizer", "drive", str(path), fleet.url, "--json"]
+        before_s = cpu_s(fleet)
+        client = subprocess.Popen([*command, "--requests", str(sent)], stdout=subprocess.PIPE, cwd=ROOT)
+        time.sleep(SECONDS / 3)
+        memory_mb = [resident_mb(fleet)]
+        found, _ = client.communicate()
+        spent_s = cpu_s(fleet) - before_s
+        memory_mb.append(resident_mb(fleet))
+        metrics = [fleet.ask("/metrics", url=one["url"]).text for one in fleet.replicas]
+        lag = [line for line in fleet.ask("/metrics").text.splitlines() if "lag_seconds_bucket" in line]
+    tokens = sum(sample(text, "vllm:generation_tokens_total{") for text in metrics)
+    rows = {row["metric"]: row for row in json.loads(found)}
+    assert (tokens, rows["rejected"]["measured"]) == (64 * sent, 0)
+    assert 1e6 * spent_s / tokens <= 80
+    assert scrape_s <= 0.03 + 2 / TICKS_PER_S
+    assert memory_mb[1] <= 1.05 * memory_mb[0]
+    counts = {bound: next(sample(line, "") for line in lag if f'le="{bound}"' in line) for bound in LAGS}
+    delayed = {bound: 1 - count / counts["+Inf"] for bound, count in counts.items()}
+    assert delayed["0.002"] <= 0.5
+    assert delayed["0.02"] <= 0.01
+
+
+def sample(text: str, start: str) -> float:
+    """Return the value of the first sample whose line starts so."""
+    return next(float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(start))
+
+
+def cpu_s(fleet: Emulator) -> float:
+    fields = Path(f"/proc/{fleet.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def resident_mb(fleet: Emulator) -> float:
+    pages = int(Path(f"/proc/{fleet.process.pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def test_killed_emulators_leave_no_process_and_no_port(tmp_path: Path) -> None:
