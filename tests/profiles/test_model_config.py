@@ -202,6 +202,13 @@ LING = {
     "num_hidden_layers": 32, "num_key_value_heads": 4, "head_dim": 128, "num_shared_experts": 1,
     "vocab_size": 157184,
 }  # fmt: skip
+MOONLIGHT = {
+    "model_type": "deepseek_v3", "hidden_size": 2048, "intermediate_size": 11264,
+    "moe_intermediate_size": 1408, "num_hidden_layers": 27, "num_attention_heads": 16,
+    "n_routed_experts": 64, "n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1,
+    "moe_layer_freq": 1, "kv_lora_rank": 512, "q_lora_rank": None, "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128, "v_head_dim": 128, "vocab_size": 163840, "tie_word_embeddings": False,
+}  # fmt: skip
 STEP_3 = {
     "model_type": "step3_vl",
     "text_config": {
@@ -232,10 +239,11 @@ STEP_3_5 = {
         (MPT, 6.7, 32 * 2 * 32 * 128),
         (LING, 103, 32 * 2 * 4 * 128),
         (LING | {"model_type": "bailing_moe_linear", "layer_group_size": 8}, 104, 4 * 2 * 4 * 128),
+        (MOONLIGHT, 15.96, 0),
         (STEP_3, 316, 61 * 2 * 256),
         (STEP_3_5, 196, 12 * 2 * 8 * 128),
     ],
-    ids=["dbrx", "mpt", "ling", "ring-linear", "step-3", "step-3.5"],
+    ids=["dbrx", "mpt", "ling", "ring-linear", "moonlight", "step-3", "step-3.5"],
 )
 def test_sizes_in_nested_objects_are_read(
     config: dict[str, Any], billions: float, growing_numbers: int
