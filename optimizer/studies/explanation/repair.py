@@ -57,7 +57,7 @@ def find_repair(
     problem = _with_servable_members(build_problem(candidates))
     omitted = _omitted_members(problem)
     short, lacking = _short(candidates, plan, problem, {*omitted})
-    servable, required, reservable = _attainable(candidates, problem)
+    servable, required, reservable = _attainable(candidates, problem, ~short)
     by_units = _Goal(problem.of_servers(problem.with_partners(servable)), reservable)
     before = len(budget.unanswered)
     by_time = budget.part(0.5)
@@ -103,7 +103,9 @@ def _with_servable_members(problem: Problem) -> Problem:
     """Return the problem whose queues have the members that enough units serve together, or else all."""
     if not problem.leaves_members:
         return problem
-    table, taken = problem.table, choose(_single(_endless(problem))).replicas > 0
+    in_full = problem.options.model_copy(update={"saturation_policy": "None"})
+    endless = _with_enough_units(replace(problem, options=in_full))
+    table, taken = problem.table, choose(endless).replicas > 0
     members = np.full(len(problem.priority), ALL_MEMBERS)
     members[table.server[taken]] = table.members[taken]
     return problem.take(np.flatnonzero(table.members == members[table.server]))
@@ -133,23 +135,31 @@ def _short(
     return short[0], short[1]
 
 
-def _attainable(candidates: Candidates, problem: Problem) -> tuple[BoolArray, BoolArray, BoolArray]:
+def _attainable(
+    candidates: Candidates, problem: Problem, now: BoolArray
+) -> tuple[BoolArray, BoolArray, BoolArray]:
     """Return masks of the servers that enough units serve, that require a reserve, and have it; shapes (S,).
 
-    With enough units, every such server fits on a single accelerator, so that no solver is needed without
-    other limits.
+    Args:
+        candidates: the candidates of the plan.
+        problem: its problem.
+        now: servers that the plan serves, which count as served if the solver is stopped; shape (S,).
     """
-    endless = _single(_endless(problem))
-    replicas = choose(endless).replicas
+    endless = _with_enough_units(problem)
+    found = choose(endless)
     required, has = np.zeros((2, len(problem.priority)), np.bool_)
-    own = reserves_held(candidates, endless, replicas)
+    own = reserves_held(candidates, endless, found.replicas)
     required[: len(own[0])], has[: len(own[1])] = own
-    return problem.to_serve & served_in_full(endless, replicas), required, has
+    full = served_in_full(endless, found.replicas)
+    full |= now if found.status is Status.feasible else False
+    return problem.to_serve & full, required, has
 
 
-def _single(problem: Problem) -> Problem:
-    """Return the problem without mixed plans."""
-    return replace(problem, options=problem.options.model_copy(update={"heterogeneous": False}))
+def _with_enough_units(problem: Problem) -> Problem:
+    """Return the problem with no limit on what can be added; single plans are enough without other limits."""
+    endless = _endless(problem)
+    mixed = problem.options.heterogeneous and bool(np.isfinite(endless.limits.amount).any())
+    return replace(endless, options=problem.options.model_copy(update={"heterogeneous": mixed}))
 
 
 def _endless(problem: Problem) -> Problem:
