@@ -49,12 +49,24 @@ def validated(
 
 
 def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
-    problems = error.errors(include_url=False)
+    problems = _misspelt_first(error.errors(include_url=False))
     first = problems[0]
     path = path_text(first["loc"])
     text = problem_text(first, model)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{path}: {text}{more}" if path else f"{text}{more}"
+
+
+def _misspelt_first(problems: list[Any]) -> list[Any]:
+    """Return problems with a misspelt key first, without the missing key that it stands for."""
+    first = problems[0]
+    if first["type"] != "missing":
+        return problems
+    for other in problems[1:]:
+        beside = other["type"] == "extra_forbidden" and other["loc"][:-1] == first["loc"][:-1]
+        if beside and did_you_mean(str(other["loc"][-1]), [str(first["loc"][-1])]):
+            return [other, *(each for each in problems[1:] if each is not other)]
+    return problems
 
 
 def path_text(location: Iterable[int | str]) -> str:

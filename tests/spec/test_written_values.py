@@ -100,6 +100,15 @@ def test_a_message_says_what_was_meant(place: tuple[Any, ...], value: object, te
     assert refusal(lambda: load_system(source)).endswith(text)
 
 
+def test_a_misspelt_key_is_one_mistake() -> None:
+    source = one_server()
+    source["accelerators"][0]["tpye"] = source["accelerators"][0].pop("type")
+    message = refusal(lambda: load_system(source))
+    assert message == "accelerators[0].tpye: unknown key; did you mean 'type'?"
+    source["accelerators"][0]["colour"] = 1
+    assert refusal(lambda: load_system(source)).endswith("did you mean 'type'? (and 1 more)")
+
+
 def test_every_share_can_be_in_percent() -> None:
     source = one_server(headroomShare="35%", gap="5%", maxLoss="1%", rollout="all")
     source["accelerators"][0] |= {"availability": "99%"}
