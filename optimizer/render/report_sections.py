@@ -13,6 +13,7 @@ from optimizer.quantities import be, counted, percent, quantity, share_text, sig
 from optimizer.queueing.measures import LATENCIES, label_of, statistic_of
 from optimizer.queueing.targets import target_share
 from optimizer.render.comparison_sections import limits_sections
+from optimizer.render.decision_sections import decision_sections
 from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.figures import of_pool, other_targets, percentiles_of
 from optimizer.render.money import Money
@@ -45,6 +46,7 @@ def report_sections(report: Report) -> list[Section]:
         unserved.append(overload_section(report.overload, plan))
     estimates = [] if report.estimates is None else [estimates_section(report.estimates, plan)]
     return [
+        *decision_sections(report),
         *([] if plan.complete else unserved),
         _assignment(overview),
         *estimates,
@@ -183,6 +185,8 @@ def _assignment(overview: Overview) -> Section:
         name("accelerator", lambda row: _pool(_place, "idle" if row.server in idle else "not served")(row)),
         Column("replicas", _pool(lambda row: row.num_replicas, 0), form=",d"),
         Column("batch", _pool(lambda row: row.max_batch), form=",d"),
+        Column("input", _pool(lambda row: row.in_tokens), "tokens", quantity),
+        Column("output", _pool(lambda row: row.out_tokens), "tokens", quantity),
         Column("load", _pool(lambda row: row.arrival_rate_rpm, 0.0), RPM, quantity),
         Column("capacity", _pool(lambda row: row.max_arrival_rate_rpm), RPM, quantity),
         Money.of(overview.plan).column("cost", _pool(lambda row: row.cost_cents_per_h, 0.0)),
@@ -288,13 +292,15 @@ def _columns(kind: Kind, shown: Shown, pools: Sequence[PoolRow]) -> Iterator[Col
         return
     percentiles = percentiles_of(shown, pools, "latencies") if shown.percentile_ranks else []
     parts = [part for part in kind.shown("latencies").values() if part.part_of == shown.metric]
+    has_percentiles = any(pool.measured(shown.metric) for pool in pools)
     for percentile in (None, *percentiles):
         statistic = "mean" if percentile is None else f"p{percentile:g}"
         title = f"{statistic} {shown.title}" if shown.percentile_ranks else shown.title
         value = partial(_latency_text_of, shown, percentile)
         yield Column(title, value, shown.unit, kind="name" if shown.is_text else "number")
         for part in parts:
-            yield Column(part.title, partial(_value_text, part.metric, "latencies"), part.unit)
+            part_title = part.title if percentile is None and not has_percentiles else f"{part.title} (mean)"
+            yield Column(part_title, partial(_value_text, part.metric, "latencies"), part.unit)
         if shown.metric in LATENCIES:
             limit = partial(_limit, shown, percentile)
             yield Column("target", limit, shown.unit, significant(5), none="none")

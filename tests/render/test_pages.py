@@ -14,16 +14,16 @@ from builders import accelerator, document, profile, server, service_class
 from markdown_it import MarkdownIt
 from shown_text import csv_rows, page_of
 
-from optimizer import Report, System, load_system, make_report, render_report, solve
+from optimizer import Report, System, load_system, make_report, render_report, scale_loads, solve
 from optimizer.render.pages import PageMetadata
 from optimizer.spec.schema import Power
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = [
-    "headline", "assignment", "types", "latencies", "utilisation", "capacity", "unserved", "comparison",
-    "classes", "replicas",
+    "headline", "decision", "risks", "assignment", "types", "latencies", "utilisation", "capacity",
+    "unserved", "comparison", "classes", "replicas",
 ]  # fmt: skip
-SHORT = ["headline", "unserved", *(name for name in SECTIONS[1:] if name != "unserved")]
+SHORT = [*SECTIONS[:3], "unserved", *(name for name in SECTIONS[3:] if name != "unserved")]
 """Of a plan with a server that is not served in full."""
 
 
@@ -128,7 +128,7 @@ def test_the_tables_say_what_the_plan_says(report: Report, large: System) -> Non
     for name, pools in plan.allocations.items():
         (pool,) = pools
         assert assignment[name][4:7] == ["100%", pool.accelerator, f"{pool.num_replicas:,}"]
-        assert float(assignment[name][10].replace(",", "")) == pool.cost_cents_per_h
+        assert float(assignment[name][12].replace(",", "")) == pool.cost_cents_per_h
     capacity = {row[0]: row[1:4] for row in rows(text, "Capacity")}
     assert capacity == {
         use.type: [f"{use.used:,}", f"{use.limit:,}", f"{(use.limit or 0) - use.used:,}"]
@@ -279,6 +279,7 @@ def test_every_case_has_its_words(changes: dict[str, Any], words: list[str]) -> 
         assert word in text
         assert word in page
     expected = SECTIONS if report.plan.complete else SHORT
+    expected = [name for name in expected if name != "risks" or "## Risks" in text]
     assert Page(page).ids == (expected[:-2] if report.comparison.same else expected)
     assert render_report(report, system, "csv").startswith("server,class,model,priority,")
 
@@ -298,7 +299,7 @@ def test_servers_that_are_not_served_stand_out() -> None:
     system = scarce()
     report = make_report(system)
     page, text = (render_report(report, system, form) for form in ("html", "markdown"))
-    assert Page(page).ids[:4] == ["headline", "unserved", "overload", "assignment"]
+    assert Page(page).ids[:4] == ["headline", "decision", "risks", "unserved"]
     assert '<section id="unserved" class="alert">' in page
     assert '<div class="alert"><dt>served in full</dt><dd>2 of 3 servers</dd></div>' in page
     assert page.count('class="alert"') == 2
@@ -361,3 +362,26 @@ def test_a_page_says_where_it_comes_from_and_of_which_day_it_is(large: System, r
     assert "Made by inferplan 1.2.3 from &lt;b&gt;fleet as of 2026-11-22." in page
     assert text.endswith("Made by inferplan 1.2.3 from &lt;b&gt;fleet as of 2026-11-22.\n")
     assert "Made by inferplan." in render_report(report, large, "html")
+
+
+def test_a_report_starts_with_costs_cards_and_risks(specs: Path) -> None:
+    """gpus.yaml at 50 % more load; costs are those of compare, 730 and 8,760 hours of them."""
+    system = scale_loads(load_system(specs / "gpus.yaml"), 1.5)
+    page = render_report(make_report(system), system, "markdown")
+    start = page[page.index("## Cost and cards") : page.index("## Not served in full")]
+    assert "The plan runs on 32 of 32 A100, 16 of 16 H100, 16 of 16 H200, 17 of 24 L40S cards." in start
+    assert (
+        "With 7 more H100 and 11 more H200, 2 more servers would be served in full, for 171.60 USD/h" in start
+    )
+    for row in ("hour | 180.00", "month (730 h) | 131,400.00", "year (8,760 h) | 1,576,800.00"):
+        assert f"| {row} |" in start
+    assert "2 servers are not served in full: batch-llama-3.1-70b, batch-qwen3-32b." in start
+    assert "Less than 5% of a target is left: chat-llama-3.1-70b (ITL 2%)" in start
+    assert "estimated, not measured" in start
+
+
+def test_a_mean_next_to_percentiles_says_so(specs: Path) -> None:
+    system = load_system(specs / "chat.yaml")
+    page = render_report(make_report(system), system, "markdown")
+    assert "| of which wait (mean) [ms] |" in page
+    assert "Measuring the token times" not in page
