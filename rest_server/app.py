@@ -280,6 +280,8 @@ def serve(
     settings: Settings,
     create: Callable[[Settings], FastAPI] = create_app,
     announce: Callable[[str], None] | None = None,
+    *,
+    log_level: str = "INFO",
 ) -> int:
     """Serve until stopped, finish running requests, and return the exit status.
 
@@ -287,6 +289,7 @@ def serve(
         settings: settings of the service.
         create: function that returns the application.
         announce: called with the address once connections are accepted.
+        log_level: minimum level of logged messages.
 
     Raises:
         SpecError: the settings contradict each other or are unsafe, or the address cannot be used.
@@ -296,7 +299,7 @@ def serve(
     with _listening(settings) as listening:
         end_on_signals()
         silence_resource_tracker()
-        config = _configuration(settings, create)
+        config = _configuration(settings, create, log_level)
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         logging.getLogger(SERVICE).info("listening on http://%s:%d", shown, port)
@@ -379,7 +382,9 @@ class _WorkerSupervisor(Multiprocess):
                     process.kill()
 
 
-def _configuration(settings: Settings, create: Callable[[Settings], FastAPI]) -> uvicorn.Config:
+def _configuration(
+    settings: Settings, create: Callable[[Settings], FastAPI], log_level: str
+) -> uvicorn.Config:
     kind = _WorkerConfig if settings.workers > 1 else uvicorn.Config
     return kind(
         "rest_server.app:create_app" if settings.workers > 1 else create(settings),
@@ -387,7 +392,7 @@ def _configuration(settings: Settings, create: Callable[[Settings], FastAPI]) ->
         workers=settings.workers,
         loop="asyncio",  # the event loop of an optional package would buffer answers differently
         http=partial(Connection, settings=settings),  # type: ignore[arg-type]  # called as the type is
-        log_config=log_configuration(),
+        log_config=log_configuration(log_level),
         access_log=False,
         server_header=False,
         proxy_headers=False,

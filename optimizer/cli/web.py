@@ -6,7 +6,7 @@ import webbrowser
 from functools import partial
 from typing import Annotated
 
-from optimizer.cli.command import Command
+from optimizer.cli.command import Command, print_stderr
 from optimizer.cli.flags import add_request, request_of
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
@@ -33,12 +33,13 @@ def _web(arguments: argparse.Namespace) -> int:
     from rest_server.settings import load_settings
 
     def announce(address: str) -> None:
+        print_stderr(f"inferplan: listening on {address.rstrip('/')} (Ctrl+C ends it)")
         if not arguments.no_browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
     port = request_of(PageFlags, arguments).port
     settings = load_settings(host="127.0.0.1", port=port)
-    return serve(settings, partial(create_page, path=arguments.path), announce)
+    return serve(settings, partial(create_page, path=arguments.path), announce, log_level="WARNING")
 
 
 COMMANDS = {"web": Command(_add_web, _web)}

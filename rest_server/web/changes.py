@@ -1,7 +1,8 @@
 """A visitor's changes to a document: as a query string, applied to the document, and undone.
 
 A change has a key: ``load`` and ``targets`` are factors for all servers, ``load:SERVER`` for one,
-``count:TYPE`` is a number of cards, ``cost:ACCELERATOR`` a price, ``ttft:CLASS/MODEL`` a target [ms], and the
+``count:TYPE`` is a number of cards, ``card:TYPE`` the price of one, ``cost:ACCELERATOR`` that of a slice,
+``headroom`` [%] and ``spares`` are reserves of all servers, ``ttft:CLASS/MODEL`` is a target [ms], and the
 others are options. All functions are pure.
 """
 
@@ -29,6 +30,7 @@ OPTIONS: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "mixed": ("heterogeneous", {"yes": True, "no": False}),
     "batches": ("batchSizing", {"profile": "profile", "optimal": "optimal"}),
     "cards": ("unlimited", {"limited": False, "unlimited": True}),
+    "estimates": ("estimates", {"slow end": "upper", "middle": "middle", "fast end": "lower"}),
 }
 """Options by key: the document field, and its values by their display text."""
 SOURCE = "open"
@@ -168,6 +170,27 @@ def _cost(document: dict[str, Any], name: str, text: str, key: str) -> None:
             item["cost"] = text
 
 
+def _card(document: dict[str, Any], name: str, text: str, key: str) -> None:
+    """Set the price of a card; a slice of n cards costs n times as much."""
+    amount, _, currency = text.partition(" ")
+    for item in _named(iter(document.get("accelerators", ())), name, key, "type"):
+        each = _number(amount, key) * item.get("multiplicity", 1)
+        _cost(document, item["name"], f"{each:.12g} {currency}".strip(), key)
+
+
+def _headroom(document: dict[str, Any], _name: str, text: str, key: str) -> None:
+    """Set the headroom of all servers [%]."""
+    share = _number(text, key, high=1e4) / 100
+    document.setdefault("optimizer", {})["headroomShare"] = share
+    for item in (*document.get("servers", ()), *document.get("serviceClasses", ())):
+        item.pop("headroomShare", None)
+
+
+def _spares(document: dict[str, Any], _name: str, text: str, key: str) -> None:
+    for server in document.get("servers", ()):
+        server["spareReplicas"] = int(_number(text, key, high=1e3))
+
+
 def _targets(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for group in document.get("serviceClasses", ()):
         for target in group.get("modelTargets", ()):
@@ -211,6 +234,9 @@ _KINDS: Mapping[str, Callable[[dict[str, Any], str, str, str], None]] = {
     "load": _load,
     "count": _count,
     "cost": _cost,
+    "card": _card,
+    "headroom": _headroom,
+    "spares": _spares,
     "targets": _factor_of_targets,
     "percentile": _percentile,
     **dict.fromkeys(LATENCIES, _target),

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from fastapi import FastAPI
@@ -71,6 +72,13 @@ class Desk:
     def query(self) -> str:
         """Query string of a URL that shows the same; empty for a visitor's own document."""
         return "" if self.source in {"", UPLOAD} else self.changes.query(self.source)
+
+    @property
+    def name(self) -> str:
+        """Name of the document for readers."""
+        if self.source == UPLOAD:
+            return "own document"
+        return Path(self._path).name if self.source == FILE and self._path else self.source
 
     @property
     def is_closed(self) -> bool:

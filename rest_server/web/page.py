@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 
 from optimizer.errors import InferplanError
 from rest_server.web.changes import Changes
-from rest_server.web.desk import UPLOAD, Desk, message_of
+from rest_server.web.desk import Desk, message_of
 from rest_server.web.document_tab import DocumentTab
 from rest_server.web.fleet_tab import FleetTab
 from rest_server.web.plan_tab import PlanTab
@@ -115,7 +115,7 @@ class VisitorPage:
         self._document_tab.show()
         self._plan_tab.open()
         self._study_tab.open()
-        self._name.set_text("own document" if self._desk.source == UPLOAD else self._desk.source)
+        self._name.set_text(self._desk.name)
         if opened.base:
             self._tabs.set_value(self._plan)
             if self._desk.changes.given:
@@ -136,6 +136,8 @@ class VisitorPage:
         ui.navigate.history.replace(f"{self._prefix}/" + (f"?{self._desk.query}" if self._desk.query else ""))
         if await self.guarded(self._desk.solve) is not None:
             self._plan_tab.show()
+        elif not self._desk.is_closed:
+            self._plan_tab.reveal()
 
 
 def close_with(client: Client, desk: Desk) -> None:

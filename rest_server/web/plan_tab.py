@@ -8,6 +8,7 @@ from nicegui import ui
 
 from rest_server.web.charts import TypeCharts
 from rest_server.web.desk import Desk
+from rest_server.web.shown import in_words
 from rest_server.web.what_if import WhatIf
 from rest_server.web.widgets import FactBar, Tables, heading, scroll_to, show_tables
 
@@ -26,19 +27,24 @@ class PlanTab:
             changed: called after a change of the document.
         """
         self._desk, self._guarded, self._changed = desk, guarded, changed
-        with ui.element("div").classes("results summary"):
-            self._facts = FactBar()
-            with ui.column().classes("panel"):
-                self._status = ui.label(" ").props("role=status").classes("tip status")
-        with ui.element("div").classes("split"):
-            with ui.column().style("gap: 12px; min-width: 0; width: 100%"):
-                self._show_actions()
-                self._controls = WhatIf(desk, changed)
-            with ui.element("div").classes("results"):
-                self._charts = TypeCharts()
-                self._tables = Tables(self._open_server)
-                self._server = ui.element("div").classes("results")
-                self._limits = ui.element("div").classes("results")
+        self._buttons: dict[str, ui.button] = {}
+        with ui.element("div") as self._body:
+            with ui.element("div").classes("results summary"):
+                self._facts = FactBar()
+                with ui.column().classes("panel"):
+                    self._words = ui.label(" ").classes("tip words")
+                    self._status = ui.label(" ").props("role=status").classes("tip status")
+            with ui.element("div").classes("split plan"):
+                with ui.column().style("gap: 12px; min-width: 0; width: 100%"):
+                    self._show_actions()
+                    self._controls = WhatIf(desk, changed)
+                with ui.element("div").classes("results"):
+                    self._charts = TypeCharts()
+                    self._tables = Tables(self._open_server)
+                with ui.element("div").classes("results details"):
+                    self._server = ui.element("div").classes("results")
+                    self._limits = ui.element("div").classes("results")
+        self._body.set_visibility(False)
 
     def _show_actions(self) -> None:
         with ui.column().classes("panel").style("gap: 0"):
@@ -56,15 +62,33 @@ class PlanTab:
     def _show_buttons(self, *actions: tuple[str, Callable[[], Any]]) -> None:
         with ui.row().style("gap: 4px; margin-left: -8px"):
             for title, action in actions:
-                ui.button(title, on_click=action, color=None).props("flat dense no-caps")
+                button = ui.button(title, on_click=action, color=None)
+                self._buttons[title] = button.props("flat dense no-caps")
+
+    def _enable(self) -> None:
+        """Disable the buttons that would do nothing."""
+        has_plan = self._desk.plan is not None
+        enabled = {
+            "Undo": bool(self._desk.steps.before),
+            "Reset": bool(self._desk.changes.given),
+            "Pin": has_plan and self._desk.plan is not self._desk.pinned,
+        }
+        for title, button in self._buttons.items():
+            button.set_enabled(enabled.get(title, has_plan))
 
     def open(self) -> None:
         """Show the controls of a newly opened document, without a plan."""
         self._controls.build()
+        self._body.set_visibility(False)  # until there is a plan, so that nothing moves when it arrives
         self._facts.show(())
+        self._enable()
         self._status.set_text(" ")
         for box in (self._charts, self._tables, self._server, self._limits):
             box.clear()
+
+    def reveal(self) -> None:
+        """Show the controls, also without a plan."""
+        self._body.set_visibility(True)
 
     def show(self) -> None:
         """Show the plan compared with the pinned one."""
@@ -73,7 +97,13 @@ class PlanTab:
             return
         compared = pinned if pinned is not plan else None
         self._facts.show(plan.facts, compared.facts if compared else ())
+        words = " "
+        if compared is not None:
+            words = in_words(plan.service, compared.service, (plan.cost, compared.cost), plan.cost_unit)
+        self.reveal()
+        self._words.set_text(words)
         self._status.set_text(plan.status)
+        self._enable()
         self._charts.show(plan.types, compared.types if compared else (), plan.cost_unit)
         self._tables.show(plan.tables, pinned=compared.tables if compared else (), colours=plan.colours)
         for box in (self._server, self._limits):

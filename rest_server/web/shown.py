@@ -1,11 +1,16 @@
 """Contents of a page as plain values that a solver process can send."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from optimizer.quantities import quantity, share_text
 from optimizer.section import FOR_PROGRAMS, FormattedValue, Section, SidePair
 from optimizer.text import printable
+from optimizer.units import SECONDS_PER_MINUTE
+
+FULL = 1 - 1e-9
+"""Share from which on a load counts as served in full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,22 @@ class PlanFact:
 
 
 @dataclass(frozen=True, slots=True)
+class PriorityLoad:
+    """Load of the servers of one priority."""
+
+    priority: int
+    load_rpm: float
+    served_rpm: float
+
+    @property
+    def fact(self) -> PlanFact:
+        """The served share as a key figure."""
+        share = self.served_rpm / self.load_rpm if self.load_rpm else 1.0
+        name, is_all = f"priority {self.priority} served", share >= FULL
+        return PlanFact(name, share_text(share), 100 * share, "% points", alert=not is_all)
+
+
+@dataclass(frozen=True, slots=True)
 class CardUse:
     """Cards of an accelerator type."""
 
@@ -63,6 +84,10 @@ class PlanView:
     facts: tuple[PlanFact, ...]
     tables: tuple[Table, ...]
     types: tuple[CardUse, ...]
+    service: tuple[PriorityLoad, ...]
+    """Load by priority, the highest first."""
+    cost: float
+    """Total cost, in the unit of the document."""
     colours: dict[str, str]
     """Colours by accelerator."""
     cost_unit: str
@@ -96,7 +121,9 @@ class Controls:
     counts: tuple[tuple[str, int | None], ...]
     """Accelerator types with their cards."""
     prices: tuple[tuple[str, str, float], ...]
-    """Accelerators with their types and prices, in the unit of the document."""
+    """Changes of prices: key, name, and price in the unit of the document; per card if all slices of a type
+    agree, otherwise per slice.
+    """
     targets: tuple[tuple[str, str, float], ...]
     """Targets: class and model, latency, limit [ms]."""
     options: dict[str, str]
@@ -184,6 +211,36 @@ def _row_differences(
         elif old.text != new.text:
             changes[i] = f"was {old.text}"
     return {i: text for i, text in changes.items() if text}
+
+
+def in_words(
+    now: Sequence[PriorityLoad], before: Sequence[PriorityLoad], costs: tuple[float, float], unit: str
+) -> str:
+    """Return how service and cost differ from the pinned plan, in one sentence.
+
+    Args:
+        now: served load by priority.
+        before: the same of the pinned plan.
+        costs: cost of both plans, in the unit.
+        unit: unit of costs.
+    """
+    earlier = {item.priority: item for item in before}
+    parts = []
+    for item in now:
+        old = earlier.get(item.priority)
+        if old is not None and (old.served_rpm, old.load_rpm) == (item.served_rpm, item.load_rpm):
+            continue
+        more_rps = (item.served_rpm - (old.served_rpm if old else 0.0)) / SECONDS_PER_MINUTE
+        text = quantity(abs(more_rps), 3)
+        if text != "0":
+            parts.append(f"{text} requests/s {_more_or_less(more_rps)} of priority {item.priority}")
+    more, text = costs[0] - costs[1], f"{abs(costs[0] - costs[1]):,.2f}"
+    found = [*parts, *([f"{text} {unit} {_more_or_less(more)}"] if float(text.replace(",", "")) else [])]
+    return f"Against the pinned plan: {', '.join(found) or 'the same service and cost'}."
+
+
+def _more_or_less(difference: float) -> str:
+    return "more" if difference > 0 else "less"
 
 
 def signed(difference: float, unit: str) -> str:

@@ -33,34 +33,40 @@ class StudyTab:
         """
         self._desk, self._guarded = desk, guarded
         self._running: tuple[str, float, SharedProgress]
-        with ui.element("div").classes("split"):
-            with ui.column().style("gap: 12px; min-width: 0; width: 100%"):
-                self._show_questions()
-            with ui.element("div").classes("results"):
-                self._elapsed = ui.label("").props("role=status").classes("soft")
-                self._timer = ui.timer(PROGRESS_S, self._tell, active=False)
-                self._answer = ui.element("div").classes("results")
+        with ui.element("div").classes("questions"):
+            self._show_questions()
+        with ui.element("div").classes("results"):
+            self._elapsed = ui.label("").props("role=status").classes("soft")
+            self._timer = ui.timer(PROGRESS_S, self._tell, active=False)
+            self._answer = ui.element("div").classes("results")
 
     def _show_questions(self) -> None:
-        with self._question("Sweep"):
+        with self._question(
+            "Sweep", "Cost and service over a range of load, cards or prices: count:H100=0..64."
+        ):
             vary = ui.input("Parameters", value="load=0.5..3").style("width: 100%")
             self._ask("sweep", lambda: {"vary": vary.value.split()})
-        with self._question("Explanation"):
-            ui.label("The value of cards and targets, and what would serve unserved load.").classes("soft")
+        with self._question(
+            "Explanation",
+            "Why this plan: the value of cards and targets, and what would serve more.",
+        ):
             self._ask("explain", dict)
-        with self._question("Simulation"):
+        with self._question("Simulation", "Every request of one replica of each pool: do the targets hold?"):
             requests = ui.number("Requests to each pool", value=2000, min=100, precision=0).style(
                 "width: 100%"
             )
             self._ask("simulate", lambda: {"requests": int(requests.value or 0)})
-        with self._question("Horizon"):
+        with self._question(
+            "Horizon", "A day of changing load: what to reserve, and what to rent by the hour."
+        ):
             factors = ui.input("Factors on the load, hour by hour", value=DAY).style("width: 100%")
             self._ask("horizon", lambda: {"factors": [float(item) for item in factors.value.split(",")]})
 
     @contextmanager
-    def _question(self, title: str) -> Iterator[None]:
+    def _question(self, title: str, purpose: str) -> Iterator[None]:
         with ui.column().classes("panel"):
             heading(title)
+            ui.label(purpose).classes("soft tip")
             yield
 
     def _ask(self, name: str, options: Callable[[], dict[str, Any]]) -> None:

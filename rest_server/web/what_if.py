@@ -16,7 +16,9 @@ _TITLES = {
     "mixed": "Several accelerators for a server",
     "batches": "Batch limits",
     "cards": "Cards",
+    "estimates": "Estimated token times",
 }
+_RESERVES = {"headroom": ("Headroom of all servers [%]", 10), "spares": ("Spare replicas of each server", 1)}
 MAX_FIELDS = 30
 """Maximum number of fields of a kind; if there are more, one is selected by name."""
 PERCENTILES = ("mean", "50", "90", "95", "99")
@@ -94,20 +96,26 @@ class WhatIf:
     def _show_cards(self, controls: Controls) -> None:
         counts = [_Quantity(f"count:{kind}", kind, "cards", count, 1) for kind, count in controls.counts]
         prices = [
-            _Quantity(f"cost:{name}", name, controls.cost_unit, price, 0.1, controls.currency)
-            for name, _, price in controls.prices
+            _Quantity(key, name, controls.cost_unit, price, 0.1, controls.currency)
+            for key, name, price in controls.prices
         ]
         with ui.column().classes("panel"):
             heading("Cards and prices")
             self._numbers("Accelerator type", "Cards", counts)
             with ui.expansion("Prices").style("width: 100%"):
+                ui.label("Of one card; a slice of n cards costs n times as much.").classes("soft tip")
                 self._numbers("Accelerator", f"Price [{controls.cost_unit}]", prices)
 
     def _show_options(self, controls: Controls) -> None:
         with ui.column().classes("panel"):
             heading("Rules")
-            for key, (_, values) in OPTIONS.items():
-                self._choice(key, _TITLES[key], {text: text for text in values}, controls.options[key])
+            for key, original in controls.options.items():
+                self._choice(key, _TITLES[key], {text: text for text in OPTIONS[key][1]}, original)
+            for key, (title, step) in _RESERVES.items():
+                field = ui.number(title, min=0, step=step, placeholder="as in the document")
+                field.props("dense stack-label").style("width: 100%")
+                item = _Quantity(key, title, "", None, step)
+                self._add(key, field, item.read, item.write)
 
     def _show_targets(self, controls: Controls) -> None:
         targets = [

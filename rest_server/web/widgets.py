@@ -10,6 +10,8 @@ from rest_server.web.shown import PlanFact, Table, TableCell, differences, signe
 
 ROWS_ON_A_PAGE = 30
 ROWS_WITHOUT_FILTER = 12
+SERVERS = {"allocations", "unserved"}
+"""Tables whose rows open a server."""
 MIN_FACTS = 4
 """Number of empty key figures shown without a plan."""
 MAX_CELL_CHARACTERS = 40
@@ -130,7 +132,7 @@ class _TableView:
     """A section: its title, its lines, its rows and its notes."""
 
     def __init__(self, table: Table, open_row: Callable[[str], Any] | None) -> None:
-        self._opens = open_row if table.name == "allocations" else None
+        self._opens = open_row if table.name in SERVERS else None
         if table.title:
             heading(table.title)
         line = "tip error" if table.alert else "tip"
@@ -171,7 +173,7 @@ class _TableView:
 
 
 def _columns(table: Table) -> list[dict[str, Any]]:
-    long = _long_columns(table)
+    long, last = _long_columns(table), len(table.headings) - 1
     return [
         {
             "name": f"c{i}",
@@ -179,10 +181,16 @@ def _columns(table: Table) -> list[dict[str, Any]]:
             "field": f"v{i}",
             "sortable": True,
             "align": "right" if numeric else "left",
-            "classes": "words" if i in long else "",
+            "classes": f"{'words' if i in long else ''} {_kept(text, i, last)}".strip(),
+            "headerClasses": _kept(text, i, last),
         }
         for i, (text, numeric) in enumerate(zip(table.headings, table.numeric, strict=True))
     ]
+
+
+def _kept(heading: str, i: int, last: int) -> str:
+    """Return the class of a column that stays in sight: the first, and costs at the end."""
+    return "first" if not i else "last" if i == last and heading.startswith("cost") else ""
 
 
 def _plain(text: str) -> str:
@@ -242,7 +250,7 @@ class _FactCard:
         self._name.set_text(fact.name)
         self._value.set_text(fact.text)
         change = signed(fact.value - before[fact.name], fact.unit) if fact.name in before else ""
-        self._change.set_text(f"{change} against the pinned plan" if change else " ")
+        self._change.set_text(change or " ")
         self._box.classes(add="alert" if fact.alert else "", remove="" if fact.alert else "alert")
 
 

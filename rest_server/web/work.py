@@ -5,7 +5,7 @@ only through `jobs`, so numbers on the page equal those of the commands.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from optimizer.spec.yaml_format import yaml_text
 from optimizer.studies.checking import check_text
 from optimizer.studies.estimates import price_of_estimates
 from optimizer.studies.reports.overview import Overview, describe
+from optimizer.studies.service import service_by_priority
 from rest_server.settings import Settings
 from rest_server.sizing_memo import memo_of_process
 from rest_server.v1.work import system_from
@@ -41,12 +42,17 @@ from rest_server.web.shown import (
     Opened,
     PlanFact,
     PlanView,
+    PriorityLoad,
     StudyView,
     tables_of,
 )
 
+PRICE_TOLERANCE = 1e-9
+"""Relative difference up to which prices per card are equal."""
 ESTIMATES_LIMIT_S = 2.0
 """Time limit of the plan with the middle of the estimates; a page plans after each change [s]."""
+MAX_PRIORITIES = 4
+"""Maximum number of priorities with a key figure each."""
 PICTURED = {"sweep", "horizon"}
 """Studies whose answer has a picture."""
 
@@ -93,10 +99,6 @@ def _finding(fault: Fault, *, is_error: bool) -> CheckFinding:
 
 def _controls(system: System, document: Mapping[str, Any]) -> Controls:
     currency = system.currency
-    prices = (
-        (item.name, item.type, in_cost_unit(item.cost_cents_per_h, currency))
-        for item in system.accelerators.values()
-    )
     options = document.get("optimizer", {}) | {
         field: getattr(system.options, name)
         for field, name in (
@@ -104,11 +106,14 @@ def _controls(system: System, document: Mapping[str, Any]) -> Controls:
             ("heterogeneous", "heterogeneous"),
             ("batchSizing", "batch_sizing"),
             ("unlimited", "unlimited"),
+            ("estimates", "estimates"),
         )
     }
+    has_estimates = any(profile.is_estimated for profile in system.profiles.values())
     texts = {
         key: next(text for text, value in values.items() if value == options[field])
         for key, (field, values) in OPTIONS.items()
+        if key != "estimates" or has_estimates
     }
     types = sorted({item.type for item in system.accelerators.values()})
     targets = (
@@ -121,12 +126,26 @@ def _controls(system: System, document: Mapping[str, Any]) -> Controls:
     return Controls(
         servers=tuple(whole_servers(system.servers)),
         counts=tuple((kind, _stated_cards(system, kind)) for kind in types),
-        prices=tuple(prices),
+        prices=tuple(_prices(system)),
         targets=tuple(targets),
         options=texts,
         currency=currency,
         cost_unit=cost_unit(currency),
     )
+
+
+def _prices(system: System) -> Iterator[tuple[str, str, float]]:
+    """Yield keys, names and prices: of a card if all slices of its type agree, otherwise of each slice."""
+    by_type: dict[str, list[Any]] = {}
+    for item in system.accelerators.values():
+        by_type.setdefault(item.type, []).append(item)
+    for kind, items in sorted(by_type.items()):
+        each = [in_cost_unit(item.cost_cents_per_h, system.currency) / item.multiplicity for item in items]
+        if max(each) - min(each) <= PRICE_TOLERANCE * max(each):
+            yield f"card:{kind}", kind, round(each[0], 9)
+        else:
+            for item in items:
+                yield f"cost:{item.name}", item.name, in_cost_unit(item.cost_cents_per_h, system.currency)
 
 
 def _stated_cards(system: System, kind: str) -> int | None:
@@ -156,12 +175,16 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
     memo = memo_of_process(settings.sizing_memo_rows)
     plan = solve(system, time_limit_s=limit_s, memo=memo)
     overview = describe(system, plan)
+    service = tuple(
+        PriorityLoad(item.priority, item.load_rpm, item.served_rpm)
+        for item in service_by_priority(plan, system)
+    )
     types = sorted({item.type for item in system.accelerators.values()})
     by_type = type_colours(types)
     uses = {item.type: item for item in overview.types}
     return PlanView(
         status=status(overview),
-        facts=_facts(overview),
+        facts=_facts(overview, service),
         tables=tables_of(
             plan_sections(
                 plan, system, price=price_of_estimates(system, plan, limit_s=ESTIMATES_LIMIT_S, memo=memo)
@@ -178,17 +201,22 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
             for kind in types
             if kind in uses
         ),
+        service=service,
+        cost=in_cost_unit(plan.total_cost_cents_per_h, plan.currency),
         colours={name: by_type[item.type] for name, item in system.accelerators.items()} | by_type,
         cost_unit=cost_unit(plan.currency),
         plan=plan.to_json().encode(),
     )
 
 
-def _facts(overview: Overview) -> tuple[PlanFact, ...]:
-    """Return the key figures: service and reserves before the cost, which depends on them."""
+def _facts(overview: Overview, service: Sequence[PriorityLoad]) -> tuple[PlanFact, ...]:
+    """Return the key figures: service, by priority, and reserves before the cost, which depends on them."""
     cost, *others = (PlanFact(*fact) for fact in headline(overview))
     before = 2 if overview.plan.reserves else 1
-    return (*others[:before], cost, *others[before:])
+    by_priority = [item.fact for item in service if item.load_rpm]
+    if not 1 < len(by_priority) <= MAX_PRIORITIES:
+        by_priority = []
+    return (others[0], *by_priority, *others[1:before], cost, *others[before:])
 
 
 def limits_view(base: bytes, changes: Changes, settings: Settings) -> StudyView:

@@ -87,13 +87,13 @@ def test_limited_against_unlimited_with_a_slider(journey: Journey, specs: Path) 
     journey.drag("Load of all servers", 10)
     journey.wait(lambda: "load=1.5" in journey.browser.current_url and journey.fact("total cost") != before)
     changed = journey.fact("total cost")
-    assert "against the pinned plan" in journey.text()
+    assert "Against the pinned plan: " in journey.text()
     journey.press("Limited against unlimited")
     journey.wait(lambda: journey.shows("Limited against unlimited"))
     journey.check()
     journey.open(journey.browser.current_url.removeprefix(journey.service), ".fact")
     journey.wait(lambda: journey.fact("total cost") == changed)
-    journey.wait(lambda: "against the pinned plan" in journey.text())
+    journey.wait(lambda: "Against the pinned plan: " in journey.text())
     journey.press("Reset")
     journey.wait(lambda: journey.fact("total cost") == before)
     journey.press("Undo")
@@ -106,6 +106,25 @@ def test_a_server_is_explained(journey: Journey) -> None:
     journey.press("Premium-llama_13b")
     journey.wait(lambda: "Next-best alternative" in journey.text())
     assert "Where it can run" in journey.text()
+    journey.check()
+
+
+def test_a_server_that_is_not_served_shows_its_repairs_on_a_phone(journey: Journey) -> None:
+    journey.look(400)
+    journey.open("/?open=sample:gpus&load=1.5", ".fact")
+    journey.wait(lambda: journey.fact("priority 3 served") == "82%")
+    top = "return document.querySelector(arguments[0]).getBoundingClientRect().top"
+    allocations, slider = (
+        journey.browser.execute_script(top, place) for place in (".region", "input[type=range]")
+    )
+    assert allocations < slider, "results precede controls"
+    assert journey.wider() <= 0
+    rows = '[role=region][aria-label="Not served in full"] td button'
+    journey.wait(lambda: journey.all(rows))
+    journey.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", journey.all(rows)[0])
+    journey.all(rows)[0].click()
+    journey.wait(lambda: journey.shows("batch-llama-3.1-70b: why this accelerator"))
+    journey.wait(lambda: "What would serve it" in journey.text() or "repair" in journey.text().lower())
     journey.check()
 
 
@@ -140,5 +159,7 @@ def test_value_of_8_more_h100_at_50_percent_more_load(journey: Journey, specs: P
     document = load_system(specs / "gpus.yaml").to_spec().model_dump(mode="json", by_alias=True)
     plans = [solve(load_system(changes.applied_to(document))) for changes in both]
     costs = [in_cost_unit(plan.total_cost_cents_per_h, plan.currency) for plan in plans]
-    difference = f"{costs[1] - costs[0]:+,.4g} {plans[0].currency}/h"
-    journey.wait(lambda: f"{difference} against the pinned plan" in journey.text())
+    assert costs[1] > costs[0]
+    difference = f"requests/s more of priority 3, {costs[1] - costs[0]:,.2f} {plans[0].currency}/h more."
+    journey.wait(lambda: difference in journey.text())
+    assert journey.fact("priority 3 served") == "100%"

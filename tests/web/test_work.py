@@ -13,9 +13,11 @@ from optimizer.render.money import Money
 from rest_server.settings import Settings
 from rest_server.web.changes import Changes
 from rest_server.web.progress import SharedProgress, told
+from rest_server.web.shown import in_words
 from rest_server.web.work import open_text, plan_view, study_view
 
 SETTINGS = Settings(solver_processes=0, max_servers=3)
+ROOMY = Settings(solver_processes=0)
 SMALL = document([server("s1"), server("s2")], [accelerator("A", cost=40.0)], {"A": 2})
 NESTED = 20_000
 
@@ -57,7 +59,9 @@ def test_figures_are_those_of_solve() -> None:
     opened = open_text(json.dumps(SMALL), SETTINGS)
     view = plan_view(opened.base, Changes(given={"load": "9", "count:A": "3"}), SETTINGS)
     plan = solve(load_system(Changes(given={"load": "9", "count:A": "3"}).applied_to(SMALL)))
-    assert view.facts[1].text == Money.of(plan).text(plan.total_cost_cents_per_h)
+    assert {fact.name: fact.text for fact in view.facts}["total cost"] == (
+        Money.of(plan).text(plan.total_cost_cents_per_h)
+    )
     assert json.loads(view.plan) == json.loads(plan.to_json())
     assert [(item.type, item.used, item.limit) for item in view.types] == [
         (item.type, item.used, item.limit) for item in plan.capacity
@@ -74,6 +78,57 @@ def test_reserves_precede_the_cost() -> None:
         ("total cost", "20.00 cents/h", 20, False),
     ]
     assert view.status.endswith("Every server is served in full. 1 server lacks its reserve: s.")
+
+
+def test_service_of_each_priority_precedes_the_cost(specs: Path) -> None:
+    """gpus.yaml at 50 % more load: chat and agents in full, batch in part; 8 more H100 complete it."""
+    base = open_text((specs / "gpus.yaml").read_text("utf-8"), ROOMY).base
+    short, full = (
+        plan_view(base, Changes(given={"load": "1.5"} | more), ROOMY) for more in ({}, {"count:H100": "24"})
+    )
+    assert [(fact.name, fact.text, fact.alert) for fact in short.facts[1:5]] == [
+        ("priority 1 served", "100%", False),
+        ("priority 2 served", "100%", False),
+        ("priority 3 served", "82%", True),
+        ("total cost", "180.00 USD/h", False),
+    ]
+    costs = full.cost, short.cost
+    assert in_words(full.service, short.service, costs, full.cost_unit) == (
+        "Against the pinned plan: 10.8 requests/s more of priority 3, 3.60 USD/h more."
+    )
+    assert in_words(short.service, full.service, costs[::-1], full.cost_unit) == (
+        "Against the pinned plan: 10.8 requests/s less of priority 3, 3.60 USD/h less."
+    )
+    same = in_words(short.service, short.service, (short.cost, short.cost), short.cost_unit)
+    assert same == "Against the pinned plan: the same service and cost."
+
+
+def test_a_type_has_one_price_per_card(specs: Path) -> None:
+    opened = open_text((specs / "gpus.yaml").read_text("utf-8"), ROOMY)
+    assert opened.controls is not None
+    assert opened.controls.prices == (
+        ("card:A100", "A100", 1.8), ("card:H100", "H100", 3.0),
+        ("card:H200", "H200", 3.8), ("card:L40S", "L40S", 0.8),
+    )  # fmt: skip
+    changed = Changes(given={"card:H100": "2.5 USD/h"}).applied_to(json.loads(opened.base))
+    system = load_system(changed)
+    costs = {name: item.cost_cents_per_h for name, item in system.accelerators.items() if item.type == "H100"}
+    assert costs == {"H100": 250.0, "2xH100": 500.0, "4xH100": 1000.0}
+    source = document(
+        [server("s")], [accelerator("A"), accelerator("B") | {"type": "A", "cost": 7}], {"A": 2}
+    )
+    opened = open_text(json.dumps(source), SETTINGS)
+    assert opened.controls is not None
+    assert [key for key, _, _ in opened.controls.prices] == ["cost:A", "cost:B"]
+
+
+def test_reserves_and_estimates_can_be_changed() -> None:
+    changes = Changes(given={"headroom": "30", "spares": "1"})
+    system = load_system(changes.applied_to(SMALL))
+    assert system.options.headroom_share == pytest.approx(0.3)
+    assert {item.spare_replicas for item in system.servers.values()} == {1}
+    changed = Changes(given={"estimates": "middle"}).applied_to(SMALL)
+    assert load_system(changed).options.estimates == "middle"
 
 
 def test_a_simulation_tells_its_progress() -> None:
