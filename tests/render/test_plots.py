@@ -441,3 +441,16 @@ def test_numbers_in_fields_are_never_shortened() -> None:
         drawn = " ".join(texts(draw(Figure(title="t", panels=(panel,)), "svg"))).split()
         words = {word for text in texts_of_row for word in text.split()}
         assert words - set(drawn) == set()
+
+
+def test_names_of_points_stand_next_to_their_lines() -> None:
+    """Measured points of a fit are listed first, but their curve ends at the bottom."""
+    series = []
+    for name, end in (("256/512", 1.0), ("1,024/128", 10.0), ("2,048/64", 100.0)):
+        x, y = (1.0, 2.0), (end / 2, end)
+        series.append(Series(name=f"{name} predicted", x=x, y=y))
+        series.append(Series(name=name, x=x, y=y, style="points"))
+    panel = CurvePanel(title="p", x_label="x", y_label="y", series=tuple(series), logarithmic=("y",))
+    heights = {text.get_text(): text.get_position()[1] for text in canvas_of(panel).axes[0].texts}
+    order = sorted(heights, key=lambda name: heights[name])
+    assert [name.split()[0] for name in order] == ["256/512"] * 2 + ["1,024/128"] * 2 + ["2,048/64"] * 2

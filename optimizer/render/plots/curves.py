@@ -188,7 +188,7 @@ def _name_series(axes: Axes, panel: CurvePanel, colours: Mapping[str, str], name
     bottom, ends = axes.get_ylim()[0], []
     for i, series in enumerate(panel.series):
         last = next((y for y in reversed(series.y) if y is not None), bottom)
-        listed = series.style in {"points", "bars", "chosen"}
+        listed = series.style in {"points", "bars", "chosen"} and not _belongs_to_line(panel, i)
         ends.append((1 - i / 8 if listed else min(max(_share(axes, last, "y"), 0.0), 1.0), i))
     ends.sort()
     step = min(MIN_LABEL_STEP, 1.0 / len(ends))
@@ -211,6 +211,12 @@ def _name_series(axes: Axes, panel: CurvePanel, colours: Mapping[str, str], name
             axes.plot([1 + 0.5 * mm, 1 + 4.5 * mm], [height, height], dash, linewidth=1.3, **style)
         place: dict[str, Any] = {"transform": axes.transAxes, "va": "center", "fontsize": SMALL_PT}
         axes.text(1 + SIGN_MM * mm, height, names[series.name], color=INK, **place)
+
+
+def _belongs_to_line(panel: CurvePanel, i: int) -> bool:
+    """Return whether a series has the points of the line before it, next to whose end its name belongs."""
+    before = panel.series[i - 1] if i else None
+    return before is not None and before.style == "line" and before.x == panel.series[i].x
 
 
 def _share(axes: Axes, value: float, axis: Literal["x", "y"]) -> float:
