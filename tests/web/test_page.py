@@ -85,7 +85,8 @@ def test_limited_against_unlimited_with_a_slider(journey: Journey, specs: Path) 
     before = cost(specs / "small")
     journey.wait(lambda: journey.fact("total cost") == before)
     journey.drag("Load of all servers", 10)
-    journey.wait(lambda: "load=1.5" in journey.browser.current_url and journey.fact("total cost") != before)
+    journey.wait(lambda: "load=1.5" in journey.browser.current_url)
+    journey.wait(lambda: journey.fact("total cost") not in {"", before})
     changed = journey.fact("total cost")
     assert "Against the pinned plan: " in journey.text()
     journey.press("Limited against unlimited")
@@ -124,7 +125,7 @@ def test_a_server_that_is_not_served_shows_its_repairs_on_a_phone(journey: Journ
     journey.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", journey.all(rows)[0])
     journey.all(rows)[0].click()
     journey.wait(lambda: journey.shows("batch-llama-3.1-70b: why this accelerator"))
-    journey.wait(lambda: "What would serve it" in journey.text() or "repair" in journey.text().lower())
+    assert "fewest cards: " in journey.text()
     journey.check()
 
 
