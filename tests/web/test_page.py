@@ -110,7 +110,7 @@ def test_a_server_is_explained(journey: Journey) -> None:
     journey.check()
 
 
-def test_a_server_that_is_not_served_shows_its_repairs_on_a_phone(journey: Journey) -> None:
+def test_an_unserved_server_shows_its_repairs_on_a_phone(journey: Journey) -> None:
     journey.look(400)
     journey.open("/?open=sample:gpus&load=1.5", ".fact")
     journey.wait(lambda: journey.fact("priority 3 served") == "82%")
