@@ -402,16 +402,19 @@ def test_the_references_routes_read_an_absent_input_length_as_0(service: TestCli
 
 
 def test_snapshot_errors_are_located_as_in_the_body(service: TestClient) -> None:
-    fleet(service)
-    for name in ("Premium-llama: x", "a.b[0]", "t 1"):
+    names = ("Premium-llama: x", "a.b[0]", "t 1")
+    service.put("/v1/fleet", json=document([server(name) for name in names], [accelerator("A")]))
+    for name in names:
         wrong = service.post("/v1/loads", json={name: {"arrivalRate": -1}}).json()
         assert wrong["path"] == f"{name}.arrivalRate"
         assert wrong["detail"] == f"{name}.arrivalRate: must be at least 0, not -1"
         unknown = service.post("/v1/loads", json={name: {"arivalRate": 1}}).json()
         assert unknown["path"] == f"{name}.arivalRate"
         assert unknown["detail"].endswith("unknown key; did you mean 'arrivalRate'?")
-        absent = service.post("/v1/loads", json={name: {}}).json()
-        assert (absent["path"], absent["status"]) == (name, 422)
+        other = f"{name}{name}"
+        for change in ({}, {"arrivalRate": -1}):  # a server that does not exist is the first mistake
+            absent = service.post("/v1/loads", json={other: change}).json()
+            assert (absent["path"], absent["status"]) == (other, 422)
 
 
 def test_loads_of_a_fleet_that_is_no_system_change_nothing(service: TestClient) -> None:
