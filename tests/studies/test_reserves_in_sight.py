@@ -102,7 +102,8 @@ def test_repairs_give_all_reserves(case: int) -> None:
         assert plan.total_cost_cents_per_h == pytest.approx(repair.total_cost_cents_per_h)
         beyond = {item.server for item in found.repair.beyond_units}
         no_reserve = beyond | {item.server for item in found.repair.beyond_reserves}
-        parts = {part.name for name in beyond for part in members_of(system.servers[name])}
+        queues = (system.servers[name] for name in beyond & system.servers.keys())
+        parts = beyond.union(part.name for queue in queues for part in members_of(queue))
         assert {item.server for item in plan.unserved} <= parts
         assert set(plan.lacks_reserve) - plan.left_out.keys() <= no_reserve
 
