@@ -209,8 +209,8 @@ def test_refusals_are_typed_errors_with_structured_problems(client: Client) -> N
         client.plan({"servers": [{"name": "s", "modle": "m"}]})
     error = caught.value
     assert isinstance(error, SpecError)
-    assert (error.status, error.path, error.title) == (422, "servers[0].model", "The document is wrong")
-    assert str(error).startswith("servers[0].model: missing; this key is required")
+    assert (error.status, error.path, error.title) == (422, "servers[0].modle", "The document is wrong")
+    assert str(error).startswith("servers[0].modle: unknown key; did you mean 'model'?")
     assert error.request_id
     assert error.exit_code == 2
 
