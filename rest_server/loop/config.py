@@ -70,8 +70,8 @@ class KubernetesTarget(Document):
     """Namespace of the workloads."""
     field_manager: Name = Field("inferplan-loop", alias="fieldManager")
     """Owner of the replicas that the loop sets."""
-    lease: Name | None = "inferplan-loop"
-    """Name of the Lease that lets one loop act; null: no Lease."""
+    lease: str = Field("inferplan-loop", max_length=253)
+    """Name of the Lease that lets one loop act; empty: no Lease."""
     lease_s: Seconds = Field(60.0, alias="leaseDuration")
     """Time after which another loop can take the Lease [s]."""
     identity: Name | None = None
@@ -139,8 +139,8 @@ class LoopConfig(Document):
     """Whether a server without traffic can lose its last replica."""
     startup_s: Seconds = Field(120.0, alias="startup")
     """Time that a replica needs to become ready [s]; forecasts look so far ahead."""
-    forecast: ForecastSettings | None = ForecastSettings()
-    """Forecast of arrival rates; null: none. Plans use the larger of forecast and measurement."""
+    forecast: ForecastSettings | Literal["none"] = ForecastSettings()
+    """Forecast of arrival rates, or `none`. Plans use the larger of forecast and measurement."""
     drift: DriftSettings = DriftSettings()
     """Comparison of token times with the profiles."""
     rules: Rules = RECOMMENDED

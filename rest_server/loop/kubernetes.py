@@ -103,7 +103,7 @@ class Cluster:
         self._pairs = workload_pairs(system)
         self._labelled = target.reference_labels
         self._workloads = {} if self._labelled else workloads_of(system, target)
-        self._lease = None if target.lease is None else LeaseHolder(client, target)
+        self._lease = LeaseHolder(client, target) if target.lease else None
 
     def read(self) -> tuple[Existing, dict[str, Hold]]:
         """Return the replicas of all workloads, and the servers whose workloads cannot be read."""
@@ -213,7 +213,6 @@ class LeaseHolder:
     def __init__(
         self, client: Client, target: KubernetesTarget, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        assert target.lease is not None
         self._client = client
         self._name, self._namespace = target.lease, target.namespace
         self._duration_s = target.lease_s

@@ -82,7 +82,7 @@ def measured(
     before = last.load or EstimatedLoad(0.0, 0.0, 0.0)
     rate_rps, forecast = offered_rps(reading) / share, last.forecast
     forecast_rps = None
-    if config.forecast is not None:
+    if config.forecast != "none":
         forecast = forecast.after(rate_rps, now_s, config.forecast)
         forecast_rps = forecast.at(config.startup_s + config.period_s)
     load = EstimatedLoad(

@@ -142,6 +142,13 @@ def test_no_traffic_never_takes_the_last_replica() -> None:
     assert (workload(records[-1])["replicas"], workload(records[-1])["reason"]) == (0, "Idle")
 
 
+def test_without_a_forecast_the_measured_rate_is_planned() -> None:
+    config = LoopConfig.model_validate(CONFIG.model_dump(by_alias=True) | {"forecast": "none"})
+    record = Loop(config).run(lambda t: 2 + t / 30, 150)[-1]
+    assert "forecast_rps" not in record["loads"]["talk"]
+    assert Loop().run(lambda t: 2 + t / 30, 150)[-1]["loads"]["talk"]["forecast_rps"] > 0
+
+
 def test_a_server_without_replicas_starts_by_its_document() -> None:
     records = Loop(replicas=0).run(lambda _: 2, 15)
     assert workload(records[0])["replicas"] == 1
