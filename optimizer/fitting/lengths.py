@@ -9,6 +9,8 @@ import numpy as np
 from optimizer.fitting.record import RunRecord, TokenStats
 from optimizer.fitting.runs import TokenCounts
 
+MAX_TOKENS = 1e9
+"""Mean length, and number of requests, above which a run is not counted."""
 UNIFORM_WITHIN = 0.12
 """Relative deviation from the standard deviation of a uniform distribution up to which lengths count as
 uniform."""
@@ -28,7 +30,7 @@ def _shared(lengths: Sequence[TokenStats], counts: Sequence[float]) -> TokenCoun
     known = [
         (one, count)
         for one, count in zip(lengths, counts, strict=True)
-        if count > 0 and 0 < (one.mean or 0) < math.inf
+        if 0 < count < MAX_TOKENS and 0 < (one.mean or 0) < MAX_TOKENS
     ]
     if not known:
         return None

@@ -176,6 +176,8 @@ def _run(record: RunRecord, itl_ms: float | None, say: Say) -> BenchmarkRun:
     if ttft_ms is None:
         say("no TTFT", "no time to first token is stated")
     requests = record.completed if record.lost or record.requested is None else record.requested
+    if requests is not None and not math.isfinite(requests):
+        requests = record.completed
     prompts, answers = record.drawn or (record.prompt.counts, record.output.counts)
     return BenchmarkRun(
         prompts,

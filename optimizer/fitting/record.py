@@ -119,9 +119,8 @@ class RunRecord:
     @property
     def cards(self) -> int | None:
         """Accelerators of one engine."""
-        if self.tensor_parallel is None:
-            return None
-        return max(int(self.tensor_parallel * (self.pipeline_parallel or 1.0)), 1)
+        size = (self.tensor_parallel or math.nan) * (self.pipeline_parallel or 1.0)
+        return max(int(size), 1) if math.isfinite(size) else None
 
     @property
     def sent(self) -> float:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -357,6 +358,19 @@ def test_known_formats_that_are_not_read_are_refused_in_one_line(text: str, tool
     ) as refused:
         parse_benchmark("x.json", text)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), 1e308])
+def test_odd_numbers_of_a_setup_are_ignored(odd: float) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for change in ({"server_info": {"tp_size": odd}}, {"request_throughput": odd, "num_prompts": 220}):
+            parse_benchmark("b.jsonl", sglang(**change))
+        parse_benchmark("b.jsonl", sglang(input_lens=[odd, 500, 500], output_lens=[101, 101, 101]))
+        agg = {"hw": "h", "conc": odd, "isl": 9, "osl": 9, "median_ttft": 0.05, "median_tpot": 0.008}
+        parse_benchmark("agg.json", json.dumps(agg))
+    text = LLMD.replace("RATE", ".inf").replace("USERS", "8").replace("ROLE", "replica")
+    assert parse_benchmark("s.yaml", text.replace("tp: 4", "tp: .nan")).cards is None
 
 
 @pytest.mark.parametrize("odd", ["null", '"x"', "-1", "NaN", "Infinity"])

@@ -165,7 +165,10 @@ def _with_ends(item: Mapping[str, Any], found: TokenStats, row: str, column: str
         f"Successful {row} token count {_QUANTILES}",
         f"Token Metrics/Successful {column} Tokens/Percentiles",
     )
-    return found._replace(least=ends[0], most=ends[-1]) if isinstance(ends, list) and ends else found
+    least, most = (
+        (number_of(end) for end in (ends[0], ends[-1])) if isinstance(ends, list) and ends else (None, None)
+    )
+    return found if least is None or most is None else found._replace(least=least, most=most)
 
 
 def _notes(item: Mapping[str, Any]) -> Iterator[str]:

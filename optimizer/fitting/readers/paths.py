@@ -105,9 +105,10 @@ def read_numbers(tree: Any, table: Table, place: str) -> tuple[dict[str, float],
 
 def _is_told(name: str, value: float) -> bool:
     """Return whether a number says something: infinity does as a rate or a limit, any as a time or a mean."""
-    if name.endswith(("_ms", "_mean", "_rps", "duration_s")):
-        return True
-    return math.isfinite(value) or (name == "users" and value == math.inf)
+    if name.endswith(("_deviation", "_least", "_most", "_p10", "_p90")):
+        return 0 <= value <= MAX_TOKENS
+    limits = name in {"users", "offered_rps"} and value == math.inf
+    return math.isfinite(value) or limits or name.endswith(("_ms", "_mean", "duration_s"))
 
 
 def _factor(tree: Any, path: Path, place: str) -> float:
@@ -121,6 +122,8 @@ def _factor(tree: Any, path: Path, place: str) -> float:
     return UNITS[unit] if unit else 1.0
 
 
+MAX_TOKENS = 1e9
+"""Length above which a spread is not one of tokens."""
 LENGTHS = ("mean", "deviation", "least", "most", "p10", "p90", "total")
 """Suffixes of `prompt_` and `output_` in a table."""
 

@@ -14,7 +14,17 @@ from typing import Any
 import numpy as np
 
 from optimizer.errors import FitError
-from optimizer.fitting.readers.paths import Path, Table, find, measured, number_of, plain, record, text_at
+from optimizer.fitting.readers.paths import (
+    MAX_TOKENS,
+    Path,
+    Table,
+    find,
+    measured,
+    number_of,
+    plain,
+    record,
+    text_at,
+)
 from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, day_of
 from optimizer.fitting.record import RunRecord, TokenStats
 
@@ -182,7 +192,7 @@ def _lengths(row: Mapping[str, Any], name: str, stated: TokenStats) -> TokenStat
     if isinstance(given, list) and isinstance(came, list):
         # Failed requests have a prompt and no answer.
         pairs = zip(map(number_of, given), map(number_of, came), strict=False)
-        kept = [one for one, answer in pairs if one and answer]
+        kept = [one for one, answer in pairs if one and answer and 0 < one < MAX_TOKENS]
         if kept:
             return TokenStats(float(np.mean(kept)), float(np.std(kept)))
     nominal = number_of(row.get("isl" if name == "input" else "osl"))
