@@ -35,8 +35,14 @@ def test_the_page_shows_every_picture_below_its_command() -> None:
     made = [Path(line[line.index("-o") + 1]) for line in COMMANDS]
     shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", PAGE)
     assert [str(path) for path in made] == [f"docs/{path}" for path in shown]
-    assert sorted(ROOT / path for path in made) == sorted((ROOT / "docs" / "pictures").iterdir())
+    assert sorted(ROOT / path for path in made) == sorted((ROOT / "docs" / "pictures").glob("*.svg"))
     assert {"plan", *KINDS} - {line[1] for line in COMMANDS} == {"load", "assignment", "types", "servers"}
+
+
+def test_ten_states_of_the_page_are_kept() -> None:
+    shots = [*(ROOT / "docs" / "pictures" / "page").iterdir()]
+    assert len(shots) == 10
+    assert all(path.suffix == ".png" and path.stat().st_size < 200_000 for path in shots)
 
 
 @pytest.mark.parametrize("line", [*map(checked, COMMANDS)])

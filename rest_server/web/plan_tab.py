@@ -97,7 +97,7 @@ class PlanTab:
             return
         compared = pinned if pinned is not plan else None
         self._facts.show(plan.facts, compared.facts if compared else ())
-        words = " "
+        words = "This is the pinned plan; changes are compared with it."
         if compared is not None:
             words = in_words(plan.service, compared.service, (plan.cost, compared.cost), plan.cost_unit)
         self.reveal()
