@@ -32,7 +32,7 @@ class PlanTab:
             with ui.element("div").classes("results summary"):
                 self._facts = FactBar()
                 with ui.column().classes("panel"):
-                    self._words = ui.label(" ").classes("tip words")
+                    self._words = ui.label(" ").classes("tip difference")
                     self._status = ui.label(" ").props("role=status").classes("tip status")
             with ui.element("div").classes("split plan"):
                 with ui.column().style("gap: 12px; min-width: 0; width: 100%"):
