@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from optimizer.fitting.checks import MAX_TOKENS
 from optimizer.fitting.record import RunRecord, TokenStats
 from optimizer.fitting.runs import TokenCounts
 
-MAX_TOKENS = 1e9
-"""Mean length, and number of requests, above which a run is not counted."""
 UNIFORM_WITHIN = 0.12
 """Relative deviation from the standard deviation of a uniform distribution up to which lengths count as
 uniform."""

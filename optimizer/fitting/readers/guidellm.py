@@ -165,9 +165,8 @@ def _with_ends(item: Mapping[str, Any], found: TokenStats, row: str, column: str
         f"Successful {row} token count {_QUANTILES}",
         f"Token Metrics/Successful {column} Tokens/Percentiles",
     )
-    least, most = (
-        (number_of(end) for end in (ends[0], ends[-1])) if isinstance(ends, list) and ends else (None, None)
-    )
+    known = isinstance(ends, list) and ends
+    least, most = map(number_of, (ends[0], ends[-1])) if known else (None, None)
     return found if least is None or most is None else found._replace(least=least, most=most)
 
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from optimizer.errors import FitError
+from optimizer.fitting.checks import MAX_TOKENS
 from optimizer.fitting.record import RunRecord, TokenStats
 
 UNITS = {
@@ -122,8 +123,6 @@ def _factor(tree: Any, path: Path, place: str) -> float:
     return UNITS[unit] if unit else 1.0
 
 
-MAX_TOKENS = 1e9
-"""Length above which a spread is not one of tokens."""
 LENGTHS = ("mean", "deviation", "least", "most", "p10", "p90", "total")
 """Suffixes of `prompt_` and `output_` in a table."""
 

@@ -14,17 +14,8 @@ from typing import Any
 import numpy as np
 
 from optimizer.errors import FitError
-from optimizer.fitting.readers.paths import (
-    MAX_TOKENS,
-    Path,
-    Table,
-    find,
-    measured,
-    number_of,
-    plain,
-    record,
-    text_at,
-)
+from optimizer.fitting.checks import MAX_TOKENS
+from optimizer.fitting.readers.paths import Path, Table, find, measured, number_of, plain, record, text_at
 from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, day_of
 from optimizer.fitting.record import RunRecord, TokenStats
 
