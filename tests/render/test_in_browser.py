@@ -68,8 +68,8 @@ def test_page_shows_everything_without_horizontal_scrolling(browser: Any, page: 
     assert inner == 0 or width > 600
     assert pictures == [True] * 3
     assert shown == [
-        "headline", "assignment", "types", "latencies", "utilisation", "capacity", "unserved", "comparison",
-        "classes", "replicas",
+        "headline", "decision", "risks", "assignment", "types", "latencies", "utilisation", "capacity",
+        "unserved", "comparison", "classes", "replicas",
     ]  # fmt: skip
 
 
