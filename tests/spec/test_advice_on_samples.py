@@ -61,6 +61,11 @@ def load(name: str, **fields: object) -> Callable[[Json], object]:
     )
 
 
+def runs(**fields: object) -> Callable[[Json], object]:
+    """Return the change of what the server `search` runs on now."""
+    return lambda source: part(source, "servers", "search")["currentAlloc"].update(fields)
+
+
 def spread(source: Json) -> None:
     """State the variability of output lengths, which static batches need."""
     for item in source["servers"]:
@@ -135,6 +140,8 @@ CASES = [
     Case("shared-cards", lambda s: s["accelerators"].append({"name": "part", "type": "T4", "cost": 9, "memSize": 8, "slice": {"card": "T5", "compute": 1, "memory": 1}}), "is not a complete card of the system; name one", (lambda s: s["accelerators"][1]["slice"].update(card="T4"),)),
     Case("shared-cards", put("servers", "detect", minNumReplicas=2), "the plan chooses the number of replicas on shared cards; remove it, or sharedCard", (drop("servers", "detect", "minNumReplicas"), drop("servers", "detect", "sharedCard"))),
     Case("shared-cards", put("models", "detect", kvCapacity=9), "requests of a batch server (batchParms) have no tokens; remove it", (drop("models", "detect", "kvCapacity"),)),
+    Case("versions", runs(pools=[{"accelerator": "H100", "numReplicas": 1}, {"accelerator": "H100", "numReplicas": 1}]), "occurs twice; add up its replicas in one pool", (runs(pools=[{"accelerator": "H100", "numReplicas": 2}]),)),
+    Case("versions", runs(accelerator="H100", numReplicas=3, pools=[{"accelerator": "H100", "numReplicas": 2}]), "is none of the pools with mode own; state the largest, or none", (runs(accelerator="H100", numReplicas=2), lambda s: [part(s, "servers", "search")["currentAlloc"].pop(key) for key in ("accelerator", "numReplicas")])),
     Case("robust", lambda s: part(s, "accelerators", "H100")["tiers"].append({"units": 1, "cost": 100}), "put the cheapest first", (lambda s: part(s, "accelerators", "H100")["tiers"].reverse(),)),
     Case("robust", option(budget=100), "raise the budget or take committed tiers out", (option(budget=5000), drop("accelerators", "H100", "tiers"))),
     Case("robust", drop("accelerators", "L40S", "power"), "is not known; give it power.idle and power.full", (put("accelerators", "L40S", power={"idle": 40, "full": 350}),)),
