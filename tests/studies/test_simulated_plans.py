@@ -286,7 +286,7 @@ def test_reports_show_a_requested_simulation() -> None:
     pool = report.simulation.pools[0]
     assert pool.ttft is not None
     assert pool.ttft.predicted_percentiles is not None
-    assert f"| {pool.ttft.predicted_percentiles.p95_ms:,.0f} | {pool.ttft.p95.value:,.0f} |" in row
+    assert f"| {pool.ttft.predicted_percentiles.p95_ms:,.0f} | {pool.ttft.p95.value:,.0f} ±" in row
     html = render_report(report, made, "html")
     assert '<section id="simulation">' in html
 
