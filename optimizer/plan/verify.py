@@ -65,9 +65,8 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
             *check_shared_cards(facts, at_hand),
             *_check_limits(facts),
             *_check_sections(facts, at_hand),
-            *check_levels(facts),
         ]
-        or [*check_reserves(facts), *check_unserved(facts, at_hand)]
+        or [*check_reserves(facts), *check_levels(facts), *check_unserved(facts, at_hand)]
     )
 
 
