@@ -1,6 +1,7 @@
 """The loop against a scalable emulated fleet: real HTTP, real lightkube, and the command itself."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import ROOT
+from commands import COUNTED, ROOT
 from emulated import Emulator, emulated
 from patience import PATIENCE_S, until
 
@@ -144,7 +145,9 @@ def test_one_loop_holds_the_lease(fleet: Emulator) -> None:
 
 def run(config: Path, *flags: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "optimizer", "loop", str(config), *flags]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=120, env=os.environ | COUNTED
+    )
 
 
 def test_the_command_of_the_page_runs_and_repeats(fleet: Emulator, folder: Path) -> None:
@@ -170,8 +173,9 @@ def test_the_demo_scales_up_and_draws_what_happened(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "demos" / "loop.py"), "--seconds", "30"]
     picture = tmp_path / "loop.svg"
     found = subprocess.run(
-        [*command, "-o", str(picture)], capture_output=True, text=True, check=False, timeout=PATIENCE_S
-    )
+        [*command, "-o", str(picture)], capture_output=True, text=True, check=False, timeout=PATIENCE_S,
+        env=os.environ | COUNTED,
+    )  # fmt: skip
     assert found.returncode == 0, found.stderr
     lines = found.stdout.splitlines()
     assert "what the loop does" in lines[1]
