@@ -108,7 +108,7 @@ def estimate(model: str, accelerator: str, **settings: Any) -> ProfileEstimate:
     Raises:
         SpecError: a name or a setting is unknown, or the model does not fit.
     """
-    _check_names(settings, Deployment, "estimate")
+    _check_names("estimate", settings, Deployment)
     card, tp = find_slice(accelerator, settings.pop("tp", None))
     return estimate_profile(find_model(model), card, Deployment(**settings, tp=tp))
 
@@ -124,8 +124,8 @@ def fit(*paths: str, **options: Any) -> FittedProfile:
         FitError: a report has an unknown format or is incomplete, or there are too few measurements.
         SpecError: a file cannot be read, or an option is unknown.
     """
-    _check_names(options, FitOptions, "fit", MeasuredSetup, ServerSettings)
-    own: dict[str, Any] = {name: options[name] for name in options.keys() & names_of(FitOptions)}
+    _check_names("fit", options, FitOptions, MeasuredSetup, ServerSettings)
+    own = _fields(options, FitOptions)
     own.setdefault("key", MeasuredSetup(**_fields(options, MeasuredSetup)))
     own.setdefault("settings", ServerSettings(**_fields(options, ServerSettings)))
     return fit_reports(paths, FitOptions(**own))
@@ -140,8 +140,8 @@ def names_of(kind: Any) -> set[str]:
     return {item.name for item in fields(kind)}
 
 
-def _check_names(given: Mapping[str, Any], kind: Any, function: str, *more: Any) -> None:
-    known = set().union(*map(names_of, (kind, *more)))
+def _check_names(function: str, given: Mapping[str, Any], *kinds: Any) -> None:
+    known = set().union(*map(names_of, kinds))
     for name in given:
         if name not in known:
             raise SpecError(f"{function}: {name}: unknown option{did_you_mean(name, sorted(known))}")

@@ -62,7 +62,7 @@ def place_name(mode: PoolMode, accelerator: str) -> str:
 
 
 def placements_of(plan: Plan) -> tuple[PlacementRow, ...]:
-    """Return what a plan places: replicas, then shared cards, then external services."""
+    """Return the placements of a plan: replicas, then shared cards, then external services."""
     members = {name: use.members for name, use in plan.shared_queues.items()}
     return tuple(placement_rows(plan.allocations, plan.shared_cards, plan.rented, members))
 
@@ -103,6 +103,11 @@ def placement_rows(
 def _serving(server: str, pool: Pool) -> Serving:
     rates = pool.arrival_rate_rpm, pool.max_arrival_rate_rpm
     return Serving(server, pool, *rates, pool.num_replicas, pool.cost_cents_per_h)
+
+
+def parts_of(plan: Plan) -> dict[str, list[tuple[PlacementRow, Serving]]]:
+    """Return the placements of each planned server of a plan, with its part of them."""
+    return parts_by_server(placements_of(plan))
 
 
 def parts_by_server(rows: Iterable[PlacementRow]) -> dict[str, list[tuple[PlacementRow, Serving]]]:

@@ -1,6 +1,6 @@
 """Sections of a plan that follow from what it places: the same functions build a plan and verify it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -62,7 +62,7 @@ class PlanPlacements:
         arrays: SystemArrays,
         pool_power_w: Mapping[tuple[str, str], float] = MappingProxyType({}),
     ) -> "PlanPlacements":
-        """Return what a plan places for its system."""
+        """Return the placements of a plan for its system."""
         rented = {item.server: item for item in plan.rented}
         return cls(system, arrays, plan.allocations, pool_power_w, plan.shared_cards, rented)
 
@@ -75,6 +75,11 @@ class PlanPlacements:
     def rows(self) -> tuple[PlacementRow, ...]:
         """All placements, without members of shared queues."""
         return tuple(placement_rows(self.pools, self.cards, self.rented.values()))
+
+    @cached_property
+    def parts(self) -> dict[str, list[tuple[PlacementRow, Serving]]]:
+        """Placements of each planned server, with its part of them."""
+        return parts_by_server(self.rows)
 
     @cached_property
     def tiers(self) -> tuple[TierUse, ...]:
@@ -147,11 +152,11 @@ class PlanPlacements:
     @cached_property
     def changes(self) -> tuple[Change, ...]:
         """Servers whose accelerator or replicas differ from the current ones."""
-        return tuple(self._changes(parts_by_server(self.rows)))
+        return tuple(self._changes())
 
-    def _changes(self, parts: Mapping[str, Sequence[tuple[PlacementRow, Serving]]]) -> Iterator[Change]:
+    def _changes(self) -> Iterator[Change]:
         for name, server in self.system.servers.items():
-            mine = parts.get(name, ())
+            mine = self.parts.get(name, ())
             before = {
                 place_name(pool.mode, pool.accelerator): pool.num_replicas if pool.mode == "own" else 1
                 for pool in server.current.stated_pools

@@ -6,7 +6,8 @@ or a memory size (neither). All have model, accelerator, tp and weight format. O
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 from optimizer.errors import SpecError
@@ -15,6 +16,7 @@ from optimizer.profiles.efficiency import Efficiency
 from optimizer.profiles.estimate import find_accelerator, find_model
 from optimizer.profiles.intervals import Estimated, tokens_in_memory, uncertainty_of_times
 from optimizer.profiles.iterations import Iterations
+from optimizer.profiles.layers import ModelFacts
 from optimizer.profiles.loops import token_ms_of_loop
 from optimizer.profiles.memory import GIB, Memory
 
@@ -112,13 +114,13 @@ def estimate_points(text: str, source: str = "", efficiency: Efficiency | None =
             raise SpecError(
                 f"{source}: a column {needed!r} is required; the headings are {', '.join(headings)}"
             )
-    constants = efficiency or Efficiency()
+    constants, model = efficiency or Efficiency(), cache(find_model)
     estimates = []
     for number, raw in enumerate(table, 1):
         given = {key: value for key, place in places.items() if (value := (raw[place] or "").strip())}
         kind, estimated, error = _kind(given), None, ""
         try:
-            estimated = _estimated(given, kind, constants)
+            estimated = _estimated(given, kind, constants, model)
         except SpecError as problem:
             error = str(problem)
         estimates.append(PointEstimate(number, given, kind, estimated, error))
@@ -132,13 +134,15 @@ def _kind(given: Mapping[str, str]) -> str:
     return "decode" if "batch" in given else "loop" if "concurrency" in given else "kv"
 
 
-def _estimated(given: Mapping[str, str], kind: str, constants: Efficiency) -> Estimated:
+def _estimated(
+    given: Mapping[str, str], kind: str, constants: Efficiency, model_of: Callable[[str], ModelFacts]
+) -> Estimated:
     """Return the estimate of a row.
 
     Raises:
         SpecError: a value is missing or invalid, or the weights alone exceed the memory.
     """
-    iterations = _iterations(given, constants)
+    iterations = _iterations(given, constants, model_of)
     memory, model = Memory(iterations), iterations.model
     if memory.weight_bytes > memory.total_bytes / iterations.deployment.memory_utilization:
         size = f"{memory.weight_bytes / GIB:.1f} GiB"
@@ -159,7 +163,9 @@ def _estimated(given: Mapping[str, str], kind: str, constants: Efficiency) -> Es
     return uncertainty_of_times(iterations).around(time)
 
 
-def _iterations(given: Mapping[str, str], constants: Efficiency) -> Iterations:
+def _iterations(
+    given: Mapping[str, str], constants: Efficiency, model_of: Callable[[str], ModelFacts]
+) -> Iterations:
     numbers: dict[str, Any] = {name: _number(given, name) for name in _SETTINGS if name in given}
     for name in numbers.keys() & _WHOLE:
         if numbers[name] != int(numbers[name]):
@@ -167,7 +173,7 @@ def _iterations(given: Mapping[str, str], constants: Efficiency) -> Iterations:
         numbers[name] = int(numbers[name])
     eager = given.get("engine", "").lower() in EAGER_ENGINES
     deployment = Deployment(weights=given.get("weights"), cache=given.get("cache"), eager=eager, **numbers)
-    model, accelerator = find_model(given.get("model", "")), find_accelerator(given.get("accelerator", ""))
+    model, accelerator = model_of(given.get("model", "")), find_accelerator(given.get("accelerator", ""))
     return Iterations(model, accelerator, deployment, constants)
 
 

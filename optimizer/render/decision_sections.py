@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from optimizer.quantities import counted
+from optimizer.quantities import be, counted
 from optimizer.queueing.measures import LATENCIES
 from optimizer.render.money import Money
 from optimizer.section import Column, Paragraph, Section, name, table, titled_list
@@ -82,9 +82,8 @@ def _risks(report: Report) -> Iterator[str]:
     plan, pools = report.plan, report.overview.pools
     short = {item.server for item in plan.unserved}
     if plan.unserved:
-        verb = "is" if len(plan.unserved) == 1 else "are"
         names = some_names([item.server for item in plan.unserved])
-        yield f"{counted(len(plan.unserved), 'server')} {verb} not served in full: {names}."
+        yield f"{counted(len(plan.unserved), 'server')} {be(len(plan.unserved))} not served in full: {names}."
     if plan.lacks_reserve:
         yield f"{plan.reserve_text[0].upper()}{plan.reserve_text[1:]}."
     if report.simulation is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from optimizer.plan import Plan
-from optimizer.plan.placements import parts_by_server, placements_of
+from optimizer.plan.placements import parts_of
 from optimizer.quantities import precise, quantity, share_text
 from optimizer.render.explanation_text import (
     binding_text,
@@ -126,7 +126,7 @@ def _gains(limits: Sequence[Binding]) -> str:
 
 def _elsewhere(server: str, plan: Plan, money: Money) -> str:
     """Return as text what serves a server without its own cards."""
-    parts = parts_by_server(placements_of(plan)).get(server, ())
+    parts = parts_of(plan).get(server, ())
     cost = money.text(sum(part.cost_cents_per_h for _, part in parts))
     shared = [row for row, _ in parts if row.mode == "shared"]
     if shared:

@@ -19,7 +19,7 @@ from optimizer.documents import Document, is_none
 from optimizer.errors import SolverError
 from optimizer.pipeline import choose
 from optimizer.plan import Plan, Pool, make_plan, verify
-from optimizer.plan.placements import parts_by_server, placements_of
+from optimizer.plan.placements import parts_of
 from optimizer.plan.reserves import unneeded_replicas
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.most_load import most_load_rps
@@ -159,7 +159,7 @@ def in_part_first(candidates: Candidates, plan: Plan, deadline: Deadline) -> InP
 def _replicas_of(plan: Plan, candidates: Candidates, problem: Problem, servers: BoolArray) -> IntArray:
     """Return the replicas of some servers in a plan without reserves, for each candidate; shape (C,)."""
     replicas, table = np.zeros(len(problem.table), np.int64), problem.table
-    parts = parts_by_server(placements_of(plan))
+    parts = parts_of(plan)
     for s in np.flatnonzero(servers).tolist():
         name, rows = candidates.arrays.server_names[s], np.flatnonzero(table.server == s)
         mine, least = parts.get(name, ()), int(problem.min_replicas[s])

@@ -10,7 +10,6 @@ from optimizer.candidates.arrays import SystemArrays, server_loads_rps
 from optimizer.candidates.measuring import MemberMetrics
 from optimizer.candidates.power import largest_power_w
 from optimizer.plan.document import Plan, Pool, Rented, SharedPool, Unserved
-from optimizer.plan.placements import PlacementRow, Serving, parts_by_server, placements_of
 from optimizer.plan.rows import pool_rows
 from optimizer.plan.shared_queues import measured_members
 from optimizer.plan.views import PlanPlacements
@@ -118,16 +117,6 @@ class Facts:
     def pools_of(self, name: str) -> tuple[Pool, ...]:
         """Return the pools of a server."""
         return self.plan.allocations.get(name, ())
-
-    @cached_property
-    def placements(self) -> tuple[PlacementRow, ...]:
-        """What the plan places."""
-        return placements_of(self.plan)
-
-    @cached_property
-    def servings(self) -> dict[str, list[tuple[PlacementRow, Serving]]]:
-        """Placements of each planned server, with its part of them."""
-        return parts_by_server(self.placements)
 
 
 def _loads_rpm(system: System) -> dict[str, float]:

@@ -119,7 +119,7 @@ def _value(facts: Facts) -> float:
         if name not in changed and not all_count and name not in facts.on_cards:
             continue  # regardless of the stated cost of an unchanged server
         old, now = current_cost_cents_per_h(facts.whole, name), server.current.stated_pools
-        mine, here = facts.servings.get(name, ()), {(pool.mode, pool.accelerator) for pool in now}
+        mine, here = facts.placed.parts.get(name, ()), {(pool.mode, pool.accelerator) for pool in now}
         kept = [row.place in (shared_now if row.mode == "shared" else here) for row, _ in mine]
         costs = [part.cost_cents_per_h for _, part in mine]
         moved = math.fsum(cost for cost, stays in zip(costs, kept, strict=True) if not stays)
@@ -175,7 +175,7 @@ def _is_proved(facts: Facts, level: PlanLevel, bound: float) -> bool:
     constants = {CHANGES: float(len(system.servers))}
     if level.name == VALUE:
         costs = [current_cost_cents_per_h(system, name) for name in system.servers]
-        costs += [row.cost_cents_per_h for row in facts.placements]
+        costs += [row.cost_cents_per_h for row in facts.placed.rows]
         costs += [abs(use.difference_cents_per_h) for use in facts.plan.tiers]
         constants[VALUE] = (1 + system.options.transition_penalty) * math.fsum(costs)
     is_service = level.name not in (VALUE, CHANGES) and level.name not in _goals(facts)

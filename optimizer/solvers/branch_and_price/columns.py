@@ -97,8 +97,8 @@ def patterns(
     server = candidates.server[candidate[:, 0]] if len(candidate) else np.zeros(0, np.int64)
     replicas = np.where(used, count, 0)
     use = candidates.used_by(candidate, replicas)
-    # A move is paid for what runs elsewhere than now. A server is kept if it runs the same number of replicas
-    # in one pool on the same accelerator.
+    # A move is paid for what runs elsewhere than now. A server is kept if it has exactly its current pools,
+    # with their replicas.
     pools = replicas * problem.table.cost_per_replica[candidates.row[at]]
     elsewhere = np.where(candidates.here[at], 0.0, pools).sum(axis=1)
     stays = np.asarray((used & candidates.here[at]).any(axis=1), np.bool_)

@@ -81,8 +81,8 @@ def subproblems_of(problem: Problem, candidates: PatternCandidates) -> PricingSu
     place = np.arange(width)
     at = np.minimum(begin[:, None] + place, max(len(own) - 1, 0))
     table = np.where(place < size[:, None], own[at] if len(own) else -1, -1)
-    # Two subproblems for a server that pays for leaving: one without the accelerator it runs on, which pays,
-    # and one that keeps a replica there, which does not.
+    # Subproblems of a server that pays for leaving: one without the accelerators that it runs on, which pays,
+    # and for each of these one that keeps a replica there, which does not.
     move = problem.leaving_value[servers]
     here = np.where(table >= 0, candidates.here[table], False) & (move > 0)[:, None]  # noqa: FBT003
     keeps, at_place = np.nonzero(here)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from optimizer.kinds.table import KindPoolFields, kind_of_pool, kinds_of
 from optimizer.plan import Plan, Pool
 from optimizer.plan.document import EXTERNAL, Rented, ReserveUse
-from optimizer.plan.placements import PlacementRow, Serving, parts_by_server, placements_of
+from optimizer.plan.placements import PlacementRow, Serving, parts_of
 from optimizer.plan.tiers import difference_cents_per_h
 from optimizer.spec.caches import replica_load
 from optimizer.spec.routes import with_undivided_lengths
@@ -65,7 +65,7 @@ def case_of(plan: Plan, system: System | None) -> Case:
     left_out = frozenset(item.server for item in plan.unserved)
     apart = None if system is None else replace(system, servers=_apart(plan, system))
     reserves = {item.server: item for item in plan.reserves}
-    shares, parts = {name: shares[name] for name in sorted(shares)}, parts_by_server(placements_of(plan))
+    shares, parts = {name: shares[name] for name in sorted(shares)}, parts_of(plan)
     return Case(plan, apart, system, shares, left_out, reserves, parts)
 
 

@@ -14,7 +14,7 @@ from optimizer.candidates import Candidates
 from optimizer.candidates.table import Source
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL, SHARED
-from optimizer.plan.placements import parts_by_server, place_name, placements_of
+from optimizer.plan.placements import parts_of, place_name
 from optimizer.plan.proof import ordered_levels
 from optimizer.plan.shared_cards import units_of
 from optimizer.plan.shared_queues import served_members
@@ -77,7 +77,7 @@ class BasePlan:
         rents = np.flatnonzero(table.source == Source.rental).tolist()
         of_rental = {names[table.server[c]]: int(table.num_replicas[c]) for c in rents}
         pools: dict[tuple[str, str], int] = {}
-        for name, parts in parts_by_server(placements_of(self.plan)).items():
+        for name, parts in parts_of(self.plan).items():
             for row, _ in parts:
                 count = {"own": row.count, "shared": 1, "external": of_rental.get(name, 0)}[row.mode]
                 pools[name, place_name(*row.place)] = 0 if row.mode == "own" and name in left_out else count

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from optimizer.candidates.arrays import server_loads_rps
 from optimizer.plan import Plan
 from optimizer.plan.document import Pool
-from optimizer.plan.placements import parts_by_server, placements_of
+from optimizer.plan.placements import parts_of
 from optimizer.spec.system import System
 from optimizer.studies.horizon.document import Policy
 from optimizer.studies.horizon.hours import Hour
@@ -136,7 +136,7 @@ class _Running(NamedTuple):
 def _running(plan: Plan, system: System) -> dict[str, dict[tuple[str, bool], _Running]]:
     """Return the replicas by server and location: an accelerator, and whether its cards are shared."""
     found: dict[str, dict[tuple[str, bool], _Running]] = {}
-    for name, parts in parts_by_server(placements_of(plan)).items():
+    for name, parts in parts_of(plan).items():
         for row, part in parts:
             if not isinstance(part.figures, Pool):
                 continue  # an external service has no replicas

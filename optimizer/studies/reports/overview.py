@@ -16,7 +16,7 @@ from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KindRowFields, in_order, kind_of_pool
 from optimizer.plan import Plan, Pool, TargetFigure
 from optimizer.plan.document import QueueMember
-from optimizer.plan.placements import parts_by_server, placements_of
+from optimizer.plan.placements import parts_of
 from optimizer.plan.power import power_at_load_w
 from optimizer.plan.token_costs import cost_per_million
 from optimizer.queueing.measures import MISSED, is_about, label_of
@@ -163,7 +163,7 @@ def describe(system: System, plan: Plan) -> Overview:
     pools = _with_power(
         system, plan, [row for name in order for row in _pool_rows(system, name, plan.allocations[name])]
     )
-    shared, placed = plan.on_shared_cards, parts_by_server(placements_of(plan))
+    shared, placed = plan.on_shared_cards, parts_of(plan)
     cards = tuple(
         row for name in order for row in _pool_rows(system, name, shared.get(name, ()), on_card=True)
     )
