@@ -1,8 +1,5 @@
 """The loop's Prometheus source, with a real Prometheus that scrapes an emulated fleet."""
 
-import shutil
-import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -12,30 +9,20 @@ import numpy as np
 import pytest
 from emulated import Emulator, emulated
 from patience import until
+from prometheus_runs import needs_prometheus, scraping
 
 from optimizer.simulation.requests import Requests
 from optimizer.spec.system import System, load_system
 from rest_server.emulator.driver import ServerLoad, drive
 from rest_server.loop.config import PrometheusSource
+from rest_server.loop.demo import FLEET
 from rest_server.loop.estimators import completions_rps, offered_rps
 from rest_server.loop.fetching import Fetcher
 from rest_server.loop.prometheus import PrometheusReader, asked
 from rest_server.loop.window import Hold, Window
 
-FLEET = """
-accelerators: [{name: GPU, type: GPU, cost: 50, memSize: 80}]
-count: [{type: GPU, count: 8}]
-models:
-  - {name: chat, acc: GPU, queueModel: continuous, maxBatchSize: 4, kvCapacity: 40000,
-     perfParms: {alpha: 20.0, beta: 1.0, gamma: 0.0001}}
-serviceClasses:
-  - {name: Interactive, priority: 1, modelTargets: [{model: chat, slo-itl: 60, slo-ttft: 1500}]}
-servers:
-  - {name: talk, class: Interactive, model: chat, maxQueueSize: 200,
-     currentAlloc: {load: {arrivalRate: 2/s, avgInTokens: 40, avgOutTokens: 30}}}
-"""
 WINDOW_S = 10.0
-pytestmark = pytest.mark.skipif(not shutil.which("prometheus"), reason="there is no prometheus")
+pytestmark = needs_prometheus
 
 
 @pytest.fixture(scope="module")
@@ -56,22 +43,15 @@ def system() -> System:
 @pytest.fixture(scope="module")
 def url(fleet: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Run a Prometheus that finds the replicas by HTTP discovery."""
-    folder = tmp_path_factory.mktemp("prometheus")
-    (folder / "prometheus.yml").write_text(
-        "global: {scrape_interval: 1s, scrape_timeout: 1s}\n"
-        "scrape_configs:\n"
-        "  - job_name: fleet\n"
-        f"    http_sd_configs: [{{url: '{fleet.url}/emulator/targets', refresh_interval: 1s}}]\n"
-    )
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    command = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
-    process = subprocess.Popen([*command, f"--web.listen-address={address}", "--log.level=error"])
-    try:
-        yield f"http://{address}"
-    finally:
-        process.terminate()
-        process.wait()
+    discovery = {"url": f"{fleet.url}/emulator/targets", "refresh_interval": "1s"}
+    job = {
+        "job_name": "fleet",
+        "scrape_interval": "1s",
+        "scrape_timeout": "1s",
+        "http_sd_configs": [discovery],
+    }
+    with scraping(tmp_path_factory.mktemp("prometheus"), job, len(fleet.replicas)) as found:
+        yield found
 
 
 @pytest.fixture
