@@ -147,7 +147,7 @@ class ElasticFleet:
             model, settings = self._system.servers[workload.server].model, self._settings
             startup_s = settings.startup_of(model, workload.accelerator)
             pod.state, pod.until_s = "starting", now_s + startup_s / settings.speed
-        if pod.state == "starting" and (now_s >= pod.until_s or now_s == math.inf):
+        if pod.state == "starting" and now_s >= pod.until_s:
             pod.backend, pod.port = await self._opened(workload, pod, opening)
             self.backends.append(pod.backend)
             pod.state = "ready"
@@ -203,13 +203,12 @@ def pools_by_pair(system: System, plan: Plan) -> dict[tuple[str, str], EmulatedP
 
     Pairs that the plan does not use have the pool of a plan with that accelerator only.
     """
-    found = _pools_of(system, plan)
-    accelerators = sorted({accelerator for _, accelerator in workload_pairs(system)})
-    for accelerator in accelerators:
+    found, pairs = _pools_of(system, plan), set(workload_pairs(system))
+    for accelerator in sorted({accelerator for _, accelerator in pairs}):
         missing = {
             name: server.model_copy(update={"accelerators": (accelerator,)})
             for name, server in system.servers.items()
-            if (name, accelerator) in set(workload_pairs(system)) - found.keys()
+            if (name, accelerator) in pairs - found.keys()
         }
         if missing:
             options = system.options.model_copy(update={"unlimited": True})

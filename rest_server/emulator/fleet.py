@@ -8,14 +8,13 @@ import numpy as np
 
 from optimizer.plan import Plan
 from optimizer.plan.document import SharedPool
-from optimizer.simulation.lengths import Lengths
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.live.replica import LiveReplica
 from optimizer.simulation.live.turns import LiveTurns
 from optimizer.simulation.replicas import LineReplica, StaticReplica, TokenReplica
-from optimizer.simulation.workload import MergedLoad, OpenLoad
+from optimizer.simulation.workload import MergedLoad
 from optimizer.spec.system import System
-from optimizer.studies.simulation.pools import PoolRun, pool_runs, stream_of
+from optimizer.studies.simulation.pools import PoolRun, open_load_of, pool_runs, stream_of
 from rest_server.emulator.batch import BatchReplicaApp
 from rest_server.emulator.engine import Engine
 from rest_server.emulator.life import Life
@@ -120,7 +119,7 @@ def replica_apps(
     kv = replica.limits.kv_tokens
     longest = min(kv, LONGEST_TOKENS)
     names = {run.server: levels[run.place] for run in runs}
-    served = Model(model, names, longest, kv if kv < UNLIMITED else None, _outputs(first))
+    served = Model(model, names, longest, kv if kv < UNLIMITED else None, open_load_of(first).out_lengths)
     yield TokenReplicaApp(served, engine, Life(engine), int(spawned.generate_state(1)[0])), runs
 
 
@@ -130,9 +129,3 @@ def _levels(run: PoolRun) -> list[int]:
         return [0]
     ranks = sorted(set(run.load.priorities))
     return [ranks.index(priority) for priority in run.load.priorities]
-
-
-def _outputs(run: PoolRun) -> Lengths:
-    load = run.load.streams[run.place] if isinstance(run.load, MergedLoad) else run.load
-    assert isinstance(load, OpenLoad)
-    return load.out_lengths

@@ -12,16 +12,15 @@ from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import DEFAULT_REQUESTS, Effort, TokenReplica
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.summary import MIN_REQUESTS
-from optimizer.simulation.workload import MergedLoad, OpenLoad, TraceLoad
+from optimizer.simulation.workload import MergedLoad, TraceLoad
 from optimizer.spec.system import System
-from optimizer.studies.simulation.pools import PoolRun, simulated_runs, stream_of
+from optimizer.studies.simulation.pools import PoolRun, open_load_of, simulated_runs, stream_of
 from rest_server.emulator.driver import MeasuredLoad, ServerLoad
 
 METRICS = {"ttft": "TTFT", "itl": "ITL", "e2e": "end-to-end", "latency": "latency"}
 LEFT_OUT = 0.1
 """Share of the requests discarded at the start and again at the end, as in a simulation."""
 PERCENTILE = 95
-Optional = float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +56,11 @@ class DrivenMetric:
     server: str
     metric: str
     unit: str
-    measured: Optional
-    measured_p95: Optional
-    simulated: Optional
-    simulated_p95: Optional
-    predicted: Optional
+    measured: float | None
+    measured_p95: float | None
+    simulated: float | None
+    simulated_p95: float | None
+    predicted: float | None
 
 
 def loads_of(
@@ -80,9 +79,10 @@ def loads_of(
     rates: dict[str, float] = {}
     for run in runs:
         rates[run.server] = rates.get(run.server, 0.0) + run.rate_rps * run.pool.num_replicas
+    planned = {name: sum(r.pool.num_replicas for r in runs if r.server == name) for name in rates}
+    here = planned if running is None else running
     if running is not None:
-        planned = {name: sum(r.pool.num_replicas for r in runs if r.server == name) for name in rates}
-        rates = {name: rate * running.get(name, 0) / planned[name] for name, rate in rates.items()}
+        rates = {name: rate * here.get(name, 0) / planned[name] for name, rate in rates.items()}
     rates = {name: rate for name, rate in rates.items() if rate > 0}
     if not rates:
         raise SpecError("URL: none of the document's servers runs there; GET /emulator/replicas lists them")
@@ -92,24 +92,15 @@ def loads_of(
         drawn = course.trace or _drawn(run, rate, last_s, seed)
         streams = "itl" in {shown.metric for shown in kind_of_pool(run.pool).metrics}
         changes = course.ramp is not None or course.trace is not None
-        cv = np.inf if changes else _open_load(run).arrival_cv
-        count = sum(r.pool.num_replicas for r in runs if r.server == server)
-        here = count if running is None else running[server]
-        sent = course.changed(drawn)
-        rate_rps = rate * course.scale
-        loads.append(ServerLoad(server, system.named[server].model, streams, rate_rps, sent, cv, here))
+        cv = np.inf if changes else open_load_of(run).arrival_cv
+        sent, model = course.changed(drawn), system.named[server].model
+        loads.append(ServerLoad(server, model, streams, rate * course.scale, sent, cv, here[server]))
     return loads
 
 
 def _drawn(run: PoolRun, rate_rps: float, last_s: float, seed: int) -> Requests:
     own = np.random.SeedSequence([seed, stream_of(run.server, "")])
-    return replace(_open_load(run), rate_rps=rate_rps).draw(max(round(rate_rps * last_s), 20), own)
-
-
-def _open_load(run: PoolRun) -> OpenLoad:
-    load = run.load.streams[run.place] if isinstance(run.load, MergedLoad) else run.load
-    assert isinstance(load, OpenLoad)
-    return load
+    return replace(open_load_of(run), rate_rps=rate_rps).draw(max(round(rate_rps * last_s), 20), own)
 
 
 def compared(
@@ -227,7 +218,7 @@ def _within(found: MeasuredLoad, run: PoolRun) -> float:
     return float(kept[_middle(len(kept))].mean())
 
 
-def _mean_and_p95(values: FloatArray | None) -> tuple[Optional, Optional]:
+def _mean_and_p95(values: FloatArray | None) -> tuple[float | None, float | None]:
     """Return mean and percentile of the counted requests; None if there are none."""
     kept = np.empty(0) if values is None else values[_middle(len(values))]
     kept = kept[~np.isnan(kept)]

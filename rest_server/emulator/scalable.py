@@ -1,7 +1,6 @@
 """Server of an emulated fleet that can be scaled by the part of the Kubernetes API that a scaler needs."""
 
 import asyncio
-import os
 import socket
 from collections.abc import Callable
 
@@ -16,9 +15,9 @@ from rest_server.emulator.kubernetes_api import KubernetesApi
 from rest_server.emulator.router import Router
 from rest_server.emulator.serve import (
     BACKLOG,
-    DRAIN_S,
     ByPort,
     compile_engines,
+    configuration,
     line_of,
     listening_socket,
     ready_line,
@@ -56,11 +55,7 @@ def emulate_scalable(
         compile_engines(fleet.example_pools)
         router = Router(fleet.backends, settings, fleet.lag)
         apps: dict[int, App] = {listening.getsockname()[1]: _Front(router, fleet)}
-        config = uvicorn.Config(
-            ByPort(apps), log_config=None, access_log=False, lifespan="off", backlog=BACKLOG,
-            timeout_keep_alive=75, timeout_graceful_shutdown=DRAIN_S, server_header=False,
-        )  # fmt: skip
-        os.environ.setdefault("UV_TCP_SINGLE_ACCEPT", "0")
+        config = configuration(ByPort(apps))
         end_on_signals()
         _ScalableServer(config, fleet, router, apps, url_of(listening), announce).run(sockets=[listening])
     return 0
@@ -108,7 +103,6 @@ class _ScalableServer(uvicorn.Server):
             return found
 
         ports = PodPorts(self._apps, self.config.host, protocol, BACKLOG)
-        await self._fleet.follow(ports, at_once=True)
         await self._fleet.follow(ports, at_once=True)
         self._tasks = [asyncio.create_task(self._fleet.run(ports)), asyncio.create_task(self._router.watch())]
         for one in self._fleet.backends:

@@ -58,16 +58,21 @@ def emulate(system: System, plan: Plan, settings: FleetSettings, announce: Calla
         apps: list[App] = [router, *(one.app for one in replicas)]
         ports = [one.getsockname()[1] for one in listening]
         app = ByPort(dict(zip(ports, apps, strict=True)))
-        config = uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="off", backlog=BACKLOG, timeout_keep_alive=75,
-            timeout_graceful_shutdown=DRAIN_S, server_header=False,
-        )  # fmt: skip
-        # uvloop otherwise sleeps after each connection, as if other processes accepted them, too.
-        os.environ.setdefault("UV_TCP_SINGLE_ACCEPT", "0")
+        config = configuration(app)
         end_on_signals()
         lines = [*map(line_of, replicas), ready_line(url_of(listening[0]), replicas)]
         _FleetServer(config, router, replicas, lines, announce).run(sockets=listening)
     return 0
+
+
+def configuration(app: App) -> uvicorn.Config:
+    """Return the configuration of the server of a fleet."""
+    # uvloop otherwise sleeps after each connection, as if other processes accepted them, too.
+    os.environ.setdefault("UV_TCP_SINGLE_ACCEPT", "0")
+    return uvicorn.Config(
+        app, log_config=None, access_log=False, lifespan="off", backlog=BACKLOG, timeout_keep_alive=75,
+        timeout_graceful_shutdown=DRAIN_S, server_header=False,
+    )  # fmt: skip
 
 
 class _FleetServer(uvicorn.Server):

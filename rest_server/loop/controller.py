@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from optimizer.candidates import SizingMemo
 from optimizer.errors import SpecError
+from optimizer.render.manifests import workload_pairs
 from optimizer.spec.system import System
 from rest_server.loop.config import LoopConfig, RemotePlanner
 from rest_server.loop.deciding import (
@@ -170,16 +171,9 @@ class Controller:
 
     def _counted(self, name: str, reading: Reading) -> Mapping[str, ExistingReplicas]:
         """Return the replicas that the source sees, if no cluster is configured."""
-        seen: Mapping[tuple[str, str], int] = getattr(self.source, "replicas", {})
-        found = {
-            on: ExistingReplicas(number, number) for (server, on), number in seen.items() if server == name
-        }
-        server = self.system.servers[name]
-        allowed = [
-            on
-            for model, on in self.system.profiles
-            if model == server.model and (server.accelerators is None or on in server.accelerators)
-        ]
+        seen = self.source.replicas.items()
+        found = {on: ExistingReplicas(number, number) for (server, on), number in seen if server == name}
+        allowed = [on for server, on in workload_pairs(self.system) if server == name]
         none = ExistingReplicas(0, 0) if isinstance(reading, Window) or found else None
         return found | {on: none for on in allowed if on not in found and none is not None}
 

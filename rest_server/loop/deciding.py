@@ -317,8 +317,9 @@ def _workloads(
             target = None if decision is None else decision.targets.get(on)
             if hold is not None or decision is None:
                 reason, detail = ("", "") if hold is None else (hold.reason.value, hold.detail)
-                held = WorkloadDecision(name, on, item.desired, item.desired, item.ready, reason, detail)
-                found.append(replace(held, held=True, blocked=True))
+                numbers = item.desired, item.desired, item.ready
+                held = WorkloadDecision(name, on, *numbers, reason, detail, held=True, blocked=True)
+                found.append(held)
                 continue
             wanted = target or ReplicaTarget(0, TargetReason.not_chosen)
             reason, detail = wanted.reason.value, wanted.detail

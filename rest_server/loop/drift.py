@@ -16,6 +16,7 @@ from optimizer.candidates.measuring import performances
 from optimizer.errors import SpecError
 from optimizer.plan import Plan, Pool
 from optimizer.plan.rows import pool_rows
+from optimizer.queueing.performance import MS_PER_S
 from optimizer.spec.assumptions import check_variability
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
@@ -29,7 +30,6 @@ MAX_STEP = 1.25
 """Largest factor of one refit."""
 STEADY = 0.05
 """Maximum rate of the backlog, relative to the offered rate, of a steady state."""
-MS_PER_S = 1000.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine, Series
-
-SECONDS_PER_MIN = 60.0
+from optimizer.units import SECONDS_PER_MINUTE
 
 
 def loop_figure(
@@ -23,9 +22,9 @@ def loop_figure(
         events: times of events by name [s since the first record].
     """
     begin_s = records[0]["inputs"]["now_s"]
-    times_min = [(record["inputs"]["now_s"] - begin_s) / SECONDS_PER_MIN for record in records]
+    times_min = [(record["inputs"]["now_s"] - begin_s) / SECONDS_PER_MINUTE for record in records]
     lines = tuple(
-        ReferenceLine(name=name, value=at_s / SECONDS_PER_MIN, axis="x")
+        ReferenceLine(name=name, value=at_s / SECONDS_PER_MINUTE, axis="x")
         for name, at_s in (events or {}).items()
     )
     rates = {"planned": "planned_rps", "arrivals, estimated": "offered_rps", "completions": "completions_rps"}

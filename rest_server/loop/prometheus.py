@@ -17,7 +17,7 @@ from rest_server.loop.metric_names import (
     HISTOGRAMS,
     Alternatives,
 )
-from rest_server.loop.window import Counts, Hold, HoldReason, Reading, Window
+from rest_server.loop.window import Counts, Hold, HoldReason, Reading, Window, in_buckets
 
 QUANTITY = "quantity"
 """Label with the name of a quantity in the answer."""
@@ -115,6 +115,8 @@ class PrometheusReader:
         self._source = source
         self._window_s = window_s
         self._query = QueryText(source, window_s, source.stale_s).text()
+        self.replicas: Mapping[tuple[str, str], int] = {}
+        """Empty: the metrics do not say which accelerator a replica has."""
 
     def read(self, system: System, now_s: float) -> dict[str, Reading]:
         """Return the window of each server before a time, or the reason that there is none."""
@@ -173,7 +175,11 @@ class PrometheusReader:
         waiting, running = single.pop("waiting", 0.0), single.pop("running", 0.0)
         growth = waiting - single.pop("waiting_before", 0.0)
         queue = gateway.pop("waiting", 0.0)
-        buckets = {name: _plain(found) for name, found in values.buckets.items()}
+        # Prometheus extrapolates each bucket alone, so that a difference can be slightly below zero.
+        buckets = {
+            name: {bound: max(0.0, count) for bound, count in in_buckets(found).items()}
+            for name, found in values.buckets.items()
+        }
         counts: dict[str, Any] = single | gateway | buckets
         return Window(
             Counts(self._window_s, waiting_growth=growth, **counts),
@@ -189,18 +195,6 @@ def _only_servers(system: System) -> dict[str, str]:
     for name, server in system.servers.items():
         found.setdefault(server.model, []).append(name)
     return {model: names[0] for model, names in found.items() if len(names) == 1}
-
-
-def _plain(cumulative: Mapping[float, float]) -> dict[float, float]:
-    """Return the number of values in each bucket, from numbers up to each bound.
-
-    Prometheus extrapolates each bucket alone, so that a difference can be slightly below zero.
-    """
-    before, found = 0.0, {}
-    for bound in sorted(cumulative):
-        found[bound] = max(0.0, cumulative[bound] - before)
-        before = cumulative[bound]
-    return found
 
 
 def asked(source: PrometheusSource, window_s: float, fetcher: Fetcher) -> PrometheusReader:

@@ -9,7 +9,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from optimizer.spec.system import System
 from rest_server.loop.fetching import Fetcher, SourceError
 from rest_server.loop.metric_names import COUNTERS, GAUGES, HISTOGRAMS, Alternatives
-from rest_server.loop.window import Counts, Hold, HoldReason, Reading, Window, total
+from rest_server.loop.window import Counts, Hold, HoldReason, Reading, Window, in_buckets, total
 
 AT_ONCE = 16
 """Replicas that are read at the same time."""
@@ -98,7 +98,7 @@ def sample_of(text: str) -> ReplicaSample:
             known = " or ".join(parts[0] for parts in {**COUNTERS, **GAUGES}[name])
             raise SourceError(f"no metric {known}")
     buckets = {
-        name: _plain(cumulative[parts[0]])
+        name: in_buckets(cumulative[parts[0]])
         for name, alternatives in HISTOGRAMS.items()
         for parts in alternatives[:1]
         if parts[0] in cumulative
@@ -113,15 +113,6 @@ def _chosen(table: Mapping[str, Alternatives], sums: Mapping[str, float]) -> dic
         parts = next((parts for parts in alternatives if all(part in sums for part in parts)), None)
         if parts is not None:
             found[name] = sum(sums[part] for part in parts)
-    return found
-
-
-def _plain(cumulative: Mapping[float, float]) -> dict[float, float]:
-    """Return the number of values in each bucket, from numbers up to each bound."""
-    before, found = 0.0, {}
-    for bound in sorted(cumulative):
-        found[bound] = cumulative[bound] - before
-        before = cumulative[bound]
     return found
 
 
@@ -156,7 +147,7 @@ class _ServerHistory:
             counts = total(
                 counts_between(self.last.get(address, EMPTY), sample) for address, sample in samples.items()
             )
-            self.steps.append(_with_span(counts, span_s))
+            self.steps.append(replace(counts, span_s=span_s))
         there = set(listed)
         self.last = {
             address: value for address, value in (self.last | dict(samples)).items() if address in there
@@ -168,11 +159,6 @@ class _ServerHistory:
         while self.steps and span_s - self.steps[0].span_s / 2 >= window_s:
             span_s -= self.steps.popleft().span_s
         return total(self.steps)
-
-
-def _with_span(counts: Counts, span_s: float) -> Counts:
-    values = {each.name: getattr(counts, each.name) for each in fields(Counts)}
-    return Counts(**values | {"span_s": span_s})
 
 
 class ScrapeReader:

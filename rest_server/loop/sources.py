@@ -14,6 +14,9 @@ from rest_server.loop.window import Reading
 class MeasurementSource(Protocol):
     """Source of measurements."""
 
+    replicas: Mapping[tuple[str, str], int]
+    """Replicas that reported the last time, by server and accelerator; empty if the source cannot tell."""
+
     def read(self, system: System, now_s: float) -> dict[str, Reading]:
         """Return the window of each server before a time, or the reason that there is none."""
 

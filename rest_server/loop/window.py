@@ -114,6 +114,15 @@ class Window:
         return all(map(isfinite, values))
 
 
+def in_buckets(cumulative: Mapping[float, float]) -> dict[float, float]:
+    """Return the number of values in each bucket, from numbers up to each bound."""
+    before, found = 0.0, {}
+    for bound in sorted(cumulative):
+        found[bound] = cumulative[bound] - before
+        before = cumulative[bound]
+    return found
+
+
 Reading = Window | Hold
 """A window, or the reason that there is none."""
 

@@ -279,6 +279,13 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
     )
 
 
+def open_load_of(run: PoolRun) -> OpenLoad:
+    """Return the load of a run's own server, also if it shares the replica."""
+    load = run.load.streams[run.place] if isinstance(run.load, MergedLoad) else run.load
+    assert isinstance(load, OpenLoad)
+    return load
+
+
 def simulated_runs(run: PoolRun, effort: Effort) -> list[SimulatedRun]:
     """Return the runs of a replica; for a shared queue, only with the requests of one server."""
     if run.card is not None:
