@@ -60,7 +60,7 @@ def test_the_overview_has_every_server() -> None:
     assert sum(row.cost_cents_per_h for row in overview.types) == pytest.approx(plan.total_cost_cents_per_h)
     served = {row.server for row in overview.placed}
     queues = {name for use in plan.shared_queues.values() for name in use.members}
-    assert served | queues >= set(system.members)
+    assert served | queues >= set(system.streams)
     assert {"platform", "flask", "moderation", "Free-llama_70b", "eu-chat"} <= served
     assert {row.server for row in overview.on_shared_cards} == {"moderation", "language-id"}
 
@@ -70,7 +70,7 @@ def test_the_report_names_every_server() -> None:
     system = load_system(EVERYTHING)
     page = render_report(make_report(system), system, "html")
     plan = planned()[1]
-    names = (set(system.members) - plan.queued_servers) | set(plan.shared_queues)
+    names = (set(system.streams) - plan.queued_servers) | set(plan.shared_queues)
     assert len(names) > 25
     assert [name for name in names if name not in page] == []
 

@@ -32,9 +32,9 @@ def placed(system: System, row: Mapping[str, Any]) -> dict[str, object]:
         SpecError: the system has no such server.
     """
     name = str(row["server"])
-    if name not in system.members and name not in system.servers:
+    server = system.named.get(name)
+    if server is None:
         raise SpecError(f"plan: server {name!r} is not in the system; give the system that was planned")
-    server = system.members.get(name) or system.servers[name]
     target = None if isinstance(server, SharedQueue) else system.target_of(server)
     pool = row["pool"]
     kind, cards = ("", 0) if pool is None else system.units_per_replica(name, pool.accelerator)

@@ -69,7 +69,7 @@ def plan_sections(
 
 
 def _headline(plan: Plan, system: System) -> Section:
-    served = len(system.members) - len(plan.unserved)
+    served = len(system.streams) - len(plan.unserved)
     proof = {
         "optimal": proved(plan),
         "feasible": "the solver stopped early",
@@ -79,7 +79,7 @@ def _headline(plan: Plan, system: System) -> Section:
     mode = "unlimited" if system.options.unlimited else "limited"
     cost, cards = Money.of(plan).text(plan.total_cost_cents_per_h), sum(item.used for item in plan.capacity)
     service = (
-        f"{served:,} of {counted(len(system.members), 'server')} served in full, "
+        f"{served:,} of {counted(len(system.streams), 'server')} served in full, "
         f"{len(plan.changes):,} changed; {counted(cards, 'card')}"
     )
     text = [

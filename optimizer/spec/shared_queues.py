@@ -146,16 +146,6 @@ def _queue(name: str, members: Sequence[Server]) -> SharedQueue:
     return SharedQueue.model_construct(**values, members=tuple(members))
 
 
-def stated_servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
-    """Return the servers with the members of shared queues instead of the queues, sorted by name."""
-    if not any(isinstance(server, SharedQueue) for server in servers.values()):
-        return servers
-    stated: dict[str, Server] = {}
-    for name, server in servers.items():
-        stated |= {p.name: p for p in server.parts} if isinstance(server, SharedQueue) else {name: server}
-    return MappingProxyType({name: stated[name] for name in sorted(stated)})
-
-
 def planned_servers(servers: Mapping[str, Server], changed: Mapping[str, Server]) -> dict[str, Server]:
     """Return replaced servers in planned form, in which members of a queue become a changed queue.
 
@@ -170,21 +160,6 @@ def planned_servers(servers: Mapping[str, Server], changed: Mapping[str, Server]
         if mine and isinstance(server, SharedQueue):
             planned[name] = server.with_members(mine)
     return planned
-
-
-def queues_apart(servers: Mapping[str, Server]) -> Mapping[str, Server]:
-    """Return servers in which the members of shared queues have the load, and the queues have none."""
-    if not any(isinstance(server, SharedQueue) for server in servers.values()):
-        return servers
-    apart: dict[str, Server] = {}
-    for name, server in servers.items():
-        apart[name] = server.only({}) if isinstance(server, SharedQueue) else server
-        apart |= {part.name: _standing_alone(part) for part in members_of(server) if part is not server}
-    return MappingProxyType({name: apart[name] for name in sorted(apart)})
-
-
-def _standing_alone(part: Server) -> Server:
-    return part.model_copy(update={"current": AllocationData(load=part.current.load)})
 
 
 def as_served(

@@ -60,9 +60,9 @@ from optimizer.spec.shared_queues import (
     members_of,
     planned_servers,
     queue_problems,
-    stated_servers,
     with_shared_queues,
 )
+from optimizer.spec.streams import Stream, streams_of
 from optimizer.spec.unsupported import check_topology_options, topology_problems
 from optimizer.spec.versions import (
     Version,
@@ -106,17 +106,18 @@ class System:
     @property
     def stated(self) -> Mapping[str, Server]:
         """Servers as named in documents, where all versions of a server are one, by name."""
-        return whole_servers(self.members)
+        return whole_servers({name: stream.server for name, stream in self.streams.items()})
 
     @property
-    def members(self) -> Mapping[str, Server]:
-        """Servers that are served separately: members of shared queues, versions, and all others."""
-        return stated_servers(self.servers)
+    def streams(self) -> Mapping[str, Stream]:
+        """Streams of requests that are served separately: of members of queues, versions, and all others."""
+        return streams_of(self.servers, self.priority)
 
     @property
     def named(self) -> Mapping[str, Server]:
         """All servers that a question can name, in planned form and as named in documents, by name."""
-        return {**self.servers, **self.members, **self.stated}
+        streams = {name: stream.server for name, stream in self.streams.items()}
+        return {**self.servers, **streams, **whole_servers(streams)}
 
     @property
     def currency(self) -> str | None:

@@ -13,7 +13,6 @@ from optimizer.candidates import find_candidates
 from optimizer.plan import Plan
 from optimizer.plan.placements import placements_of
 from optimizer.plan.routes import with_savings
-from optimizer.spec.caches import replica_load
 from optimizer.spec.routes import with_partners
 from optimizer.spec.system import System
 from optimizer.stabilisation.cards import FreeCards
@@ -197,9 +196,9 @@ def _serves_as_much(plan: Plan, other: Plan, system: System, lowest: float = inf
 def _unserved(plan: Plan, system: System) -> dict[int, float]:
     """Return the load of servers not fully served, plus a small constant for each, by priority."""
     found: dict[int, float] = {}
-    stated = system.members
+    streams = system.streams
     for item in plan.unserved:
-        load_rpm = replica_load(stated[item.server]).arrival_rate_rpm
+        load_rpm = streams[item.server].load.arrival_rate_rpm
         found[item.priority] = found.get(item.priority, 0.0) + load_rpm + ROUNDING
     return found
 

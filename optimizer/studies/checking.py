@@ -132,14 +132,14 @@ def _odd_prices(index: Index) -> Iterator[Finding]:
 
 def _unmeasured_lengths(system: System, index: Index) -> Iterator[Finding]:
     """Yield servers whose requests are outside the measured range of their model's token times."""
-    for server in system.members.values():
-        load = server.current.load
+    for stream in system.streams.values():
+        server, load = stream.server, stream.server.current.load
         for profile in system.profiles_of(server.model):
             if profile.provenance is None or not load.arrival_rate_rpm:
                 continue
             missed = list(profile.provenance.domain.misses(load.in_tokens, load.out_tokens, 0.0))
             if missed:
-                part, at, _ = index.servers[stated_name(server)]
+                part, at, _ = index.servers[stream.owner]
                 text = f"outside the measured range of {server.model!r} on {profile.accelerator!r}: "
                 yield Finding(part, at, text + ", ".join(missed))
 

@@ -67,7 +67,7 @@ def price_of_estimates(
     found = solve(other, deadline=Deadline.after(limit_s), memo=memo)
     # An interrupted solve is not reproducible, so its result is not used.
     middle = None if found.status == "feasible" else _size(found, system, MIDDLE)
-    return EstimatePrice(servers=len(system.members), upper=_size(plan, system, SLOW), middle=middle)
+    return EstimatePrice(servers=len(system.streams), upper=_size(plan, system, SLOW), middle=middle)
 
 
 def _is_estimated(system: System) -> bool:
@@ -79,7 +79,7 @@ def _is_estimated(system: System) -> bool:
 def _size(plan: Plan, system: System, end: EstimateEnd) -> PlanAtEnd:
     fields: dict[str, Any] = {
         "estimates": end,
-        "served_in_full": len(system.members) - len(plan.unserved),
+        "served_in_full": len(system.streams) - len(plan.unserved),
         "cards": sum(use.used for use in plan.capacity),
         "total_cost_cents_per_h": plan.total_cost_cents_per_h,
     }

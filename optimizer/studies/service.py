@@ -37,12 +37,13 @@ def service_by_priority(plan: Plan, system: System) -> tuple[PriorityService, ..
     The requests of a route count once, at its large server.
     """
     fractions = {item.server: item.served_fraction for item in plan.unserved}
-    stated, names = replace(system, servers=system.members), dict[int, list[str]]()
-    for name, server in stated.servers.items():
-        names.setdefault(system.priority(server), []).append(name)
-    load_rpm = dict(
-        zip(stated.servers, (server_loads_rps(stated) * SECONDS_PER_MINUTE).tolist(), strict=True)
-    ) | {route.small: 0.0 for route in system.routes.values()}
+    names: dict[int, list[str]] = {}
+    for stream in system.streams.values():
+        names.setdefault(stream.priority, []).append(stream.name)
+    loads = server_loads_rps(replace(system, servers={n: s.server for n, s in system.streams.items()}))
+    load_rpm = dict(zip(system.streams, (loads * SECONDS_PER_MINUTE).tolist(), strict=True)) | {
+        route.small: 0.0 for route in system.routes.values()
+    }
     return tuple(
         PriorityService(
             priority=priority,

@@ -97,8 +97,9 @@ def _unused(system: System, index: Index) -> Iterator[Finding]:
         if models and model not in models | seen:
             seen.add(model)
             yield Finding(entry.part, entry.at, f"no server uses the model {model!r}")
-    with_targets = {item.service_class for item in system.members.values() if item.deadline is None}
-    offline = {item.service_class for item in system.members.values()} - with_targets
+    served = [stream.server for stream in system.streams.values()]
+    with_targets = {item.service_class for item in served if item.deadline is None}
+    offline = {item.service_class for item in served} - with_targets
     for name, entry in index.classes.items():
         if not entry.item.model_targets and name not in offline:
             yield Finding(

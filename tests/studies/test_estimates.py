@@ -34,7 +34,7 @@ def source(**options: Any) -> Json:
 def size(system: System) -> tuple[int, float, int]:
     plan = solve(system)
     cards = sum(use.used for use in plan.capacity)
-    return cards, plan.total_cost_cents_per_h, len(system.members) - len(plan.unserved)
+    return cards, plan.total_cost_cents_per_h, len(system.streams) - len(plan.unserved)
 
 
 def test_the_middle_is_that_of_a_plan_of_its_own() -> None:

@@ -39,7 +39,7 @@ def check_levels(facts: Facts) -> list[str]:
 
 
 def _names(facts: Facts) -> list[str]:
-    priorities = sorted({facts.whole.priority(server) for server in facts.whole.members.values()})
+    priorities = sorted({stream.priority for stream in facts.whole.streams.values()})
     service = [f"{priority_name(p)}: unserved {what}" for p in priorities for what in ("rate", "servers")]
     return [*service, *_goals(facts), VALUE, CHANGES]
 

@@ -5,7 +5,7 @@ the rows of each kind add up to the total.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import fsum, isclose
 from operator import attrgetter
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from optimizer.plan.tiers import difference_cents_per_h
 from optimizer.spec.caches import replica_load
 from optimizer.spec.routes import with_undivided_lengths
 from optimizer.spec.schema import Load, Server
-from optimizer.spec.shared_queues import as_served, queues_apart
+from optimizer.spec.shared_queues import as_served
 from optimizer.spec.system import System
 from optimizer.studies.comparison.document import (
     AcceleratorShare,
@@ -45,9 +45,11 @@ class Case:
 
     plan: Plan
     system: System | None
-    """The system with members of shared queues as separate servers, and queues without load."""
-    whole: System | None
     """The system that was planned."""
+    loads: Mapping[str, Load]
+    """Load of the replicas of each server, if the system is known; a queue has none but its members'."""
+    servers: Mapping[str, Server]
+    """Settings of each server, if the system is known."""
     shares: Mapping[str, float]
     """Served share of the load of each server in the plan, sorted by name."""
     left_out: frozenset[str]
@@ -63,19 +65,18 @@ def case_of(plan: Plan, system: System | None) -> Case:
     shares = dict.fromkeys([*plan.allocations, *plan.queued_servers], 1.0)
     shares |= {item.server: item.served_fraction for item in plan.unserved}
     left_out = frozenset(item.server for item in plan.unserved)
-    apart = None if system is None else replace(system, servers=_apart(plan, system))
+    loads, servers = ({}, {}) if system is None else (_loads(plan, system), system.named)
     reserves = {item.server: item for item in plan.reserves}
     shares, parts = {name: shares[name] for name in sorted(shares)}, parts_of(plan)
-    return Case(plan, apart, system, shares, left_out, reserves, parts)
+    return Case(plan, system, loads, servers, shares, left_out, reserves, parts)
 
 
-def _apart(plan: Plan, system: System) -> Mapping[str, Server]:
-    """Return servers with their own loads: members of queues separately, and routed servers as divided."""
-    apart = queues_apart(system.servers)
-    if not plan.routes:
-        return apart
-    routed = as_served(apart, plan.routed_rpm)
-    return with_undivided_lengths(routed, system.routes.values())
+def _loads(plan: Plan, system: System) -> dict[str, Load]:
+    """Return the loads of servers: none of queues, those of their members, and those of routes as divided."""
+    routed = as_served(system.servers, plan.routed_rpm)
+    servers = with_undivided_lengths(routed, system.routes.values())
+    members = {name: item.load for name, item in system.streams.items() if name != item.group}
+    return {name: replica_load(server) for name, server in servers.items()} | members
 
 
 def serve_the_same(one: Case, two: Case) -> bool:
@@ -178,23 +179,23 @@ class _Place(NamedTuple):
 def _place(name: str, *cases: Case) -> _Place:
     """Return class, model and priority of a server, from the first case that has it."""
     for case in cases:
-        if case.system is not None and name in case.system.servers:
-            server = case.system.servers[name]
+        if case.system is not None and name in case.servers:
+            server = case.servers[name]
             return _Place(server.service_class, server.model, case.system.priority(server))
     return _Place(None, None, None)
 
 
 def priority_rows(one: Case, two: Case) -> tuple[PriorityRow, ...]:
     """Return the service of each priority, the highest first; empty if a system is unknown."""
-    if one.whole is None or two.whole is None:
+    if one.system is None or two.system is None:
         return ()
     first, second = (
         {row.priority: row for row in service_by_priority(case.plan, system)}
-        for case, system in ((one, one.whole), (two, two.whole))
+        for case, system in ((one, one.system), (two, two.system))
     )
     places = [
-        {name: system.priority(server) for name, server in system.members.items()}
-        for system in (one.whole, two.whole)
+        {name: stream.priority for name, stream in system.streams.items()}
+        for system in (one.system, two.system)
     ]
     differing = {
         place[name]
@@ -302,7 +303,7 @@ def figures_of(case: Case, names: Iterable[str]) -> SideMetrics | None:
     parts = [part for name in names for _, part in case.parts.get(name, ())]
     pools = [part.figures for part in parts if isinstance(part.figures, Pool)]
     rented = [part.figures for part in parts if isinstance(part.figures, Rented)]
-    loads = [] if case.system is None else [replica_load(case.system.servers[name]) for name in names]
+    loads = [case.loads[name] for name in names] if case.loads else []
     servers = [name for name in names if name not in case.plan.shared_queues]
     return SideMetrics(
         servers=len(servers),

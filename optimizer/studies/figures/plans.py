@@ -67,11 +67,10 @@ def _loads(shown: PlannedSystem) -> dict[tuple[str, str], str]:
     found: dict[tuple[str, str], list[Server]] = {}
     rates: dict[tuple[str, str], float] = {}
     routed = shown.overview.plan.routed_rpm
-    for name, server in shown.system.members.items():
-        key = server.model, server.service_class
-        found.setdefault(key, []).append(server)
-        rate = routed[name][name] if name in routed else server.current.load.arrival_rate_rpm
-        rates[key] = rates.get(key, 0.0) + rate
+    for name, stream in shown.system.streams.items():
+        found.setdefault(stream.key, []).append(stream.server)
+        rate = routed[name][name] if name in routed else stream.server.current.load.arrival_rate_rpm
+        rates[stream.key] = rates.get(stream.key, 0.0) + rate
     words, kinds = {}, shown.system.model_kinds()
     for key, servers in found.items():
         loads, rate = [server.current.load for server in servers], rates[key]
@@ -104,7 +103,7 @@ def _grids(
     """Return grids with a field for each model (rows) and service class (columns), a few classes each."""
     system = shown.system
     classes = sorted(
-        {server.service_class for server in system.members.values()},
+        {stream.server.service_class for stream in system.streams.values()},
         key=lambda name: (system.service_classes[name].priority, name),
     )
     parts = [classes[i : i + CLASSES_BESIDE] for i in range(0, len(classes), CLASSES_BESIDE)] or [[]]
@@ -130,9 +129,10 @@ def _placements(shown: PlannedSystem) -> dict[tuple[str, str], tuple[str, str]]:
     lacks = _lacks(shown)
     words = {(row.model, row.service_class): "idle" for row in shown.overview.idle}
     queues: dict[tuple[str, str], list[str]] = {}
+    streams = shown.system.streams
     for queue, use in shown.overview.plan.shared_queues.items():
-        for member in (shown.system.stated[name] for name in use.members):
-            queues.setdefault((member.model, member.service_class), []).append(queue)
+        for name in use.members:
+            queues.setdefault(streams[name].key, []).append(queue)
     words |= {
         key: f"in {mine[0] if len(mine) == 1 else f'{len(mine)} queues'}" for key, mine in queues.items()
     }
@@ -152,8 +152,8 @@ def _served_shares(shown: PlannedSystem) -> dict[tuple[str, str], float]:
     missed = {item.server: 1 - item.served_fraction for item in shown.overview.plan.unserved}
     asked: dict[tuple[str, str], float] = {}
     lost: dict[tuple[str, str], float] = {}
-    for name, server in shown.system.members.items():
-        key, rate = (server.model, server.service_class), replica_load(server).arrival_rate_rpm
+    for name, stream in shown.system.streams.items():
+        key, rate = stream.key, stream.load.arrival_rate_rpm
         asked[key] = asked.get(key, 0.0) + rate
         lost[key] = lost.get(key, 0.0) + rate * missed.get(name, 0.0)
     return {key: 1 - lost[key] / rate for key, rate in asked.items() if rate}
@@ -166,12 +166,11 @@ def _type_of(rows: Sequence[PoolRow]) -> str:
 
 def _lacks(shown: PlannedSystem) -> dict[tuple[str, str], str]:
     """Return the shortage of each model and class that is not served in full, as text."""
-    servers = shown.system.members
-    pairs = [(server.model, server.service_class) for server in servers.values()]
+    streams = shown.system.streams
+    pairs = [stream.key for stream in streams.values()]
     missed: dict[tuple[str, str], list[float]] = {}
     for item in shown.overview.plan.unserved:
-        key = servers[item.server].model, servers[item.server].service_class
-        missed.setdefault(key, []).append(item.served_fraction)
+        missed.setdefault(streams[item.server].key, []).append(item.served_fraction)
     return {
         key: (
             f" ({share_text(shares[0])} served)"
@@ -339,9 +338,9 @@ def _target_shares(
     queues, system = shown.overview.plan.shared_queues, shown.system
     members = {name: member for use in queues.values() for name, member in use.members.items()}
     shares = {}
-    for name, server in system.members.items():
+    for name, stream in system.streams.items():
         if name in members:
-            target = system.target_of(server)
+            target = system.target_of(stream.server)
             limits = {} if target is None else dict(target.latency_targets())
             figures = _member_figures(members[name], limits)
             shares[name] = tuple(

@@ -169,7 +169,7 @@ def describe(system: System, plan: Plan) -> Overview:
     )
     return Overview(
         limited=not system.options.unlimited,
-        servers=len(system.members),
+        servers=len(system.streams),
         plan=plan,
         pools=pools,
         on_shared_cards=cards,
@@ -187,9 +187,10 @@ def describe(system: System, plan: Plan) -> Overview:
 
 def queue_rows(system: System, plan: Plan) -> Iterator[QueueRow]:
     """Yield the servers of shared queues, queue by queue, from the highest priority down."""
+    streams = system.streams
     for queue, use in plan.shared_queues.items():
         for name in (*use.members, *use.unserved):
-            server = system.stated[name]
+            server = streams[name].server
             target = system.target_of(server)
             mean = target is not None and target.percentile is None and target.goodput_share is None
             yield QueueRow(

@@ -1,0 +1,50 @@
+"""Who is served: the streams of requests of a system, each served or unserved on its own."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from optimizer.spec.caches import replica_load
+from optimizer.spec.schema import Load, Server
+from optimizer.spec.shared_queues import members_of
+from optimizer.spec.versions import whole_name
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Requests of one server, member of a shared queue, or version."""
+
+    name: str
+    """Name in plans: of the server, the member, or the version."""
+    owner: str
+    """Server of the document that states its load."""
+    group: str
+    """Planned server whose replicas serve it: itself, or its shared queue."""
+    server: Server
+    """Its settings, with its own load."""
+    priority: int
+    """Priority of its class; offline work ranks last."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Model and service class."""
+        return self.server.model, self.server.service_class
+
+    @property
+    def load(self) -> Load:
+        """Load of its replicas, without cache hits."""
+        return replica_load(self.server)
+
+
+def streams_of(servers: Mapping[str, Server], priority_of: Callable[[Server], int]) -> dict[str, Stream]:
+    """Return the streams of planned servers, sorted by name.
+
+    Args:
+        servers: servers in planned form, by name.
+        priority_of: returns the priority of a server.
+    """
+    found = {
+        part.name: Stream(part.name, whole_name(part), name, part, priority_of(part))
+        for name, server in servers.items()
+        for part in members_of(server)
+    }
+    return {name: found[name] for name in sorted(found)}
