@@ -70,7 +70,8 @@ def _identified(profile: FittedProfile) -> str:
     if not unclear:
         return f"{letters} identified"
     missing = " and ".join(", ".join(_LETTERS[item.key] for item in unclear).rsplit(", ", 1))
-    return f"{f'{letters} identified, ' if clear else ''}{missing} not: add {unclear[0].shown_by}"
+    found = f"{letters} identified, {missing} not" if clear else f"{missing} not identified"
+    return f"{found}: add {unclear[0].shown_by}"
 
 
 def _law(profile: FittedProfile) -> Section:
