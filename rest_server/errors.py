@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.exceptions import RequestValidationError
+from fastapi.params import Header, Path
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -147,14 +148,18 @@ async def _of_validation(request: Request, error: Exception) -> Response:
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     text = "missing; send a JSON object" if path == "body" else problem_text(first)
     if where[:1] == ["query"] and first["type"] == "extra_forbidden":
-        text = unknown_key(str(where[-1]), _query_names(request))
+        text = unknown_key(str(where[-1]), query_names(request))
     title = _TITLES[0][1] if where[:1] == ["body"] else "The request is wrong"
     return error_response(request.scope, 422, f"{path}: {text}{more}", title=title, path=path)
 
 
-def _query_names(request: Request) -> list[str]:
-    """Return the parameters of the route of a request."""
-    return [item.alias for item in get_flat_params(request.scope["route"].dependant)]
+def query_names(request: Request) -> list[str]:
+    """Return the query parameters of the route of a request."""
+    return [
+        item.alias
+        for item in get_flat_params(request.scope["route"].dependant)
+        if not isinstance(item.field_info, Path | Header)
+    ]
 
 
 async def _of_http(request: Request, error: Exception) -> Response:

@@ -49,7 +49,7 @@ router = APIRouter(route_class=RawRoute, tags=["control loop"])
     "/loads",
     response_model=Plan,
     summary="Store loads and plan again",
-    responses=problems(408, 412, 422, 503, 504),
+    responses=problems(408, 412, 503, 504),
 )
 async def plan_loads(
     request: Request,
@@ -348,7 +348,7 @@ def _last(held: FleetStore) -> PlanRecord:
     "/plan/apply",
     response_model=ServerList,
     summary="Apply the last plan",
-    responses=problems(404, 412, 422),
+    responses=problems(404, 412),
 )
 def apply_plan(request: Request, condition: Condition) -> Response:
     """Make the allocations of the last plan the current ones, and return all servers.

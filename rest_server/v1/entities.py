@@ -54,7 +54,7 @@ def _add_reads(router: APIRouter, kind: EntityKind) -> None:
         response_model=kind.document,
         summary=f"Read one {kind.noun}",
         name=f"read_{kind.noun}".replace(" ", "_"),
-        responses=problems(404, 422),
+        responses=problems(404),
     )
     def read_one(request: Request, key: Annotated[Key, Depends(kind.key)]) -> Response:
         revision, entities = held_fleet(request).read()
@@ -69,7 +69,7 @@ def _add_put(router: APIRouter, kind: EntityKind) -> None:
         response_model=kind.document,
         summary=f"Add or replace one {kind.noun}",
         name=f"put_{kind.noun}".replace(" ", "_"),
-        responses=problems(404, 408, 412, 422) | {201: {"model": kind.document, "description": "Added"}},
+        responses=problems(404, 408, 412) | {201: {"model": kind.document, "description": "Added"}},
     )
     def put_one(
         request: Request,
@@ -98,7 +98,7 @@ def _add_delete(router: APIRouter, kind: EntityKind) -> None:
         status_code=204,
         summary=f"Delete one {kind.noun}",
         name=f"delete_{kind.noun}".replace(" ", "_"),
-        responses=problems(404, 412, 422),
+        responses=problems(404, 412),
     )
     def delete_one(
         request: Request, key: Annotated[Key, Depends(kind.key)], condition: Condition
@@ -119,9 +119,7 @@ def _add_options(router: APIRouter) -> None:
         revision, entities = held_fleet(request).read()
         return _answer(request, entities.optimizer, revision)
 
-    @router.put(
-        path, response_model=options, summary="Replace the options", responses=problems(408, 412, 422)
-    )
+    @router.put(path, response_model=options, summary="Replace the options", responses=problems(408, 412))
     def put_options(
         request: Request,
         body: Annotated[bytes, JsonOf(options), Body(openapi_examples=ENTITIES["optimizer"])],
@@ -132,7 +130,7 @@ def _add_options(router: APIRouter) -> None:
         revision, _ = condition.update(held_fleet(request), lambda old: replace(old, optimizer=given))
         return _answer(request, given, revision)
 
-    @router.delete(path, status_code=204, summary="Restore the default options", responses=problems(412, 422))
+    @router.delete(path, status_code=204, summary="Restore the default options", responses=problems(412))
     def delete_options(request: Request, condition: Condition) -> Response:
         default = OptimizerOptions()
         revision, _ = condition.update(held_fleet(request), lambda old: replace(old, optimizer=default))

@@ -53,7 +53,7 @@ def _text(entities: Entities) -> str:
     "/fleet",
     response_model=SystemSpec,
     summary="Import a fleet",
-    responses=problems(408, 412, 422),
+    responses=problems(408, 412),
 )
 def import_fleet(
     request: Request,
@@ -91,7 +91,7 @@ def _check_items(spec: SystemSpec, imported: Entities) -> None:
                 raise SpecError(f"{kind.section}[{i}].{error}") from None
 
 
-@router.get("/history", response_model=FleetHistory, summary="Read the history", responses=problems(422))
+@router.get("/history", response_model=FleetHistory, summary="Read the history", responses=problems())
 def read_history(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=MAX_SHOWN, description="Maximum number of events to show.")] = 100,
@@ -121,7 +121,7 @@ def _shown(events: tuple[Event, ...], limit: int) -> Iterator[FleetEvent]:
     "/history/plans/{revision}",
     response_model=Plan,
     summary="Read a past plan",
-    responses=problems(404, 422),
+    responses=problems(404),
 )
 def read_past_plan(request: Request, revision: Annotated[int, Path(ge=0)]) -> Response:
     """Return the plan made for a revision of the fleet, if it is still stored."""

@@ -30,7 +30,7 @@ from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, RawRoute, computed, from_query
 from rest_server.v1.work import analyze_body, candidates_body, memory_text, plan_body, size_body
 
-REFUSALS = (408, 422, 504)
+REFUSALS = (408, 504)
 """Error statuses of a route that computes."""
 
 router = APIRouter(route_class=RawRoute, tags=["planning"])

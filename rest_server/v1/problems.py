@@ -47,9 +47,9 @@ _IMPLIED = {408: (503,), 412: (503, 507), 504: (500, 503)}
 def problems(*statuses: int) -> Answers:
     """Return the OpenAPI entries of a route's errors, with implied and common ones."""
     implied = (status for given in statuses for status in _IMPLIED.get(given, ()))
-    return {
+    return {  # every route of /v1 answers 422 to an unknown query parameter
         status: {"description": MEANINGS[status], "content": {PROBLEM_JSON: {"schema": PROBLEM_NAMED}}}
-        for status in sorted({*EVERYWHERE, *statuses, *implied})
+        for status in sorted({*EVERYWHERE, 422, *statuses, *implied})
     }
 
 

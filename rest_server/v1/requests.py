@@ -6,12 +6,14 @@ from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Header, HTTPException, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import ConfigDict, GetJsonSchemaHandler, TypeAdapter, create_model
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from optimizer.jobs.flag import details_of
+from rest_server.errors import query_names
 from rest_server.fleet import Entities
 from rest_server.state import FleetStore, RevisionConflictError
 
@@ -73,6 +75,20 @@ def from_query(model: Any) -> Any:
 
     read.__annotations__["values"] = Annotated[query, Query()]
     return Depends(read)
+
+
+def known_query(request: Request) -> None:
+    """Check that the route has every query parameter of a request.
+
+    Raises:
+        RequestValidationError: it has not.
+    """
+    known = query_names(request)
+    unknown = [name for name in request.query_params if name not in known]
+    if unknown:
+        raise RequestValidationError(
+            [{"type": "extra_forbidden", "loc": ("query", name)} for name in unknown]
+        )
 
 
 def held_fleet(request: Request) -> FleetStore:

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterable
 
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter, Depends, HTTPException
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
 from rest_server.v1 import control_loop, fleet, planning, studies, targets
 from rest_server.v1.entities import entities_router
+from rest_server.v1.requests import known_query
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"})
 
@@ -19,7 +20,7 @@ def api_router(*, stateful: bool) -> APIRouter:
         parts += [entities_router(), fleet.router, studies.fleet_router, control_loop.router, targets.router]
     router = APIRouter()
     for part in parts:
-        router.include_router(part)
+        router.include_router(part, dependencies=[Depends(known_query)])
     _refuse_other_methods(router, (route for part in parts for route in part.routes))
     return router
 

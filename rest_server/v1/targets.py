@@ -148,7 +148,7 @@ def _refusal(problem: str) -> HTTPException:
     "/targets/{server:any_text}/{accelerator:any_text}",
     response_model=TargetAnswer,
     summary="Read the desired replicas of a server on an accelerator",
-    responses=problems(404, 422, 503),
+    responses=problems(404, 503),
 )
 async def read_target(request: Request, key: Annotated[Key, Depends(by_server)]) -> Response:
     """Return the desired replicas of a server on an accelerator; 0 if the plan chose another accelerator.

@@ -431,3 +431,11 @@ def test_a_stateless_service_has_no_fleet(service: TestClient) -> None:
     for path in ("/v1/servers", "/v1/optimizer", "/v1/nothing"):
         assert service.get(path).status_code == 404
     assert service.post("/v1/loads", json={}).status_code == 404
+
+
+def test_every_route_refuses_an_unknown_query_parameter(operations: list[tuple[str, str, Json]]) -> None:
+    assert len(operations) > 40
+    with client(stateful=True) as found:
+        for path, method, _ in operations:
+            where = path.replace("{", "").replace("}", "")
+            refused(found.request(method, f"{where}?colour=red", json={}), 422, "colour")
