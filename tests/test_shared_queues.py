@@ -19,7 +19,8 @@ from optimizer.candidates.pairs import sizable_pairs
 from optimizer.candidates.table import Verdicts
 from optimizer.cli.main import main
 from optimizer.simulation.replicas import Effort
-from optimizer.spec.shared_queues import SharedQueue, members_of
+from optimizer.spec.shared_queues import SharedQueue
+from optimizer.spec.streams import members_of
 from optimizer.studies.simulation.plans import simulate_plan
 
 # --- the choice ------------------------------------------------------------------------------------------

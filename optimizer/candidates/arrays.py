@@ -22,9 +22,9 @@ from optimizer.queueing.performance import OwnArrays
 from optimizer.queueing.targets import Targets
 from optimizer.spec.caches import replica_load
 from optimizer.spec.places import may_serve, network_ms
-from optimizer.spec.routes import with_undivided_lengths
 from optimizer.spec.schema import DEFAULT_MAX_BATCH, CurrentPool, ModelProfile, ModelTarget, Server
-from optimizer.spec.shared_queues import SharedQueue, as_served, members_of
+from optimizer.spec.shared_queues import SharedQueue
+from optimizer.spec.streams import members_of
 from optimizer.spec.system import System
 from optimizer.spec.versions import with_roll_back
 
@@ -223,8 +223,7 @@ def tabulate_as_served(
         served_rpm: served arrival rates [requests/min], by queue and member; routed servers are keyed by
             their name on both levels.
     """
-    servers = as_served(system.servers, served_rpm)
-    servers = with_undivided_lengths(servers, system.routes.values())
+    servers = system.as_served(served_rpm)
     if servers is system.servers:
         return arrays
     found = tabulate(replace(system, servers=servers))
@@ -242,7 +241,9 @@ def tabulate(system: System) -> SystemArrays:
     by_model = np.full((len(models), len(accelerators)), -1)
     for i, (model, accelerator) in enumerate(system.profiles):
         by_model[model_index[model], place_of[accelerator]] = i
-    profiles = [cautious(profile, system.options) for profile in system.profiles.values()]
+    profiles = [*system.profiles.values()]
+    if system.options.safety != "none":
+        profiles = [cautious(profile) for profile in profiles]
     profile_of = by_model[[model_index[server.model] for server in system.servers.values()]]
     misfits = _with_estimates(system, profiles, profile_of)
     return SystemArrays(
@@ -459,7 +460,7 @@ def headroom_wanted(system: System, server: Server) -> float:
         return server.headroom_share or 0.0
     stated = server.headroom_share, system.service_classes[server.service_class].headroom_share
     share = next((share for share in stated if share is not None), system.options.headroom_share)
-    return with_roll_back(server, share)
+    return with_roll_back(server, share) if server.roll_back else share
 
 
 def _preferred(servers: Sequence[Server], place_of: Mapping[str, int]) -> BoolArray:

@@ -1,18 +1,18 @@
 """Token times used in sizing: measured times, lengthened by their measurement error."""
 
 from optimizer.kinds.laws import laws_known
-from optimizer.spec.schema import ModelProfile, OptimizerOptions
+from optimizer.spec.schema import ModelProfile
 
 TIME = "_ms"
 """Suffix of the names of times; other parameters are shares and numbers of iterations."""
 
 
-def cautious(profile: ModelProfile, options: OptimizerOptions) -> ModelProfile:
-    """Return a profile whose times are lengthened by its larger error, if the options request it (eq. 140).
+def cautious(profile: ModelProfile) -> ModelProfile:
+    """Return a profile whose times are lengthened by its larger error (eq. 140).
 
     Profiles without measurements, such as estimates, are unchanged.
     """
-    if options.safety == "none" or profile.provenance is None:
+    if profile.provenance is None:
         return profile
     errors = profile.provenance.errors
     return slower(profile, 1 + max(errors.ttft, errors.itl))

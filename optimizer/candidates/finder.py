@@ -23,6 +23,7 @@ from optimizer.candidates.table import Candidates, CandidateTable, Verdicts
 from optimizer.candidates.undivided import undivided_candidates
 from optimizer.parallel import in_threads
 from optimizer.spec.arguments import checks_documents
+from optimizer.spec.features import EXTERNAL, ROUTES, SHARED_CARD, SHARED_QUEUE
 from optimizer.spec.system import System
 
 
@@ -48,15 +49,21 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
     limit = arrays.servers.max_replicas[table.server]
     over = table.num_replicas > limit
     bounded = replace(table, num_replicas=np.minimum(table.num_replicas, limit))
-    within, more = with_reserve(arrays, table.take(~over))
-    queues = queue_candidates(system, arrays, verdicts, memo)
+    within = table.take(~over)
+    more = external = within.take(np.zeros(0, np.int64))
+    if arrays.servers.reserve.wanted.any():
+        within, more = with_reserve(arrays, within)
+    queues = queue_candidates(system, arrays, verdicts, memo) if SHARED_QUEUE in system.features else None
     if queues is not None:
         within = CandidateTable.joined([within, queues.table])
         more = CandidateTable.joined([more, queues.with_reserve])
     verdicts.freeze()
-    external = rented(arrays, system, arrays.servers.load_rps)
-    shared = find_patterns(system, find_candidates)
-    undivided = undivided_candidates(system, arrays, lambda other: find_candidates(other, memo).table)
+    if EXTERNAL in system.features:
+        external = rented(arrays, system, arrays.servers.load_rps)
+    shared = find_patterns(system, find_candidates) if SHARED_CARD in system.features else None
+    undivided = None
+    if ROUTES in system.features:
+        undivided = undivided_candidates(system, arrays, lambda other: find_candidates(other, memo).table)
     tables = within, bounded.take(over), more, external
     return Candidates(arrays, *tables, verdicts, system, shared=shared, undivided=undivided)
 

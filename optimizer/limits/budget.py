@@ -27,6 +27,7 @@ class Budget(Limit):
 
     name: ClassVar[str] = BUDGET
     unit: ClassVar[str] = "cents/h"
+    field: ClassVar[str] = "budget_cents_per_h"
     option: ClassVar[str] = "budget"
     whole: ClassVar[bool] = False
 

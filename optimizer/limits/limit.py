@@ -104,6 +104,10 @@ class Limit(ABC):
     """
     can_be_added: ClassVar[bool] = False
     """Whether a repair can increase the amount."""
+    field: ClassVar[str] = ""
+    """Python name of the option without which the limit does not apply; empty: it always does."""
+    counts_power: ClassVar[bool] = False
+    """Whether the limit counts the power of replicas, which takes some time to compute."""
     option: ClassVar[str] = ""
     """Name of the option that states its amount; empty if it is not one number."""
     follows: ClassVar[str] = ""
@@ -113,9 +117,9 @@ class Limit(ABC):
     is_sum: ClassVar[bool] = True
     """Whether the total use is the sum of the uses of servers."""
 
-    def needs_power(self, options: Document) -> bool:  # noqa: ARG002  only some limits use it
-        """Return whether the limit counts the power of replicas, which takes some time to compute."""
-        return False
+    def applies(self, options: Document) -> bool:
+        """Return whether the options state the limit; limits without a field always apply."""
+        return not self.field or getattr(options, self.field) is not None
 
     @abstractmethod
     def amounts(self, stock: Stock) -> Mapping[str, float]:

@@ -26,13 +26,10 @@ class MaxPower(Limit):
 
     name: ClassVar[str] = POWER
     unit: ClassVar[str] = "W"
+    field: ClassVar[str] = "max_power_w"
+    counts_power: ClassVar[bool] = True
     option: ClassVar[str] = "maxPower"
     whole: ClassVar[bool] = False
-
-    def needs_power(self, options: Document) -> bool:
-        """Return whether power is limited."""
-        assert isinstance(options, PowerOption)
-        return options.max_power_w is not None
 
     def amounts(self, stock: Stock) -> Mapping[str, float]:
         """Return the power limit as the amount of its only item; empty if power is not limited."""

@@ -43,6 +43,7 @@ class Rollout(Limit):
     unit: ClassVar[str] = "card"
     whole: ClassVar[bool] = False  # extra replicas are rounded for a server, not for each replica
     follows: ClassVar[str] = CARDS
+    field: ClassVar[str] = "rollout"
     mode: ClassVar[str]
     """Option value that selects this limit."""
 

@@ -12,14 +12,13 @@ from optimizer.candidates.measuring import largest_rates_of, measure_pairs
 from optimizer.candidates.power import power_of_rows
 from optimizer.candidates.renting import rented_per_million
 from optimizer.candidates.table import Source
-from optimizer.plan.document import Plan, PlanLevel, Pool, Rented, SharedCardUse, Unserved
+from optimizer.plan.document import Plan, PlanLevel, Pool, Rented, SharedCardUse, SharedQueueUse, Unserved
 from optimizer.plan.reserves import reserves_held
 from optimizer.plan.routes import Divisions, all_large_cents_per_h, divisions_of, routed_loads_rpm
 from optimizer.plan.rows import MEANS_OF_POOLS, origin_of, pool_figures
 from optimizer.plan.shared_cards import card_uses
 from optimizer.plan.shared_queues import (
     Served,
-    is_shared,
     measured_members,
     member_figures,
     queue_uses,
@@ -32,7 +31,9 @@ from optimizer.solvers.levels import served_in_full
 from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
+from optimizer.spec.features import ROUTES, SHARED_CARD, SHARED_QUEUE
 from optimizer.spec.placed import needs_power
+from optimizer.spec.shared_queues import SharedQueue
 from optimizer.tolerances import ROUNDING
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -46,24 +47,31 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         solution: its solution.
     """
     names, system = candidates.arrays.server_names, candidates.system
-    rates = queues_as_served(candidates, problem, solution)
-    divisions = divisions_of(system, problem, solution)
+    used = system.features
+    rates = queues_as_served(candidates, problem, solution) if SHARED_QUEUE in used else {}
+    divisions = divisions_of(system, problem, solution) if ROUTES in used else {}
     arrays = _arrays_as_served(candidates, problem, solution, rates, divisions)
-    cards = card_uses(candidates, problem, solution.replicas)
+    cards = card_uses(candidates, problem, solution.replicas) if SHARED_CARD in used else ()
     pools, rented = _placed(candidates, arrays, problem, solution.replicas, cards)
     power = _power_of_pools(candidates, problem, solution.replicas) if needs_power(system) else {}
     placed = PlanPlacements(system, arrays, pools, power, cards, rented)
     fraction = served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented, cards))
-    has_reserve = reserves_held(candidates, problem, solution.replicas)[1].tolist()
-    members = dict(member_figures(arrays, measured_members(arrays, placed.named_pools)))
+    has_reserve: list[bool] = [False] * len(names)
+    if problem.reserve.wanted.any():
+        has_reserve = reserves_held(candidates, problem, solution.replicas)[1].tolist()
     stated = StatedFacts(
         unserved=_unserved(candidates, problem, solution.replicas, placed, fraction, rates),
         has_reserve=dict(zip(names, has_reserve, strict=True)),
-        queues=queue_uses(system, rates, members),
+        queues=_queue_uses(placed, rates) if SHARED_QUEUE in used else {},
         divisions=divisions,
         all_large={name: all_large_cents_per_h(candidates, route) for name, route in system.routes.items()},
     )
     return Plan(**_proof_of(solution), **sections(placed, stated))
+
+
+def _queue_uses(placed: PlanPlacements, rates: Served) -> dict[str, SharedQueueUse]:
+    figures = dict(member_figures(placed.arrays, measured_members(placed.arrays, placed.named_pools)))
+    return queue_uses(placed.system, rates, figures)
 
 
 def _proof_of(solution: Solution) -> dict[str, Any]:
@@ -88,7 +96,7 @@ def _arrays_as_served(
     names, system = candidates.arrays.server_names, candidates.system
     taken = (solution.replicas > 0) & problem.table.alone
     running = {names[s] for s in problem.table.server[taken].tolist()}
-    loads = {**queues, **routed_loads_rpm(system, divisions, running)}
+    loads = {**queues, **(routed_loads_rpm(system, divisions, running) if divisions else {})}
     return tabulate_as_served(system, candidates.arrays, loads)
 
 
@@ -110,7 +118,7 @@ def _unserved(
     ]
     found += [
         shortages.of_member(names[s], problem.members.names[m], [*queues[names[s]]], share)
-        for s, m, share in short_members(candidates, problem, queues)
+        for s, m, share in (short_members(candidates, problem, queues) if queues else ())
     ]
     return tuple(sorted(found, key=lambda item: item.server))
 
@@ -130,7 +138,7 @@ def _placed(
     rented = {item.server: item for item in _rented(candidates, problem, np.where(own, 0, replicas))}
     for s, name in enumerate(candidates.arrays.server_names):
         needs = problem.to_serve[s] and not (problem.joint_load[s] and full[s])
-        if not needs or name in rented or is_shared(candidates.system, name):
+        if not needs or name in rented or isinstance(candidates.system.servers[name], SharedQueue):
             pools.setdefault(name, ())
     return pools | {item.server: () for use in cards for item in use.servers}, rented
 

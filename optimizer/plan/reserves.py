@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
-from optimizer.candidates.arrays import reserve_arrays, server_loads_rps
+from optimizer.candidates.arrays import ReserveArrays
 from optimizer.candidates.table import Source
 from optimizer.plan.document import Pool, ReserveUse
 from optimizer.solvers.levels import served_in_full, without_reserve
@@ -20,6 +20,8 @@ from optimizer.units import SECONDS_PER_MINUTE
 def reserve_uses(
     system: System,
     pools: Mapping[str, Sequence[Pool]],
+    reserve: ReserveArrays,
+    loads_rps: FloatArray,
     short: Collection[str],
     elsewhere: Collection[str],
     has_reserve: Mapping[str, bool],
@@ -29,14 +31,15 @@ def reserve_uses(
     Args:
         system: the system.
         pools: pools by planned server.
+        reserve: the reserves that servers require.
+        loads_rps: loads of servers [requests/s], shape (S,).
         short: servers that are not served in full, which have no reserve.
         elsewhere: servers that rent or are on shared cards, and require no reserve there.
         has_reserve: whether a server has its reserve.
     """
-    loads, names = server_loads_rps(system), [*system.servers]
-    reserve, uses = reserve_arrays(system, loads), []
+    uses, names = [], [*system.servers]
     for s in np.flatnonzero(reserve.wanted).tolist():
-        name, load_rpm = names[s], float(loads[s]) * SECONDS_PER_MINUTE
+        name, load_rpm = names[s], float(loads_rps[s]) * SECONDS_PER_MINUTE
         server, mine = system.servers[name], pools.get(name, ())
         if name in elsewhere:
             continue

@@ -20,11 +20,6 @@ Served = Mapping[str, Mapping[str, float]]
 """Arrival rates that queues serve, by queue and member [requests/min]."""
 
 
-def is_shared(system: System, name: str) -> bool:
-    """Return whether a planned server is a shared queue."""
-    return isinstance(system.servers[name], SharedQueue)
-
-
 def queues_as_served(candidates: Candidates, problem: Problem, solution: Solution) -> Served:
     """Return the served members of each shared queue in a solution; empty without replicas."""
     served: dict[str, dict[str, float]] = {}

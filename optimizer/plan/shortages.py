@@ -30,7 +30,7 @@ from optimizer.spec.placed import (
     stock_of,
 )
 from optimizer.spec.schema import Server
-from optimizer.spec.shared_queues import members_of
+from optimizer.spec.streams import members_of
 
 
 @dataclass(frozen=True)

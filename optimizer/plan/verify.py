@@ -24,11 +24,12 @@ from optimizer.plan.checks.reserves import check_reserves
 from optimizer.plan.checks.service import check_service
 from optimizer.plan.checks.shared_cards import check_shared_cards
 from optimizer.plan.checks.unserved import check_unserved
-from optimizer.plan.document import Plan, Rented
-from optimizer.plan.routes import all_large_cents_per_h, divisions_within
+from optimizer.plan.document import Plan, Rented, SharedQueueUse
+from optimizer.plan.routes import Divisions, all_large_cents_per_h, divisions_within
 from optimizer.plan.shared_queues import member_figures, queue_uses
 from optimizer.plan.views import StatedFacts, sections
 from optimizer.spec.arguments import checks_documents
+from optimizer.spec.features import ROUTES, SHARED_QUEUE
 from optimizer.spec.system import System
 from optimizer.tolerances import SAME
 
@@ -61,12 +62,16 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         check_service(facts)
         or [
             *check_pools(facts),
-            *check_members(facts),
-            *check_shared_cards(facts, at_hand),
+            *(check_members(facts) if SHARED_QUEUE in system.features else ()),
+            *(check_shared_cards(facts, at_hand) if plan.shared_cards else ()),
             *_check_limits(facts),
             *_check_sections(facts, at_hand),
         ]
-        or [*check_reserves(facts), *check_levels(facts), *check_unserved(facts, at_hand)]
+        or [
+            *(check_reserves(facts) if plan.reserves else ()),
+            *check_levels(facts),
+            *(check_unserved(facts, at_hand) if plan.unserved else ()),
+        ]
     )
 
 
@@ -85,21 +90,29 @@ def _check_limits(facts: Facts) -> Iterator[str]:
 def _check_sections(facts: Facts, candidates: Candidates | None) -> Iterator[str]:
     """Yield the differences of all sections from those that follow from what the plan places."""
     plan, system = facts.plan, facts.whole
-    figures = dict(member_figures(facts.arrays, facts.members))
-    divisions = divisions_within(plan, system)
     stated = StatedFacts(
         unserved=plan.unserved,
         has_reserve={item.server: item.has_reserve for item in plan.reserves},
-        queues=queue_uses(system, plan.served_in_queues_rpm, figures),
-        divisions={
-            name: None if route.large in facts.listed else divisions[name]
-            for name, route in system.routes.items()
-        },
-        all_large=_all_large(facts, candidates),
+        queues=_queues(facts) if SHARED_QUEUE in system.features else {},
+        divisions=_divisions(facts) if ROUTES in system.features else {},
+        all_large=_all_large(facts, candidates) if ROUTES in system.features else {},
     )
     placed = replace(facts.placed, rented={name: _rented(facts, name) for name in facts.rented})
     for name, true in sections(placed, stated).items():
         yield from differences(true, getattr(plan, name), Plan.model_fields[name].alias or name)
+
+
+def _queues(facts: Facts) -> dict[str, SharedQueueUse]:
+    figures = dict(member_figures(facts.arrays, facts.members))
+    return queue_uses(facts.whole, facts.plan.served_in_queues_rpm, figures)
+
+
+def _divisions(facts: Facts) -> Divisions:
+    within = divisions_within(facts.plan, facts.whole)
+    return {
+        name: None if route.large in facts.listed else within[name]
+        for name, route in facts.whole.routes.items()
+    }
 
 
 def _rented(facts: Facts, name: str) -> Rented:
@@ -119,7 +132,7 @@ def _rented(facts: Facts, name: str) -> Rented:
 def _all_large(facts: Facts, candidates: Candidates | None) -> dict[str, float | None]:
     """Return the cost of each route without its small model; its large server is sized if necessary."""
     routes, known = facts.whole.routes, candidates
-    if routes and known is None:
+    if known is None:
         large = {route.large: facts.whole.servers[route.large] for route in routes.values()}
         servers = MappingProxyType(dict(sorted(large.items())))
         known = find_candidates(replace(facts.whole, servers=servers, kept=MappingProxyType({})))

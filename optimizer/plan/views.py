@@ -6,7 +6,12 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from optimizer.candidates.arrays import SystemArrays, current_cost_cents_per_h
+from optimizer.candidates.arrays import (
+    SystemArrays,
+    current_cost_cents_per_h,
+    reserve_arrays,
+    server_loads_rps,
+)
 from optimizer.limits.cards import CARDS
 from optimizer.limits.limit import Limit, PlacedReplicas
 from optimizer.limits.power import POWER
@@ -35,7 +40,9 @@ from optimizer.plan.rollouts import rollout_uses
 from optimizer.plan.routes import Divisions, route_uses
 from optimizer.plan.tiers import difference_cents_per_h, tier_uses
 from optimizer.plan.versions import split_uses
+from optimizer.spec.features import CACHE, DEADLINE, ROUTES, SPLIT
 from optimizer.spec.placed import PlacedUnits, placed, placed_cards, placed_cost, stock_of
+from optimizer.spec.robustness import tiered
 from optimizer.spec.system import System
 
 
@@ -84,7 +91,8 @@ class PlanPlacements:
     @cached_property
     def tiers(self) -> tuple[TierUse, ...]:
         """Costs of accelerators with tiers, and of types with a price for more cards."""
-        return tier_uses(self.system, self.rows)
+        priced = tiered(self.system.accelerators, self.system.capacity)
+        return tier_uses(self.system, self.rows) if priced else ()
 
     @cached_property
     def units(self) -> PlacedUnits:
@@ -105,7 +113,8 @@ class PlanPlacements:
     def amounts(self) -> dict[Limit, Mapping[str, float]]:
         """Available amount of each limited item, by limit."""
         stock = stock_of(self.system)
-        return {limit: limit.amounts(stock) for limit in LIMITS}
+        applying = (limit for limit in LIMITS if limit.applies(self.system.options))
+        return {limit: limit.amounts(stock) for limit in applying}
 
     @cached_property
     def limits(self) -> tuple[LimitUse, ...]:
@@ -146,7 +155,7 @@ class PlanPlacements:
         """Cost of everything, with tier prices and rentals."""
         cost = float(sum(pool.cost_cents_per_h for _, pool in self.named_pools))
         cost += sum(use.cost_cents_per_h for use in self.cards)
-        cost += difference_cents_per_h(self.tiers)
+        cost += difference_cents_per_h(self.tiers) if self.tiers else 0.0
         return cost + sum(item.cost_cents_per_h for item in self.rented.values())
 
     @cached_property
@@ -192,16 +201,23 @@ def sections(placed: PlanPlacements, stated: StatedFacts) -> dict[str, Any]:
     short = {item.server for item in stated.unserved}
     short |= {name for name, use in stated.queues.items() if short & use.members.keys()}
     elsewhere = {*placed.rented, *(item.server for use in placed.cards for item in use.servers)}
-    reserves = reserve_uses(system, pools, short, elsewhere, stated.has_reserve)
+    used = system.features
+    loads_rps = server_loads_rps(system)
+    wanted = reserve_arrays(system, loads_rps)
+    reserves = (
+        reserve_uses(system, pools, wanted, loads_rps, short, elsewhere, stated.has_reserve)
+        if wanted.wanted.any()
+        else ()
+    )
     of_served = [item for item in reserves if item.server not in short]
-    rollouts = rollout_uses(system, pools)
+    rollouts = rollout_uses(system, pools) if system.options.rollout else {}
     return {
         **_stated_by(system),
         "complete": not stated.unserved,
         "total_cost_cents_per_h": placed.total_cost_cents_per_h,
         "allocations": {name: pools[name] for name in system.servers if name in pools},
         "shared_queues": stated.queues,
-        "routes": route_uses(system, stated.divisions, pools, stated.all_large),
+        "routes": route_uses(system, stated.divisions, pools, stated.all_large) if ROUTES in used else {},
         "unserved": stated.unserved,
         "capacity": placed.capacity,
         "limits": placed.limits,
@@ -209,10 +225,12 @@ def sections(placed: PlanPlacements, stated: StatedFacts) -> dict[str, Any]:
         "shared_cards": placed.cards,
         "rented": tuple(placed.rented.values()),
         "reserves": reserves,
-        "versions": split_uses(system, pools, short, reserves),
+        "versions": split_uses(system, pools, short, reserves) if SPLIT in used else {},
         "rollouts": rollouts,
-        "replica_counts": replica_counts(placed.arrays, pools, of_served, rollouts),
-        "deadlines": deadline_uses(system, pools, placed.rented),
+        "replica_counts": replica_counts(placed.arrays, pools, of_served, rollouts)
+        if reserves or rollouts
+        else {},
+        "deadlines": deadline_uses(system, pools, placed.rented) if DEADLINE in used else (),
         "changes": placed.changes,
     }
 
@@ -224,7 +242,7 @@ def _stated_by(system: System) -> dict[str, Any]:
         factors.setdefault(server, {})[accelerator] = factor
     return {
         "not_rented": system.not_rented,
-        "caches": cache_uses(system),
+        "caches": cache_uses(system) if CACHE in system.features else (),
         "currency": system.currency,
         "rate_factors": factors,
         "kept": tuple(

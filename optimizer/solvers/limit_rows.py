@@ -192,8 +192,9 @@ def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
         amount.append(left)
         uses.append((np.flatnonzero(use), use[use != 0]))
 
-    for limit in LIMITS:
-        for name, exists in limit.amounts(stock_of(system)).items():
+    stock = stock_of(system)
+    for limit in (limit for limit in LIMITS if limit.applies(system.options)):
+        for name, exists in limit.amounts(stock).items():
             taken_already = kept.used(limit, name) + committed * (limit.name == BUDGET)
             more = candidates.more.get(LimitItem(limit, name).source, 0.0)
             left = max(exists - taken_already, 0.0) + more

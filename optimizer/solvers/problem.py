@@ -4,7 +4,7 @@
 Solvers turn a `Problem` into a `Solution` and use no names. Equation numbers refer to ``docs/math.md``.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -376,8 +376,9 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     """
     servers, system = candidates.arrays.servers, candidates.system
     names = candidates.arrays.server_names
-    extra = sum(kind.extra_servers for kind in TOPOLOGIES if kind.rows(candidates))
-    table, topologies = _rows_and_topologies(candidates, excluded, len(names) + extra)
+    used = [kind for feature, kind in TOPOLOGIES.items() if feature in system.features]
+    extra = sum(kind.extra_servers for kind in used if kind.rows(candidates))
+    table, topologies = _rows_and_topologies(candidates, used, excluded, len(names) + extra)
     limits = limit_rows(candidates, table)
     accelerators = len(candidates.arrays.accelerator_names) + 2  # with rentals and shared cards
     over = candidates.over_limit.server * accelerators + candidates.over_limit.accelerator
@@ -425,18 +426,18 @@ def _current_replicas(candidates: Candidates, extra: int) -> IntArray:
 
 
 def _rows_and_topologies(
-    candidates: Candidates, excluded: Collection[str], servers: int
+    candidates: Candidates, used: Sequence[type[Topology]], excluded: Collection[str], servers: int
 ) -> tuple[CandidateTable, tuple[Topology, ...]]:
     """Return all candidates, with those of topologies last among equal ones, and the topologies."""
     own = [candidates.table, candidates.over_limit, candidates.with_reserve, candidates.external]
     tables, source = [*own], [0] * len(own)
-    for place, kind in enumerate(TOPOLOGIES, 1):
+    for place, kind in enumerate(used, 1):
         added = kind.rows(candidates)
         tables += added
         source += [place] * len(added)
     of = np.repeat(source, [len(each) for each in tables])[CandidateTable.joined_order(tables)]
     table = CandidateTable.joined(tables)
-    found = [kind.of(candidates, of == place, servers) for place, kind in enumerate(TOPOLOGIES, 1)]
+    found = [kind.of(candidates, of == place, servers) for place, kind in enumerate(used, 1)]
     topologies = [each for each in found if each is not None]
     left_out = [s for s, name in enumerate(candidates.arrays.server_names) if name in excluded]
     kept = ~np.isin(table.server, left_out)

@@ -10,14 +10,6 @@ from optimizer.spec.messages import validated
 from optimizer.spec.schema import OfflineWork, Server
 from optimizer.tolerances import ROUNDING
 
-OFFLINE_PRIORITY = 101
-"""Rank of offline work, after the lowest priority of a class."""
-
-
-def priority_name(priority: int) -> str:
-    """Return the display text of a priority."""
-    return "offline work" if priority == OFFLINE_PRIORITY else f"priority {priority}"
-
 
 def with_load_of_deadline(server: Server) -> Server:
     """Return a server with the arrival rate that its deadline requires, or unchanged without a deadline.

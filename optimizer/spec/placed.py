@@ -50,7 +50,10 @@ class PlacedUnits:
         slices = [*(item.multiplicity for item in documents), 1]
         place = np.array([names.get(item.accelerator, len(names)) for item in items], np.int64)
         cards = np.array([item.cards for item in items], np.int64)
-        extra = [extra_replicas(item.surge, n) / n if (n := item.replicas) else 0.0 for item in items]
+        extra = [
+            extra_replicas(item.surge, item.replicas) / item.replicas if item.surge and item.replicas else 0.0
+            for item in items
+        ]
         power_w = np.array([item.power_w for item in items])
         return Replicas(
             accelerator=place,
@@ -143,4 +146,4 @@ def placed_cost(name: str, cost: float) -> PlacedReplicas:
 
 def needs_power(system: System) -> bool:
     """Return whether a limit of a system counts the power of replicas."""
-    return any(limit.needs_power(system.options) for limit in LIMITS)
+    return any(limit.counts_power and limit.applies(system.options) for limit in LIMITS)

@@ -156,9 +156,9 @@ def planned_servers(servers: Mapping[str, Server], changed: Mapping[str, Server]
     planned = {name: server for name, server in changed.items() if name in servers}
     rest = changed.keys() - planned.keys()
     for name, server in servers.items() if rest else ():
-        mine = {m.name: changed[m.name] for m in members_of(server) if m.name in rest}
-        if mine and isinstance(server, SharedQueue):
-            planned[name] = server.with_members(mine)
+        if isinstance(server, SharedQueue):
+            mine = {part.name: changed[part.name] for part in server.parts if part.name in rest}
+            planned |= {name: server.with_members(mine)} if mine else {}
     return planned
 
 
@@ -182,11 +182,6 @@ def as_served(
         if isinstance(server, SharedQueue) or name in served_rpm
     }
     return MappingProxyType({**servers, **changed}) if changed else servers
-
-
-def members_of(server: Server) -> tuple[Server, ...]:
-    """Return a planned server's members with their loads: itself, or the servers of a queue."""
-    return server.parts if isinstance(server, SharedQueue) else (server,)
 
 
 def _members(servers: Iterable[Server]) -> dict[str, list[Server]]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from optimizer.spec.caches import replica_load
 from optimizer.spec.schema import Load, Server
-from optimizer.spec.shared_queues import members_of
-from optimizer.spec.versions import whole_name
+from optimizer.spec.shared_queues import SharedQueue
+from optimizer.spec.versions import Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,19 @@ def streams_of(servers: Mapping[str, Server], priority_of: Callable[[Server], in
         priority_of: returns the priority of a server.
     """
     found = {
-        part.name: Stream(part.name, whole_name(part), name, part, priority_of(part))
+        part.name: Stream(
+            name=part.name,
+            owner=part.whole.name if isinstance(part, Version) else part.name,
+            group=name,
+            server=part,
+            priority=priority_of(part),
+        )
         for name, server in servers.items()
         for part in members_of(server)
     }
     return {name: found[name] for name in sorted(found)}
+
+
+def members_of(server: Server) -> tuple[Server, ...]:
+    """Return a planned server's members with their loads: itself, or the servers of a queue."""
+    return server.parts if isinstance(server, SharedQueue) else (server,)

@@ -8,7 +8,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from types import MappingProxyType
 from typing import Any
@@ -30,11 +30,20 @@ from optimizer.spec.assumptions import (
 from optimizer.spec.caches import target_of_misses
 from optimizer.spec.currency import currency_problems, first_currency
 from optimizer.spec.faults import MAX_FAULTS, Fault, FaultyDocumentsError
+from optimizer.spec.features import (
+    DEADLINE,
+    PLACES,
+    ROUTES,
+    SHARED_CARD,
+    SHARED_QUEUE,
+    SLICES,
+    SPLIT,
+    features_of,
+)
 from optimizer.spec.files import Part, read_parts, spec_from_value
 from optimizer.spec.messages import known_name, validated
 from optimizer.spec.names import Entry, Finding, Index, Names, located
 from optimizer.spec.offline import (
-    OFFLINE_PRIORITY,
     offline_faults,
     with_deadline_of_load,
     with_load_of_deadline,
@@ -42,8 +51,15 @@ from optimizer.spec.offline import (
 from optimizer.spec.places import place_problems
 from optimizer.spec.positions import Location
 from optimizer.spec.robustness import check_options, option_problems, server_problems
-from optimizer.spec.routes import route_of, route_problems, with_routed_loads, without_routed_loads
+from optimizer.spec.routes import (
+    route_of,
+    route_problems,
+    with_routed_loads,
+    with_undivided_lengths,
+    without_routed_loads,
+)
 from optimizer.spec.schema import (
+    OFFLINE_PRIORITY,
     Accelerator,
     Capacity,
     Load,
@@ -57,13 +73,13 @@ from optimizer.spec.schema import (
 )
 from optimizer.spec.shared_cards import shared_card_problems
 from optimizer.spec.shared_queues import (
-    members_of,
+    as_served,
     planned_servers,
     queue_problems,
     with_shared_queues,
 )
-from optimizer.spec.streams import Stream, streams_of
-from optimizer.spec.unsupported import check_topology_options, topology_problems
+from optimizer.spec.streams import Stream, members_of, streams_of
+from optimizer.spec.unsupported import UNSUPPORTED, check_topology_options, topology_problems
 from optimizer.spec.versions import (
     Version,
     target_key,
@@ -74,7 +90,7 @@ from optimizer.spec.versions import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class System:
     """A fleet to plan: accelerators, model profiles, servers, targets and options."""
 
@@ -108,7 +124,12 @@ class System:
         """Servers as named in documents, where all versions of a server are one, by name."""
         return whole_servers({name: stream.server for name, stream in self.streams.items()})
 
-    @property
+    @cached_property
+    def features(self) -> frozenset[str]:
+        """Features that the system uses."""
+        return features_of(self.servers.values(), self.accelerators.values(), self.routes)
+
+    @cached_property
     def streams(self) -> Mapping[str, Stream]:
         """Streams of requests that are served separately: of members of queues, versions, and all others."""
         return streams_of(self.servers, self.priority)
@@ -169,6 +190,17 @@ class System:
         routes = MappingProxyType({**self.routes, **changed})
         servers = with_routed_loads(self.servers, routes.values())
         return replace(self, routes=routes, servers=servers)
+
+    def as_served(self, served_rpm: Mapping[str, Mapping[str, float]]) -> Mapping[str, Server]:
+        """Return the servers with only the load that a plan serves of shared queues and routes.
+
+        Args:
+            served_rpm: served arrival rates [requests/min], by queue and member; routed servers are keyed by
+                their name on both levels.
+        """
+        if not self.features & {SHARED_QUEUE, ROUTES}:
+            return self.servers
+        return with_undivided_lengths(as_served(self.servers, served_rpm), self.routes.values())
 
     def planned(self, changed: Mapping[str, Server]) -> dict[str, Server]:
         """Return replaced servers in planned form: queues and versions instead of the documents' servers."""
@@ -286,11 +318,17 @@ class System:
         if server.deadline is not None:
             return ModelTarget(model=server.model)
         target = self.targets.get(self.target_key(server))
-        return target and target_of_misses(target_of_version(target, server), server.cache_hit_rate)
+        if target is None:
+            return None
+        if isinstance(server, Version):
+            target = target_of_version(target, server)
+        return target_of_misses(target, server.cache_hit_rate) if server.cache_hit_rate else target
 
     def target_key(self, server: Server) -> tuple[str, str]:
         """Return the service class and model whose targets apply to a server."""
-        return target_key(server, self.targets)
+        if isinstance(server, Version):
+            return target_key(server, self.targets)
+        return server.service_class, server.model
 
     def to_spec(self) -> SystemSpec:
         """Return the system as one document, with sections sorted by name."""
@@ -349,18 +387,30 @@ def join_parts(parts: Sequence[Part], *, lengths_optional: bool = False) -> Syst
         profiles=values(index.profiles),
         service_classes=classes,
         targets=MappingProxyType({key: targets[key] for key in sorted(targets)}),
-        servers=with_shared_queues(
-            with_versions(
-                MappingProxyType(
-                    {name: with_load_of_deadline(server) for name, server in values(index.servers).items()}
-                )
-            ),
-            lambda server: classes[server.service_class].priority,
-        ),
+        servers=_planned_servers(values(index.servers), _features(index), classes),
         capacity=MappingProxyType({kind: index.capacity[kind].item.cards for kind in sorted(index.capacity)}),
         options=given[0] if given else OptimizerOptions(),
     )
     return system.with_routes(values(index.routes)) if index.routes else system
+
+
+def _features(index: Index) -> frozenset[str]:
+    """Return the features that documents use."""
+    servers = (entry.item for entry in index.servers.values())
+    return features_of(servers, (entry.item for entry in index.accelerators.values()), index.routes)
+
+
+def _planned_servers(
+    servers: Mapping[str, Server], features: frozenset[str], classes: Mapping[str, ServiceClass]
+) -> Mapping[str, Server]:
+    """Return the servers of documents in planned form."""
+    if DEADLINE in features:
+        servers = MappingProxyType({name: with_load_of_deadline(one) for name, one in servers.items()})
+    if SPLIT in features:
+        servers = with_versions(servers)
+    if SHARED_QUEUE in features:
+        servers = with_shared_queues(servers, lambda server: classes[server.service_class].priority)
+    return servers
 
 
 def contradictions(parts: Sequence[Part], incomplete: Collection[str]) -> list[Fault]:
@@ -382,14 +432,22 @@ def _findings(
     lengths_optional: bool = False,
 ) -> Iterator[Finding]:
     """Yield the contradictions within and between documents."""
-    yield from topology_problems(parts, index)
-    yield from _contradictions(parts, index, incomplete, lengths_optional=lengths_optional)
+    used = _features(index)
+    if used & UNSUPPORTED.keys():
+        yield from topology_problems(parts, index)
+    yield from _contradictions(parts, index, incomplete, used, lengths_optional=lengths_optional)
     yield from option_problems(parts, index)
-    yield from place_problems(parts, index)
+    if PLACES in used:
+        yield from place_problems(parts, index)
 
 
 def _contradictions(
-    parts: Sequence[Part], index: Index, incomplete: Collection[str], *, lengths_optional: bool
+    parts: Sequence[Part],
+    index: Index,
+    incomplete: Collection[str],
+    used: frozenset[str],
+    *,
+    lengths_optional: bool,
 ) -> Iterator[Finding]:
     """Yield contradictions of names, items and topologies."""
     yield from index.twice
@@ -421,16 +479,35 @@ def _contradictions(
         profiles = by_model.get(entry.item.model, ())
         yield from _server_problems(entry, profiles, **known)
         yield from _load_problems(entry, profiles, lengths_optional=lengths_optional)
-    yield from queue_problems(index, by_model)
-    yield from version_problems(
-        index,
-        by_model,
-        known["accelerators"],
-        known["models"],
-        lengths_optional=lengths_optional,
+    names = Names("server", index.servers, "servers" in incomplete)
+    yield from _feature_problems(
+        index, used, by_model, {**known, "servers": names}, lengths_optional=lengths_optional
     )
-    yield from shared_card_problems(index, by_model)
-    yield from route_problems(index, by_model, Names("server", index.servers, "servers" in incomplete))
+
+
+def _feature_problems(
+    index: Index,
+    used: frozenset[str],
+    by_model: Mapping[str, Sequence[ModelProfile]],
+    known: Mapping[str, Names],
+    *,
+    lengths_optional: bool,
+) -> Iterator[Finding]:
+    """Yield the contradictions of the features that the documents use."""
+    if SHARED_QUEUE in used:
+        yield from queue_problems(index, by_model)
+    if SPLIT in used:
+        yield from version_problems(
+            index,
+            by_model,
+            known["accelerators"],
+            known["models"],
+            lengths_optional=lengths_optional,
+        )
+    if used & {SHARED_CARD, SLICES}:
+        yield from shared_card_problems(index, by_model)
+    if ROUTES in used:
+        yield from route_problems(index, by_model, known["servers"])
 
 
 def _caught(part: Part, at: Location, check: Callable[[Any, str], None], item: object) -> Iterator[Finding]:
@@ -452,7 +529,7 @@ def _server_problems(
     for i, name in enumerate(server.accelerators or ()):
         yield from accelerators.missing(part, (*at, "accelerators", i), name)
     yield from server_problems(entry, profiles, accelerators)
-    for path, text in offline_faults(server):
+    for path, text in offline_faults(server) if server.deadline else ():
         yield Finding(part, (*at, *path), text)
     yield from _caught(part, at, lambda item, place: check_server(item, f"{place}.", profiles), server)
     current, free = (*at, "currentAlloc"), not server.keep_accelerator
@@ -464,9 +541,11 @@ def _load_problems(
     entry: Entry, profiles: Sequence[ModelProfile], *, lengths_optional: bool
 ) -> Iterator[Finding]:
     part, at, server = entry
-    if any(offline_faults(server)):
-        return
-    here, load = (*at, "currentAlloc", "load"), with_load_of_deadline(server).current.load
+    if server.deadline is not None:
+        if any(offline_faults(server)):
+            return
+        server = with_load_of_deadline(server)
+    here, load = (*at, "currentAlloc", "load"), server.current.load
     yield from _caught(part, here, lambda item, place: check_load(item, f"{place}."), load)
     yield from _caught(part, here, lambda item, place: check_variability(item, f"{place}.", profiles), load)
     if not lengths_optional:

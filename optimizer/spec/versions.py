@@ -17,7 +17,6 @@ from optimizer.spec.assumptions import check_lengths, check_server, check_target
 from optimizer.spec.caches import thinned
 from optimizer.spec.names import Entry, Finding, Index, Names
 from optimizer.spec.schema import AllocationData, Load, ModelProfile, ModelTarget, Server, VersionShare
-from optimizer.spec.shared_queues import members_of
 from optimizer.tolerances import ROUNDING
 
 _OF_EACH = ("name", "model", "split", "roll_back", "current", "desired")
@@ -146,11 +145,6 @@ def planned_name(server: Server) -> str:
 def whole_name(server: Server) -> str:
     """Return the name of a planned server, or of the split server if it is a version."""
     return server.whole.name if isinstance(server, Version) else server.name
-
-
-def stated_name(server: Server) -> str:
-    """Return the document's name of a planned server; for a queue, that of its first member."""
-    return whole_name(members_of(server)[0])
 
 
 def share_of_load(server: Server) -> float:

@@ -21,8 +21,9 @@ from optimizer.spec.faults import Fault, in_order
 from optimizer.spec.files import text_of
 from optimizer.spec.names import Finding, Index, located
 from optimizer.spec.schema import Accelerator
+from optimizer.spec.streams import members_of
 from optimizer.spec.system import System, join_parts
-from optimizer.spec.versions import Version, stated_name
+from optimizer.spec.versions import Version
 from optimizer.studies.slips import Written, slips
 
 DOCUMENT = "document"
@@ -169,7 +170,7 @@ def _unservable(candidates: Candidates, index: Index) -> Iterator[Finding]:
     needed = (candidates.arrays.servers.load_rps > 0) | (candidates.arrays.servers.min_replicas > 0)
     for s in np.setdiff1d(np.flatnonzero(needed), served):
         planned = candidates.system.servers[candidates.arrays.server_names[s]]
-        part, at, _ = index.servers[stated_name(planned)]
+        part, at, _ = index.servers[candidates.system.streams[members_of(planned)[0].name].owner]
         what = f"its version {planned.model!r}" if isinstance(planned, Version) else "it"
         reason, detail = nearest_miss(candidates, int(s))
         yield Finding(part, at, f"no accelerator can serve {what} ({reason}): {detail}")
@@ -182,7 +183,7 @@ def _low_loads(candidates: Candidates, index: Index, written: Written) -> Iterat
     np.maximum.at(share, table.server, table.load_rps / table.max_rate_rps)
     for s in np.flatnonzero((share > 0) & (share < IDLE_SHARE)):
         planned = candidates.system.servers[candidates.arrays.server_names[s]]
-        part, at, server = index.servers[stated_name(planned)]
+        part, at, server = index.servers[candidates.system.streams[members_of(planned)[0].name].owner]
         if isinstance(planned, Version):
             share[s] /= planned.weight
             if not planned.is_main or share[s] >= IDLE_SHARE:

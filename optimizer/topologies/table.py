@@ -1,8 +1,12 @@
 """The table of topologies: each topology is a module in this package plus an entry here."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from optimizer.spec.features import ROUTES, SHARED_CARD
 from optimizer.topologies.routes import Routing
 from optimizer.topologies.shared_cards import CardUnits
 from optimizer.topologies.topology import Topology
 
-TOPOLOGIES: tuple[type[Topology], ...] = (CardUnits, Routing)
-"""All topologies, in the order in which models have their rows."""
+TOPOLOGIES: Mapping[str, type[Topology]] = MappingProxyType({SHARED_CARD: CardUnits, ROUTES: Routing})
+"""All topologies by the feature that selects them, in the order in which models have their rows."""

@@ -13,7 +13,8 @@ from slow_cases import mostly_slow
 from optimizer import Plan, System, compare, explain, load_system, scale_loads, solve
 from optimizer.render.comparison_text import headline
 from optimizer.spec.schema import AllocationData
-from optimizer.spec.shared_queues import SharedQueue, members_of
+from optimizer.spec.shared_queues import SharedQueue
+from optimizer.spec.streams import members_of
 from optimizer.spec.versions import Version
 from optimizer.studies.explanation.document import Effect, Explanation
 from optimizer.studies.sweep.checkpoint import Checkpoint

@@ -15,7 +15,9 @@ from optimizer.plan.shared_queues import measured_members
 from optimizer.plan.views import PlanPlacements
 from optimizer.spec.placed import PlacedUnits, kept_replicas, needs_power
 from optimizer.spec.robustness import tiered
+from optimizer.spec.schema import Server
 from optimizer.spec.system import System
+from optimizer.spec.versions import Version
 from optimizer.units import SECONDS_PER_MINUTE
 
 
@@ -122,3 +124,25 @@ class Facts:
 def _loads_rpm(system: System) -> dict[str, float]:
     loads = server_loads_rps(system) * SECONDS_PER_MINUTE
     return dict(zip(system.servers, loads.tolist(), strict=True))
+
+
+def has_reserve_to_have(system: System, server: Server, load_rpm: float) -> bool:
+    """Return whether a server requires a reserve at a given load."""
+    spares = server.spare_replicas or server.availability_target is not None
+    return bool(load_rpm and (spares or headroom_of(system, server)))
+
+
+def headroom_of(system: System, server: Server) -> float:
+    """Return the headroom share of a server: its own, or else that of its class, or else that of the options.
+
+    Offline work has only its own headroom.
+    """
+    if server.deadline is not None:
+        return server.headroom_share or 0.0
+    own = server.headroom_share
+    if own is None:
+        own = system.service_classes[server.service_class].headroom_share
+    share = system.options.headroom_share if own is None else own
+    if isinstance(server, Version) and server.roll_back and server.weight:
+        return (1 + share) / server.weight - 1  # it must be able to take the load of all versions
+    return share

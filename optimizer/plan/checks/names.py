@@ -9,9 +9,8 @@ from optimizer.documents import MIN_RATE
 from optimizer.kinds.laws import laws_known
 from optimizer.plan.document import Plan
 from optimizer.quantities import precise
-from optimizer.spec.routes import with_undivided_lengths
 from optimizer.spec.schema import AllocationData, Server
-from optimizer.spec.shared_queues import SharedQueue, as_served
+from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
 from optimizer.tolerances import SAME
 
@@ -133,8 +132,7 @@ def _queues(plan: Plan, system: System) -> list[str]:
 
 def as_planned(plan: Plan, system: System) -> System:
     """Return the system with only the load that a plan serves of queues and routes."""
-    servers = as_served(system.servers, plan.served_rpm)
-    servers = with_undivided_lengths(servers, system.routes.values())
+    servers = system.as_served(plan.served_rpm)
     if servers is system.servers:
         return system
     alone = {

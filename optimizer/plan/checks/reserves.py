@@ -14,7 +14,7 @@ import numpy as np
 from optimizer.candidates.arrays import rolls_out
 from optimizer.candidates.measuring import measure_pairs, targets_hold
 from optimizer.candidates.reserve import availability_of
-from optimizer.plan.checks.facts import Facts
+from optimizer.plan.checks.facts import Facts, headroom_of
 from optimizer.plan.document import Plan, Pool
 from optimizer.plan.reserves import unneeded_replicas
 from optimizer.plan.rows import pool_rows
@@ -22,8 +22,6 @@ from optimizer.quantities import counted, precise
 from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 from optimizer.spec.schema import Server
 from optimizer.spec.shared_queues import SharedQueue
-from optimizer.spec.system import System
-from optimizer.spec.versions import Version
 from optimizer.tolerances import SAME
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -45,12 +43,6 @@ def check_reserves(facts: Facts) -> list[str]:
         if lacks is None and not item.has_reserve:
             problems.append(f"{item.server}: keeps its reserve, the plan says that it does not")
     return problems
-
-
-def has_reserve_to_have(system: System, server: Server, load_rpm: float) -> bool:
-    """Return whether a server requires a reserve at a given load."""
-    spares = server.spare_replicas or server.availability_target is not None
-    return bool(load_rpm and (spares or headroom_of(system, server)))
 
 
 def lacking(facts: Facts, server: Server) -> Iterator[str]:
@@ -146,22 +138,6 @@ def _reduced(pools: Sequence[Pool], fewer: Mapping[str, int]) -> tuple[Pool, ...
         for pool, count in left
         if count
     )
-
-
-def headroom_of(system: System, server: Server) -> float:
-    """Return the headroom share of a server: its own, or else that of its class, or else that of the options.
-
-    Offline work has only its own headroom.
-    """
-    if server.deadline is not None:
-        return server.headroom_share or 0.0
-    own = server.headroom_share
-    if own is None:
-        own = system.service_classes[server.service_class].headroom_share
-    share = system.options.headroom_share if own is None else own
-    if isinstance(server, Version) and server.roll_back and server.weight:
-        return (1 + share) / server.weight - 1  # it must be able to take the load of all versions
-    return share
 
 
 def enough_probability(count: int, needed: int, there: float) -> float:

@@ -81,7 +81,7 @@ def _one_pool(facts: Facts, server: Server) -> str | None:
 def _accelerators(facts: Facts, server: Server) -> Iterator[str]:
     for pool in facts.pools_of(server.name):
         accelerator = facts.system.accelerators.get(pool.accelerator)
-        if accelerator is not None and not may_serve(server, accelerator):
+        if accelerator and server.may_serve_from is not None and not may_serve(server, accelerator):
             yield f"{pool.accelerator} is at a place that mayServeFrom does not list"
         if server.accelerators is not None and pool.accelerator not in server.accelerators:
             yield f"{pool.accelerator} is not in its list of accelerators"

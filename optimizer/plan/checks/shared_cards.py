@@ -34,8 +34,6 @@ def check_shared_cards(facts: Facts, candidates: Candidates | None) -> list[str]
         candidates: candidates of the system, if available; otherwise the servers are sized again.
     """
     uses = facts.plan.shared_cards
-    if not uses:
-        return []
     problems = [f"{use.name}: {line}" for use in uses for line in _room(facts, use)]
     if problems:
         return problems

@@ -19,7 +19,8 @@ from optimizer.plan.document import Unserved
 from optimizer.plan.shortages import Shortages
 from optimizer.solvers.problem import gap_target
 from optimizer.spec.robustness import tiered
-from optimizer.spec.shared_queues import SharedQueue, members_of
+from optimizer.spec.shared_queues import SharedQueue
+from optimizer.spec.streams import members_of
 from optimizer.spec.system import System
 
 
@@ -31,8 +32,6 @@ def check_unserved(facts: Facts, candidates: Candidates | None) -> list[str]:
         candidates: candidates of the system, if available.
     """
     plan = facts.plan
-    if not plan.unserved:
-        return []
     shortages, problems = _shortages(facts, candidates or _sized(facts)), list[str]()
     for i, item in enumerate(plan.unserved):
         true = _true(facts, shortages, item)

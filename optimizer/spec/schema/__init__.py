@@ -8,7 +8,7 @@ path.
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH, LatencyTarget, Load
 from optimizer.spec.schema.accelerators import Accelerator, Capacity, Power
 from optimizer.spec.schema.allocations import AllocationData, CurrentPool
-from optimizer.spec.schema.classes import ModelTarget, ServiceClass
+from optimizer.spec.schema.classes import OFFLINE_PRIORITY, ModelTarget, ServiceClass, priority_name
 from optimizer.spec.schema.offline import OfflineWork
 from optimizer.spec.schema.options import AnyCasePolicy, OptimizerOptions, SaturationPolicy
 from optimizer.spec.schema.profiles import EstimateEnd, EstimateSettings, ModelProfile
@@ -20,6 +20,7 @@ from optimizer.spec.schema.versions import VersionShare
 
 __all__ = [
     "DEFAULT_MAX_BATCH",
+    "OFFLINE_PRIORITY",
     "Accelerator",
     "AllocationData",
     "AnyCasePolicy",
@@ -43,4 +44,5 @@ __all__ = [
     "ServiceClass",
     "SystemSpec",
     "VersionShare",
+    "priority_name",
 ]

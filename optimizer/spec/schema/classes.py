@@ -15,6 +15,14 @@ from optimizer.queueing.performance import MS_PER_S
 from optimizer.spec.schema.robustness import HeadroomField
 from optimizer.units import SHARE
 
+OFFLINE_PRIORITY = 101
+"""Rank of offline work, after the lowest priority of a class."""
+
+
+def priority_name(priority: int) -> str:
+    """Return the display text of a priority."""
+    return "offline work" if priority == OFFLINE_PRIORITY else f"priority {priority}"
+
 
 class ModelTarget(Document):
     """Service-level targets of a model in a service class; 0 means no target."""

@@ -16,9 +16,7 @@ from optimizer.plan.document import EXTERNAL, Rented, ReserveUse
 from optimizer.plan.placements import PlacementRow, Serving, parts_of
 from optimizer.plan.tiers import difference_cents_per_h
 from optimizer.spec.caches import replica_load
-from optimizer.spec.routes import with_undivided_lengths
 from optimizer.spec.schema import Load, Server
-from optimizer.spec.shared_queues import as_served
 from optimizer.spec.system import System
 from optimizer.studies.comparison.document import (
     AcceleratorShare,
@@ -73,10 +71,10 @@ def case_of(plan: Plan, system: System | None) -> Case:
 
 def _loads(plan: Plan, system: System) -> dict[str, Load]:
     """Return the loads of servers: none of queues, those of their members, and those of routes as divided."""
-    routed = as_served(system.servers, plan.routed_rpm)
-    servers = with_undivided_lengths(routed, system.routes.values())
     members = {name: item.load for name, item in system.streams.items() if name != item.group}
-    return {name: replica_load(server) for name, server in servers.items()} | members
+    return {
+        name: replica_load(server) for name, server in system.as_served(plan.routed_rpm).items()
+    } | members
 
 
 def serve_the_same(one: Case, two: Case) -> bool:

@@ -10,7 +10,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.messages import known_name
 from optimizer.spec.schema import Server
-from optimizer.spec.shared_queues import members_of
+from optimizer.spec.streams import members_of
 from optimizer.spec.system import System
 from optimizer.spec.versions import versions_text
 from optimizer.studies.explanation.answering import Answer, answered, expect_questions

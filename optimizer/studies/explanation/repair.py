@@ -21,7 +21,7 @@ from optimizer.solvers.levels import served_in_full
 from optimizer.solvers.limit_rows import LimitRows
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Status
-from optimizer.spec.shared_queues import members_of
+from optimizer.spec.streams import members_of
 from optimizer.studies.explanation.document import Beyond, RepairOptions, TargetRelaxation, UnitRepair
 from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.studies.explanation.resolving import QuestionBudget, effect, solved, with_more

@@ -8,7 +8,7 @@ import numpy as np
 from optimizer.candidates import Candidates
 from optimizer.documents import MAX_QUANTITY
 from optimizer.queueing.measures import LATENCIES, METRICS, LatencyName
-from optimizer.spec.shared_queues import members_of
+from optimizer.spec.streams import members_of
 from optimizer.studies.explanation.answering import Answer, Question, effect_of
 from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.document import TargetPrice

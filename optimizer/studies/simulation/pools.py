@@ -33,7 +33,7 @@ from optimizer.simulation.summary import (
 from optimizer.simulation.workload import Load, MergedLoad, OpenLoad, TraceLoad
 from optimizer.spec.caches import replica_load
 from optimizer.spec.places import network_ms
-from optimizer.spec.shared_queues import members_of
+from optimizer.spec.streams import members_of
 from optimizer.spec.system import System
 from optimizer.studies.simulation.document import (
     ConfidenceInterval,
