@@ -13,9 +13,8 @@ from shared_queue_oracles import best_levels, cbc_levels, random_queues
 from slow_cases import mostly_slow
 
 from optimizer import SpecError, System, compare, explain, load_system, solve, verify
-from optimizer.candidates.choices import arrays_of
 from optimizer.candidates.class_rows import rows_of
-from optimizer.candidates.pairs import sizable_pairs
+from optimizer.candidates.pairs import arrays_of, sizable_pairs
 from optimizer.candidates.table import Verdicts
 from optimizer.cli.main import main
 from optimizer.simulation.replicas import Effort

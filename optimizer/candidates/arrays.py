@@ -20,11 +20,10 @@ from optimizer.kinds.table import kind_of_profile
 from optimizer.queueing.measures import LOSS
 from optimizer.queueing.performance import OwnArrays
 from optimizer.queueing.targets import Targets
-from optimizer.spec.caches import replica_load
 from optimizer.spec.places import may_serve, network_ms
 from optimizer.spec.schema import DEFAULT_MAX_BATCH, CurrentPool, ModelProfile, ModelTarget, Server
 from optimizer.spec.shared_queues import SharedQueue
-from optimizer.spec.streams import members_of
+from optimizer.spec.streams import members_of, replica_load
 from optimizer.spec.system import System
 from optimizer.spec.versions import with_roll_back
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.batches import with_best_batches
-from optimizer.candidates.choices import arrays_of
 from optimizer.candidates.memo import SizingMemo
-from optimizer.candidates.pairs import Pairs, chunks, law_of, sizable_pairs
+from optimizer.candidates.pairs import Pairs, arrays_of, chunks, law_of, sizable_pairs
 from optimizer.candidates.renting import rented
 from optimizer.candidates.reserve import with_reserve
 from optimizer.candidates.rows import candidate_rows, no_rows

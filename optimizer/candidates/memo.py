@@ -7,48 +7,16 @@ only on its key, not on other rows, to the last bit. So results are identical wi
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, row_bytes
+from optimizer.arrays import row_bytes
 from optimizer.queueing.performance import QueueModel
-from optimizer.queueing.sizing import Sizing, largest_rate, meet_targets_below
+from optimizer.queueing.sizing import SizedRows
 from optimizer.queueing.targets import Targets
 
 MAX_ROWS = 2**15
 """Default maximum number of rows in a memo: those of 50 fleets like specs/large, in about 12 MB."""
-
-
-@dataclass(frozen=True, slots=True)
-class SizedRows:
-    """Sizing of R rows, independent of their loads."""
-
-    sizing: Sizing
-    meets_below: BoolArray
-    """Whether the targets are also met at all lower rates, shape (R,)."""
-
-    @classmethod
-    def of(cls, replicas: QueueModel, targets: Targets) -> Self:
-        """Size replicas for their targets."""
-        sizing = largest_rate(replicas, targets)
-        if replicas.judges_shares:
-            return cls(sizing, sizing.lowest_rate_rps <= replicas.least_rate_rps)
-        return cls(sizing, meet_targets_below(replicas, targets, sizing.max_rate_rps))
-
-    def values(self) -> list[bytes]:
-        """Return each row as bytes."""
-        sizing = self.sizing
-        table = np.vstack((sizing.max_rate_rps, sizing.lowest_rate_rps, self.meets_below, sizing.least))
-        return [row.tobytes() for row in table.T]
-
-    @classmethod
-    def of_values(cls, values: Sequence[bytes]) -> Self:
-        """Return the rows stored in bytes; at least one."""
-        table = np.frombuffer(b"".join(values)).reshape(len(values), -1).T
-        max_rate_rps, lowest_rate_rps, meets_below, *least = table.copy()
-        return cls(Sizing(max_rate_rps, np.array(least), lowest_rate_rps), meets_below > 0)
 
 
 class SizingMemo:

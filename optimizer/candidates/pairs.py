@@ -1,11 +1,11 @@
 """Pairs of server and accelerator before sizing, and their queue models."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray, same_rows
-from optimizer.candidates.arrays import SystemArrays
+from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen, same_rows
+from optimizer.candidates.arrays import OwnTable, SystemArrays, tabulate
 from optimizer.candidates.table import RejectionReason, Verdicts
 from optimizer.documents import MAX_BATCH_LIMIT
 from optimizer.kinds.queue_models import QUEUE_MODELS
@@ -21,7 +21,9 @@ from optimizer.queueing.performance import (
 from optimizer.queueing.priority.model import UNLIMITED_QUEUE
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import DELAYED, Targets
+from optimizer.spec.system import System
 from optimizer.timing import Law, RequestShapes
+from optimizer.tolerances import SAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,3 +273,38 @@ def chunks(arrays: SystemArrays, pairs: Pairs, rows: IntArray) -> list[IntArray]
             found.append(part[max(0, end - count) : end])
             end = max(0, end - count)
     return found
+
+
+def arrays_of(system: System) -> SystemArrays:
+    """Return a system as arrays, with the best row of each pair that has several."""
+    arrays = tabulate(system)
+    for name, own in arrays.servers.own.items():
+        if (own.count > 1).any():
+            arrays = _with_best_rows(arrays, name, own)
+    return arrays
+
+
+def _with_best_rows(arrays: SystemArrays, name: str, own: OwnTable) -> SystemArrays:
+    """Choose for each pair the first row with the highest maximum rate."""
+    pairs = sizable_pairs(arrays, Verdicts.none(arrays.profile_of.shape), choose_batch=False)
+    pairs = pairs.take(own.count[pairs.server] > 1)
+    if not len(pairs.server):
+        return arrays
+    best_rate, best = np.full(len(pairs.server), -np.inf), own.chosen[pairs.server, pairs.accelerator]
+    for row in range(own.count.max()):
+        rows = own.first + np.minimum(row, own.count - 1)
+        tried = _with_rows(arrays, name, np.broadcast_to(rows[:, np.newaxis], own.chosen.shape))
+        rates = largest_rates(tried, pairs, targets_of(tried, pairs))
+        better = np.nan_to_num(rates, nan=-np.inf) > best_rate * (1 + SAME)
+        best_rate = np.where(better, rates, best_rate)
+        best = np.where(better, rows[pairs.server], best)
+    chosen = own.chosen.copy()
+    chosen[pairs.server, pairs.accelerator] = best
+    return _with_rows(arrays, name, frozen(chosen))
+
+
+def _with_rows(arrays: SystemArrays, name: str, chosen: IntArray) -> SystemArrays:
+    """Return arrays with other chosen rows of one kind."""
+    own = arrays.servers.own
+    changed = {**own, name: replace(own[name], chosen=chosen)}
+    return replace(arrays, servers=replace(arrays.servers, own=changed))

@@ -13,12 +13,13 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.class_rows import ServerRows, rows_of
 from optimizer.candidates.measuring import CHUNK_STEP_TRIES
-from optimizer.candidates.memo import SizedRows, SizingMemo
+from optimizer.candidates.memo import SizingMemo
 from optimizer.candidates.pairs import Pairs, law_of
 from optimizer.candidates.rows import candidate_rows, no_rows
 from optimizer.candidates.table import CandidateTable, RejectionReason, Verdicts
 from optimizer.documents import MAX_COUNT
 from optimizer.queueing.performance import Performance
+from optimizer.queueing.sizing import SizedRows
 from optimizer.queueing.targets import target_ratio
 from optimizer.tolerances import ROUNDING
 from optimizer.units import SECONDS_PER_MINUTE

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.candidates.arrays import tabulate_as_served
-from optimizer.candidates.choices import arrays_of
+from optimizer.candidates.pairs import arrays_of
 from optimizer.candidates.renting import rented_cost, rented_per_million
 from optimizer.limits.cards import CARDS
 from optimizer.plan.checks.differences import differences

@@ -4,6 +4,7 @@ The limiting rate is searched for all rows at once; identical rows share their f
 numbers refer to ``docs/math.md``.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -172,3 +173,33 @@ class _TargetExcess:
         # The logarithm of the ratio has the same sign, and is closer to linear near saturation.
         ratio = np.maximum(target_ratio(figures, self.targets.limits), MIN_RATIO)
         return np.asarray(np.log(ratio) - self.slack)
+
+
+@dataclass(frozen=True, slots=True)
+class SizedRows:
+    """Sizing of R rows, independent of their loads."""
+
+    sizing: Sizing
+    meets_below: BoolArray
+    """Whether the targets are also met at all lower rates, shape (R,)."""
+
+    @classmethod
+    def of(cls, replicas: QueueModel, targets: Targets) -> Self:
+        """Size replicas for their targets."""
+        sizing = largest_rate(replicas, targets)
+        if replicas.judges_shares:
+            return cls(sizing, sizing.lowest_rate_rps <= replicas.least_rate_rps)
+        return cls(sizing, meet_targets_below(replicas, targets, sizing.max_rate_rps))
+
+    def values(self) -> list[bytes]:
+        """Return each row as bytes."""
+        sizing = self.sizing
+        table = np.vstack((sizing.max_rate_rps, sizing.lowest_rate_rps, self.meets_below, sizing.least))
+        return [row.tobytes() for row in table.T]
+
+    @classmethod
+    def of_values(cls, values: Sequence[bytes]) -> Self:
+        """Return the rows stored in bytes; at least one."""
+        table = np.frombuffer(b"".join(values)).reshape(len(values), -1).T
+        max_rate_rps, lowest_rate_rps, meets_below, *least = table.copy()
+        return cls(Sizing(max_rate_rps, np.array(least), lowest_rate_rps), meets_below > 0)

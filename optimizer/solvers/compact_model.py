@@ -10,8 +10,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates.table import Source
-from optimizer.milp.model import COVER_SCALE
-from optimizer.milp.rows import ModelRows
+from optimizer.milp.model import COVER_SCALE, ModelRows
 from optimizer.quantities import counted
 from optimizer.solvers.formulation import Formulation
 from optimizer.solvers.levels import served, unchanged, without_reserve

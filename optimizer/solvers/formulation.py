@@ -7,8 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.milp.model import MilpModel
-from optimizer.milp.rows import ModelRows
+from optimizer.milp.model import MilpModel, ModelRows
 from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import Problem
 from optimizer.topologies.topology import Label, ModelColumns, Variables

@@ -3,8 +3,7 @@
 import numpy as np
 
 from optimizer.arrays import BoolArray
-from optimizer.milp.model import COVER_SCALE, RunStatus
-from optimizer.milp.rows import ModelRows
+from optimizer.milp.model import COVER_SCALE, ModelRows, RunStatus
 from optimizer.solvers.compact import SessionFactory
 from optimizer.solvers.problem import Problem
 

@@ -48,7 +48,7 @@ def share_leftover(
     limited = np.isfinite(problem.limits.amount).any()
     if not limited or problem.options.saturation_policy == "None":
         return LeftoverAllocation(replicas, partly)
-    open_queues = _queues_with_parts(problem, replicas)
+    open_queues = queues_with_parts(problem, replicas)
     waits = problem.to_serve & ~problem.is_queue & ~served(problem, replicas)
     priority = problem.priority.copy()
     for server, queue in open_queues.items():
@@ -114,7 +114,7 @@ class _OpenQueue:
         return self.parts.share(self.problem.table, row, self.bits, replicas)
 
 
-def _queues_with_parts(problem: Problem, replicas: IntArray) -> Mapping[int, _OpenQueue]:
+def queues_with_parts(problem: Problem, replicas: IntArray) -> Mapping[int, _OpenQueue]:
     """Return the queues, by server, that a policy can serve further."""
     if problem.queue_parts is None:
         return {}
@@ -252,11 +252,3 @@ class _Leftover:
     def _give(self, candidate: int, count: int) -> None:
         self.taken[candidate] += count
         self.left.take(candidate, count)
-
-
-def waiting_servers(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return a mask of the servers that a policy may serve further, because load is unserved; shape (S,)."""
-    has_candidate = problem.has_some_of(problem.table.meets_targets_below_max_rate)
-    waiting = has_candidate & problem.to_serve & ~served(problem, replicas)
-    waiting[list(_queues_with_parts(problem, replicas))] = True
-    return waiting

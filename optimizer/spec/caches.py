@@ -1,12 +1,7 @@
 """Result caches: the loads and targets that remain for replicas (math.md section 27)."""
 
 from optimizer.kinds.fields import Load
-from optimizer.spec.schema import ModelTarget, Server
-
-
-def replica_load(server: Server) -> Load:
-    """Return the load of a server's replicas: its own load, or the misses of its cache (eq. 187)."""
-    return thinned(server.current.load, 1 - server.cache_hit_rate)
+from optimizer.spec.schema import ModelTarget
 
 
 def thinned(load: Load, share: float) -> Load:

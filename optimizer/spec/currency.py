@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from optimizer.money import currency_of
+from optimizer.money import Price
 from optimizer.spec.files import Part
 from optimizer.spec.names import Finding, Index
 from optimizer.spec.positions import Location
@@ -23,15 +23,15 @@ def first_currency(
         (price for server in servers for _, price in _of_allocation(server.current)),
         others,
     )
-    return next((found for price in prices if (found := currency_of(price)) is not None), None)
+    return next((price.currency for price in prices if isinstance(price, Price)), None)
 
 
 def currency_problems(index: Index, parts: Iterable[Part] = ()) -> Iterator[Finding]:
     """Yield the prices in another currency than most, because they cannot be added."""
     found = [
-        (part, at, currency)
+        (part, at, price.currency)
         for part, at, price in chain(_prices(index), _budgets(parts))
-        if (currency := currency_of(price)) is not None
+        if isinstance(price, Price)
     ]
     counts = Counter(currency for _, _, currency in found)
     usual = max(counts, key=lambda currency: counts[currency], default=None)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from optimizer.spec.caches import replica_load
+from optimizer.spec.caches import thinned
 from optimizer.spec.schema import Load, Server
 from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.versions import Version
@@ -59,3 +59,9 @@ def streams_of(servers: Mapping[str, Server], priority_of: Callable[[Server], in
 def members_of(server: Server) -> tuple[Server, ...]:
     """Return a planned server's members with their loads: itself, or the servers of a queue."""
     return server.parts if isinstance(server, SharedQueue) else (server,)
+
+
+def replica_load(server: Server) -> Load:
+    """Return the load of a server's replicas: its own load, or the misses of its cache (eq. 187)."""
+    load, hit_rate = server.current.load, server.cache_hit_rate
+    return thinned(load, 1 - hit_rate) if hit_rate else load

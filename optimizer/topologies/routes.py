@@ -12,8 +12,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
-from optimizer.milp.model import COVER_SCALE
-from optimizer.milp.rows import ModelRows
+from optimizer.milp.model import COVER_SCALE, ModelRows
 from optimizer.spec.routes import NEGLIGIBLE_SHARE
 from optimizer.tolerances import COVER
 from optimizer.topologies.divisions import LARGEST_COEFFICIENT, Division, RouteArrays

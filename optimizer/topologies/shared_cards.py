@@ -14,8 +14,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.card_rows import card_rows
 from optimizer.candidates.table import Source
-from optimizer.milp.model import COVER_SCALE
-from optimizer.milp.rows import ModelRows
+from optimizer.milp.model import COVER_SCALE, ModelRows
 from optimizer.tolerances import COVER
 from optimizer.topologies.topology import ModelColumns, Topology, Variables
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
-from optimizer.milp.rows import ModelRows
+from optimizer.milp.model import ModelRows
 
 Values = npt.NDArray[Any]
 """Numbers or booleans, one for each variable of a block."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from math import exp, log, sqrt
 
 from optimizer.candidates.caution import slower
-from optimizer.candidates.choices import arrays_of
 from optimizer.candidates.measuring import performances
+from optimizer.candidates.pairs import arrays_of
 from optimizer.errors import SpecError
 from optimizer.plan import Plan, Pool
 from optimizer.plan.rows import pool_rows

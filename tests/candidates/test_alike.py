@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from optimizer import System, find_candidates
-from optimizer.candidates.choices import arrays_of
-from optimizer.candidates.pairs import replicas_of, sizable_pairs
+from optimizer.candidates.pairs import arrays_of, replicas_of, sizable_pairs
 from optimizer.candidates.table import Verdicts
 from optimizer.generate import generate_system
 from optimizer.queueing import sizing

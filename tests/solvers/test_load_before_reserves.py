@@ -32,7 +32,7 @@ from optimizer import (
     solve,
     verify,
 )
-from optimizer.candidates.choices import arrays_of
+from optimizer.candidates.pairs import arrays_of
 from optimizer.plan import make_plan
 from optimizer.solvers.levels import levels_of
 from optimizer.solvers.problem import build_problem

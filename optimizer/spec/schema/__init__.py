@@ -6,13 +6,13 @@ path.
 """
 
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH, LatencyTarget, Load
-from optimizer.spec.schema.accelerators import Accelerator, Capacity, Power
+from optimizer.spec.schema.accelerators import Accelerator, Capacity, Power, PriceTier
 from optimizer.spec.schema.allocations import AllocationData, CurrentPool
 from optimizer.spec.schema.classes import OFFLINE_PRIORITY, ModelTarget, ServiceClass, priority_name
 from optimizer.spec.schema.offline import OfflineWork
 from optimizer.spec.schema.options import AnyCasePolicy, OptimizerOptions, SaturationPolicy
 from optimizer.spec.schema.profiles import EstimateEnd, EstimateSettings, ModelProfile
-from optimizer.spec.schema.robustness import External, PriceTier
+from optimizer.spec.schema.robustness import External
 from optimizer.spec.schema.routes import RequestKind, Route
 from optimizer.spec.schema.servers import Server
 from optimizer.spec.schema.system import SystemSpec

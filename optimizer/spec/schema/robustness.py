@@ -1,24 +1,19 @@
 """Documents of robustness: reserves, conservative token times, price tiers, external services."""
 
-from itertools import pairwise
 from operator import not_
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
 from optimizer.documents import (
     MAX_QUANTITY,
-    Cost,
     Count,
     Document,
     In,
     Milliseconds,
     Name,
-    PositiveCount,
     is_none,
 )
-from optimizer.money import cost_text, currency_of
 from optimizer.units import SHARE
 
 Headroom = Annotated[float, In(SHARE, le=10)]
@@ -63,44 +58,6 @@ class ReserveFields(HeadroomField):
     """Accelerators that are preferred regardless of cost; absent: no preference."""
     external: External | None = Field(None, exclude_if=is_none)
     """External service that can answer all of its requests or none; absent: no such service."""
-
-
-class PriceTier(Document):
-    """A number of accelerators at a separate price."""
-
-    units: PositiveCount
-    """Number of these accelerators."""
-    cost_cents_per_h: Cost = Field(alias="cost")
-    """Price of each of them [cents/h]."""
-    committed: bool = Field(default=False, exclude_if=not_)
-    """Whether they are paid for even if unused."""
-
-
-class PriceFields(Document):
-    """Availability and price tiers of an accelerator."""
-
-    availability: Availability = Field(1.0, exclude_if=lambda share: share == 1)
-    """Probability that one accelerator is available, for servers with an `availabilityTarget`."""
-    tiers: tuple[PriceTier, ...] = Field((), strict=False, exclude_if=not_)
-    """Prices of the first accelerators; the others cost `cost`. Absent: all cost `cost`."""
-
-    @model_validator(mode="after")
-    def _prices_do_not_fall(self) -> "PriceFields":
-        listed: float = getattr(self, "cost_cents_per_h")  # noqa: B009  attribute of the accelerator
-        prices = (*(tier.cost_cents_per_h for tier in self.tiers), listed)
-        for number, (before, after) in enumerate(pairwise(prices), 1):
-            if after < before:
-                raise PydanticCustomError(
-                    "falling_prices",
-                    "tier {number} costs {before}, the accelerators after it {after}; prices must "
-                    "not fall from tier to tier: put the cheapest first",
-                    {
-                        "number": number,
-                        "before": cost_text(before, currency_of(before)),
-                        "after": cost_text(after, currency_of(after)),
-                    },
-                )
-        return self
 
 
 class ReserveOptions(Document):

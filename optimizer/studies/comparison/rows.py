@@ -15,8 +15,8 @@ from optimizer.plan import Plan, Pool
 from optimizer.plan.document import EXTERNAL, Rented, ReserveUse
 from optimizer.plan.placements import PlacementRow, Serving, parts_of
 from optimizer.plan.tiers import difference_cents_per_h
-from optimizer.spec.caches import replica_load
 from optimizer.spec.schema import Load, Server
+from optimizer.spec.streams import replica_load
 from optimizer.spec.system import System
 from optimizer.studies.comparison.document import (
     AcceleratorShare,

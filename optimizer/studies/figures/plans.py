@@ -16,8 +16,8 @@ from optimizer.plan.tiers import difference_cents_per_h
 from optimizer.quantities import counted, quantity, share_text
 from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, TargetMeasure, is_about
 from optimizer.queueing.targets import target_share
-from optimizer.spec.caches import replica_load
 from optimizer.spec.shared_queues import SharedQueue
+from optimizer.spec.streams import replica_load
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import (
     Bar,

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from optimizer.candidates.arrays import tabulate_as_served
-from optimizer.candidates.choices import arrays_of
+from optimizer.candidates.pairs import arrays_of
 from optimizer.documents import Document, is_none
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KindRowFields, in_order, kind_of_pool

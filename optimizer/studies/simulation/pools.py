@@ -8,7 +8,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, frozen
 from optimizer.candidates.arrays import largest_loss, profile_of, tabulate_as_served
-from optimizer.candidates.choices import arrays_of
+from optimizer.candidates.pairs import arrays_of
 from optimizer.documents import ANY_LOSS
 from optimizer.errors import SpecError
 from optimizer.kinds.class_simulation import runs_of
@@ -31,9 +31,8 @@ from optimizer.simulation.summary import (
     summarise,
 )
 from optimizer.simulation.workload import Load, MergedLoad, OpenLoad, TraceLoad
-from optimizer.spec.caches import replica_load
 from optimizer.spec.places import network_ms
-from optimizer.spec.streams import members_of
+from optimizer.spec.streams import members_of, replica_load
 from optimizer.spec.system import System
 from optimizer.studies.simulation.document import (
     ConfidenceInterval,

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from optimizer.candidates.arrays import SystemArrays
-from optimizer.candidates.choices import arrays_of
 from optimizer.candidates.class_rows import ClassRows
 from optimizer.candidates.measuring import parts, performances
+from optimizer.candidates.pairs import arrays_of
 from optimizer.kinds.replicas import Percentiles, percentiles_of
 from optimizer.plan import Pool
 from optimizer.plan.rows import pool_rows

@@ -15,8 +15,8 @@ from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import Effort, SimulatedReplica
 from optimizer.simulation.time_sharing import run_shared_card
 from optimizer.simulation.workload import OpenLoad
-from optimizer.spec.caches import replica_load
 from optimizer.spec.schema import ModelProfile
+from optimizer.spec.streams import replica_load
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
