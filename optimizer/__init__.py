@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from optimizer.studies.figures.kinds import make_figure
     from optimizer.studies.horizon.document import Horizon
     from optimizer.studies.load_changes import scale_loads, vary_loads
-    from optimizer.studies.reports.report import Report, make_report
+    from optimizer.studies.report import Report, make_report
     from optimizer.studies.simulation.document import RepairedPlan, Simulation
     from optimizer.studies.sweep.document import Sweep
 
@@ -139,7 +139,7 @@ _HOMES = {
     "optimizer.studies.horizon.document": ("Horizon",),
     "optimizer.studies.simulation.document": ("RepairedPlan", "Simulation"),
     "optimizer.studies.sweep.document": ("Sweep",),
-    "optimizer.studies.reports.report": ("Report", "make_report"),
+    "optimizer.studies.report": ("Report", "make_report"),
     "optimizer.studies.comparison.compare": ("compare",),
     "optimizer.studies.comparison.document": ("Comparison",),
     "optimizer.studies.load_changes": ("scale_loads", "vary_loads"),

@@ -9,7 +9,7 @@ from everything import CARDS, EVERYTHING, SPECS, SYSTEMS, files, parts
 from optimizer import Plan, System, load_system, make_report, render_report, solve, verify
 from optimizer.simulation.replicas import Effort
 from optimizer.studies.explanation.explain import explain
-from optimizer.studies.reports.overview import describe
+from optimizer.studies.overview import describe
 from optimizer.studies.simulation.plans import simulate_plan
 
 TEXT = one_line(read_page("scenarios/multi-model-service.md"))

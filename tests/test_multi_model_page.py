@@ -26,7 +26,7 @@ from optimizer import Plan, load_system, solve, verify
 from optimizer.cli.main import main
 from optimizer.simulation.replicas import Effort
 from optimizer.studies.figures.plans import PlannedSystem, assignment_panels, servers_panels
-from optimizer.studies.reports.overview import describe
+from optimizer.studies.overview import describe
 from optimizer.studies.simulation.document import Simulation
 from optimizer.studies.simulation.plans import simulate_plan
 

@@ -14,8 +14,9 @@ from optimizer.plan import Plan
 from optimizer.spec.schema import SystemSpec
 from optimizer.studies.comparison.document import Comparison
 from optimizer.studies.figures.document import Figure
-from optimizer.studies.reports.report import Report
+from optimizer.studies.report import Report
 from optimizer.studies.simulation.document import RepairedPlan, Simulation
+from optimizer.studies.sweep.document import Sweep
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
@@ -37,7 +38,7 @@ def wire_names(schema: dict[str, object]) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "document", [SystemSpec, Plan, Comparison, Explanation, Report, Figure, Simulation, RepairedPlan]
+    "document", [SystemSpec, Plan, Comparison, Explanation, Report, Figure, Simulation, RepairedPlan, Sweep]
 )
 def test_the_page_names_every_field(document: type[BaseModel]) -> None:
     names = wire_names(document.model_json_schema(by_alias=True))

@@ -7,13 +7,15 @@ from optimizer.jobs.simulating import EffortOptions
 from optimizer.jobs.study import Study
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
-from optimizer.studies.reports.report import Report, make_report
+from optimizer.studies.report import Report, make_report
 from optimizer.studies.simulation.plans import Progress
 
 
 class ReportOptions(EffortOptions):
     """Format and content of a report, and options that override the document's."""
 
+    brief: bool = False
+    """Leave out growth and reasons, which plan the system again a hundred times."""
     simulate: bool = False
     """Add a section that compares predicted with simulated metrics."""
     format: Annotated[Literal["json", "html", "markdown", "csv"], Flag(only="route")] = "json"
@@ -28,7 +30,7 @@ def report_plan(system: System, options: ReportOptions, progress: Progress | Non
         SolverError: the solver failed.
     """
     effort = options.effort if options.simulate else None
-    return make_report(system, effort=effort, progress=progress, backend=options.backend)
+    return make_report(system, brief=options.brief, effort=effort, progress=progress, backend=options.backend)
 
 
 def _page(report: Report, system: System, options: ReportOptions) -> bytes:

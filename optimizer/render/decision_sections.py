@@ -1,23 +1,37 @@
-"""Section of a report for those who decide: what the plan costs, what to buy, and what can go wrong."""
+"""Sections of a report for those who decide: costs, cards to buy, growth, risks, reasons and assumptions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from optimizer.quantities import be, counted
+from optimizer.kinds.table import kinds_of
+from optimizer.quantities import be, counted, precise
 from optimizer.queueing.measures import LATENCIES
+from optimizer.render.estimates import outside_range
+from optimizer.render.explanation_sections import explanation_sections
 from optimizer.render.money import Money
+from optimizer.render.sweep_sections import sweep_sections
 from optimizer.section import Column, Paragraph, Section, name, table, titled_list
+from optimizer.spec.schema import Accelerator
+from optimizer.spec.system import System
 from optimizer.studies.comparison.document import Comparison
-from optimizer.studies.reports.report import Report
+from optimizer.studies.report import Report
+from optimizer.studies.sweep.document import Sweep, SweepPoint
 from optimizer.text import some_names
 
 HOURS = {"hour": 1, "month (730 h)": 730, "year (8,760 h)": 8760}
 """Hours of each period for which a cost is stated."""
 TIGHT = 0.05
 """Margin up to which a target is a risk."""
+REASONS = {"overview", "cards", "limits", "options", "targets"}
+"""Tables of an explanation that a report shows."""
+REPAIRS = "What would serve everything"
+"""Title of the list of repairs."""
+ELSEWHERE = {"Not served in full", "What would serve more"}
+"""Titles of lists that a report has in its own tables."""
 
 
-def decision_sections(report: Report) -> Iterator[Section]:
-    """Yield the cost by period with what to run and to buy, and the risks."""
+def decision_sections(report: Report, system: System) -> Iterator[Section]:
+    """Yield the cost by period with what to run and to buy, growth, and the risks."""
     money, plan = Money.of(report.plan), report.plan
     columns = (
         name("cost per", lambda item: item[0]),
@@ -31,7 +45,9 @@ def decision_sections(report: Report) -> Iterator[Section]:
     text = [*_cards(report), *_without_limits(report.comparison, money), *_measuring(report, money)]
     paragraphs = [*map(Paragraph, text)]
     yield table("Cost and cards", columns, HOURS.items(), "decision", text=paragraphs)
-    yield from titled_list("Risks", _risks(report), bullet="- ")
+    if report.growth is not None:
+        yield _growth(report.growth, money)
+    yield from titled_list("Risks", _risks(report, system), bullet="- ")
 
 
 def _cards(report: Report) -> Iterator[str]:
@@ -77,7 +93,7 @@ def _measuring(report: Report, money: Money) -> Iterator[str]:
             )
 
 
-def _risks(report: Report) -> Iterator[str]:
+def _risks(report: Report, system: System) -> Iterator[str]:
     """Yield what can go wrong, the worst first."""
     plan, pools = report.plan, report.overview.pools
     short = {item.server for item in plan.unserved}
@@ -93,6 +109,8 @@ def _risks(report: Report) -> Iterator[str]:
     if plan.estimated_pools:
         count = f"{plan.estimated_pools:,} of {counted(len(pools), 'pool')}"
         yield f"Token times of {count} are estimated, not measured."
+    yield from _fit_errors(report, system)
+    yield from (f"{note}." for note in outside_range([plan]))
     tight = [
         f"{row.server} ({figure.measure} {1 - figure.value / figure.limit:.0%})"
         for row in pools
@@ -103,3 +121,117 @@ def _risks(report: Report) -> Iterator[str]:
     ]
     if tight:
         yield f"Less than {TIGHT:.0%} of a target is left: {some_names(tight)}."
+
+
+def _fit_errors(report: Report, system: System) -> Iterator[str]:
+    """Yield the errors of the fits of measured token times."""
+    profiles = [system.profiles[row.model, row.accelerator] for row in report.overview.placed]
+    errors = [item.provenance.errors for item in profiles if item.provenance is not None]
+    if errors:
+        ttft, itl = (max(getattr(item, key) for item in errors) for key in ("ttft", "itl"))
+        yield (
+            f"Fits of measured token times ({counted(len(errors), 'pool')}) have errors of up to "
+            f"{ttft:.0%} of the TTFT and {itl:.0%} of the ITL."
+        )
+
+
+# --- growth ----------------------------------------------------------------------------------------------
+
+
+def _growth(found: Sweep, money: Money) -> Section:
+    section = next(section for section in sweep_sections(found) if section.name == "points")
+    section.title, section.name = "If loads grow", "growth"
+    section.text = [Paragraph(_growth_text(found.points, money))]
+    return section
+
+
+def _growth_text(points: Sequence[SweepPoint], money: Money) -> str:
+    """Return the largest load that is served in full, its cost, and what the next one leaves unserved."""
+    full = [point for point in points if not point.unserved]
+    short = next((point for point in points if point.unserved), None)
+    parts = ["Plans for multiples of the loads, with the same cards."]
+    if full and full[-1].values[0] > 1:
+        cost = money.text(full[-1].total_cost_cents_per_h)
+        parts.append(f"{precise(full[-1].values[0])} times the load is served in full, for {cost}.")
+    if full and short is not None:
+        count = short.unserved
+        parts.append(
+            f"At {precise(short.values[0])} times, {counted(count, 'server')} {be(count)} not served in full."
+        )
+    if short is not None:
+        parts.append("What is not served costs nothing, so that the cost can fall.")
+    return " ".join(parts)
+
+
+# --- reasons ---------------------------------------------------------------------------------------------
+
+
+def repair_sections(report: Report) -> list[Section]:
+    """Return what would serve everything, if some load is not served."""
+    return [section for section in _explained(report) if section.name == "repairs"]
+
+
+def reason_sections(report: Report) -> list[Section]:
+    """Return the reasons of the plan, and the value of cards, options and targets."""
+    limited = any(use.limit is not None for use in report.plan.capacity)
+    names = REASONS if limited else REASONS - {"cards"}
+    return [section for section in _explained(report) if section.name in names and section.rows]
+
+
+def _explained(report: Report) -> list[Section]:
+    """Return the tables of an explanation, followed by its sentences and lists as notes, and the repairs."""
+    found: list[Section] = []
+    for section in [] if report.explanation is None else explanation_sections(report.explanation):
+        if section.title.startswith(REPAIRS):
+            found.append(replace(section, title=REPAIRS, name="repairs"))
+        elif section.columns or section.title in ELSEWHERE:
+            found.append(section)
+        elif found:
+            title = [f"{section.title}:"] if section.title else []
+            found[-1].notes += [*title, *(paragraph.text for paragraph in section.text)]
+    return found
+
+
+# --- assumptions -----------------------------------------------------------------------------------------
+
+
+def basis_sections(report: Report, system: System) -> Iterator[Section]:
+    """Yield the assumptions of the plan, and the prices."""
+    yield from titled_list("Assumptions", _assumptions(report, system), bullet="- ")
+    money, used = Money.of(report.plan), {row.accelerator for row in report.overview.placed}
+
+    def each(item: Accelerator) -> float:
+        return item.cost_cents_per_h / item.multiplicity
+
+    columns = (
+        name("accelerator", "name"),
+        name("type", "type"),
+        Column("cards", "multiplicity", form=",d"),
+        money.column("price", lambda item: item.cost_cents_per_h),
+        money.column("price per card", each),
+        name("in the plan", lambda item: "yes" if item.name in used else "no"),
+    )
+    yield table("Prices", columns, system.accelerators.values(), "prices")
+
+
+def _assumptions(report: Report, system: System) -> Iterator[str]:
+    pools, options = report.overview.placed, system.options
+    yield (
+        "The loads of the table Assignment hold all the time; requests arrive independently of each other "
+        "(Poisson), unless a server states arrivalCV."
+    )
+    if any(kind.lengths for kind in kinds_of(pools)):
+        yield (
+            "Token lengths are means; lengths spread with a coefficient of variation of 1, unless a server "
+            "states its own."
+        )
+    yield "A target limits the mean over all requests, unless it names a percentile or a share."
+    models = sorted({system.profiles[pool.model, pool.accelerator].queue_model for pool in pools})
+    if models:
+        yield f"Figures in steady state, by the queue model {' and '.join(models)}."
+    yield (
+        "Prices are paid for every hour of the month and the year; energy, network traffic and staff are "
+        "not included."
+    )
+    if options.saturation_policy != "None":
+        yield f"If cards do not suffice, load is served in part by the policy {options.saturation_policy}."

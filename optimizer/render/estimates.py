@@ -27,7 +27,7 @@ def estimates_note(*plans: Plan) -> str | None:
     None if all token times were given as plain numbers.
     """
     pools = [pool for plan in plans for pools in plan.allocations.values() for pool in pools]
-    found = [*_estimated(pools), *_measured(pools), *_outside(plans)]
+    found = [*_estimated(pools), *_measured(pools), *outside_range(plans)]
     return ". ".join(found) or None
 
 
@@ -56,7 +56,8 @@ def _measured(pools: Sequence[Pool]) -> Iterator[str]:
         yield f"Token times: {'; '.join(origins[:MAX_NAMED])}{rest}"
 
 
-def _outside(plans: Sequence[Plan]) -> Iterator[str]:
+def outside_range(plans: Sequence[Plan]) -> Iterator[str]:
+    """Yield the pools whose load is outside the measured range of their token times, if there are any."""
     missed = sorted(
         {
             f"{server} on {pool.accelerator}: {', '.join(pool.outside)}"

@@ -15,7 +15,7 @@ from optimizer.plan import TargetFigure
 from optimizer.quantities import precise, significant
 from optimizer.queueing.measures import statistic_of
 from optimizer.section import CSV_ONLY, NOTHING, Column, FormattedValue
-from optimizer.studies.reports.overview import PoolRow
+from optimizer.studies.overview import PoolRow
 
 Value = FormattedValue | float | str | None
 MISSING = FormattedValue(NOTHING, None)

@@ -16,7 +16,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KINDS, KindPoolFields, KindRowFields, kind_of_pool, kinds_of
-from optimizer.render.money import Money
 from optimizer.render.plots import draw
 from optimizer.render.report_sections import headline, report_sections, status
 from optimizer.section import FOR_PROGRAMS, Column, Section
@@ -24,8 +23,8 @@ from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import Figure
 from optimizer.studies.figures.plans import PANELS, PlannedSystem, left_out
-from optimizer.studies.reports.overview import PoolRow
-from optimizer.studies.reports.report import Report
+from optimizer.studies.overview import PoolRow
+from optimizer.studies.report import Report
 from optimizer.text import printable, spreadsheet_text
 
 PageFormat = Literal["html", "markdown", "csv"]
@@ -41,6 +40,7 @@ SERVED = "servedFraction"
 """Heading of the served share of a server's load."""
 _NO_POOL = {"numReplicas": 0, "units": 0, "cost": 0.0, "arrivalRate": 0.0, "maxArrivalRate": 0.0}
 """Values for a server without pools."""
+_TITLE = "Plan of the inference fleet"
 _MARKDOWN_SIGNS = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|:(?=//)")
 """Characters to escape in Markdown, except underscores within words."""
 
@@ -78,12 +78,8 @@ def render_report(
     if page_format == "csv":
         return _csv(report)
     if page_format == "markdown":
-        return _markdown(report, origin or PageMetadata())
+        return _markdown(report, system, origin or PageMetadata())
     return _html(report, system, origin or PageMetadata())
-
-
-def _title(report: Report) -> str:
-    return f"{'Limited' if report.overview.limited else 'Unlimited'} plan of the inference fleet"
 
 
 def _html(report: Report, system: System, origin: PageMetadata) -> str:
@@ -93,14 +89,13 @@ def _html(report: Report, system: System, origin: PageMetadata) -> str:
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    found = [_PagePart.of(section) for section in report_sections(report)]
+    found = _parts(report, system)
     shown = PlannedSystem(system, report.overview)
     script = files("optimizer.render").joinpath("sort_tables.js").read_text("utf-8")
     return environment.get_template("page.html.j2").render(
-        title=_title(report),
+        title=_TITLE,
         status=status(report.overview),
         headline=headline(report.overview),
-        cost_unit=Money.of(report.plan).unit,
         sections=found,
         made=origin.sentence(),
         script=script,
@@ -141,6 +136,12 @@ class _PagePart(NamedTuple):
         return cls(*head, columns, rows if columns else [], has_total, notes, section.picture, section.alert)
 
 
+def _parts(report: Report, system: System) -> list[_PagePart]:
+    """Return the parts of a report that have any content."""
+    parts = map(_PagePart.of, report_sections(report, system))
+    return [part for part in parts if part.text or part.rows or part.notes]
+
+
 def _picture(shown: PlannedSystem, kind: str) -> str:
     figure = Figure(
         title="", note=left_out(shown, (kind,)), panels=PANELS[kind](shown, None), types=shown.types
@@ -148,13 +149,14 @@ def _picture(shown: PlannedSystem, kind: str) -> str:
     return base64.b64encode(draw(figure, "svg")).decode("ascii")
 
 
-def _markdown(report: Report, origin: PageMetadata) -> str:
-    lines = [f"# {_title(report)}", "", _escaped(status(report.overview)), ""]
+def _markdown(report: Report, system: System, origin: PageMetadata) -> str:
+    made = [] if origin == PageMetadata() else [_escaped(origin.sentence()), ""]
+    lines = [f"# {_TITLE}", "", *made, _escaped(status(report.overview)), ""]
     lines += [_line(("figure", "value")), _line(("---", "---:"))]
     for fact in headline(report.overview):
         value = _escaped(fact.value)
         lines.append(_line((_escaped(fact.name), f"**{value}**" if fact.alert else value)))
-    for section in map(_PagePart.of, report_sections(report)):
+    for section in _parts(report, system):
         lines += [] if lines[-1] == "" else [""]
         lines += [f"## {section.title}", ""] if section.title else []
         for paragraph in section.text:
@@ -166,8 +168,6 @@ def _markdown(report: Report, origin: PageMetadata) -> str:
             lines += [""]
         for note in section.notes:
             lines += [_escaped(note), ""]
-    if origin != PageMetadata():
-        lines += [_escaped(origin.sentence())]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

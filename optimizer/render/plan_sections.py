@@ -37,7 +37,7 @@ from optimizer.solvers.objectives import VALUE
 from optimizer.spec.system import System
 from optimizer.studies.estimates import EstimatePrice
 from optimizer.studies.overload import Overload
-from optimizer.studies.reports.overview import PoolRow, describe, kinds_of_servers, queue_rows
+from optimizer.studies.overview import PoolRow, describe, kinds_of_servers, queue_rows
 from optimizer.units import SECONDS_PER_MINUTE
 
 

@@ -13,7 +13,12 @@ from optimizer.quantities import be, counted, percent, quantity, share_text, sig
 from optimizer.queueing.measures import LATENCIES, label_of, statistic_of
 from optimizer.queueing.targets import target_share
 from optimizer.render.comparison_sections import limits_sections
-from optimizer.render.decision_sections import decision_sections
+from optimizer.render.decision_sections import (
+    basis_sections,
+    decision_sections,
+    reason_sections,
+    repair_sections,
+)
 from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.figures import of_pool, other_targets, percentiles_of
 from optimizer.render.money import Money
@@ -25,8 +30,9 @@ from optimizer.render.shared_card_sections import shared_card_sections
 from optimizer.render.shared_queue_sections import shared_queue_sections
 from optimizer.render.simulation_sections import simulation_sections
 from optimizer.section import RPM, Column, Fact, Paragraph, Section, name, table
-from optimizer.studies.reports.overview import EmptyRow, Overview, PoolRow
-from optimizer.studies.reports.report import Report
+from optimizer.spec.system import System
+from optimizer.studies.overview import EmptyRow, Overview, PoolRow
+from optimizer.studies.report import Report
 from optimizer.text import capitalised
 
 NOTHING_RUNS = "No server runs."
@@ -38,17 +44,19 @@ POWER_NOTE = (
 )
 
 
-def report_sections(report: Report) -> list[Section]:
+def report_sections(report: Report, system: System) -> list[Section]:
     """Return the sections of a report, in their order."""
     overview, plan = report.overview, report.plan
-    unserved = [_unserved(overview)]
+    unserved = [] if plan.complete else [unserved_section(plan)]
     if report.overload is not None:
         unserved.append(overload_section(report.overload, plan))
     estimates = [] if report.estimates is None else [estimates_section(report.estimates, plan)]
     return [
-        *decision_sections(report),
-        *([] if plan.complete else unserved),
+        *decision_sections(report, system),
+        *unserved,
+        *repair_sections(report),
         _assignment(overview),
+        *reason_sections(report),
         *estimates,
         _types(overview),
         *shared_queue_sections(overview.queues),
@@ -58,9 +66,8 @@ def report_sections(report: Report) -> list[Section]:
         *_latencies(overview),
         *_simulation(report),
         _utilisation(overview),
-        _capacity(overview),
-        *(unserved if plan.complete else []),
         *limits_sections(report.comparison),
+        *basis_sections(report, system),
     ]
 
 
@@ -142,13 +149,6 @@ def _completeness(overview: Overview) -> str:
 # --- tables ----------------------------------------------------------------------------------------------
 
 
-def _unserved(overview: Overview) -> Section:
-    section = unserved_section(overview.plan)
-    if overview.plan.complete:
-        section.text = [Paragraph(_completeness(overview))]
-    return section
-
-
 def _simulation(report: Report) -> list[Section]:
     """Return the sections of the simulation, if there is one, the first with a title."""
     if report.simulation is None:
@@ -158,7 +158,7 @@ def _simulation(report: Report) -> list[Section]:
     first.text.append(
         Paragraph(
             "One replica of each pool is run request by request at its share of the load. "
-            "Intervals (±) hold 95 %."
+            "Intervals (±) hold 95%."
         )
     )
     return [first, *rest]
@@ -198,15 +198,22 @@ def _assignment(overview: Overview) -> Section:
 
 
 def _types(overview: Overview) -> Section:
-    total = overview.plan.total_cost_cents_per_h
+    total = sum(row.cost_cents_per_h for row in overview.types)
     columns = (
         name("type", "type"),
         Column("replicas", "replicas", form=",d"),
         Column("cards", "used", form=",d"),
+        Column("exist", "limit", form=",d", none="unlimited"),
+        Column("left", lambda row: None if row.limit is None else row.limit - row.used, form=",d"),
+        Column("in use", lambda row: row.used / row.limit if row.limit else None, form=".0%"),
         Money.of(overview.plan).column("cost", lambda row: row.cost_cents_per_h),
         Column("share of cost", lambda row: row.cost_cents_per_h / total if total else None, form=".1%"),
     )
-    return table("Count and cost by accelerator type", columns, overview.types, "types", picture="types")
+    none = [row.type for row in overview.types if row.limit == 0]
+    text = [Paragraph(f"There are no cards of {', '.join(none)}.")] if none else []
+    return table(
+        "Cards and cost by accelerator type", columns, overview.types, "types", picture="types", text=text
+    )
 
 
 def _utilisation(overview: Overview) -> Section:
@@ -248,19 +255,6 @@ _POWER = (
 
 def _load_share(row: PoolRow) -> float | None:
     return row.arrival_rate_rpm / row.max_arrival_rate_rpm if row.max_arrival_rate_rpm else None
-
-
-def _capacity(overview: Overview) -> Section:
-    columns = (
-        name("type", "type"),
-        Column("used", "used", "cards", ",d"),
-        Column("exist", "limit", "cards", ",d", none="unlimited"),
-        Column("left", lambda use: None if use.limit is None else use.limit - use.used, "cards", ",d"),
-        Column("in use", lambda use: use.used / use.limit if use.limit else None, form=".0%"),
-    )
-    none = sorted(use.type for use in overview.plan.capacity if use.limit == 0)
-    text = [Paragraph(f"There are no cards of {', '.join(none)}.")] if none else []
-    return table("Capacity", columns, overview.plan.capacity, text=text)
 
 
 # --- latencies -------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from optimizer.quantities import precise, quantity
 from optimizer.section import RPM, Column, FormattedValue, Section, name, table, words
-from optimizer.studies.reports.overview import QueueRow
+from optimizer.studies.overview import QueueRow
 
 
 def shared_queue_sections(rows: Sequence[QueueRow]) -> Iterator[Section]:

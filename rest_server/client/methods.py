@@ -26,7 +26,7 @@ from optimizer.spec.schema import (
 )
 from optimizer.studies.comparison.document import Comparison
 from optimizer.studies.figures.document import Figure
-from optimizer.studies.reports.report import Report
+from optimizer.studies.report import Report
 from optimizer.studies.simulation.document import RepairedPlan, Simulation
 from rest_server.client.calls import (
     Answer,

@@ -28,7 +28,7 @@ from optimizer.spec.versions import whole_servers
 from optimizer.spec.yaml_format import yaml_text
 from optimizer.studies.checking import check_text
 from optimizer.studies.estimates import price_of_estimates
-from optimizer.studies.reports.overview import Overview, describe
+from optimizer.studies.overview import Overview, describe
 from optimizer.studies.service import service_by_priority
 from rest_server.settings import Settings
 from rest_server.sizing_memo import memo_of_process

@@ -15,7 +15,7 @@ from optimizer.candidates.power import WEIGHTS_ACTIVITY, activity, power_at_rate
 from optimizer.profiles.catalogue import load_catalogue
 from optimizer.queueing.performance import Performance
 from optimizer.spec.schema import Power
-from optimizer.studies.reports.overview import describe
+from optimizer.studies.overview import describe
 
 DECODE = Path(__file__).parent.parent / "data/power/decode.csv"
 CURVE = {"idle": 99, "full": 700}

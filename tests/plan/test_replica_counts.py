@@ -13,7 +13,7 @@ from optimizer.candidates.reserve import least_available, replicas_for_both
 from optimizer.render.explanation_sections import explanation_sections
 from optimizer.render.plan_sections import plan_sections
 from optimizer.render.report_sections import report_sections
-from optimizer.studies.reports.report import make_report
+from optimizer.studies.report import make_report
 
 NEEDED = (1, 2, 4, 8, 11, 16, 32, 64, 100)
 TABLE = {
@@ -90,7 +90,7 @@ def test_replicas_are_stated_by_purpose(fields: dict[str, Any], text: str) -> No
     plan = solve(system)
     assert verify(plan, system) == []
     shown = [plan_sections(plan, system), explanation_sections(explain(system))]
-    shown.append(report_sections(make_report(system)))
+    shown.append(report_sections(make_report(system), system))
     for sections in shown:
         (section,) = [item for item in sections if item.name == "rollouts"]
         assert f"a: {text}" in section.notes

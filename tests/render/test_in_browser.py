@@ -3,17 +3,22 @@
 Needs Debian's ``chromium`` and ``chromium-driver``; skipped, with the reason, where they are missing.
 """
 
+import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from browsers import opened
 from builders import accelerator, document, server, service_class
 
 from optimizer.cli.main import main
 
 ROOT = Path(__file__).parents[2]
+PRINTED_PX = 1032
+"""Width of an A4 page in landscape without its margins of 12 mm, at 96 pixels per inch."""
 LAYOUT = """
 const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
 const pictures = [...document.images].map(image => image.complete && image.naturalWidth > 0);
@@ -68,9 +73,41 @@ def test_page_shows_everything_without_horizontal_scrolling(browser: Any, page: 
     assert inner == 0 or width > 600
     assert pictures == [True] * 3
     assert shown == [
-        "headline", "decision", "risks", "assignment", "types", "latencies", "utilisation", "capacity",
-        "unserved", "comparison", "classes", "replicas",
+        "headline", "decision", "growth", "risks", "assignment", "overview", "cards", "targets", "types",
+        "latencies", "utilisation", "comparison", "classes", "replicas", "assumptions", "prices",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("names", ["short", "long"])
+def test_the_printed_page_is_a4_and_cuts_no_column(
+    browser: Any, specs: Path, tmp_path: Path, names: str
+) -> None:
+    """A column that does not fit makes Chromium shrink the page, or leaves a box wider than the page."""
+    source = yaml.safe_load((specs / "gpus.yaml").read_text())
+    for item in source["servers"] if names == "long" else ():
+        item["name"] = f"production-eu-central-1-{item['name']}-instruct-fp8-dynamic-release-candidate"
+    (tmp_path / "fleet.json").write_text(json.dumps(source))
+    path = tmp_path / "report.html"
+    assert (
+        main(["report", str(tmp_path / "fleet.json"), "--simulate", "--requests", "500", "-o", str(path)])
+        == 0
+    )
+    browser.get(path.as_uri())
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": PRINTED_PX, "height": 700, "deviceScaleFactor": 1, "mobile": False},
+    )
+    found = browser.execute_script(
+        "return [...document.querySelectorAll('table, img')]"
+        ".map(item => Math.round(item.getBoundingClientRect().right))"
+    )
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert max(found) <= PRINTED_PX
+    pdf = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"])
+    boxes = set(re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", pdf))
+    assert boxes == {(b"841.91998", b"594.95996")}
 
 
 def test_a_click_on_a_heading_sorts_the_table(browser: Any, page: Path) -> None:

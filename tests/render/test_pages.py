@@ -20,11 +20,13 @@ from optimizer.spec.schema import Power
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = [
-    "headline", "decision", "risks", "assignment", "types", "latencies", "utilisation", "capacity",
-    "unserved", "comparison", "classes", "replicas",
+    "headline", "decision", "growth", "risks", "unserved", "overload", "repairs", "assignment",
+    "overview", "cards", "targets", "types", "latencies", "utilisation", "comparison", "classes", "replicas",
+    "assumptions", "prices",
 ]  # fmt: skip
-SHORT = [*SECTIONS[:3], "unserved", *(name for name in SECTIONS[3:] if name != "unserved")]
-"""Of a plan with a server that is not served in full."""
+OF_SHORTAGE = {"unserved", "overload", "repairs"}
+"""Only of a plan with a server that is not served in full."""
+COMPLETE = [name for name in SECTIONS if name not in OF_SHORTAGE]
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +87,9 @@ def rows(markdown: str, title: str) -> list[list[str]]:
 
 def test_every_section_is_there_and_linked(page: str) -> None:
     found = Page(page)
-    assert found.ids == SECTIONS
+    assert found.ids == COMPLETE
     links = [value for tag, name, value in found.attributes if (tag, name) == ("a", "href")]
-    assert links == [f"#{name}" for name in SECTIONS[1:]]
+    assert links == [f"#{name}" for name in COMPLETE[1:]]
 
 
 def test_page_is_self_contained_with_one_script(page: str) -> None:
@@ -129,12 +131,13 @@ def test_the_tables_say_what_the_plan_says(report: Report, large: System) -> Non
         (pool,) = pools
         assert assignment[name][4:7] == ["100%", pool.accelerator, f"{pool.num_replicas:,}"]
         assert float(assignment[name][12].replace(",", "")) == pool.cost_cents_per_h
-    capacity = {row[0]: row[1:4] for row in rows(text, "Capacity")}
+    types = rows(text, "Cards and cost by accelerator type")
+    capacity = {row[0]: row[2:5] for row in types}
     assert capacity == {
         use.type: [f"{use.used:,}", f"{use.limit:,}", f"{(use.limit or 0) - use.used:,}"]
         for use in plan.capacity
     }  # fmt: skip
-    costs = [float(row[3].replace(",", "")) for row in rows(text, "Count and cost by accelerator type")]
+    costs = [float(row[6].replace(",", "")) for row in types]
     assert sum(costs) == pytest.approx(plan.total_cost_cents_per_h)
 
 
@@ -229,7 +232,7 @@ def test_markdown_shows_a_name_as_it_is(name: str) -> None:
     """Read by a program for Markdown that is not our own; an underscore within a word stays as it is."""
     text = page_of(one_server(name))
     page = MarkdownIt("gfm-like", {"linkify": False}).render(text)
-    assert Page(page).cells.count(name) == 3
+    assert Page(page).cells.count(name) == 4
     assert not {"em", "strong", "s", "a", "img", "code"} & Page(page).tags
     assert "http://" not in text
     assert "a\\_b" not in text
@@ -278,9 +281,11 @@ def test_every_case_has_its_words(changes: dict[str, Any], words: list[str]) -> 
     for word in words:
         assert word in text
         assert word in page
-    expected = SECTIONS if report.plan.complete else SHORT
-    expected = [name for name in expected if name != "risks" or "## Risks" in text]
-    assert Page(page).ids == (expected[:-2] if report.comparison.same else expected)
+    ids = Page(page).ids
+    assert ids == [name for name in SECTIONS if name in ids]
+    assert set(ids) >= {"headline", "decision", "assignment", "latencies", "assumptions", "prices"}
+    assert ("unserved" in ids) is not report.plan.complete
+    assert ("replicas" in ids) is not report.comparison.same
     assert render_report(report, system, "csv").startswith("server,class,model,priority,")
 
 
@@ -299,7 +304,7 @@ def test_servers_that_are_not_served_stand_out() -> None:
     system = scarce()
     report = make_report(system)
     page, text = (render_report(report, system, form) for form in ("html", "markdown"))
-    assert Page(page).ids[:4] == ["headline", "decision", "risks", "unserved"]
+    assert Page(page).ids[:6] == ["headline", "decision", "growth", "risks", "unserved", "overload"]
     assert '<section id="unserved" class="alert">' in page
     assert '<div class="alert"><dt>served in full</dt><dd>2 of 3 servers</dd></div>' in page
     assert page.count('class="alert"') == 2
@@ -346,7 +351,7 @@ def test_latencies_are_called_what_they_are(percentile: dict[str, int], words: s
     )  # fmt: skip
     system = load_system(source)
     assert f"{words} " in page_of(system).partition("## Latencies")[2].partition("##")[0]
-    assert "Figures in steady state" in page_of(system, "html")
+    assert "Figures in steady state, by the queue model continuous." in page_of(system, "html")
 
 
 def test_an_unlimited_report_compares_the_same_two_plans(large: System, report: Report) -> None:
@@ -360,7 +365,7 @@ def test_a_page_says_where_it_comes_from_and_of_which_day_it_is(large: System, r
     page = render_report(report, large, "html", origin)
     text = render_report(report, large, "markdown", origin)
     assert "Made by inferplan 1.2.3 from &lt;b&gt;fleet as of 2026-11-22." in page
-    assert text.endswith("Made by inferplan 1.2.3 from &lt;b&gt;fleet as of 2026-11-22.\n")
+    assert text.splitlines()[2] == "Made by inferplan 1.2.3 from &lt;b&gt;fleet as of 2026-11-22."
     assert "Made by inferplan." in render_report(report, large, "html")
 
 
@@ -378,6 +383,55 @@ def test_a_report_starts_with_costs_cards_and_risks(specs: Path) -> None:
     assert "2 servers are not served in full: batch-llama-3.1-70b, batch-qwen3-32b." in start
     assert "Less than 5% of a target is left: chat-llama-3.1-70b (ITL 2%)" in start
     assert "estimated, not measured" in start
+
+
+def test_a_report_states_growth_reasons_and_prices(specs: Path) -> None:
+    """Costs and repairs at 50 % more load are those of sweep and explain."""
+    system = load_system(specs / "gpus.yaml")
+    report = make_report(system)
+    page = render_report(report, system, "markdown")
+    growth = [*rows(page, "If loads grow")]
+    assert [row[:2] for row in growth] == [
+        ["1", "129.20"], ["1.25", "155.60"], ["1.5", "180.00"], ["1.75", "158.80"], ["2", "178.80"]
+    ]  # fmt: skip
+    assert (
+        "1.25 times the load is served in full, for 155.60 USD/h. "
+        "At 1.5 times, 2 servers are not served in full. What is not served costs nothing" in page
+    )
+    reasons = {row[0]: row[1:] for row in rows(page, "Why this accelerator")}
+    assert reasons["chat-llama-3.1-70b"][:2] == ["2 x 4xH100", "ITL"]
+    assert rows(page, "What a card is worth")[2] == ["H200", "16", "16", "0", "-2.20", "+1.00", "1.76"]
+    assert ["4xH100", "H100", "4", "12.00", "3.00", "yes"] in rows(page, "Prices")
+    assert "load is served in part by the policy PriorityExhaustive." in page
+    more = scale_loads(system, 1.5)
+    repairs = render_report(make_report(more), more, "markdown").partition("## What would serve everything")[
+        2
+    ]
+    assert "fewest cards: +1 H100 +2 H200; the plan then costs 187.00 USD/h (+7.00)" in repairs
+    short = render_report(make_report(system, brief=True), system, "markdown")
+    assert "## If loads grow" not in short
+    assert "## Why this accelerator" not in short
+
+
+def test_a_report_of_a_greedy_plan_has_no_reasons(specs: Path) -> None:
+    report = make_report(load_system(specs / "gpus.yaml"), milp_solver=False)
+    assert report.explanation is None
+    assert report.growth is not None
+
+
+def test_risks_state_errors_and_ranges_of_measured_times() -> None:
+    domain = {"inTokens": [100, 200], "outTokens": [10, 900], "rate": [1, 9], "concurrency": [1, 99]}
+    errors = {"ttft": 0.12, "itl": 0.034, "ttftMedian": 0.1, "itlMedian": 0.03, "runs": 8}
+    measured = profile("m", "A") | {
+        "provenance": {"source": "bench", "runs": 8, "domain": domain, "errors": errors}
+    }
+    system = load_system(document([server("s")], [accelerator("A")], {"A": 9}, models=[measured]))
+    risks = page_of(system).partition("## Risks")[2].partition("\n## ")[0]
+    assert (
+        "Fits of measured token times (1 pool) have errors of up to 12% of the TTFT and 3% of the ITL."
+        in risks
+    )
+    assert "Outside the measured range: s on A: prompts of" in risks
 
 
 def test_a_mean_next_to_percentiles_says_so(specs: Path) -> None:

@@ -12,7 +12,7 @@ from optimizer.generate import generate_document
 from optimizer.spec.system import load_system
 from optimizer.studies.figures.kinds import PLAN_KINDS
 from optimizer.studies.figures.plans import CLASSES_BESIDE, MAX_ROWS, WHOLE_PLAN
-from optimizer.studies.reports.overview import describe
+from optimizer.studies.overview import describe
 
 ROOT = Path(__file__).parents[2]
 

@@ -23,7 +23,7 @@ from optimizer.render.simulation_text import simulation_effort
 from optimizer.section import FormattedValue
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.system import System, load_system
-from optimizer.studies.reports.report import make_report
+from optimizer.studies.report import make_report
 from optimizer.studies.simulation.document import SimulatedPool
 from optimizer.studies.simulation.pools import pool_runs, simulate_pool
 

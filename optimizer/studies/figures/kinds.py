@@ -27,7 +27,7 @@ from optimizer.studies.figures.simulated import (
     distribution_figure,
     percentiles_figure,
 )
-from optimizer.studies.reports.overview import describe
+from optimizer.studies.overview import describe
 
 Picture = Callable[[Placed], Figure]
 PICTURES: dict[type[Kind], dict[str, Picture]] = {

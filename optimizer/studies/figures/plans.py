@@ -27,7 +27,7 @@ from optimizer.studies.figures.document import (
     GridPanel,
     Values,
 )
-from optimizer.studies.reports.overview import Overview, PoolRow
+from optimizer.studies.overview import Overview, PoolRow
 
 if TYPE_CHECKING:
     from optimizer.spec.schema import Server

@@ -1,4 +1,4 @@
-"""A report as a document: a plan with its metrics, and the cost of scarcity.
+"""A report as a document: a plan with its metrics and reasons, and the cost of scarcity and of growth.
 
 `optimizer.render.pages` turns a `Report` into HTML, Markdown or CSV.
 """
@@ -13,10 +13,21 @@ from optimizer.spec.system import System
 from optimizer.studies.comparison.compare import compare
 from optimizer.studies.comparison.document import Comparison
 from optimizer.studies.estimates import EstimatePrice, price_of_estimates
+from optimizer.studies.explanation.document import Explanation
+from optimizer.studies.explanation.explain import explain
 from optimizer.studies.overload import Overload, find_overload
-from optimizer.studies.reports.overview import Overview, describe
+from optimizer.studies.overview import Overview, describe
 from optimizer.studies.simulation.document import Simulation
 from optimizer.studies.simulation.plans import Progress, simulate_plan
+from optimizer.studies.sweep.checkpoint import Checkpoint
+from optimizer.studies.sweep.document import Sweep
+from optimizer.studies.sweep.parameters import read_variations
+from optimizer.studies.sweep.sweep import sweep
+
+GROWTH = ("load=1,1.25,1.5,1.75,2",)
+"""Factors on all loads for which a report states the plan."""
+GROWTH_LIMIT_S = 10.0
+"""Time limit of each of these plans [s]."""
 
 
 class Report(Document):
@@ -30,6 +41,10 @@ class Report(Document):
     """Options that serve more load, if cards remain while load is unserved; otherwise absent."""
     estimates: EstimatePrice | None = Field(None, exclude_if=is_none)
     """The plan with the middle of estimated token times, if this uses their slow end; otherwise absent."""
+    growth: Sweep | None = Field(None, exclude_if=is_none)
+    """The plans for larger loads; absent in brief reports, and without load."""
+    explanation: Explanation | None = Field(None, exclude_if=is_none)
+    """Reasons of the plan, and the value of cards and targets; absent if brief, and of greedy plans."""
     simulation: Simulation | None = Field(None, exclude_if=is_none)
     """Simulation of the pools of the plan; absent if it was not requested."""
 
@@ -43,6 +58,7 @@ class Report(Document):
 def make_report(
     system: System,
     *,
+    brief: bool = False,
     effort: Effort | None = None,
     progress: Progress | None = None,
     backend: str = "highs",
@@ -52,6 +68,7 @@ def make_report(
 
     Args:
         system: the system to plan.
+        brief: whether to leave out growth and reasons, which plan the system again a hundred times.
         effort: length and seed of the simulation; None for no simulation.
         progress: called after each simulated pool.
         backend: MILP solver: ``highs``, or the name of a solver that PuLP supports (``CBC``).
@@ -65,10 +82,21 @@ def make_report(
     system = system.with_options(**options)
     comparison = compare(system, backend=backend)
     plan = (comparison.first if system.options.unlimited else comparison.second).plan
+    reasons = not brief and system.options.milp_solver
     return Report(
         overview=describe(system, plan),
         comparison=comparison,
         overload=find_overload(system, plan),
         estimates=price_of_estimates(system, plan),
+        growth=None if brief else _growth(system),
+        explanation=explain(system) if reasons else None,
         simulation=None if effort is None else simulate_plan(system, plan, effort, progress),
     )
+
+
+def _growth(system: System) -> Sweep | None:
+    """Return the plans for larger loads; None if there is no load."""
+    if not any(server.current.load.arrival_rate_rpm for server in system.servers.values()):
+        return None
+    quick = system.with_options(time_limit_s=min(GROWTH_LIMIT_S, system.options.time_limit_s))
+    return sweep(quick, read_variations(quick, GROWTH), Checkpoint())

@@ -1,1 +1,0 @@
-"""The data of a report on a plan."""
