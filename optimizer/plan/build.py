@@ -120,7 +120,7 @@ def _unserved(
         shortages.of_member(names[s], problem.members.names[m], [*queues[names[s]]], share)
         for s, m, share in (short_members(candidates, problem, queues) if queues else ())
     ]
-    return tuple(sorted(found, key=lambda item: item.server))
+    return tuple(found)
 
 
 def _placed(

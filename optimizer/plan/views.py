@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -218,12 +219,12 @@ def sections(placed: PlanPlacements, stated: StatedFacts) -> dict[str, Any]:
         "allocations": {name: pools[name] for name in system.servers if name in pools},
         "shared_queues": stated.queues,
         "routes": route_uses(system, stated.divisions, pools, stated.all_large) if ROUTES in used else {},
-        "unserved": stated.unserved,
+        "unserved": tuple(sorted(stated.unserved, key=attrgetter("server"))),
         "capacity": placed.capacity,
         "limits": placed.limits,
         "tiers": placed.tiers,
         "shared_cards": placed.cards,
-        "rented": tuple(placed.rented.values()),
+        "rented": tuple(placed.rented[name] for name in sorted(placed.rented)),
         "reserves": reserves,
         "versions": split_uses(system, pools, short, reserves) if SPLIT in used else {},
         "rollouts": rollouts,

@@ -175,6 +175,11 @@ def test_a_batch_that_is_not_chosen_is_found() -> None:
     assert any("the best is" in line for line in found)
 
 
+def test_unserved_servers_are_listed_in_order() -> None:
+    plan = wire(plan_of("fleet"))
+    assert found_in(plan | {"unserved": plan["unserved"][::-1]}, system_of("fleet"))
+
+
 def test_load_cannot_be_moved_between_pools() -> None:
     """The sum stays, and both pools stay below their largest rates."""
     plan = wire(plan_of("mixed"))
