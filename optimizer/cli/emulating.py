@@ -9,6 +9,7 @@ from pydantic import Field
 from optimizer.cli.command import Command, add_path
 from optimizer.cli.flags import add_request, request_of
 from optimizer.cli.solving import add_load, announced, announced_for, read_system
+from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import PlanOptions
 from optimizer.pipeline import solve
@@ -40,8 +41,10 @@ class EmulateFlags(PlanOptions):
     retries: Annotated[int | None, Flag("N")] = Field(None, ge=0, le=10_000)
     """Further replicas to which the router sends a request that one rejects or fails; default: all."""
     scalable: bool = False
-    """Answer the part of the Kubernetes API that scales Deployments, at the port of the router: replicas then
+    """Answer the part of the Kubernetes API that scales workloads, at the port of the router: replicas then
     start and stop."""
+    cluster: Annotated[Path | None, Flag("FILE")] = None
+    """Table of the nodes of each accelerator: replicas on several nodes are LeaderWorkerSets."""
     write_tokenizer: Annotated[Path | None, Flag("DIR")] = None
     """Write a tokenizer of one token a word for benchmark clients to DIR."""
 
@@ -53,6 +56,7 @@ def _add_emulate(parser: argparse.ArgumentParser) -> None:
 
 
 def _emulate(arguments: argparse.Namespace) -> int:
+    from optimizer.render.cluster_table import read_cluster_table
     from rest_server.emulator.life import startup_times
     from rest_server.emulator.scalable import emulate_scalable
     from rest_server.emulator.serve import emulate
@@ -60,6 +64,8 @@ def _emulate(arguments: argparse.Namespace) -> int:
     from rest_server.emulator.words import write_tokenizer
 
     options = request_of(EmulateFlags, arguments)
+    if options.cluster is not None and not options.scalable:
+        raise SpecError("--cluster: names LeaderWorkerSets of a fleet that scales; add --scalable")
     startup_s = startup_times(options.startup)
     system = read_system(arguments, options)
     if options.write_tokenizer is not None:
@@ -71,7 +77,7 @@ def _emulate(arguments: argparse.Namespace) -> int:
             plan = solve(system, backend=options.backend)
     settings = FleetSettings(
         options.port, options.host, options.speed, options.share, options.seed, startup_s, options.route,
-        options.retries,
+        options.retries, read_cluster_table(options.cluster),
     )  # fmt: skip
     run = emulate_scalable if options.scalable else emulate
     with announced():

@@ -5,31 +5,31 @@ gets no more requests, completes those that it has, and closes its port.
 """
 
 import asyncio
+import itertools
 import math
 import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
+from optimizer.plan.placements import placements_of
 from optimizer.render.manifests import unique_names, workload_pairs
 from optimizer.spec.system import System
 from optimizer.stabilisation.cards import FreeCards
 from rest_server.emulator.asgi import App
 from rest_server.emulator.engine import LAG_S
 from rest_server.emulator.fleet import EmulatedPool, placements, replica_apps
-from rest_server.emulator.kubernetes_api import Workload
 from rest_server.emulator.metrics import Histogram
 from rest_server.emulator.router import Backend
 from rest_server.emulator.settings import FleetSettings
+from rest_server.emulator.workloads import DEPLOYMENTS, LEADER_WORKER_SETS, PodState, Workload
 
 TICK_S = 0.1
 """Time between two looks at the desired replicas [s]."""
 DRAIN_S = 30.0
 """Longest time for which a stopped replica completes its requests [s]."""
-PodState = Literal["pending", "starting", "ready", "draining"]
 
 
 @dataclass(slots=True)
@@ -37,6 +37,8 @@ class Pod:
     """A replica of a workload."""
 
     number: int
+    created: int
+    """Its position in the order in which replicas were created."""
     state: PodState = "pending"
     until_s: float = math.inf
     """End of its start or of its drain [s, monotonic]."""
@@ -82,25 +84,33 @@ class ElasticFleet:
             if pool.num_replicas
         }
         self.workloads = {
-            name: Workload(name, *pairs[name], planned.get(pairs[name], 0)) for name in sorted(self._pools)
+            name: self._workload(name, pairs[name], planned.get(pairs[name], 0))
+            for name in sorted(self._pools)
         }
-        self._cards = FreeCards.of(system)
+        self._cards = FreeCards.beside(system, placements_of(plan))
         self._numbers: dict[str, int] = {}
+        self._created = itertools.count()
 
-    def counts(self, name: str) -> tuple[int, int]:
-        """Return the existing and the ready replicas of a workload."""
-        pods = [pod for pod in self._pools[name].pods if pod.state != "draining"]
-        return len(pods), sum(pod.state == "ready" for pod in pods)
+    def _workload(self, name: str, pair: tuple[str, str], replicas: int) -> Workload:
+        """Return a Deployment, or a LeaderWorkerSet if a replica takes the cards of several nodes."""
+        size = self._settings.cluster.nodes_of(pair[1], *self._system.units_per_replica(*pair))
+        resource = LEADER_WORKER_SETS if size > 1 else DEPLOYMENTS
+        return Workload(name, *pair, replicas, resource, size)
+
+    def pods(self, name: str) -> list[tuple[int, PodState]]:
+        """Return number and state of each replica of a workload."""
+        return [(pod.number, pod.state) for pod in self._pools[name].pods]
 
     @property
     def example_pools(self) -> list[EmulatedPool]:
         """One pool of each workload."""
         return [item.pool for item in self._pools.values()]
 
-    async def run(self, opening: "PodPorts") -> None:
-        """Follow the desired replicas, again and again."""
+    async def run(self, opening: "PodPorts", changed: Callable[[], None]) -> None:
+        """Follow the desired replicas, again and again, and tell when replicas can have changed."""
         while True:
             await self.follow(opening)
+            changed()
             await asyncio.sleep(TICK_S)
 
     async def follow(self, opening: "PodPorts", *, at_once: bool = False) -> None:
@@ -116,10 +126,14 @@ class ElasticFleet:
             self._stop_surplus(workload, pods, now_s)
             while sum(pod.state != "draining" for pod in pods) < workload.replicas:
                 self._numbers[name] = self._numbers.get(name, -1) + 1
-                pods.append(Pod(self._numbers[name]))
-        for name, workload in self.workloads.items():
-            for pod in list(self._pools[name].pods):
-                await self._advance(workload, pod, opening, now_s if not at_once else math.inf)
+                pods.append(Pod(self._numbers[name], next(self._created)))
+        waiting = [
+            (pod.created, workload, pod)
+            for name, workload in self.workloads.items()
+            for pod in self._pools[name].pods
+        ]
+        for _, workload, pod in sorted(waiting, key=lambda item: item[0]):  # the oldest gets free cards first
+            await self._advance(workload, pod, opening, now_s if not at_once else math.inf)
 
     def _stop_surplus(self, workload: Workload, pods: list[Pod], now_s: float) -> None:
         """Stop replicas beyond the desired ones: first those that are not ready, then the newest."""

@@ -1,73 +1,61 @@
 """The part of the Kubernetes API that a scaler needs, for an emulated fleet: a stand-in, not an API server.
 
-It has Deployments and LeaderWorkerSets with the subresource `scale`, server-side apply with field managers
-and conflicts, resource versions, Leases and Events. It is written from the documented behaviour of
-Kubernetes; it checks no schemas and no rights, and no real API server has confirmed it.
+It has Deployments and LeaderWorkerSets with the subresource `scale`, server-side apply of the replicas with
+field managers and conflicts, resource versions, Pods to look at, Leases, Events, and watches. It is written
+from the documented behaviour of Kubernetes; it checks no schemas and no rights, and no real API server has
+confirmed it.
 """
 
+import asyncio
 import itertools
 import re
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+import time
+from collections.abc import Callable, Mapping, MutableMapping
+from datetime import UTC, datetime
+from typing import Any, Literal, get_args
 from urllib.parse import parse_qs
 
-from rest_server.emulator.asgi import BadRequest, Receive, Scope, Send, body_of, json_of, reply_json
+from rest_server.emulator.asgi import (
+    JSON,
+    BadRequest,
+    Dropped,
+    Receive,
+    Scope,
+    Send,
+    begin,
+    body_of,
+    encoded,
+    json_of,
+    reply_error,
+    reply_json,
+)
+from rest_server.emulator.kubernetes_objects import ApiProblem, Json, Key, ObjectStore, Resource
+from rest_server.emulator.workloads import (
+    DEPLOYMENTS,
+    LEADER_WORKER_SETS,
+    NAMESPACE,
+    PODS,
+    STAND_IN,
+    RunsWorkloads,
+    Workload,
+)
 
-NAMESPACE = "serving"
-"""Namespace of the emulated workloads."""
+CONTROL = "/emulator/kubernetes"
+"""Path of the faults of the API."""
 APPLY = "application/apply-patch+yaml"
-_WORKLOADS = re.compile(
-    r"/apis/(?P<group>apps|leaderworkerset\.x-k8s\.io)/v1/namespaces/(?P<namespace>[^/]+)"
-    r"/(?P<plural>deployments|leaderworkersets)(?:/(?P<name>[^/]+)(?P<scale>/scale)?)?"
+_MERGE = ("application/merge-patch+json", "application/strategic-merge-patch+json")
+LEASES = Resource("leases", "Lease", "coordination.k8s.io")
+EVENTS = Resource("events", "Event", "")
+_WORKLOADS = (DEPLOYMENTS, LEADER_WORKER_SETS)
+_RESOURCES = {(one.group, one.plural): one for one in (*_WORKLOADS, PODS, LEASES, EVENTS)}
+_PATH = re.compile(
+    r"/(?:api|apis/(?P<group>[^/]+))/v1/namespaces/(?P<namespace>[^/]+)/(?P<plural>[^/]+)"
+    r"(?:/(?P<name>[^/]+)(?P<scale>/scale)?)?"
 )
-_LEASES = re.compile(
-    r"/apis/coordination\.k8s\.io/v1/namespaces/(?P<namespace>[^/]+)/leases(?:/(?P<name>[^/]+))?"
-)
-_EVENTS = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/events")
-_KINDS = {
-    "deployments": ("Deployment", "apps/v1"),
-    "leaderworkersets": ("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1"),
-}
-
-
-class ApiProblem(Exception):  # noqa: N818
-    """An answer with an error status."""
-
-    def __init__(self, code: int, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.code, self.reason = code, reason
-
-    @property
-    def status(self) -> dict[str, Any]:
-        """Return the error as a `Status`."""
-        return {
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": self.code,
-            "reason": self.reason, "message": str(self),
-        }  # fmt: skip
-
-
-@dataclass(slots=True)
-class Workload:
-    """A workload: its desired replicas, and who owns that field."""
-
-    name: str
-    server: str
-    accelerator: str
-    replicas: int
-    plural: str = "deployments"
-    owners: dict[str, str] = field(default_factory=dict)
-    """Operation, Apply or Update, of each field manager that owns the replicas."""
-    version: int = 1
-    generation: int = 1
-
-
-class RunsWorkloads(Protocol):
-    """The fleet behind the API."""
-
-    workloads: dict[str, Workload]
-
-    def counts(self, name: str) -> tuple[int, int]:
-        """Return the existing and the ready replicas of a workload."""
+Fault = Literal["cut", "expire", "unavailable"]
+FAULTS: tuple[Fault, ...] = get_args(Fault)
+Query = Mapping[str, str]
+Selector = Callable[[Json], bool]
 
 
 class KubernetesApi:
@@ -75,155 +63,264 @@ class KubernetesApi:
 
     def __init__(self, fleet: RunsWorkloads) -> None:
         self._fleet = fleet
-        self._versions = itertools.count(2)
-        self._leases: dict[str, dict[str, Any]] = {}
-        self.events: list[dict[str, Any]] = []
+        self._store = ObjectStore()
+        self._published: dict[str, object] = {}
+        """State of each workload of which its objects are."""
+        self._numbers = itertools.count(1)
+        self._down_until_s = 0.0
 
     @staticmethod
     def serves(path: str) -> bool:
-        """Return whether a path belongs to the API."""
-        return path.startswith(("/apis/", "/api/"))
+        """Return whether a path belongs to the API, or to its faults."""
+        return path.startswith(("/apis/", "/api/")) or path == CONTROL
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Answer a request.
+
+        Raises:
+            Dropped: a watch has been cut.
+        """
+        if scope["path"] == CONTROL:
+            await self._control(scope, receive, send)
+            return
+
+        async def warned(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"].append((b"warning", f'299 - "{STAND_IN}"'.encode()))
+            await send(message)
+
+        if time.monotonic() < self._down_until_s:
+            down = ApiProblem(503, "ServiceUnavailable", "the API server is unavailable, by a fault")
+            await reply_json(warned, down.status, down.code)
+            return
         try:
-            body = json_of(await body_of(receive)) if scope["method"] != "GET" else {}
-            await reply_json(send, *self._answer(scope, body))
+            body = json_of(await body_of(receive)) if scope["method"] not in {"GET", "DELETE"} else {}
+            await self._answer(scope, body, receive, warned)
         except ApiProblem as problem:
-            await reply_json(send, problem.status, problem.code)
+            await reply_json(warned, problem.status, problem.code)
         except BadRequest as problem:
-            await reply_json(send, ApiProblem(400, "BadRequest", str(problem)).status, 400)
+            await reply_json(warned, ApiProblem(400, "BadRequest", str(problem)).status, 400)
 
-    def _answer(self, scope: Scope, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
-        path, method = scope["path"], scope["method"]
-        if found := _WORKLOADS.fullmatch(path):
-            return self._workload(found, scope, body), 200
-        if found := _LEASES.fullmatch(path):
-            return self._lease(found["name"], method, body)
-        if _EVENTS.fullmatch(path):
-            if method == "POST":
-                self.events.append(body)
-                return body, 201
-            return {"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": self.events}, 200
-        raise ApiProblem(404, "NotFound", "the server could not find the requested resource")
+    async def _control(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Cause a fault, and describe the API."""
+        if scope["method"] == "POST":
+            try:
+                self._break(json_of(await body_of(receive)))
+            except BadRequest as problem:
+                await reply_error(send, str(problem), problem.status)
+                return
+        state = {"note": STAND_IN, "watches": self._store.watches, "resourceVersion": self._store.version}
+        await reply_json(send, state)
 
-    def _workload(self, found: "re.Match[str]", scope: Scope, body: dict[str, Any]) -> dict[str, Any]:
-        method, name, plural = scope["method"], found["name"], found["plural"]
-        here = found["namespace"] == NAMESPACE
-        mine = [item for item in self._fleet.workloads.values() if here and item.plural == plural]
-        if name is None and method == "GET":
-            kind, version = _KINDS[plural]
-            query = parse_qs(scope["query_string"].decode())
-            wanted = [part.split("=") for text in query.get("labelSelector", []) for part in text.split(",")]
-            documents = [self._document(item) for item in mine]
-            items = [
-                item
-                for item in documents
-                if all(item["metadata"]["labels"].get(key) == value for key, value in wanted)
-            ]
-            return {"kind": f"{kind}List", "apiVersion": version, "metadata": {}, "items": items}
-        item = next((item for item in mine if item.name == name), None)
-        if item is None:
-            raise ApiProblem(404, "NotFound", f'{plural}.{found["group"]} "{name}" not found')
-        if method in {"PATCH", "PUT"} and found["scale"]:
-            self._set_scale(item, scope, body)
-        elif method != "GET":
-            raise ApiProblem(405, "MethodNotAllowed", "the stand-in changes workloads through scale only")
-        return self._scale(item) if found["scale"] else self._document(item)
+    def _break(self, wanted: Json) -> None:
+        fault, seconds = wanted.get("fault"), wanted.get("seconds", 0)
+        if fault not in FAULTS:
+            raise BadRequest(f"fault: must be one of {', '.join(FAULTS)}, not {fault!r}")
+        if type(seconds) not in {int, float} or not 0 <= seconds < 1e6:
+            raise BadRequest(f"seconds: must be a number from 0 to 1e6, not {seconds!r}")
+        if fault == "expire":
+            self._store.forget()
+        else:
+            self._store.end_watches("cut")
+        if fault == "unavailable":
+            self._down_until_s = time.monotonic() + seconds
 
-    def _set_scale(self, item: Workload, scope: Scope, body: dict[str, Any]) -> None:
+    def refresh(self) -> None:
+        """Renew the objects of workloads whose replicas have changed."""
+        for name, item in self._fleet.workloads.items():
+            pods = self._fleet.pods(name)
+            state = item.replicas, item.generation, dict(item.owners), pods
+            if self._published.get(name) == state:
+                continue
+            self._published[name] = state
+            self._store.put(Key(item.resource, NAMESPACE, name), item.document(pods))
+            documents = item.pods(pods)
+            for old in self._store.listed(PODS, NAMESPACE):
+                metadata = old["metadata"]
+                if metadata["labels"]["app"] == name and metadata["name"] not in documents:
+                    self._store.remove(Key(PODS, NAMESPACE, metadata["name"]))
+            for pod, document in documents.items():
+                key = Key(PODS, NAMESPACE, pod)
+                there = self._store.find(key)
+                if there is None or there["status"] != document["status"]:
+                    self._store.put(key, document)
+
+    def close(self) -> None:
+        """End all watches."""
+        self._store.end_watches("end")
+
+    async def _answer(self, scope: Scope, body: Json, receive: Receive, send: Send) -> None:
+        self.refresh()
+        found = _PATH.fullmatch(scope["path"])
+        resource = found and _RESOURCES.get((found["group"] or "", found["plural"]))
+        if not found or not resource or (found["scale"] and resource not in _WORKLOADS):
+            raise ApiProblem(404, "NotFound", "the server could not find the requested resource")
         query = {key: values[-1] for key, values in parse_qs(scope["query_string"].decode()).items()}
-        kind = dict(scope["headers"]).get(b"content-type", b"").decode()
-        manager, replicas = query.get("fieldManager", "unknown"), body.get("spec", {}).get("replicas")
-        if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
-            raise ApiProblem(422, "Invalid", f"spec.replicas: {replicas!r} is not a count")
-        version = body.get("metadata", {}).get("resourceVersion")
-        if version not in {None, "", str(item.version)}:
-            raise ApiProblem(409, "Conflict", f'"{item.name}" has been modified; apply to the latest version')
-        if kind == APPLY:
-            if (body.get("kind"), body.get("apiVersion")) != ("Scale", "autoscaling/v1"):
-                raise ApiProblem(400, "BadRequest", "an applied scale must be a Scale of autoscaling/v1")
-            self._apply(item, manager, replicas, force=query.get("force") == "true")
-        elif replicas != item.replicas:
-            item.owners = {manager: "Update"}
-        if replicas != item.replicas:
-            item.replicas, item.generation = replicas, item.generation + 1
-        item.version = next(self._versions)
+        method, namespace, name = scope["method"], found["namespace"], found["name"]
+        if "dryRun" in query:
+            raise ApiProblem(400, "BadRequest", "dryRun: the stand-in changes what it answers; omit it")
+        if name is None and method == "GET":
+            chosen = _selector(query)
+            if query.get("watch") in {"true", "1"}:
+                await self._watch(resource, namespace, query, chosen, receive, send)
+                return
+            items = [item for item in self._store.listed(resource, namespace) if chosen(item)]
+            metadata = {"resourceVersion": str(self._store.version)}
+            kind = f"{resource.kind}List"
+            lists = {"kind": kind, "apiVersion": resource.api_version, "metadata": metadata, "items": items}
+            await reply_json(send, lists)
+        elif resource in _WORKLOADS or method == "GET":
+            kind = dict(scope["headers"]).get(b"content-type", b"").decode()
+            key = Key(resource, namespace, str(name))
+            await reply_json(send, self._object(key, method, kind, query, body, scale=bool(found["scale"])))
+        elif resource in {LEASES, EVENTS}:
+            await reply_json(send, *self._record(resource, namespace, name, method, body))
+        else:
+            raise _not_allowed(method)
 
-    @staticmethod
-    def _apply(item: Workload, manager: str, replicas: int, *, force: bool) -> None:
-        """Make a manager the owner of the replicas; others lose them only by force."""
-        others = sorted(item.owners.keys() - {manager})
-        if others and replicas != item.replicas:
-            if not force:
-                named = ", ".join(
-                    f'conflict with "{other}" using autoscaling/v1: .spec.replicas' for other in others
-                )
-                raise ApiProblem(409, "Conflict", f"Apply failed with {len(others)} conflict: {named}")
-            item.owners = {}
-        item.owners[manager] = "Apply"
+    def _object(self, key: Key, method: str, kind: str, query: Query, body: Json, *, scale: bool) -> Json:
+        """Answer for an object; of workloads, the replicas can be changed."""
+        document = self._store.find(key)
+        if document is None:
+            raise key.resource.not_found(key.name)
+        if key.resource not in _WORKLOADS:
+            return document
+        item = self._fleet.workloads[key.name]
+        if method != "GET":
+            if method not in {"PATCH", "PUT"}:
+                raise _not_allowed(method)
+            version = body.get("metadata", {}).get("resourceVersion")
+            if version not in {None, "", document["metadata"]["resourceVersion"]}:
+                raise key.resource.modified(key.name)
+            _change(item, method, kind, query, body, "scale" if scale else "")
+            self.refresh()
+            document = self._store.find(key) or document
+        return item.scale(document) if scale else document
 
-    def _metadata(self, item: Workload) -> dict[str, Any]:
-        fields: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
-        managed = [
-            {"manager": name, "operation": operation, "subresource": "scale", "fieldsV1": fields}
-            for name, operation in item.owners.items()
-        ]
-        return {
-            "name": item.name, "namespace": NAMESPACE, "uid": f"emulated-{item.name}",
-            "resourceVersion": str(item.version), "generation": item.generation, "managedFields": managed,
-            "labels": {
-                "inferno.server.managed": "true", "inferno.server.name": item.server,
-                "inferno.server.allocation.accelerator": item.accelerator,
-            },
-            "annotations": {
-                "inferplan.dev/server": item.server, "inferplan.dev/accelerator": item.accelerator,
-            },
-        }  # fmt: skip
-
-    def _document(self, item: Workload) -> dict[str, Any]:
-        kind, version = _KINDS[item.plural]
-        there, ready = self._fleet.counts(item.name)
-        labels = {"app": item.name}
-        containers = [{"name": "vllm", "image": "emulated"}]
-        return {
-            "kind": kind, "apiVersion": version, "metadata": self._metadata(item),
-            "spec": {
-                "replicas": item.replicas, "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
-            },
-            "status": {"replicas": there, "readyReplicas": ready, "observedGeneration": item.generation},
-        }  # fmt: skip
-
-    def _scale(self, item: Workload) -> dict[str, Any]:
-        there, _ = self._fleet.counts(item.name)
-        return {
-            "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": self._metadata(item),
-            "spec": {"replicas": item.replicas},
-            "status": {"replicas": there, "selector": f"app={item.name}"},
-        }  # fmt: skip
-
-    def _lease(self, name: str | None, method: str, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    def _record(
+        self, resource: Resource, namespace: str, name: str | None, method: str, body: Json
+    ) -> tuple[Json, int]:
+        """Create, update or delete a Lease or an Event."""
         metadata = body.get("metadata", {})
-        if name is None and method == "POST":
-            if metadata["name"] in self._leases:
-                raise ApiProblem(409, "AlreadyExists", f'leases "{metadata["name"]}" already exists')
-            return self._store(metadata["name"], body), 201
-        found = self._leases.get(name or "")
-        if found is None:
-            raise ApiProblem(404, "NotFound", f'leases.coordination.k8s.io "{name}" not found')
+        if method == "POST" and name is None:
+            name = metadata.get("name") or f"{metadata.get('generateName', 'event-')}{next(self._numbers)}"
+            key = Key(resource, namespace, name)
+            if self._store.find(key) is not None:
+                raise ApiProblem(409, "AlreadyExists", f'{resource.plural} "{name}" already exists')
+            now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+            own = {"uid": f"emulated-{next(self._numbers)}", "creationTimestamp": now}
+            return self._store.put(key, body | {"metadata": metadata | own}), 201
+        key = Key(resource, namespace, str(name))
+        there = self._store.find(key)
+        if there is None:
+            raise resource.not_found(key.name)
         if method == "PUT":
-            if metadata.get("resourceVersion") not in {None, "", found["metadata"]["resourceVersion"]}:
-                raise ApiProblem(409, "Conflict", f'leases "{name}" has been modified')
-            return self._store(str(name), body), 200
-        return found, 200
+            version = metadata.get("resourceVersion")
+            if not version:
+                text = "metadata.resourceVersion: must be specified for an update"
+                raise ApiProblem(422, "Invalid", text)
+            if version != there["metadata"]["resourceVersion"]:
+                raise resource.modified(key.name)
+            return self._store.put(key, body), 200
+        if method == "DELETE":
+            self._store.remove(key)
+            return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}, 200
+        raise _not_allowed(method)
 
-    def _store(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        metadata = body.get("metadata", {}) | {
-            "resourceVersion": str(next(self._versions)),
-            "namespace": NAMESPACE,
-        }
-        self._leases[name] = body | {
-            "kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": metadata,
-        }  # fmt: skip
-        return self._leases[name]
+    async def _watch(
+        self, resource: Resource, namespace: str, query: Query, chosen: Selector, receive: Receive, send: Send
+    ) -> None:
+        """Stream the changes of objects until the client hangs up, the time is over, or the watch is cut.
+
+        As in a cluster, an expired version is an event of the stream, not a status.
+        """
+        version = query.get("resourceVersion", "0")
+        seconds = query.get("timeoutSeconds", "0")
+        if not version.isdigit() or not seconds.isdigit():
+            text = f"resourceVersion {version!r} and timeoutSeconds {seconds!r} must be whole numbers"
+            raise ApiProblem(400, "BadRequest", text)
+        await begin(send, 200, JSON)
+        try:
+            with self._store.watched(int(version) or None) as news:
+                hung_up = asyncio.create_task(_hung_up(receive))
+                hung_up.add_done_callback(lambda _: news.put_nowait("end"))
+                if int(seconds):
+                    asyncio.get_running_loop().call_later(int(seconds), news.put_nowait, "end")
+                try:
+                    while not isinstance(change := await news.get(), str):
+                        here = change.key.resource is resource and change.key.namespace == namespace
+                        if here and chosen(change.document):
+                            await _send_event(send, change.type, change.document)
+                finally:
+                    hung_up.cancel()
+        except ApiProblem as problem:
+            await _send_event(send, "ERROR", problem.status)
+        else:
+            if change == "cut":
+                raise Dropped
+        await send({"type": "http.response.body", "body": b""})
+
+
+def _change(item: Workload, method: str, kind: str, query: Query, body: Json, subresource: str) -> None:
+    """Set the replicas of a workload as the body of a request says."""
+    manager, replicas = query.get("fieldManager", "unknown"), body.get("spec", {}).get("replicas")
+    applies = method == "PATCH" and kind == APPLY
+    is_count = isinstance(replicas, int) and not isinstance(replicas, bool) and replicas >= 0
+    if not is_count and (subresource or replicas is not None):
+        raise ApiProblem(422, "Invalid", f"spec.replicas: {replicas!r} is not a count")
+    if applies:
+        own = item.resource.kind, item.resource.api_version
+        wanted = ("Scale", "autoscaling/v1") if subresource else own
+        if (body.get("kind"), body.get("apiVersion")) != wanted:
+            raise ApiProblem(400, "BadRequest", f"the applied object must be a {wanted[0]} of {wanted[1]}")
+        if "fieldManager" not in query:
+            raise ApiProblem(422, "Invalid", "fieldManager: is required for apply patch")
+        item.apply(manager, replicas, subresource, force=query.get("force") == "true")
+    elif method == "PATCH" and kind not in _MERGE:
+        known = ", ".join((APPLY, *_MERGE))
+        raise ApiProblem(415, "UnsupportedMediaType", f"the type of a patch must be one of {known}")
+    elif replicas is not None:
+        item.update(manager, replicas, subresource)
+
+
+def _not_allowed(method: str) -> ApiProblem:
+    text = f"{method}: the stand-in changes the replicas of workloads, Leases and Events only"
+    return ApiProblem(405, "MethodNotAllowed", text)
+
+
+def _selector(query: Query) -> Selector:
+    """Return whether an object has the labels and the name that a query asks for.
+
+    Raises:
+        ApiProblem: the query asks for something else.
+    """
+    labels = [
+        part.split("=") for part in query.get("labelSelector", "").replace("==", "=").split(",") if part
+    ]
+    fields = [
+        part.split("=") for part in query.get("fieldSelector", "").replace("==", "=").split(",") if part
+    ]
+    if any(len(part) != 2 or part[0].endswith("!") for part in (*labels, *fields)):
+        raise ApiProblem(400, "BadRequest", "selectors: the stand-in knows KEY=VALUE only")
+    if any(key != "metadata.name" for key, _ in fields):
+        raise ApiProblem(400, "BadRequest", "fieldSelector: the stand-in knows metadata.name only")
+
+    def chosen(document: Json) -> bool:
+        metadata = document["metadata"]
+        there = metadata.get("labels", {})
+        return all(there.get(key) == value for key, value in labels) and all(
+            metadata["name"] == value for _, value in fields
+        )
+
+    return chosen
+
+
+async def _hung_up(receive: Receive) -> None:
+    """Wait until the client hangs up."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _send_event(send: Send, kind: str, document: Json) -> None:
+    line = encoded({"type": kind, "object": document}) + b"\n"
+    await send({"type": "http.response.body", "body": line, "more_body": True})

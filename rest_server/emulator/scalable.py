@@ -54,19 +54,21 @@ def emulate_scalable(
     with listening_socket(settings.host, settings.port) as listening:
         compile_engines(fleet.example_pools)
         router = Router(fleet.backends, settings, fleet.lag)
-        apps: dict[int, App] = {listening.getsockname()[1]: _Front(router, fleet)}
+        api = KubernetesApi(fleet)
+        apps: dict[int, App] = {listening.getsockname()[1]: _Front(router, api)}
         config = configuration(ByPort(apps))
         end_on_signals()
-        _ScalableServer(config, fleet, router, apps, url_of(listening), announce).run(sockets=[listening])
+        _ScalableServer(config, fleet, router, api, apps, url_of(listening), announce).run(
+            sockets=[listening]
+        )
     return 0
 
 
 class _Front:
     """Application at the port of the router: the router and the API."""
 
-    def __init__(self, router: Router, fleet: ElasticFleet) -> None:
-        self._router = router
-        self._api = KubernetesApi(fleet)
+    def __init__(self, router: Router, api: KubernetesApi) -> None:
+        self._router, self._api = router, api
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -84,12 +86,14 @@ class _ScalableServer(uvicorn.Server):
         config: uvicorn.Config,
         fleet: ElasticFleet,
         router: Router,
+        api: KubernetesApi,
         apps: dict[int, App],
         url: str,
         announce: Callable[[str], None],
     ) -> None:
         super().__init__(config)
-        self._fleet, self._router, self._apps, self._url, self._announce = fleet, router, apps, url, announce
+        self._fleet, self._router, self._api = fleet, router, api
+        self._apps, self._url, self._announce = apps, url, announce
         self._tasks: list[asyncio.Task[None]] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -104,13 +108,17 @@ class _ScalableServer(uvicorn.Server):
 
         ports = PodPorts(self._apps, self.config.host, protocol, BACKLOG)
         await self._fleet.follow(ports, at_once=True)
-        self._tasks = [asyncio.create_task(self._fleet.run(ports)), asyncio.create_task(self._router.watch())]
+        self._tasks = [
+            asyncio.create_task(self._fleet.run(ports, self._api.refresh)),
+            asyncio.create_task(self._router.watch()),
+        ]
         for one in self._fleet.backends:
             self._announce(line_of(one))
         self._announce(ready_line(self._url, self._fleet.backends))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop scaling, and close all ports once requests in progress are complete."""
+        """Stop scaling, end watches, and close all ports once requests in progress are complete."""
+        self._api.close()
         for task in self._tasks:
             task.cancel()
         await super().shutdown(sockets)

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from optimizer.render.cluster_table import ClusterTable
+
 Policy = Literal["least", "round-robin", "random", "sticky"]
 
 
@@ -27,6 +29,9 @@ class FleetSettings:
     """Choice of replicas by the router."""
     retries: int | None = None
     """Further replicas for a request that one rejects or fails; None: all."""
+
+    cluster: ClusterTable = field(default_factory=ClusterTable)
+    """Nodes of each accelerator; a replica on several of them is a LeaderWorkerSet."""
 
     def startup_of(self, model: str, accelerator: str) -> float:
         """Return the start-up time of a replica [s of model time]."""

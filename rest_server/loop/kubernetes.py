@@ -39,7 +39,7 @@ SERVER_LABEL = "inferno.server.name"
 ACCELERATOR_LABEL = "inferno.server.allocation.accelerator"
 """Labels of the reference's Deployments."""
 LeaderWorkerSet = create_namespaced_resource(
-    "leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets", verbs=["get"]
+    "leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets"
 )
 _KINDS: Mapping[str, Any] = {"Deployment": Deployment, "LeaderWorkerSet": LeaderWorkerSet}
 """Resources with the subresource `scale`, by kind."""
