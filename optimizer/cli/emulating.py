@@ -40,6 +40,10 @@ class EmulateFlags(PlanOptions):
     """Choice of replicas by the router: least, round-robin, random or sticky (least)."""
     retries: Annotated[int | None, Flag("N")] = Field(None, ge=0, le=10_000)
     """Further replicas to which the router sends a request that one rejects or fails; default: all."""
+    keys_file: Annotated[Path | None, Flag("FILE")] = None
+    """API keys, of which requests to the router need one, as for `serve` (no keys)."""
+    rate_limit: Annotated[float | None, Flag("X")] = Field(None, gt=0, le=1e6)
+    """Requests per second that each key may send, or without keys each address; more answer 429 (any)."""
     scalable: bool = False
     """Answer the part of the Kubernetes API that scales workloads, at the port of the router: replicas then
     start and stop."""
@@ -78,6 +82,7 @@ def _emulate(arguments: argparse.Namespace) -> int:
     settings = FleetSettings(
         options.port, options.host, options.speed, options.share, options.seed, startup_s, options.route,
         options.retries, read_cluster_table(options.cluster),
+        () if options.keys_file is None else (options.keys_file,), options.rate_limit,
     )  # fmt: skip
     run = emulate_scalable if options.scalable else emulate
     with announced():

@@ -66,6 +66,10 @@ class KindFlow:
         """Return the requests at the large model if the router is in use [requests/min]."""
         return self.rate_rpm * (self.large_base + self.large_slope * share)
 
+    def rerun_share(self, share: float) -> float:
+        """Return the part of the requests at the small model that the large one answers, too."""
+        return max(self.large_base + self.large_slope * share - (1 - share), 0.0) / share if share else 0.0
+
 
 def flows_of(route: Route) -> tuple[KindFlow, ...]:
     """Return the flow of each kind of a route."""

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Collection
-from typing import ClassVar
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar
 
 from optimizer.simulation.batches import BatchServer
 from rest_server.emulator.asgi import (
@@ -73,10 +73,19 @@ class BatchReplicaApp:
         else:
             await reply_error(send, "Not Found", 404)
 
+    async def answer_at_once(self, path: str, body: Mapping[str, Any], send: Send) -> None:  # noqa: ARG002
+        """Send an answer without computing it."""
+        await self._answer(0.0, send)
+
     @property
     def load(self) -> int:
         """Requests inside."""
         return self._inside
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """No tokens."""
+        return 0, 0
 
     def _is_full(self) -> bool:
         live = self.engine.live
@@ -105,13 +114,15 @@ class BatchReplicaApp:
             latency_ms = (at_ms - sent_ms) * self.engine.slowdown
             self._completed += 1
             self._latency.observe(latency_ms / 1000)
-            await reply_json(
-                send, {"model": self._model, "created": int(time.time()), "latency_ms": round(latency_ms, 3)}
-            )
+            await self._answer(latency_ms, send)
         finally:
             self._inside -= 1
             watch.cancel()
             self.engine.cancel(answer)
+
+    async def _answer(self, latency_ms: float, send: Send) -> None:
+        made = {"model": self._model, "created": int(time.time()), "latency_ms": round(latency_ms, 3)}
+        await reply_json(send, made)
 
     async def _reject(self, send: Send) -> None:
         self._rejected += 1

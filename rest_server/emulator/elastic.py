@@ -19,10 +19,10 @@ from optimizer.render.manifests import unique_names, workload_pairs
 from optimizer.spec.system import System
 from optimizer.stabilisation.cards import FreeCards
 from rest_server.emulator.asgi import App
+from rest_server.emulator.backend import Backend
 from rest_server.emulator.engine import LAG_S
-from rest_server.emulator.fleet import EmulatedPool, placements, replica_apps
+from rest_server.emulator.fleet import EmulatedPool, backend_of, placements, replica_apps
 from rest_server.emulator.metrics import Histogram
-from rest_server.emulator.router import Backend
 from rest_server.emulator.settings import FleetSettings
 from rest_server.emulator.workloads import DEPLOYMENTS, LEADER_WORKER_SETS, PodState, Workload
 
@@ -178,9 +178,8 @@ class ElasticFleet:
         listening = await opening.open(app)
         port = listening.getsockname()[1]
         url = f"http://{listening.getsockname()[0]}:{port}"
-        model = self._system.named[runs[0].server].model
-        servers = tuple(run.server for run in runs)
-        return Backend(f"{workload.name}-{pod.number}", servers, model, workload.accelerator, url, app), port
+        name = f"{workload.name}-{pod.number}"
+        return backend_of(self._system, self._settings, name, url, app, runs), port
 
 
 class PodPorts:

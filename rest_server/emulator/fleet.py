@@ -15,16 +15,13 @@ from optimizer.simulation.replicas import LineReplica, StaticReplica, TokenRepli
 from optimizer.simulation.workload import MergedLoad
 from optimizer.spec.system import System
 from optimizer.studies.simulation.pools import PoolRun, open_load_of, pool_runs, stream_of
+from rest_server.emulator.backend import UNLIMITED_SLOTS, Backend
 from rest_server.emulator.batch import BatchReplicaApp
 from rest_server.emulator.engine import Engine
 from rest_server.emulator.life import Life
 from rest_server.emulator.metrics import Histogram
-from rest_server.emulator.replica import Model, TokenReplicaApp
-from rest_server.emulator.router import Backend
+from rest_server.emulator.replica import LONGEST_TOKENS, Model, TokenReplicaApp
 from rest_server.emulator.settings import FleetSettings
-
-LONGEST_TOKENS = 131_072
-"""Most tokens of prompt and answer of a replica whose KV cache has no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +77,26 @@ def backends(
     for placement in placed:
         for k in range(placement.replicas):
             for app, runs in replica_apps(system, placement, settings, lag, k):
-                servers = tuple(run.server for run in runs)
-                name, accelerator = f"{runs[0].planned}-{len(found)}", runs[0].pool.accelerator
-                model = system.named[servers[0]].model
-                app.life.startup_s = settings.startup_of(model, accelerator)
-                found.append(Backend(name, servers, model, accelerator, url(len(found)), app))
+                name = f"{runs[0].planned}-{len(found)}"
+                found.append(backend_of(system, settings, name, url(len(found)), app, runs))
     return found
+
+
+def backend_of(
+    system: System,
+    settings: FleetSettings,
+    name: str,
+    url: str,
+    app: TokenReplicaApp | BatchReplicaApp,
+    runs: tuple[PoolRun, ...],
+) -> Backend:
+    """Return a replica of servers as the router knows it."""
+    servers, replica = tuple(run.server for run in runs), runs[0].replica
+    model, accelerator = system.named[servers[0]].model, runs[0].pool.accelerator
+    app.life.startup_s = settings.startup_of(model, accelerator)
+    network_ms = {run.server: run.network_ms for run in runs if run.network_ms}
+    slots = replica.limits.max_batch if isinstance(replica, TokenReplica | StaticReplica) else UNLIMITED_SLOTS
+    return Backend(name, servers, model, accelerator, url, app, network_ms, slots)
 
 
 def replica_apps(

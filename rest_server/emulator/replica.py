@@ -1,9 +1,9 @@
 """An emulated replica with tokens: an HTTP server that clients of vLLM take for vLLM."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,6 +31,10 @@ from rest_server.emulator.metrics import TokenMetrics
 from rest_server.emulator.words import WORDS, chat_tokens, prompt_tokens
 
 FULL = "The server has too many queued requests; retry later."
+SERVER = "inferplan.server"
+"""Key of a request's scope for the server that the router has chosen for it."""
+LONGEST_TOKENS = 131_072
+"""Most tokens of prompt and answer of a replica whose KV cache has no limit."""
 COMPLETIONS = {"/v1/completions": False, "/v1/chat/completions": True}
 """Whether a path takes a chat."""
 
@@ -124,7 +128,7 @@ class TokenReplicaApp:
         path = scope["path"]
         try:
             if scope["method"] == "POST":
-                await self._post(path, receive, send)
+                await self._post(scope, receive, send)
             else:
                 await self._get(path, send)
         except BadRequest as error:
@@ -134,6 +138,11 @@ class TokenReplicaApp:
     def load(self) -> int:
         """Requests inside, those that wait included."""
         return self.engine.live.waiting + self.engine.live.running
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Tokens of complete prompts, and generated ones."""
+        return self.metrics.prompt_tokens, self.metrics.generation_tokens
 
     async def _get(self, path: str, send: Send) -> None:
         model = self._model
@@ -156,10 +165,27 @@ class TokenReplicaApp:
         else:
             raise BadRequest("Not Found", 404)
 
-    async def _post(self, path: str, receive: Receive, send: Send) -> None:
-        body = json_of(await body_of(receive))
+    async def answer_at_once(self, path: str, body: Mapping[str, Any], send: Send) -> None:
+        """Send all tokens of an answer without computing them.
+
+        Raises:
+            BadRequest: a field of the request is wrong.
+        """
+        question = self._question(body, is_chat=COMPLETIONS[path])
+        writer, last = Writer(question, str(body.get("model") or self._model.name)), question.tokens - 1
+        if not question.streams:
+            await reply_json(send, writer.whole())
+            return
+        await begin(send, 200, EVENTS)
+        events = b"".join(writer.event(k, ended=k == last) for k in range(question.tokens))
+        await send({"type": "http.response.body", "body": events})
+
+    async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body, path = json_of(await body_of(receive)), scope["path"]
         if path in COMPLETIONS:
-            await self._complete(body, receive, send, is_chat=COMPLETIONS[path])
+            level = self._level(scope.get(SERVER, ""), str(body.get("model") or self._model.name))
+            question = self._question(body, is_chat=COMPLETIONS[path])
+            await self._complete(body, question, level, receive, send)
         elif path == "/tokenize":
             is_chat = "messages" in body
             count = chat_tokens(body["messages"]) if is_chat else prompt_tokens(body.get("prompt"))
@@ -168,27 +194,36 @@ class TokenReplicaApp:
         else:
             raise BadRequest("Not Found", 404)
 
-    async def _complete(
-        self, body: dict[str, object], receive: Receive, send: Send, *, is_chat: bool
-    ) -> None:
-        model = self._model
-        name = str(body.get("model") or model.name)
-        if name != model.name and name not in model.aliases:
+    def _level(self, server: str, name: str) -> int:
+        """Return the rank of the priority of a server, or of the name in a request; else the lowest.
+
+        Raises:
+            BadRequest: the name is unknown.
+        """
+        aliases = self._model.aliases
+        if server not in aliases and name != self._model.name and name not in aliases:
             raise BadRequest(f"The model `{name}` does not exist.", 404)
-        seed = int(self._rng.integers(1 << 30))
+        return aliases.get(server, aliases.get(name, max(aliases.values())))
+
+    def _question(self, body: Mapping[str, Any], *, is_chat: bool) -> CompletionRequest:
+        """Read a request, and draw the length at which its answer would end by itself."""
+        model, seed = self._model, int(self._rng.integers(1 << 30))
         natural = int(model.outputs.draw(1, np.random.default_rng(seed))[0])
-        question = question_of(
-            body, is_chat=is_chat, longest=model.longest, natural=max(natural, 1), seed=seed
-        )
+        return question_of(body, is_chat=is_chat, longest=model.longest, natural=max(natural, 1), seed=seed)
+
+    async def _complete(
+        self, body: Mapping[str, Any], question: CompletionRequest, level: int, receive: Receive, send: Send
+    ) -> None:
         if self.life.refusal is not None:
             await reply_error(send, *self.life.refusal)
             return
         call = TokenCall(self, question)
-        if not self.engine.add(call, question.prompt, question.tokens, model.aliases.get(name, 0)):
+        if not self.engine.add(call, question.prompt, question.tokens, level):
             await self._reject(question, send)
             return
         watch = watched(receive, call)
         try:
+            name = str(body.get("model") or self._model.name)
             await (self._stream if question.streams else self._whole)(call, question, name, send)
         except MemoryError as error:
             await self._fail(question, str(error), send)

@@ -4,11 +4,14 @@ import asyncio
 import itertools
 import random
 import zlib
-from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
-from urllib.parse import unquote
+from functools import partial
+from typing import Any
 
+from optimizer.plan import Plan
+from optimizer.spec.system import System
+from optimizer.spec.versions import Version
 from rest_server.emulator.asgi import (
     EVENTS,
     TEXT,
@@ -26,10 +29,14 @@ from rest_server.emulator.asgi import (
     reply_error,
     reply_json,
 )
+from rest_server.emulator.backend import Backend
 from rest_server.emulator.completions import error_event
-from rest_server.emulator.life import Life
 from rest_server.emulator.metrics import Histogram, family, labels
+from rest_server.emulator.rented import cost_cents
+from rest_server.emulator.replica import SERVER
 from rest_server.emulator.settings import FleetSettings
+from rest_server.emulator.steps.forwarded import ForwardedRequest, Onward, Refusal
+from rest_server.emulator.steps.table import steps_of
 
 SERVER_HEADER, SESSION_HEADER = b"x-inferplan-server", b"x-session-id"
 HEALTH_PERIOD_S = 1.0
@@ -37,35 +44,6 @@ ERROR = b'data: {"error":'
 CONTROL = "/emulator/replicas"
 TARGETS = "/emulator/targets"
 """Path of Prometheus's HTTP service discovery."""
-
-
-class ReplicaApp(Protocol):
-    """What the router needs of a replica."""
-
-    posts: ClassVar[Collection[str]]
-    life: Life
-
-    @property
-    def load(self) -> int:
-        """Requests inside, those that wait included."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-
-
-@dataclass(slots=True)
-class Backend:
-    """A replica of a server."""
-
-    id: str
-    servers: tuple[str, ...]
-    model: str
-    accelerator: str
-    url: str
-    app: ReplicaApp
-    is_healthy: bool = True
-    requests: int = 0
-    retried: int = 0
 
 
 @dataclass(slots=True)
@@ -97,15 +75,26 @@ class _Attempt:
 class Router:
     """ASGI application that forwards requests to replicas."""
 
-    def __init__(self, backends: Sequence[Backend], settings: FleetSettings, lag: Histogram) -> None:
+    def __init__(
+        self, system: System, plan: Plan, backends: Sequence[Backend], settings: FleetSettings, lag: Histogram
+    ) -> None:
         """Describe a router.
 
         Args:
+            system: the planned system.
+            plan: its plan.
             backends: all replicas.
             settings: policy, retries and seed.
             lag: histogram of the delays of the engines [s].
         """
         self._backends = backends
+        self._steps = steps_of(system, plan, settings, backends)
+        self._enter: Onward = self._replicas
+        for step in reversed(self._steps):
+            self._enter = partial(step.pass_on, onward=self._enter)
+        self._streams = [system.streams[name] for name in system.streams]
+        self._names = {name for step in self._steps for name in step.names}
+        self._speed = settings.speed
         self._policy = settings.policy
         self._attempts = None if settings.retries is None else 1 + settings.retries
         self._lag = lag
@@ -117,8 +106,13 @@ class Router:
         """Answer a request."""
         path, is_post = scope["path"], scope["method"] == "POST"
         try:
+            step = next((one for one in self._steps if one.prefix and path.startswith(one.prefix)), None)
             if path.startswith(CONTROL):
                 await self._control(path, receive, send, is_post=is_post)
+            elif step is not None:
+                body = json_of(await body_of(receive)) if is_post else None
+                status, found = await step.control(path.removeprefix(step.prefix).strip("/"), body)
+                await reply_json(send, found, status)
             elif is_post:
                 await self._forward(scope, receive, send)
             else:
@@ -136,7 +130,8 @@ class Router:
         elif path == "/version":
             await reply_json(send, {"version": "0.0.0+emulated"})
         elif path == "/v1/models":
-            names = sorted({name for one in self._backends for name in (one.model, *one.servers)})
+            known = {name for one in self._backends for name in (one.model, *one.servers)}
+            names = sorted(known | self._names)
             data = [{"id": name, "object": "model", "created": 0, "owned_by": "inferplan"} for name in names]
             await reply_json(send, {"object": "list", "data": data})
         else:
@@ -150,60 +145,86 @@ class Router:
             await asyncio.sleep(HEALTH_PERIOD_S)
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward a request; try further replicas until one has sent its first part."""
+        """Let a request pass all steps, and say so if nothing answers it."""
         content = await body_of(receive)
-        headers = dict(scope["headers"])
         body = json_of(content) if scope["path"] != "/predict" else {}
-        found, refusal = self._found(scope["path"], headers, body), 503
-        for backend in itertools.islice(self._order(found, headers, body), self._attempts):
-            attempt = _Attempt(send)
+        call = ForwardedRequest(scope, content, body, receive, send, "")
+        call.server = call.header(SERVER_HEADER) or self._server_of(body)
+        refusal = await self._enter(call)
+        if refusal is None:
+            return
+        self._failed += 1
+        if body.get("stream"):
+            await begin(call.answer, 200, EVENTS)
+            error = error_event(error_of(refusal.text, refusal.status))
+            await send({"type": "http.response.body", "body": error})
+        else:
+            await reply_error(call.answer, refusal.text, refusal.status)
+
+    def _server_of(self, body: Mapping[str, Any]) -> str:
+        """Return the server that a request names by `model`; empty if any replica of the model will do.
+
+        If the servers of one queue have the model, it is that of the stated priority, or else of the lowest.
+        """
+        name = body.get("model")
+        if name in self._names or any(name in one.servers for one in self._backends):
+            return str(name)
+        mine = [one for one in self._streams if one.server.model == name]
+        if not mine or len({one.group for one in mine}) > 1 or isinstance(mine[0].server, Version):
+            return ""
+        named = [one for one in mine if one.priority == body.get("priority")]
+        return (named or [max(mine, key=lambda one: one.priority)])[0].name
+
+    async def _replicas(self, call: ForwardedRequest) -> Refusal | None:
+        """Forward a request; try further replicas until one has sent its first part."""
+        found, status = self._found(call), 503
+        call.scope[SERVER] = call.server
+        for backend in itertools.islice(self._order(found, call), self._attempts):
+            attempt = _Attempt(call.answer)
             backend.requests += 1
+            call.notes["replica"] = backend.id
             try:
-                await backend.app(scope, _replayed(content, receive), attempt)
+                if call.server in backend.network_ms:
+                    await asyncio.sleep(backend.network_ms[call.server] / (1000 * self._speed))
+                await backend.app(call.scope, _replayed(call.content, call.receive), attempt)
             except Dropped:
                 backend.is_healthy = False
                 attempt.refused = True
-                refusal = 502
+                status = 502
             if not attempt.refused:
-                return
+                return None
             backend.retried += 1
             if attempt.begun:
                 self._lost += 1
+                call.is_broken = True
                 text = f"replica {backend.id} broke off after {attempt.parts} parts of the answer"
-                await send({"type": "http.response.body", "body": error_event(error_of(text, 502))})
-                return
-        self._failed += 1
+                error = error_event(error_of(text, 502))
+                await call.send({"type": "http.response.body", "body": error})
+                return None
         tried = min(len(found), self._attempts or len(found))
         text = f"{tried} of {len(found)} replicas were tried, and none took the request; retry later"
-        if body.get("stream"):
-            await begin(send, 200, EVENTS)
-            await send({"type": "http.response.body", "body": error_event(error_of(text, refusal))})
-        else:
-            await reply_error(send, text, refusal)
+        return Refusal(status, text)
 
-    def _found(self, path: str, headers: Mapping[bytes, bytes], body: Mapping[str, Any]) -> list[Backend]:
+    def _found(self, call: ForwardedRequest) -> list[Backend]:
         """Return the replicas of the server or the model that a request names."""
-        server, model = unquote(headers.get(SERVER_HEADER, b"").decode("latin-1")), body.get("model")
+        server, model = call.server, call.body.get("model")
         found = [
             one
             for one in self._backends
-            if path in one.app.posts
-            and (not server or server in one.servers)
-            and (not model or model == one.model or model in one.servers)
+            if call.path in one.app.posts
+            and (server in one.servers if server else not model or model == one.model)
         ]
         if not found:
             named = f" of server {server!r}" if server else f" of model {model!r}" if model else ""
-            raise BadRequest(f"no replica{named} serves {path}; GET /v1/models lists the names", 404)
+            raise BadRequest(f"no replica{named} serves {call.path}; GET /v1/models lists the names", 404)
         return found
 
-    def _order(
-        self, found: list[Backend], headers: Mapping[bytes, bytes], body: Mapping[str, Any]
-    ) -> Iterator[Backend]:
+    def _order(self, found: list[Backend], call: ForwardedRequest) -> Iterator[Backend]:
         """Yield the replicas in the order of the policy, those that fail their health checks last."""
-        session = headers.get(SESSION_HEADER) or str(body.get("user") or "").encode()
+        session = call.header(SESSION_HEADER) or str(call.body.get("user") or "")
         first = next(self._turn)
         if self._policy == "sticky" and session:
-            first = zlib.crc32(session)
+            first = zlib.crc32(session.encode())
         elif self._policy == "random":
             first = self._rng.randrange(len(found))
         turned = [found[(first + k) % len(found)] for k in range(len(found))]
@@ -250,6 +271,13 @@ class Router:
             ("broken_streams", "Streams that a replica ended after their first token.", self._lost),
         ):
             lines += family(f"inferplan_router_{metric}_total", "counter", text, {"": count})
+        rented = {
+            known[id(one)]: cost_cents(one.price, *one.app.tokens) for one in self._backends if one.price
+        }
+        text = "Cost of external services."
+        lines += family("inferplan_router_rented_cents_total", "counter", text, rented)
+        for step in self._steps:
+            lines += step.metrics()
         text = "Delay of tokens by a busy machine, which model times leave out."
         lines += self._lag.family("inferplan_router_lag_seconds", text, 'process="emulator"')
         return ("\n".join(lines) + "\n").encode()

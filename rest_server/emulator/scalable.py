@@ -11,6 +11,7 @@ from optimizer.plan import Plan
 from optimizer.spec.system import System
 from rest_server.emulator.asgi import App, Receive, Scope, Send
 from rest_server.emulator.elastic import ElasticFleet, PodPorts
+from rest_server.emulator.gate import Gate
 from rest_server.emulator.kubernetes_api import KubernetesApi
 from rest_server.emulator.router import Router
 from rest_server.emulator.serve import (
@@ -53,9 +54,10 @@ def emulate_scalable(
     allow_files(4 * MAX_REPLICAS)
     with listening_socket(settings.host, settings.port) as listening:
         compile_engines(fleet.example_pools)
-        router = Router(fleet.backends, settings, fleet.lag)
+        router = Router(system, plan, fleet.backends, settings, fleet.lag)
         api = KubernetesApi(fleet)
-        apps: dict[int, App] = {listening.getsockname()[1]: _Front(router, api)}
+        front = Gate(_Front(router, api), settings)
+        apps: dict[int, App] = {listening.getsockname()[1]: front}
         config = configuration(ByPort(apps))
         end_on_signals()
         _ScalableServer(config, fleet, router, api, apps, url_of(listening), announce).run(

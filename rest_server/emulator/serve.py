@@ -14,10 +14,13 @@ from optimizer.errors import SpecError
 from optimizer.plan import Plan
 from optimizer.spec.system import System
 from rest_server.emulator.asgi import App, Dropped, Receive, Scope, Send
+from rest_server.emulator.backend import Backend
 from rest_server.emulator.engine import LAG_S
 from rest_server.emulator.fleet import EmulatedPool, backends, placements
+from rest_server.emulator.gate import Gate
 from rest_server.emulator.metrics import Histogram
-from rest_server.emulator.router import Backend, Router
+from rest_server.emulator.rented import rented_backends
+from rest_server.emulator.router import Router
 from rest_server.emulator.settings import FleetSettings, allow_files
 from rest_server.stopping import end_on_signals
 
@@ -42,20 +45,23 @@ def emulate(system: System, plan: Plan, settings: FleetSettings, announce: Calla
         AnalysisError: a replica cannot be run by a clock.
     """
     placed = placements(system, plan, settings.share)
-    if not placed:
+    if not placed and not plan.rented:
         raise SpecError(
             "the plan has no replica to emulate; 'inferplan solve' states why servers are unserved"
         )
     count = sum(one.replicas * (len(one.runs) if one.runs[0].card else 1) for one in placed)
+    count += len(plan.rented)
     allow_files(4 * count)
     with ExitStack() as opened:
         ports = [settings.port and settings.port + k for k in range(1 + count)]
         listening = [opened.enter_context(listening_socket(settings.host, port)) for port in ports]
         lag = Histogram(LAG_S)
-        replicas = backends(system, placed, settings, lag, lambda i: url_of(listening[1 + i]))
+        urls = [url_of(one) for one in listening[1:]]
+        replicas = backends(system, placed, settings, lag, urls.__getitem__)
+        replicas += rented_backends(system, plan, settings, lag, urls.__getitem__, len(replicas))
         compile_engines(placed)
-        router = Router(replicas, settings, lag)
-        apps: list[App] = [router, *(one.app for one in replicas)]
+        router = Router(system, plan, replicas, settings, lag)
+        apps: list[App] = [Gate(router, settings), *(one.app for one in replicas)]
         ports = [one.getsockname()[1] for one in listening]
         app = ByPort(dict(zip(ports, apps, strict=True)))
         config = configuration(app)

@@ -3,6 +3,7 @@
 import resource
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from optimizer.render.cluster_table import ClusterTable
@@ -29,9 +30,12 @@ class FleetSettings:
     """Choice of replicas by the router."""
     retries: int | None = None
     """Further replicas for a request that one rejects or fails; None: all."""
-
     cluster: ClusterTable = field(default_factory=ClusterTable)
     """Nodes of each accelerator; a replica on several of them is a LeaderWorkerSet."""
+    keys: tuple[Path, ...] = ()
+    """Files of API keys, of which requests need one; none: no keys."""
+    rate_limit_rps: float | None = None
+    """Largest rate of requests of a key, or without keys of a client's address [1/s of model time]."""
 
     def startup_of(self, model: str, accelerator: str) -> float:
         """Return the start-up time of a replica [s of model time]."""

@@ -1,0 +1,101 @@
+"""Keys and rate limits in front of the router, with the keys of the REST service."""
+
+import math
+import time
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from rest_server.emulator.asgi import App, Receive, Scope, Send, reply_error
+from rest_server.emulator.settings import FleetSettings
+from rest_server.security import KeyFiles, KeyScope, given_key
+
+OPEN_PATHS = frozenset({"/health", "/health_check", "/ping"})
+"""Paths that need no key, as health checks send none."""
+CHALLENGE = (b"www-authenticate", b'Bearer realm="inferplan"')
+BURST_S = 1.0
+"""Time whose requests may come at once [s of model time]."""
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """Tokens of one client: one is taken by each request, and they come back at the rate limit."""
+
+    left: float
+    at_s: float
+
+    def wait_s(self, now_s: float, rate_rps: float) -> float:
+        """Take a token, or return the time until there is one [s]."""
+        most = max(rate_rps * BURST_S, 1.0)
+        self.left = min(most, self.left + (now_s - self.at_s) * rate_rps)
+        self.at_s = now_s
+        if self.left < 1:
+            return (1 - self.left) / rate_rps
+        self.left -= 1
+        return 0.0
+
+
+class Gate:
+    """ASGI application that lets requests with a known key through, each key at a limited rate."""
+
+    def __init__(self, app: App, settings: FleetSettings) -> None:
+        """Read the keys.
+
+        Raises:
+            SpecError: a file of keys cannot be read.
+        """
+        self._app = app
+        self._keys = KeyFiles(settings.keys)
+        self._rate_rps = settings.rate_limit_rps
+        self._speed = settings.speed
+        self._buckets: dict[str, _Bucket] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer 401, 403 or 429."""
+        path, headers = scope["path"], dict(reversed(scope["headers"]))
+        client = (scope.get("client") or ("",))[0]
+        is_request = scope["method"] == "POST" and not path.startswith("/emulator/")
+        if self._keys.required and path not in OPEN_PATHS:
+            given = given_key(headers)
+            key = self._keys.find(given) if given else None
+            if key is None:
+                problem = "this is not a known API key" if given else "an API key is needed"
+                text = f"{problem}; send one as a bearer token, or in X-API-KEY"
+                await _refuse(send, 401, text, CHALLENGE)
+                return
+            needed = (
+                KeyScope.solve
+                if is_request
+                else KeyScope.write
+                if scope["method"] != "GET"
+                else KeyScope.read
+            )
+            if needed not in key.scopes:
+                await _refuse(send, 403, f"the API key lacks the scope {needed.value!r}")
+                return
+            client = key.label
+        wait_s = self._wait_s(client) if is_request else 0.0
+        if wait_s:
+            seconds = math.ceil(wait_s)
+            text = f"over the limit of {self._rate_rps:g} requests/s; retry in {seconds} s"
+            await _refuse(send, 429, text, (b"retry-after", b"%d" % seconds))
+            return
+        await self._app(scope, receive, send)
+
+    def _wait_s(self, client: str) -> float:
+        """Return the time until a client may send [s of the machine]; 0 if it may now."""
+        if self._rate_rps is None:
+            return 0.0
+        rate_rps, now_s = self._rate_rps * self._speed, time.monotonic()
+        bucket = self._buckets.setdefault(client, _Bucket(math.inf, now_s))
+        return bucket.wait_s(now_s, rate_rps)
+
+
+async def _refuse(send: Send, status: int, text: str, *headers: tuple[bytes, bytes]) -> None:
+    """Answer with an error and further headers."""
+
+    async def headed(message: MutableMapping[str, Any]) -> None:
+        more = {"headers": [*message["headers"], *headers]} if "headers" in message else {}
+        await send({**message, **more})
+
+    await reply_error(headed, text, status)

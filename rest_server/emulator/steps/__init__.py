@@ -1,0 +1,13 @@
+"""What a request passes between a client and a replica, each step in a file of its own.
+
+| step | what it decides | record |
+|---|---|---|
+| key, rate limit (`gate`) | whether the client may send | settings |
+| `routes` | small or large model, and whether the large one answers again | `plan.routes`, `spec.routes` |
+| `versions` | the version of the model, and another one if it fails | `plan.versions` |
+| `caches` | whether a stored result is the answer | `plan.caches` |
+| `queues` | when a slot of the shared replicas is free for it | `plan.shared_queues` |
+| replica (`router`) | which replica, and the network time to it | `PoolRun.network_ms` |
+
+`table` lists them in this order.
+"""

@@ -1,0 +1,95 @@
+"""Routes: a classifier that sends requests to a small or a large model, and errs as in the document."""
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from optimizer.plan import Plan
+from optimizer.spec.routes import flows_of
+from optimizer.spec.system import System
+from rest_server.emulator.asgi import BadRequest
+from rest_server.emulator.metrics import family, labels
+from rest_server.emulator.settings import FleetSettings
+from rest_server.emulator.steps.forwarded import ForwardedRequest, Onward, Refusal, RouterStep
+
+KIND_HEADER = b"x-inferplan-kind"
+"""Header with the kind of a request, which the classifier has to guess; without it, a kind is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Requests of one kind."""
+
+    name: str
+    share: float
+    """Share of the requests of the route."""
+    small: float
+    """Probability that the classifier sends it to the small model."""
+    again: float
+    """Probability that the large model answers it again if it was sent there."""
+
+
+class Routes(RouterStep):
+    """Divides the requests of each route as the plan does."""
+
+    def __init__(self, system: System, plan: Plan, settings: FleetSettings) -> None:
+        self._servers = {name: (use.small, use.large) for name, use in plan.routes.items() if use.served}
+        self._kinds = {
+            name: [
+                _Kind(kind.name, flow.rate_rpm, kind.small_share, flow.rerun_share(kind.small_share))
+                for kind, flow in zip(plan.routes[name].kinds, flows_of(system.routes[name]), strict=True)
+            ]
+            for name in self._servers
+        }
+        self._rng = random.Random(f"{settings.seed} routes")  # noqa: S311
+        self._counts = {
+            (name, kind.name, to): 0
+            for name, kinds in self._kinds.items()
+            for kind in kinds
+            for to in ("small", "large", "both")
+        }
+
+    @property
+    def names(self) -> Iterable[str]:
+        """Names of the routes."""
+        return self._servers
+
+    async def pass_on(self, call: ForwardedRequest, onward: Onward) -> Refusal | None:
+        """Send a request to one of the models; if it was the wrong one, then also to the other."""
+        route = call.server
+        if route not in self._servers:
+            return await onward(call)
+        small, large = self._servers[route]
+        kind = self._kind(route, call.header(KIND_HEADER))
+        to = "small" if self._rng.random() < kind.small else "large"
+        if to == "small" and self._rng.random() < kind.again:
+            to = "both"
+        self._counts[route, kind.name, to] += 1
+        call.notes |= {"route": route, "kind": kind.name, "to": to}
+        if to == "both":
+            await onward(replace(call, server=small, send=_discard, notes={}))
+        call.server = small if to == "small" else large
+        return await onward(call)
+
+    def metrics(self) -> list[str]:
+        """Return requests by route, kind and model."""
+        samples = {
+            labels(route=route, kind=kind, to=to): count for (route, kind, to), count in self._counts.items()
+        }
+        text = "Requests that a route sent to the small model, the large one, or one after the other."
+        return family("inferplan_router_route_requests_total", "counter", text, samples)
+
+    def _kind(self, route: str, name: str) -> _Kind:
+        kinds = self._kinds[route]
+        if not name:
+            return self._rng.choices(kinds, [kind.share for kind in kinds])[0]
+        found = next((kind for kind in kinds if kind.name == name), None)
+        if found is None:
+            known = ", ".join(kind.name for kind in kinds)
+            raise BadRequest(f"{KIND_HEADER.decode()}: {name!r} is no kind of route {route!r}; use {known}")
+        return found
+
+
+async def _discard(message: Any) -> None:
+    """Take an answer that nobody gets."""

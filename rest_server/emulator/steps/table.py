@@ -1,0 +1,32 @@
+"""The steps of a fleet, in the order in which requests pass them."""
+
+from collections.abc import Sequence
+
+from optimizer.plan import Plan
+from optimizer.spec.system import System
+from rest_server.emulator.backend import Backend
+from rest_server.emulator.settings import FleetSettings
+from rest_server.emulator.steps.caches import Caches
+from rest_server.emulator.steps.forwarded import RouterStep
+from rest_server.emulator.steps.queues import SharedQueues
+from rest_server.emulator.steps.routes import Routes
+from rest_server.emulator.steps.versions import Versions
+
+
+def steps_of(
+    system: System, plan: Plan, settings: FleetSettings, backends: Sequence[Backend]
+) -> tuple[RouterStep, ...]:
+    """Return the steps of a plan's fleet.
+
+    Args:
+        system: the planned system.
+        plan: its plan.
+        settings: settings of the fleet.
+        backends: its replicas, now and in the future.
+    """
+    return (
+        Routes(system, plan, settings),
+        Versions(plan, settings),
+        Caches(plan, settings, backends),
+        SharedQueues(system, plan, settings, backends),
+    )
