@@ -11,6 +11,7 @@ import pytest
 import yaml
 from api_clients import client
 from builders import Json, accelerator, document, profile, service_class
+from feature_fleets import random_with_routes
 from route_oracles import best_levels, cbc_levels, random_routes
 from scipy.optimize import linprog
 from slow_cases import mostly_slow
@@ -228,6 +229,14 @@ def test_a_route_that_the_system_lacks_is_found() -> None:
     (use,) = plan.routes.values()
     both = plan.model_copy(update={"routes": {"chat": use, "other": use}})
     assert verify(both, system) == ["other: no route of the system"]
+
+
+def test_a_router_that_routes_nothing_is_found() -> None:
+    """The kinds differ in length, so the large model has other candidates without a router."""
+    system = load_system(random_with_routes(17))
+    plan = json.loads(solve(system).to_json())
+    plan["routes"]["rt"]["routed"] = True
+    assert verify(Plan.model_validate(plan), system) == ["routes.rt.routed is false, the plan says true"]
 
 
 def test_too_few_replicas_for_a_route_are_found() -> None:

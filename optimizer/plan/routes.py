@@ -145,7 +145,7 @@ def all_large_cents_per_h(candidates: Candidates, route: Route) -> float | None:
 def _use(route: Route, division: Division | None, pools: Sequence[Pool], all_large: float | None) -> RouteUse:
     served = division is not None
     shares = (0.0,) * len(route.kinds) if division is None else division.shares
-    routed = division is not None and division.routed
+    routed = division is not None and division.routed and any(shares)  # without shares it routes nothing
     cost = sum(pool.cost_cents_per_h for pool in pools)
     large = large_rpm(route, shares, routed=routed) if served else 0.0
     small = small_rpm(route, shares)
