@@ -52,7 +52,7 @@ def _all_columns(_level: LevelSearch, columns: np.ndarray) -> np.ndarray:
 
 
 def _core_once(level: LevelSearch, due: Deadline, *, only_complete: bool = False) -> None:
-    level.solve_core(due)
+    level.solve_core(due, *search.FIRST_CORE)
     level.branch(due)
     level.solve_window(due, only_complete=only_complete)
 
@@ -73,6 +73,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "several open nodes": lambda: setattr(search, "MAX_NODES", 0),
     "heuristic": lambda: setattr(LevelSearch, "solve_core", _nothing),
     "heuristic after branching": lambda: setattr(LevelSearch, "run", _core_once),
+    "larger heuristic after branching": lambda: setattr(search, "SECOND_CORE", search.FIRST_CORE),
     "smallest share of units first": lambda: setattr(LevelSearch, "_thrift_ranks", _equal_ranks),
     "dominance in the window": lambda: setattr(LevelSearch, "nondominated_columns", _all_columns),
     "subset sums": lambda: setattr(lexicographic, "fixed_by_subset_sum", _nothing_fixed),

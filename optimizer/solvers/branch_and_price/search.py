@@ -23,10 +23,11 @@ from optimizer.solvers.dominance import nondominated
 from optimizer.solvers.level_solver import LevelSolver
 from optimizer.solvers.related import completed
 
-CORE_COLUMNS, CORE_EACH = 2_000, 10
-"""Columns that the restricted master heuristic adds to those of the relaxation: in total, and per server."""
-CORE_S = 4.0
-"""Time limit for it [s]."""
+FIRST_CORE, SECOND_CORE = (2_000, 10), (8_000, 40)
+"""Columns that the restricted master heuristic adds to those of the relaxation, before and after branching:
+in total, and per server."""
+CORE_S, SECOND_CORE_SHARE = 4.0, 0.6
+"""Time limit of one heuristic [s], and the share of the remaining time that the second one can use."""
 MAX_COLUMNS = 30_000
 """Maximum columns of a model."""
 COLUMNS_PER_S = 25_000
@@ -122,14 +123,20 @@ class LevelSearch:
             deadline: when to stop.
             only_complete: whether to stop where there are too many columns to know them all.
         """
-        self.solve_core(deadline)
+        self.solve_core(deadline, *FIRST_CORE)
         self.branch(deadline)
-        self.solve_core(deadline)
+        self.solve_core(deadline.share(SECOND_CORE_SHARE), *SECOND_CORE)
         self.solve_window(deadline, only_complete=only_complete)
 
-    def solve_core(self, deadline: Deadline) -> None:
-        """Solve over the columns that the relaxation uses, and those of least reduced cost."""
-        if self.proved or deadline.passed or self._window_is_small():
+    def solve_core(self, deadline: Deadline, total: int, each: int) -> None:
+        """Solve over the columns that the relaxation uses, and those of least reduced cost.
+
+        Args:
+            deadline: when to stop.
+            total: maximum number of columns of least reduced cost.
+            each: the same per server.
+        """
+        if self.proved or deadline.passed or self._window_is_small(total):
             return
         self._enumerate_nearest()
         core = np.zeros(len(self.reduced), np.bool_)
@@ -138,7 +145,7 @@ class LevelSearch:
         if self.feasible and self.small:
             others[self.reduced > self.window] = np.inf
         nearest = np.lexsort((self._thrift_ranks(), others))
-        near = nearest[: min(CORE_COLUMNS, CORE_EACH * len(self.master.servers))]
+        near = nearest[: min(total, each * len(self.master.servers))]
         core[near[np.isfinite(others[near])]] = True
         columns = np.flatnonzero(core)
         if not np.isin(columns, self.solved).all():
@@ -152,10 +159,10 @@ class LevelSearch:
                 return
             window /= 16.0
 
-    def _window_is_small(self) -> bool:
+    def _window_is_small(self, total: int) -> bool:
         """Return whether all columns below the cutoff are known and fit in the heuristic."""
         known = self.feasible and self.enumerated >= self.floor + self.window
-        return known and int((self.reduced <= self.window).sum()) <= CORE_COLUMNS
+        return known and int((self.reduced <= self.window).sum()) <= total
 
     def _thrift_ranks(self) -> IntArray:
         """Return the rank of each column within its server by its total use, relative to the limits.
