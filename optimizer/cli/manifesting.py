@@ -16,15 +16,18 @@ from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
 from optimizer.plan import Plan, load_plan
-from optimizer.render.manifests import (
-    WorkloadManifest,
-    deployment_patch,
+from optimizer.render.autoscalers import (
+    adapter_rules,
+    horizontal_pod_autoscaler,
     metrics_api_trigger,
     prometheus_trigger,
     scaled_object,
 )
+from optimizer.render.cluster_table import read_cluster_table
+from optimizer.render.manifests import WorkloadManifest, deployment_patch, manifests_text, variants
 from optimizer.spec.system import System, load_system
 from optimizer.spec.writing import write_text
+from optimizer.spec.yaml_format import yaml_text
 
 SERVICE_URL = "http://inferplan.inferplan.svc:8080"
 
@@ -57,10 +60,20 @@ class ManifestOptions(Request):
 
     system: Annotated[str | None, Flag("PATH")] = None
     """System of the plan; accelerators that are not chosen then also get manifests, with 0 replicas."""
+    deployments: bool = False
+    """Write whole Deployments, or LeaderWorkerSets for replicas on several nodes; needs --system."""
+    cluster_table: bool = False
+    """Write a table of nodes and images with all defaults, to edit and give as --cluster; needs --system."""
     scaled_objects: bool = False
     """Write KEDA's ScaledObjects that read /v1/targets, instead of patches for Deployments."""
     prometheus: Annotated[Address | None, Flag("URL")] = None
     """Write ScaledObjects that read the metrics from Prometheus at URL."""
+    hpa: bool = False
+    """Write HorizontalPodAutoscalers that read the Prometheus Adapter, for clusters without KEDA."""
+    adapter_rules: bool = False
+    """Write the rules of the Prometheus Adapter for --hpa, as values of its Helm chart."""
+    cluster: Annotated[Path | None, Flag("FILE")] = None
+    """Table of the cluster's nodes and images; needs --system."""
     stabilised: bool = False
     """The service runs with --stabilise: ScaledObjects scale down without their own window of 300 s."""
     namespace: Annotated[Label, Flag("N")] = "serving"
@@ -68,7 +81,7 @@ class ManifestOptions(Request):
     container: Annotated[Label, Flag("C")] = "vllm"
     """Container with the engine, in patches of servers with tokens (vllm)."""
     no_replicas: bool = False
-    """Omit replicas from patches, for an autoscaler to set."""
+    """Omit replicas from patches and Deployments, for an autoscaler to set."""
     url: Annotated[Address, Flag("URL", help=f"URL of the service ({SERVICE_URL})")] = SERVICE_URL
     """URL of the service."""
     authentication: Annotated[str, Flag("A")] = "inferplan"
@@ -77,34 +90,60 @@ class ManifestOptions(Request):
     """Write FILE instead of stdout."""
 
 
+_KINDS = ("deployments", "cluster_table", "scaled_objects", "prometheus", "hpa", "adapter_rules")
+"""Options of which one is given, so that a workload has one owner of its replicas; without one: patches."""
+
+
 def _add_manifests(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "Each server on each accelerator is its own Deployment; names have at most 63 characters. "
+        "Each server on each accelerator is its own workload; names have at most 63 characters. "
         "docs/kubernetes.md goes from an empty cluster to replicas that follow the plan."
     )
     parser.add_argument("plan", metavar="PLAN", help="a plan written by solve -o, or - for stdin")
-    kinds = ("scaled_objects", "prometheus")
-    add_request(parser.add_mutually_exclusive_group(), ManifestOptions, fields=kinds)
-    add_request(parser, ManifestOptions, skipped=kinds)
+    add_request(parser.add_mutually_exclusive_group(), ManifestOptions, fields=_KINDS)
+    add_request(parser, ManifestOptions, skipped=_KINDS)
 
 
 def _manifests(arguments: argparse.Namespace) -> None:
-    from optimizer.render import manifests
-
     options = request_of(ManifestOptions, arguments)
-    scaled = options.scaled_objects or options.prometheus is not None
+    scaled = options.scaled_objects or options.prometheus is not None or options.hpa
     if options.stabilised and not scaled:
-        raise SpecError("--stabilised: patches have no window; add --scaled-objects or --prometheus URL")
+        raise SpecError(
+            "--stabilised: only autoscalers have a window; add --scaled-objects, --prometheus URL or --hpa"
+        )
+    for flag in ("deployments", "cluster_table", "cluster"):
+        if getattr(options, flag) and options.system is None:
+            raise SpecError(f"--{flag.replace('_', '-')}: add --system PATH, the system of the plan")
     system = None if options.system is None else load_system(options.system)
     plan = load_plan(arguments.plan)
     if system is not None:
         _check_names(plan, system)
-    found = manifests.variants(plan, system)
-    text = manifests.manifests_text(map(partial(_scaled if scaled else _patched, options), found))
+    text = _text(options, plan, system)
     if options.output is None:
         sys.stdout.write(text)
     else:
         write_text(text, options.output)
+
+
+def _text(options: ManifestOptions, plan: Plan, system: System | None) -> str:
+    """Return the manifests of a plan."""
+    from optimizer.render.deployments import Deployments, starting_table
+
+    table = read_cluster_table(options.cluster)
+    found = variants(plan, system, table)
+    if options.cluster_table:
+        assert system is not None
+        return yaml_text(starting_table(system).model_dump(by_alias=True))
+    if options.adapter_rules:
+        return yaml_text(adapter_rules(found))
+    if options.deployments:
+        assert system is not None
+        writer = Deployments(
+            system, table, options.namespace, options.container, replicas=not options.no_replicas
+        )
+        rented = "".join(f"# {one.server}: rented, so it has no Deployment\n" for one in plan.rented)
+        return rented + manifests_text(map(writer.of, found))
+    return manifests_text(map(partial(_manifest, options), found))
 
 
 def _check_names(plan: Plan, system: System) -> None:
@@ -118,18 +157,17 @@ def _check_names(plan: Plan, system: System) -> None:
         raise SpecError(f"--system: has no server {missing[0]!r}, but the plan has; give the plan's system")
 
 
-def _patched(options: ManifestOptions, variant: WorkloadManifest) -> dict[str, Any]:
-    """Return the patch for the Deployment of a variant."""
-    replicas = not options.no_replicas
-    return deployment_patch(variant, options.namespace, options.container, replicas=replicas)
-
-
-def _scaled(options: ManifestOptions, variant: WorkloadManifest) -> dict[str, Any]:
-    """Return the ScaledObject of a variant."""
-    if options.prometheus is None:
+def _manifest(options: ManifestOptions, variant: WorkloadManifest) -> dict[str, Any]:
+    """Return what scales a variant, or the patch for its workload."""
+    if options.hpa:
+        return horizontal_pod_autoscaler(variant, options.namespace, stabilised=options.stabilised)
+    if options.prometheus is not None:
+        trigger = prometheus_trigger(variant, options.prometheus)
+    elif options.scaled_objects:
         trigger = metrics_api_trigger(variant, options.url, options.authentication)
     else:
-        trigger = prometheus_trigger(variant, options.prometheus)
+        replicas = not options.no_replicas
+        return deployment_patch(variant, options.namespace, options.container, replicas=replicas)
     return scaled_object(variant, options.namespace, trigger, stabilised=options.stabilised)
 
 

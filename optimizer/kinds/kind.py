@@ -51,6 +51,26 @@ class EngineSettings(NamedTuple):
     """Values by annotation name, for engines without a common command line."""
 
 
+class EngineContainer(NamedTuple):
+    """Container of an engine, in a Deployment that is written from nothing."""
+
+    image: str = ""
+    """Image; empty if the user's own image has the engine."""
+    command: tuple[str, ...] = ()
+    """Command of one replica on one node, without the arguments of a plan; empty: that of the image."""
+    port: int = 8080
+    port_flag: str = ""
+    """Flag of the command that sets the port; empty: the image reads the environment variable `PORT`."""
+    health_path: str = "/health"
+    """Path of the probes; its answer is 200 once the engine can serve."""
+    hub_variable: str = ""
+    """Environment variable with the token of the hub of models; empty: none."""
+    leader_args: tuple[str, ...] = ()
+    """Further arguments of the first node of a replica on several nodes."""
+    worker_args: tuple[str, ...] = ()
+    """Further arguments of its other nodes; both can use the variables of a LeaderWorkerSet."""
+
+
 P = TypeVar("P", bound=ReplicaProfile)
 S = TypeVar("S", bound=PlacedServer)
 
@@ -142,6 +162,16 @@ class KindOf(ABC, Generic[P, S]):
     def engine_settings(self, pool: Document) -> EngineSettings:
         """Return a planned pool's settings for its Deployment; by default a note of its batch limit."""
         return EngineSettings(annotations={"max-batch": str(getattr(pool, "max_batch", 0))})
+
+    def container(self, profile: P, cards: int, source: str) -> EngineContainer:  # noqa: ARG002  only some kinds have a known engine
+        """Return the container of a replica; by default the user's own image.
+
+        Args:
+            profile: its model on an accelerator.
+            cards: cards of the replica.
+            source: repository or path of the model's weights.
+        """
+        return EngineContainer()
 
     def takes_turns(self, server: S, profile: P, max_batch: int) -> BatchServer | None:  # noqa: ARG002  most kinds do not support it
         """Return a replica that shares a card in time, one batch at a time; None if it cannot share.

@@ -9,7 +9,7 @@ from pydantic import Field
 from optimizer.documents import Document, is_none
 from optimizer.errors import AnalysisError
 from optimizer.kinds.fields import Load, PlacedServer, ReplicaProfile
-from optimizer.kinds.kind import EngineSettings, Fault, KindOf
+from optimizer.kinds.kind import EngineContainer, EngineSettings, Fault, KindOf
 from optimizer.kinds.shown import EVERYWHERE, LOSS, WAIT, Shown, TableName, Words
 from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.queueing.performance import OwnArrays, QueueModel
@@ -35,6 +35,14 @@ LENGTHS_NEEDED = (
     "missing; a static batch lasts as long as its longest output: give the CV of the output lengths"
 )
 """Message for a static batch without the variability of its output lengths."""
+
+VLLM_IMAGE = "vllm/vllm-openai:latest"
+VLLM_NODES = (
+    "--nnodes=$(LWS_GROUP_SIZE)",
+    "--node-rank=$(LWS_WORKER_INDEX)",
+    "--master-addr=$(LWS_LEADER_ADDRESS)",
+)
+"""Arguments of vLLM on several nodes, with the variables that a LeaderWorkerSet sets in its pods."""
 
 
 class TokenFields(IterationFields, LinearFields):
@@ -122,6 +130,31 @@ class TokenBatching(KindOf[TokenProfile, PlacedServer]):
         if getattr(pool, "batching", None) is not None:
             return super().engine_settings(pool)
         return EngineSettings((f"--max-num-seqs={getattr(pool, 'max_batch', 0)}",))
+
+    def container(self, profile: TokenProfile, cards: int, source: str) -> EngineContainer:
+        """Return vLLM with tensor parallelism over all cards, and the settings that the profile states.
+
+        Engines with static batches are the user's own.
+        """
+        if is_static(profile):
+            return super().container(profile, cards, source)
+        estimate = getattr(profile.iteration, "estimate", None)
+        flags = [f"--tensor-parallel-size={(estimate and estimate.tp) or cards}"]
+        if profile.iteration is not None:
+            flags.append(f"--max-num-batched-tokens={profile.max_num_tokens}")
+        if estimate is not None:
+            flags.append(f"--gpu-memory-utilization={estimate.memory_utilization:g}")
+            flags += [f"--kv-cache-dtype={estimate.cache}"] if estimate.cache else []
+            flags += ["--enforce-eager"] if estimate.eager else []
+        return EngineContainer(
+            VLLM_IMAGE,
+            ("vllm", "serve", source, f"--served-model-name={profile.name}", *flags),
+            port=8000,
+            port_flag="--port",
+            hub_variable="HF_TOKEN",
+            leader_args=VLLM_NODES,
+            worker_args=(*VLLM_NODES, "--headless"),
+        )
 
     def demand_rps(self, load: Load, throughput_tps: float) -> float:
         """Return the arrival rate, or the rate of a throughput target; 0 without output tokens."""

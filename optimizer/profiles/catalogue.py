@@ -51,6 +51,14 @@ class Catalogue:
         """
         return facts_of(_found(name, self.models, "model"))
 
+    def repository(self, name: str) -> str:
+        """Return the repository of the model of that name; empty if the catalogue does not know it.
+
+        Raises:
+            SpecError: the catalogue has no such model.
+        """
+        return _found(name, self.models, "model").repository
+
     def entry(self, name: str) -> AcceleratorFacts | ModelEntry:
         """Return the accelerator or model of that name.
 

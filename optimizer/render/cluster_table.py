@@ -30,6 +30,8 @@ class NodeEntry(Document):
     """Labels that select the nodes."""
     resource: ResourceName = NVIDIA
     """Resource by which a pod asks for a card, or for a slice."""
+    shared_resource: ResourceName | None = Field(None, alias="sharedResource", exclude_if=is_none)
+    """Resource by which a container asks for its part of a shared card, in shares or in turns."""
     cards: PositiveCount | None = Field(None, exclude_if=is_none)
     """Cards of a node; a replica with more is a LeaderWorkerSet. Absent: every replica fits on a node."""
 
@@ -58,16 +60,36 @@ class ClusterTable(Document):
     def node_of(self, accelerator: str, kind: str) -> NodeEntry:
         """Return the nodes of an accelerator: its own entry, that of its type, or the default."""
         entries = {entry.accelerator: entry for entry in self.nodes}
-        default = NodeEntry(accelerator=kind, labels={OWN_LABEL: label_value(kind)})
-        return entries.get(accelerator) or entries.get(kind) or default
+        return entries.get(accelerator) or entries.get(kind) or default_nodes(kind)
 
     def model_of(self, name: str) -> ModelContainer:
         """Return the container of a model, by default with nothing of its own."""
         return next((entry for entry in self.models if entry.model == name), ModelContainer(model=name))
 
     def nodes_of(self, accelerator: str, kind: str, cards: int) -> int:
-        """Return the number of nodes of a replica on a number of cards."""
-        return max(1, -(-cards // (self.node_of(accelerator, kind).cards or max(cards, 1))))
+        """Return the number of nodes of a replica on a number of cards, the same number on each node."""
+        most = self.node_of(accelerator, kind).cards
+        if most is None:
+            return 1
+        return next(nodes for nodes in range(1, cards + 2) if nodes * most >= cards and cards % nodes == 0)
+
+
+PRODUCTS = {
+    "A10G": "NVIDIA-A10G", "A100": "NVIDIA-A100-SXM4-80GB", "B200": "NVIDIA-B200",
+    "H100": "NVIDIA-H100-80GB-HBM3", "H200": "NVIDIA-H200", "L4": "NVIDIA-L4", "L40S": "NVIDIA-L40S",
+    "T4": "Tesla-T4",
+}  # fmt: skip
+"""Label `nvidia.com/gpu.product` of NVIDIA's GPU feature discovery by accelerator type."""
+
+
+def default_nodes(kind: str) -> NodeEntry:
+    """Return the nodes of an accelerator type that is not in the table."""
+    product = PRODUCTS.get(kind.upper())
+    labels = {OWN_LABEL: label_value(kind)} if product is None else {"nvidia.com/gpu.product": product}
+    return NodeEntry(accelerator=kind, labels=labels)
+
+
+EMPTY_TABLE = ClusterTable()
 
 
 def label_value(text: str) -> str:
@@ -83,5 +105,5 @@ def read_cluster_table(path: Path | None) -> ClusterTable:
         SpecError: the file cannot be read, or a value is invalid.
     """
     if path is None:
-        return ClusterTable()
+        return EMPTY_TABLE
     return validated(ClusterTable, plain_value(read_text(path), str(path)), f"{path}: ")

@@ -1,8 +1,8 @@
 """A plan as Kubernetes manifests: one uniquely named workload per server and accelerator.
 
 All pods of a Deployment have the same accelerator, so a server that can run on three accelerators has three
-Deployments; those not chosen have 0 replicas. The manifests are patches for these Deployments, or KEDA
-ScaledObjects that scale them by `/v1/targets` or by its metrics in Prometheus.
+Deployments; those not chosen have 0 replicas. This module has the patches for these Deployments;
+`render.deployments` writes them from nothing, and `render.autoscalers` what scales them.
 """
 
 import hashlib
@@ -11,24 +11,24 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from optimizer.kinds.kind import EngineSettings
 from optimizer.kinds.table import kind_of_pool
 from optimizer.plan import Plan, Pool
 from optimizer.plan.document import SharedPool
 from optimizer.plan.placements import PlacementRow, placements_of
+from optimizer.render.cluster_table import EMPTY_TABLE, ClusterTable
 from optimizer.spec.system import System
 from optimizer.spec.yaml_format import yaml_text
 from optimizer.tolerances import ROUNDING
 
 MAX_NAME = 63
 """Maximum length of an object name that is also a label value [characters]."""
-SCALE_DOWN_WINDOW_S = 300
-"""Stabilisation window of an HPA for scaling down, if the service does not stabilise targets [s]."""
+DEPLOYMENT = ("apps/v1", "Deployment")
+LEADER_WORKER_SET = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
 NO_SETTINGS = EngineSettings()
 _DIGEST = 8
-_PREFIX = "inferplan.dev"
+PREFIX = "inferplan.dev"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ class CardContainer:
 
     name: str
     """Name of the server, with a number from the second replica on."""
+    server: str
     settings: EngineSettings
     share: float | None
     """Share of the card's compute, for the Multi-Process Service; None without shares."""
@@ -51,7 +52,7 @@ class WorkloadManifest:
     """Workload of a server on one accelerator."""
 
     name: str
-    """Name of the Deployment, and of the object that scales it."""
+    """Name of the workload, and of the object that scales it."""
     server: str
     accelerator: str
     replicas: int
@@ -61,14 +62,25 @@ class WorkloadManifest:
     """Maximum surge of the Deployment; None leaves it unchanged."""
     containers: tuple["CardContainer", ...] = ()
     """Containers of a pod on a shared card, one per replica; empty for other pods."""
+    nodes: int = 1
+    """Nodes of a replica; on several nodes the workload is a LeaderWorkerSet, else a Deployment."""
+
+    @property
+    def target(self) -> dict[str, str]:
+        """API version, kind and name of the workload."""
+        version, kind = DEPLOYMENT if self.nodes == 1 else LEADER_WORKER_SET
+        return {"apiVersion": version, "kind": kind, "name": self.name}
 
 
-def variants(plan: Plan, system: System | None = None) -> tuple[WorkloadManifest, ...]:
+def variants(
+    plan: Plan, system: System | None = None, table: ClusterTable = EMPTY_TABLE
+) -> tuple[WorkloadManifest, ...]:
     """Return the workloads of a plan, in the order of their servers.
 
     Args:
         plan: the plan.
         system: adds the accelerators that servers can use but the plan does not; None lists only used ones.
+        table: the cluster; with a system it determines which replicas need several nodes.
     """
     found: dict[tuple[str, str], tuple[int, EngineSettings]] = {}
     if system is not None:
@@ -81,7 +93,13 @@ def variants(plan: Plan, system: System | None = None) -> tuple[WorkloadManifest
     shared = [row for row in rows if row.mode == "shared"]
     names = unique_names([*found, *(row.spot for row in shared)])
     surges = _max_surges(plan, system)
-    own = [WorkloadManifest(names[key], *key, *found[key], surges.get(key[0])) for key in sorted(found)]
+    own = [
+        WorkloadManifest(
+            names[key], *key, *found[key], surges.get(key[0]),
+            nodes=1 if system is None else table.nodes_of(key[1], *system.units_per_replica(*key)),
+        )
+        for key in sorted(found)
+    ]  # fmt: skip
     return (*own, *(_on_cards(row, names[row.spot]) for row in shared))
 
 
@@ -101,12 +119,14 @@ def _on_cards(row: PlacementRow, name: str) -> WorkloadManifest:
     counts: dict[str, int] = {}
     for item in (part.figures for part in row.serves if isinstance(part.figures, SharedPool)):
         for _ in range(item.per_card):
-            plain = _slug(item.server)
+            plain = slug(item.server)
             counts[plain] = counts.get(plain, 0) + 1
             number = f"-{counts[plain]}" if counts[plain] > 1 else ""
             part = item.accelerator if item.accelerator != row.spot.accelerator else None
             settings = kind_of_pool(item).engine_settings(item)
-            containers.append(CardContainer(plain + number, settings, item.share, item.memory_gb, part))
+            containers.append(
+                CardContainer(plain + number, item.server, settings, item.share, item.memory_gb, part)
+            )
     return WorkloadManifest(name, *row.spot, row.count, containers=tuple(containers))
 
 
@@ -126,7 +146,7 @@ def unique_names(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]
 
     Names that are too long or not unique end in a digest of server and accelerator.
     """
-    plain = {pair: _slug("-".join(pair)) for pair in pairs}
+    plain = {pair: slug("-".join(pair)) for pair in pairs}
     counts: dict[str, int] = {}
     for name in plain.values():
         counts[name] = counts.get(name, 0) + 1
@@ -136,7 +156,7 @@ def unique_names(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]
     }
 
 
-def _slug(text: str) -> str:
+def slug(text: str) -> str:
     """Return text as a valid Kubernetes name: it starts with a letter and ends with a letter or digit."""
     name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     return f"v-{name}" if name[:1].isdigit() else name
@@ -147,17 +167,18 @@ def _with_digest(name: str, pair: tuple[str, str]) -> str:
     return f"{name[: MAX_NAME - _DIGEST - 1].rstrip('-') or 'variant'}-{digest}"
 
 
-def _metadata(variant: WorkloadManifest, namespace: str, **notes: str) -> dict[str, Any]:
+def metadata_of(variant: WorkloadManifest, namespace: str, **notes: str) -> dict[str, Any]:
+    """Return the metadata of a workload, or of the object that scales it."""
     slices = ", ".join(f"{one.name}: {one.slice}" for one in variant.containers if one.slice)
     return {
         "name": variant.name,
         "namespace": namespace,
         "labels": {"app.kubernetes.io/managed-by": "inferplan"},
         "annotations": {
-            f"{_PREFIX}/server": variant.server,
-            f"{_PREFIX}/accelerator": variant.accelerator,
-            **({f"{_PREFIX}/slices": slices} if slices else {}),
-            **{f"{_PREFIX}/{key}": value for key, value in notes.items()},
+            f"{PREFIX}/server": variant.server,
+            f"{PREFIX}/accelerator": variant.accelerator,
+            **({f"{PREFIX}/slices": slices} if slices else {}),
+            **{f"{PREFIX}/{key}": value for key, value in notes.items()},
         },
     }
 
@@ -169,7 +190,8 @@ def deployment_patch(
 
     The kind of a server determines its settings. For engines with arguments, the patch replaces the list
     `args` by the batch limit only, so other engine settings belong in `command`; other settings are
-    annotations.
+    annotations. The patch of a LeaderWorkerSet sets only replicas, because a merge would replace its
+    containers.
     With a surge, the Deployment starts that number of pods before it stops any.
 
     Args:
@@ -179,20 +201,33 @@ def deployment_patch(
         replicas: whether to set the number of replicas; False if an autoscaler sets it.
     """
     spec: dict[str, Any] = {"replicas": variant.replicas} if replicas else {}
-    if variant.max_surge is not None:
-        update = {"maxSurge": variant.max_surge, "maxUnavailable": 0}
-        spec["strategy"] = {"type": "RollingUpdate", "rollingUpdate": update}
+    if variant.nodes > 1:
+        arguments = {"args": " ".join(variant.settings.args)} if variant.settings.args else {}
+        return patched(variant, namespace, spec, **arguments)
+    spec |= strategy_of(variant)
     if variant.settings.args:
         engine = {"name": container, "args": list(variant.settings.args)}
         spec["template"] = {"spec": {"containers": [engine]}}
     if variant.containers:
-        spec["template"] = {"spec": {"containers": [_of_replica(one) for one in variant.containers]}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": _metadata(variant, namespace, **_notes(variant)),
-        "spec": spec,
-    }
+        spec["template"] = {"spec": {"containers": [replica_patch(one) for one in variant.containers]}}
+    return patched(variant, namespace, spec)
+
+
+def strategy_of(variant: WorkloadManifest) -> dict[str, Any]:
+    """Return the strategy of a Deployment with a surge; nothing without one."""
+    if variant.max_surge is None:
+        return {}
+    update = {"maxSurge": variant.max_surge, "maxUnavailable": 0}
+    return {"strategy": {"type": "RollingUpdate", "rollingUpdate": update}}
+
+
+def patched(
+    variant: WorkloadManifest, namespace: str, spec: Mapping[str, Any], **notes: str
+) -> dict[str, Any]:
+    """Return a workload with a specification and its annotations."""
+    version, kind = (variant.target[key] for key in ("apiVersion", "kind"))
+    metadata = metadata_of(variant, namespace, **_notes(variant), **notes)
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": dict(spec)}
 
 
 def _notes(variant: WorkloadManifest) -> dict[str, str]:
@@ -204,7 +239,7 @@ def _notes(variant: WorkloadManifest) -> dict[str, str]:
     return notes
 
 
-def _of_replica(one: CardContainer) -> dict[str, Any]:
+def replica_patch(one: CardContainer) -> dict[str, Any]:
     """Return the patch for the container of one replica on a shared card."""
     patch: dict[str, Any] = {"name": one.name}
     if one.settings.args:
@@ -216,108 +251,6 @@ def _of_replica(one: CardContainer) -> dict[str, Any]:
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={1000 * one.memory_gb:.0f}M",
     }
     return patch | {"env": [{"name": key, "value": value} for key, value in settings.items()]}
-
-
-def scaled_object(
-    variant: WorkloadManifest, namespace: str, trigger: Mapping[str, Any], *, stabilised: bool = False
-) -> dict[str, Any]:
-    """Return the ScaledObject that scales the Deployment of a workload by a trigger.
-
-    If the trigger fails and fewer replicas run, it falls back to the replicas of the plan. A workload with 0
-    replicas in the plan has no fallback, because it would start replicas that no plan asks for.
-
-    Args:
-        variant: the workload.
-        namespace: namespace of the Deployment.
-        trigger: source of the desired number of replicas.
-        stabilised: whether the service stabilises the number; otherwise the HPA does so when scaling down.
-    """
-    behaviour = {
-        "scaleUp": _window(0) | {"selectPolicy": "Max", "policies": _UP},
-        "scaleDown": _window(0 if stabilised else SCALE_DOWN_WINDOW_S) | {"policies": _DOWN},
-    }
-    return {
-        "apiVersion": "keda.sh/v1alpha1",
-        "kind": "ScaledObject",
-        "metadata": _metadata(variant, namespace),
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": variant.name},
-            "pollingInterval": 15,
-            "cooldownPeriod": 300,
-            "minReplicaCount": 0,
-            "maxReplicaCount": max(10, 4 * variant.replicas),
-            **_fallback(variant.replicas),
-            "advanced": {
-                "restoreToOriginalReplicaCount": False,
-                "horizontalPodAutoscalerConfig": {"behavior": behaviour},
-            },
-            "triggers": [dict(trigger)],
-        },
-    }
-
-
-def _fallback(replicas: int) -> dict[str, Any]:
-    """Return the fallback to a number of replicas; without one, KEDA keeps the current replicas."""
-    if not replicas:
-        return {}
-    settings = {"failureThreshold": 3, "replicas": replicas, "behavior": "currentReplicasIfHigher"}
-    return {"fallback": settings}
-
-
-def _window(seconds: int) -> dict[str, Any]:
-    """Return the scaling settings of one direction, with tolerance 0 so that no change is ignored."""
-    return {"stabilizationWindowSeconds": seconds, "tolerance": "0"}
-
-
-_UP = [
-    {"type": "Percent", "value": 100, "periodSeconds": 60},
-    {"type": "Pods", "value": 4, "periodSeconds": 60},
-]
-_DOWN = [{"type": "Percent", "value": 100, "periodSeconds": 60}]
-
-
-def metrics_api_trigger(variant: WorkloadManifest, service_url: str, authentication: str) -> dict[str, Any]:
-    """Return the trigger that reads `/v1/targets` of the service.
-
-    Args:
-        variant: the workload.
-        service_url: URL of the service.
-        authentication: name of the TriggerAuthentication; empty if the service requires no key.
-    """
-    path = f"{quote(variant.server, safe='')}/{quote(variant.accelerator, safe='')}"
-    metadata = {
-        "url": f"{service_url.rstrip('/')}/v1/targets/{path}",
-        "format": "json",
-        "valueLocation": "desiredReplicas",
-        "targetValue": "1",
-        "activationTargetValue": "0",
-    }
-    trigger: dict[str, Any] = {"type": "metrics-api", "metricType": "AverageValue", "metadata": metadata}
-    if authentication:
-        metadata |= {"authMode": "apiKey", "method": "header", "keyParamName": "X-API-KEY"}
-        trigger["authenticationRef"] = {"name": authentication}
-    return trigger
-
-
-def prometheus_trigger(variant: WorkloadManifest, prometheus_url: str) -> dict[str, Any]:
-    """Return the trigger that reads the target from Prometheus; a missing metric is an error."""
-    labels = f'server="{_escaped(variant.server)}",accelerator="{_escaped(variant.accelerator)}"'
-    return {
-        "type": "prometheus",
-        "metricType": "AverageValue",
-        "metadata": {
-            "serverAddress": prometheus_url,
-            "query": f"max(inferplan_desired_replicas{{{labels}}})",
-            "threshold": "1",
-            "activationThreshold": "0",
-            "ignoreNullValues": "false",
-        },
-    }
-
-
-def _escaped(value: str) -> str:
-    """Return text escaped for the quoted value of a label in PromQL."""
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def manifests_text(manifests: Iterable[Mapping[str, Any]]) -> str:

@@ -20,15 +20,8 @@ from commands import ROOT, Run, is_one_line
 
 from optimizer import Plan, load_system, solve, verify
 from optimizer.cli.main import _parser
-from optimizer.render.manifests import (
-    MAX_NAME,
-    deployment_patch,
-    metrics_api_trigger,
-    prometheus_trigger,
-    scaled_object,
-    unique_names,
-    variants,
-)
+from optimizer.render.autoscalers import metrics_api_trigger, prometheus_trigger, scaled_object
+from optimizer.render.manifests import MAX_NAME, deployment_patch, unique_names, variants
 from rest_server.settings import load_settings
 
 Json = dict[str, Any]
@@ -196,8 +189,6 @@ def test_autoscalers_follow_every_step_only_if_stabilised() -> None:
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert "--stabilise" in container["args"]
     assert _parser().parse_args(container["args"]).stabilise == "recommended"
-    example = yaml.safe_load((MANIFESTS / "components" / "keda" / "scaledobject.yaml").read_text())
-    assert scale_down_window_s(example) == 0
 
 
 @pytest.mark.parametrize("source", [("--scaled-objects",), ("--prometheus", "http://prometheus:9090")])
@@ -210,7 +201,7 @@ def test_the_window_for_scaling_down_is_0_only_with_stabilised(
 
 
 def test_patches_have_no_window_to_be_told_of(run: Run, plan: Path) -> None:
-    message = "--stabilised: patches have no window; add --scaled-objects"
+    message = "--stabilised: only autoscalers have a window; add --scaled-objects"
     is_one_line(run("manifests", plan, "--stabilised"), message)
 
 
@@ -247,10 +238,10 @@ def scaled_objects() -> list[Json]:
 @needs_kustomize
 @needs_tsc
 def test_objects_of_operators_have_the_types_of_their_packages(whole: list[Json], tmp_path: Path) -> None:
-    objects = [item for item in whole if item["kind"] in TYPES]
+    objects = [item for item in [*whole, *scaled_objects()] if item["kind"] in TYPES]
     assert {item["kind"] for item in objects} == TYPES.keys()
     (tmp_path / "good").mkdir()
-    assert type_errors([*objects, *scaled_objects()], tmp_path / "good") == ""
+    assert type_errors(objects, tmp_path / "good") == ""
     broken = copy.deepcopy(objects)
     for item in broken:
         item["spec"]["colour"] = 1
@@ -287,9 +278,8 @@ def trigger_problems(item: Json) -> Iterator[str]:
             yield "the name is too long"
 
 
-@needs_kustomize
-def test_triggers_have_the_keys_that_keda_reads(whole: list[Json]) -> None:
-    for item in (one(whole, "ScaledObject"), *scaled_objects()):
+def test_triggers_have_the_keys_that_keda_reads() -> None:
+    for item in scaled_objects():
         assert list(trigger_problems(item)) == []
         assert item["spec"].get("fallback", {}).get("behavior") in {"currentReplicasIfHigher", None}
     for change in (
@@ -297,7 +287,7 @@ def test_triggers_have_the_keys_that_keda_reads(whole: list[Json]) -> None:
         {"metadata": {"url": "http://x", "valueLocation": "desired.replicas", "targetValue": "1"}},
         {"metadata": {"url": "http://x", "valuelocation": "desiredReplicas", "targetValue": 1}},
     ):
-        broken = copy.deepcopy(one(whole, "ScaledObject"))
+        broken = copy.deepcopy(scaled_objects()[0])
         broken["spec"]["triggers"][0] |= change
         assert list(trigger_problems(broken))
 
@@ -545,6 +535,27 @@ def looped() -> list[Json]:
 
 
 @needs_kustomize
+def test_keda_has_no_object_of_a_workload_that_is_absent(whole: list[Json]) -> None:
+    assert not [item for item in whole if item["kind"] == "ScaledObject"]
+    assert one(whole, "TriggerAuthentication")["metadata"]["namespace"] == "serving"
+
+
+@needs_kustomize
+def test_the_loop_and_keda_do_not_render_together(tmp_path: Path) -> None:
+    shutil.copytree(MANIFESTS, tmp_path / "manifests")
+    own = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+        "resources": ["manifests/overlays/stateful"],
+        "components": ["manifests/components/loop", "manifests/components/keda"],
+    }  # fmt: skip
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(own))
+    run = subprocess.run(["kustomize", "build", tmp_path], capture_output=True, text=True, check=False)
+    assert run.returncode != 0
+    assert run.stderr.count("\n") == 1
+    assert "already registered id: ConfigMap.v1.[noGrp]/inferplan-either-keda-or-loop" in run.stderr
+
+
+@needs_kustomize
 def test_the_loop_component_renders_with_the_service(tmp_path: Path) -> None:
     shutil.copytree(MANIFESTS, tmp_path / "manifests")
     own = {
@@ -553,14 +564,22 @@ def test_the_loop_component_renders_with_the_service(tmp_path: Path) -> None:
     }  # fmt: skip
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(own))
     names = [item["metadata"]["name"] for item in yaml.safe_load_all(kustomized(tmp_path))]
-    assert sum(name.startswith("inferplan-loop") for name in names) == len(looped())
+    assert sum(name.startswith("inferplan-loop") for name in names) == len(looped()) - 1  # and the mark
 
 
 def test_the_loop_component_is_valid_and_restricted() -> None:
     objects = looped()
     for item in objects:
         assert problems(item) == "", item["kind"]
-    kinds = {"Deployment", "NetworkPolicy", "PersistentVolumeClaim", "Role", "RoleBinding", "ServiceAccount"}
+    kinds = {
+        "ConfigMap",
+        "Deployment",
+        "NetworkPolicy",
+        "PersistentVolumeClaim",
+        "Role",
+        "RoleBinding",
+        "ServiceAccount",
+    }
     assert {item["kind"] for item in objects} == kinds
     pod = one(objects, "Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]

@@ -14,7 +14,8 @@ from prometheus_runs import COMPONENT, asked, needs_prometheus, scraping
 from service_runs import Service, in_a_thread
 
 from optimizer import load_system, solve
-from optimizer.render.manifests import prometheus_trigger, variants
+from optimizer.render.autoscalers import adapter_rules, prometheus_trigger
+from optimizer.render.manifests import variants
 
 Json = dict[str, Any]
 
@@ -90,6 +91,15 @@ def test_kedas_query_gives_one_number(prometheus: str) -> None:
     (alias,) = asked(prometheus, 'wva_desired_replicas{variant_name="chat"}')
     assert float(alias["value"][1]) == 3
     assert alias["metric"]["namespace"] == "serving"
+
+
+def test_the_adapters_rule_finds_and_reads_the_same_number(prometheus: str) -> None:
+    found = variants(solve(load_system(FLEET)))
+    (chat,) = [each for each in found if each.server == "serving/chat"]
+    (rule,) = adapter_rules([chat])["rules"]["external"]
+    assert len(asked(prometheus, rule["seriesQuery"])) == 1
+    (row,) = asked(prometheus, rule["metricsQuery"])
+    assert float(row["value"][1]) == 3
 
 
 def test_the_metrics_pass_their_linter_and_broken_ones_do_not(service: Service) -> None:

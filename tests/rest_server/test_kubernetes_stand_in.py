@@ -253,7 +253,7 @@ def test_a_watch_ends_after_its_time(fleet: Emulator) -> None:
     begun_s = time.monotonic()
     lines = fleet.ask(f"{DEPLOYMENTS}?watch=true&timeoutSeconds=1").text
     assert 1 <= time.monotonic() - begun_s < PATIENCE_S
-    (event,) = map(json.loads, lines.splitlines())
+    event, *_ = map(json.loads, lines.splitlines())
     assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", TALK)
     bad = fleet.ask(f"{DEPLOYMENTS}?watch=true&resourceVersion=new")
     assert (bad.status, bad.json["reason"]) == (400, "BadRequest")

@@ -11,7 +11,7 @@ from optimizer.kinds.batch_servers.fields import BatchProfile, BatchServerFields
 from optimizer.kinds.batch_servers.rows import BatchRow
 from optimizer.kinds.batch_servers.stages import names_of, repeated_name, slowest_part, stations_of
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH, Load
-from optimizer.kinds.kind import EngineSettings, Fault, KindOf, OwnRows, Refused
+from optimizer.kinds.kind import EngineContainer, EngineSettings, Fault, KindOf, OwnRows, Refused
 from optimizer.kinds.rows import Row
 from optimizer.kinds.shown import EVERYWHERE, LOSS, WAIT, Shown, TableName, Words
 from optimizer.quantities import quantity
@@ -132,6 +132,10 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
         window_ms = f"{getattr(pool, 'batch_window_ms', None) or 0.0:.12g}"
         notes = super().engine_settings(pool).annotations
         return EngineSettings(annotations={**notes, "batch-window-ms": window_ms})
+
+    def container(self, profile: BatchProfile, cards: int, source: str) -> EngineContainer:
+        """Return the user's own image, whose health check is that of llm-inferno's batch servers."""
+        return super().container(profile, cards, source)._replace(health_path="/health_check")
 
     def pool_fields(
         self, server: BatchServerFields, profile: BatchProfile, max_batch: int, own: OwnArrays | None

@@ -1,0 +1,212 @@
+"""Deployments and LeaderWorkerSets of a plan from nothing, with images, arguments, cards, probes and nodes.
+
+The kind of a server says what its container is. What a plan cannot know, images and labels of nodes, comes
+from the table of the cluster.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from optimizer.errors import SpecError
+from optimizer.kinds.kind import EngineContainer, EngineSettings
+from optimizer.kinds.table import kind_of_profile
+from optimizer.profiles.catalogue import load_catalogue
+from optimizer.render.cluster_table import ClusterTable, ModelContainer, NodeEntry, default_nodes, label_value
+from optimizer.render.manifests import (
+    CardContainer,
+    WorkloadManifest,
+    patched,
+    replica_patch,
+    slug,
+    strategy_of,
+)
+from optimizer.spec.schema import ModelProfile
+from optimizer.spec.system import System
+
+SERVER_LABEL, ACCELERATOR_LABEL = "inferplan_server", "inferplan_accelerator"
+"""Labels of pods with the names of the server and the accelerator, in signs that Prometheus keeps."""
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  tensor parallelism needs more than the default of 64 MiB
+MODEL_HUB = "model-hub"
+"""Secret with the token of the hub of models, under the key `token`; the pods start without it, too."""
+START_LIMIT_S = 1800
+"""Longest time for which an engine can load its weights [s]."""
+_NAME = "app.kubernetes.io/name"
+_PERIOD_S = 10
+Json = dict[str, Any]
+
+
+def starting_table(system: System) -> ClusterTable:
+    """Return the table of a system's cluster with all defaults, for its user to edit."""
+    types = sorted({item.type for item in system.accelerators.values()})
+    models = []
+    for name in sorted({server.model for server in system.servers.values()}):
+        for profile in system.profiles_of(name)[:1]:
+            source = _source(profile, ModelContainer(model=name))
+            image = _container(profile, 1, ModelContainer(model=name)).image
+            models.append(ModelContainer(model=name, image=image, source=source))
+    return ClusterTable(nodes=tuple(map(default_nodes, types)), models=tuple(models))
+
+
+@dataclass(frozen=True, slots=True)
+class Deployments:
+    """Writes the workloads of a system as Deployments and LeaderWorkerSets."""
+
+    system: System
+    table: ClusterTable
+    namespace: str
+    container: str
+    """Name of the container with the engine."""
+    replicas: bool = True
+    """Whether replicas are set; False if an autoscaler sets them."""
+
+    def of(self, variant: WorkloadManifest) -> Json:
+        """Return the Deployment of a workload, or the LeaderWorkerSet if its replicas need several nodes.
+
+        Raises:
+            SpecError: the table lacks the resource of a shared card or a slice.
+        """
+        if variant.containers:
+            containers = [self._on_card(one, i, variant) for i, one in enumerate(variant.containers)]
+            return self._deployment(variant, containers)
+        model, cards = self.system.servers[variant.server].model, self._cards(variant)
+        entry, profile = self.table.model_of(model), self.system.profiles[model, variant.accelerator]
+        engine = _container(profile, cards, entry)
+        resource = self._node(variant).resource, cards // variant.nodes
+        if variant.nodes == 1:
+            return self._deployment(
+                variant, [_pod_container(self.container, engine, variant.settings, resource)]
+            )
+        leader, worker = (
+            _pod_container(
+                self.container, engine._replace(command=(*engine.command, *more)), variant.settings, resource
+            )
+            for more in (engine.leader_args, engine.worker_args)
+        )
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            del worker[probe]  # only the leader answers requests
+        group = {
+            "size": variant.nodes,
+            "restartPolicy": "RecreateGroupOnPodRestart",
+            "leaderTemplate": self._template(variant, [leader]),
+            "workerTemplate": self._template(variant, [worker]),
+        }
+        return patched(variant, self.namespace, self._spec(variant) | {"leaderWorkerTemplate": group})
+
+    def _deployment(self, variant: WorkloadManifest, containers: list[Json]) -> Json:
+        spec = self._spec(variant) | strategy_of(variant)
+        spec |= {
+            "selector": {"matchLabels": {_NAME: variant.name}},
+            "template": self._template(variant, containers),
+        }
+        return patched(variant, self.namespace, spec)
+
+    def _spec(self, variant: WorkloadManifest) -> Json:
+        return {"replicas": variant.replicas} if self.replicas else {}
+
+    def _cards(self, variant: WorkloadManifest) -> int:
+        return self.system.units_per_replica(variant.server, variant.accelerator)[1]
+
+    def _node(self, variant: WorkloadManifest) -> NodeEntry:
+        kind = self.system.accelerators[variant.accelerator].type
+        return self.table.node_of(variant.accelerator, kind)
+
+    def _template(self, variant: WorkloadManifest, containers: list[Json]) -> Json:
+        """Return the pods of a workload."""
+        node = self._node(variant)
+        labels = {SERVER_LABEL: variant.server, ACCELERATOR_LABEL: variant.accelerator}
+        asked = {
+            name: {"key": name, "operator": "Exists", "effect": "NoSchedule"}
+            for one in containers
+            for name in one["resources"]["limits"]
+        }
+        return {
+            "metadata": {
+                "labels": {_NAME: variant.name} | {key: label_value(text) for key, text in labels.items()}
+            },
+            "spec": {
+                "automountServiceAccountToken": False,
+                "enableServiceLinks": False,  # a Service named vllm would set VLLM_PORT
+                "nodeSelector": dict(node.labels),
+                "tolerations": list(asked.values()),
+                "containers": containers,
+                "volumes": [{"name": "shared-memory", "emptyDir": {"medium": "Memory"}}],
+            },
+        }
+
+    def _on_card(self, one: CardContainer, place: int, variant: WorkloadManifest) -> Json:
+        """Return the container of one replica on a shared card, with the patch of its share."""
+        model = self.system.servers[one.server].model
+        entry = self.table.model_of(model)
+        profile = self.system.profiles[model, one.slice or variant.accelerator]
+        engine = _container(profile, 1, entry)
+        engine = engine._replace(port=engine.port + place)  # containers of a pod share its ports
+        resource = self._shared_resource(one, variant), 1
+        found = _pod_container(one.name, engine, one.settings, resource)
+        patch = replica_patch(one)
+        return found | patch | {"env": [*found.get("env", ()), *patch.get("env", ())]}
+
+    def _shared_resource(self, one: CardContainer, variant: WorkloadManifest) -> str:
+        """Return the resource by which a container asks for its part of a card.
+
+        Raises:
+            SpecError: the table does not name it.
+        """
+        if one.slice is not None:
+            found = next((each.resource for each in self.table.nodes if each.accelerator == one.slice), "")
+            wanted = f"nodes: {{accelerator: {one.slice}, resource: nvidia.com/mig-…}}"
+        else:
+            found = self._node(variant).shared_resource or ""
+            kind = self.system.accelerators[variant.accelerator].type
+            wanted = f"nodes: {{accelerator: {kind}, sharedResource: nvidia.com/gpu.shared}}"
+        if not found:
+            raise SpecError(
+                f"--cluster: no resource for {one.server!r} on a part of {variant.accelerator}; "
+                f"name that of the device plugin: {wanted}"
+            )
+        return found
+
+
+def _source(profile: ModelProfile, entry: ModelContainer) -> str:
+    """Return the weights of a model: the table's, the catalogue's for an estimate, or the model's name."""
+    estimate = None if profile.iteration is None else profile.iteration.estimate
+    if entry.source or estimate is None or estimate.config is not None:
+        return entry.source or profile.name
+    return load_catalogue().repository(estimate.model or profile.name) or profile.name
+
+
+def _container(profile: ModelProfile, cards: int, entry: ModelContainer) -> EngineContainer:
+    """Return the container of a model's engine, with the image and the arguments of the table."""
+    engine = kind_of_profile(profile).container(profile, cards, _source(profile, entry))
+    image = entry.image or engine.image or slug(profile.name)
+    return engine._replace(image=image, command=(*engine.command, *entry.args))
+
+
+def _pod_container(
+    name: str, engine: EngineContainer, settings: EngineSettings, resource: tuple[str, int]
+) -> Json:
+    """Return a container with an engine."""
+    probe = {"httpGet": {"path": engine.health_path, "port": engine.port}, "periodSeconds": _PERIOD_S}
+    variables = {key.upper().replace("-", "_"): value for key, value in settings.annotations.items()}
+    command = (
+        [*engine.command, f"{engine.port_flag}={engine.port}"] if engine.port_flag else [*engine.command]
+    )
+    if not engine.port_flag:
+        variables["PORT"] = str(engine.port)
+    environment: list[Json] = [{"name": key, "value": value} for key, value in variables.items()]
+    if engine.hub_variable:
+        secret = {"name": MODEL_HUB, "key": "token", "optional": True}
+        environment.append({"name": engine.hub_variable, "valueFrom": {"secretKeyRef": secret}})
+    amounts = {resource[0]: str(resource[1])}
+    return {
+        "name": name,
+        "image": engine.image,
+        **({"command": command} if command else {}),
+        **({"args": list(settings.args)} if settings.args else {}),
+        **({"env": environment} if environment else {}),
+        "ports": [{"containerPort": engine.port}],
+        "resources": {"limits": amounts, "requests": amounts},
+        "startupProbe": probe | {"failureThreshold": START_LIMIT_S // _PERIOD_S},
+        "readinessProbe": probe,
+        "livenessProbe": probe | {"failureThreshold": 6, "timeoutSeconds": 5},
+        "volumeMounts": [{"name": "shared-memory", "mountPath": SHARED_MEMORY}],
+    }
