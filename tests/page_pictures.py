@@ -25,7 +25,7 @@ from optimizer.spec.writing import write_document  # noqa: E402
 
 PICTURES = ROOT / "docs" / "pictures" / "page"
 HEIGHT = 900
-COLOURS = 128
+COLOURS = 256
 STEADY_S = 1.5
 """Time in which charts and fonts become steady [s]."""
 BUSY_GPUS = "/?open=sample:gpus&load=1.5"

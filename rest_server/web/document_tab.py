@@ -94,7 +94,7 @@ class DocumentTab:
                 word = "error" if item.is_error else "warning"
                 text = f"line {item.line}, {word}: {item.text}"
                 button = ui.button(text, on_click=lambda line=item.line: self._select(line), color=None)
-                button.props("flat dense no-caps align=left").classes("finding")
+                button.props("flat dense no-caps align=left").classes(f"finding {word}")
 
     def _select(self, line: int) -> None:
         """Scroll to a line of the document, and mark it."""

@@ -60,7 +60,7 @@ class PlanTab:
             )
 
     def _show_buttons(self, *actions: tuple[str, Callable[[], Any]]) -> None:
-        with ui.row().style("gap: 4px; margin-left: -8px"):
+        with ui.row().style("gap: 4px; margin-left: -4px"):
             for title, action in actions:
                 button = ui.button(title, on_click=action, color=None)
                 self._buttons[title] = button.props("flat dense no-caps")

@@ -1,5 +1,6 @@
 """Contents of a page as plain values that a solver process can send."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,9 @@ from optimizer.section import FOR_PROGRAMS, FormattedValue, Section, SidePair
 from optimizer.text import printable
 from optimizer.units import SECONDS_PER_MINUTE
 
+POINTS = "% points"
+"""Unit of differences of shares."""
+_DECIMALS = re.compile(r"^[^.\s]*\.(\d+)")
 FULL = 1 - 1e-9
 """Share from which on a load counts as served in full."""
 
@@ -61,7 +65,7 @@ class PriorityLoad:
         """The served share as a key figure."""
         share = self.served_rpm / self.load_rpm if self.load_rpm else 1.0
         name, is_all = f"priority {self.priority} served", share >= FULL
-        return PlanFact(name, share_text(share), 100 * share, "% points", alert=not is_all)
+        return PlanFact(name, share_text(share), 100 * share, POINTS, alert=not is_all)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +192,7 @@ def differences(now: Table, pinned: Table | None) -> list[dict[int, str]]:
     if pinned is None or pinned.headings != now.headings:
         return [{} for _ in now.rows]
     before = {_key(pinned, row): row for row in reversed(pinned.rows)}
-    units = [heading.rpartition("[")[2].rstrip("]") if "[" in heading else "" for heading in now.headings]
-    return [_row_differences(row, before.get(_key(now, row)), units) for row in now.rows]
+    return [_row_differences(row, before.get(_key(now, row))) for row in now.rows]
 
 
 def _key(table: Table, row: tuple[TableCell, ...]) -> object:
@@ -197,17 +200,14 @@ def _key(table: Table, row: tuple[TableCell, ...]) -> object:
     return next((cell.value for cell, number in zip(row, table.numeric, strict=True) if not number), None)
 
 
-def _row_differences(
-    now: tuple[TableCell, ...], before: tuple[TableCell, ...] | None, units: list[str]
-) -> dict[int, str]:
+def _row_differences(now: tuple[TableCell, ...], before: tuple[TableCell, ...] | None) -> dict[int, str]:
     changes = {}
     for i, (new, old) in enumerate(zip(now, before or (), strict=False)):
         if new.value == old.value:
             continue
         if isinstance(new.value, int | float) and isinstance(old.value, int | float):
-            is_share = new.text.endswith("%")
-            factor, unit = (100, "% points") if is_share else (1, units[i])
-            changes[i] = signed(factor * (new.value - old.value), unit)
+            factor, unit = (100, POINTS) if new.text.endswith("%") else (1, "")
+            changes[i] = signed(factor * (new.value - old.value), (new.text, old.text), unit)
         elif old.text != new.text:
             changes[i] = f"was {old.text}"
     return {i: text for i, text in changes.items() if text}
@@ -243,7 +243,14 @@ def _more_or_less(difference: float) -> str:
     return "more" if difference > 0 else "less"
 
 
-def signed(difference: float, unit: str) -> str:
-    """Return a difference with its sign and unit; empty if it would be shown as zero."""
-    text = f"{difference:+,.0f}" if abs(difference) >= 1000 else f"{difference:+,.4g}"
+def signed(difference: float, texts: Iterable[str], unit: str = "") -> str:
+    """Return a difference with its sign and unit; empty if it would be shown as zero.
+
+    Args:
+        difference: the difference.
+        texts: both values as shown, which state the number of decimals.
+        unit: unit of the difference.
+    """
+    decimals = max(len(found[1]) if (found := _DECIMALS.search(text)) else 0 for text in texts)
+    text = f"{difference:+,.{decimals}f}"
     return "" if float(text.replace(",", "")) == 0 else f"{text} {unit}".rstrip()

@@ -33,6 +33,8 @@ class StudyTab:
         """
         self._desk, self._guarded = desk, guarded
         self._running: tuple[str, float, SharedProgress]
+        self._stops: dict[str, ui.button] = {}
+        """Buttons that stop a study, enabled while it runs."""
         with ui.element("div").classes("questions"):
             self._show_questions()
         with ui.element("div").classes("results"):
@@ -80,10 +82,16 @@ class StudyTab:
 
         with ui.row():
             ui.button("Run", on_click=ask).props(f'unelevated no-caps aria-label="Run {name}"')
-            ui.button("Stop", on_click=self._stop, color=None).props(f'flat no-caps aria-label="Stop {name}"')
+            button = ui.button("Stop", on_click=self._stop, color=None)
+            self._stops[name] = button.props(f'flat no-caps aria-label="Stop {name}"')
+            button.disable()
 
     def _stop(self) -> None:
         self._desk.stop("study")
+
+    def _enable_stop(self, running: str | None) -> None:
+        for name, button in self._stops.items():
+            button.set_enabled(name == running)
 
     async def _study(self, name: str, options: str) -> None:
         began = time.monotonic()
@@ -92,10 +100,12 @@ class StudyTab:
         with SharedProgress() as progress:
             self._running = name, began, progress
             self._tell()
+            self._enable_stop(name)
             self._timer.activate()
             found = await self._guarded(lambda: self._desk.study(name, options, progress.name))
         if self._running[2] is progress:  # no other study has started
             self._timer.deactivate()
+            self._enable_stop(None)
             self._elapsed.set_text(
                 "" if found is None else f"{name}: done in {time.monotonic() - began:.1f} s"
             )

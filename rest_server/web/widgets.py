@@ -231,7 +231,7 @@ class FactBar:
             self._box.clear()
             with self._box:
                 self._cards = [_FactCard() for _ in facts]
-        before = {fact.name: fact.value for fact in pinned}
+        before = {fact.name: fact for fact in pinned}
         for card, fact in zip(self._cards, facts, strict=True):
             card.show(fact, before)
 
@@ -245,11 +245,12 @@ class _FactCard:
             self._value = ui.label(" ").classes("value")
             self._change = ui.label(" ").classes("change")
 
-    def show(self, fact: PlanFact, before: Mapping[str, float]) -> None:
+    def show(self, fact: PlanFact, before: Mapping[str, PlanFact]) -> None:
         """Show a key figure with its change from the previous value, if any."""
         self._name.set_text(fact.name)
         self._value.set_text(fact.text)
-        change = signed(fact.value - before[fact.name], fact.unit) if fact.name in before else ""
+        old = before.get(fact.name)
+        change = "" if old is None else signed(fact.value - old.value, (fact.text, old.text), fact.unit)
         self._change.set_text(change or " ")
         self._box.classes(add="alert" if fact.alert else "", remove="" if fact.alert else "alert")
 

@@ -12,7 +12,7 @@ from optimizer import load_system
 from optimizer.errors import SpecError
 from rest_server.web.changes import Changes, Steps, read_query
 from rest_server.web.desk import Desk
-from rest_server.web.shown import Table, TableCell, differences
+from rest_server.web.shown import Table, TableCell, differences, signed
 
 KEYS = st.sampled_from(["load", "load:a&b=c", "count:H100", "cost:4x A100", "ttft:Premium/m 1", "policy"])
 CHANGES = st.dictionaries(KEYS, st.text(max_size=12), max_size=6).map(lambda given: Changes(given=given))
@@ -104,8 +104,23 @@ def test_differences_follow_the_names_of_rows() -> None:
         return Table("t", "T", (), ("server", "cost [USD/h]"), (False, True), cells, ())
 
     before = shown(("a", 1.0), ("b", 2.0))
-    assert differences(shown(("b", 5.0), ("new", 9.0), ("a", 1.0)), before) == [{1: "+3 USD/h"}, {}, {}]
+    assert differences(shown(("b", 5.0), ("new", 9.0), ("a", 1.0)), before) == [{1: "+3"}, {}, {}]
     assert differences(before, None) == [{}, {}]
+
+
+@pytest.mark.parametrize(
+    ("difference", "texts", "shown"),
+    [
+        (54.4, ("183.60 USD/h", "129.20 USD/h"), "+54.40"),
+        (-2.0, ("8 of 10 servers", "10 of 10 servers"), "-2"),
+        (1234.5, ("3,848", "2,613.5"), "+1,234.5"),
+        (0.001, ("1.00", "1.00"), ""),
+    ],
+)
+def test_differences_have_the_decimals_of_values(
+    difference: float, texts: tuple[str, str], shown: str
+) -> None:
+    assert signed(difference, texts) == shown
 
 
 def test_the_difference_of_shares_is_in_percentage_points() -> None:
