@@ -45,7 +45,8 @@ requestAnimationFrame(look);
 MOVE = """
 const [factor, done] = arguments;
 const slider = document.querySelector('input[type=range][aria-label="Load of all servers"]');
-const value = document.querySelector(".fact .value");
+const fact = [...document.querySelectorAll(".fact")].find(fact => fact.textContent.includes("total cost"));
+const value = fact.querySelector(".value");
 const before = value.textContent, began = performance.now();
 slider.value = factor;
 slider.dispatchEvent(new Event("input"));
