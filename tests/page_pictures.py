@@ -63,7 +63,7 @@ def broken(journey: Journey) -> None:
 def busy(journey: Journey) -> None:
     planned(journey)
     journey.tab("Studies")
-    journey.type("Requests to each pool", "\ue009a\ue009100000")
+    journey.type("Requests to each pool", "\ue009a\ue0095000000")
     journey.press("Run simulate")
     journey.wait(lambda: " of 10 pools" in journey.text())
 
