@@ -111,6 +111,18 @@ def largest_rates_of(
     return rates
 
 
+def stable_rates_of(
+    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
+) -> FloatArray:
+    """Return the maximum throughput of a replica of each row, of a shared queue along its mix [requests/s]."""
+    rates = np.zeros(len(server))
+    for rows, some in parts(arrays, server, accelerator, max_batch):
+        mine = rows_of(arrays, some)
+        found = mine.of_pairs(np.minimum, mine.queues.stable_rate_rps)
+        rates[rows] = found * arrays.rate_factor[some.server, some.accelerator]
+    return rates
+
+
 def targets_hold(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
 ) -> BoolArray:

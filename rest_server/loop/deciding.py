@@ -19,6 +19,7 @@ from optimizer.stabilisation.decisions import (
 from optimizer.stabilisation.keeping import Planner
 from optimizer.stabilisation.stabilise import denoise_loads, plan_next, stabilise
 from rest_server.loop.config import LoopConfig
+from rest_server.loop.draining import PlannedReplicas, planned_replicas, with_backlogs, with_target_shares
 from rest_server.loop.drift import Drifts, compared, with_factors
 from rest_server.loop.loads import EstimatedLoad, LoadMemory, measured, with_measured_loads
 from rest_server.loop.window import Hold, HoldReason, Reading, Window
@@ -113,6 +114,8 @@ class CycleOutcome:
     workloads: tuple[WorkloadDecision, ...]
     plan: Plan | None
     """The plan; None if there is none."""
+    planned: Mapping[str, PlannedReplicas] = field(default_factory=dict)
+    """Planned replicas by server."""
 
 
 def decide(
@@ -144,6 +147,12 @@ def decide(
     planner = Planner(Deadline.after(system.options.time_limit_s), memo)
     try:
         plan = plan_next(to_plan, rules, last, observed, planner)
+        for_rates = planned_replicas(plan)
+        loads = with_target_shares(loads, to_plan, plan)
+        draining = with_backlogs(to_plan, loads)
+        if draining is not to_plan:
+            to_plan = draining
+            plan = plan_next(to_plan, rules, last, observed, planner)
     except SolverError as error:
         failed = dict.fromkeys(system.servers, Hold(HoldReason.plan_failed, str(error))) | holds
         return CycleOutcome(following, loads, failed, _workloads(system, last, seen, failed), None)
@@ -152,7 +161,12 @@ def decide(
     workloads = _workloads(system, decisions, seen, holds)
     steady = _steady(memories, seen, holds, config.window_s)
     drifts = compared(state.drifts, system, plan, steady, seen.now_s, config.drift)
-    return CycleOutcome(replace(following, decisions=decisions, drifts=drifts), loads, holds, workloads, plan)
+    following = replace(following, decisions=decisions, drifts=drifts)
+    planned = {
+        name: PlannedReplicas(number, planned_replicas(plan).get(name, 0) - number)
+        for name, number in for_rates.items()
+    }
+    return CycleOutcome(following, loads, holds, workloads, plan, planned)
 
 
 def decide_remotely(

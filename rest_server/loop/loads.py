@@ -28,7 +28,7 @@ class EstimatedLoad:
     completions_rps: float
     """Rate of completed requests [requests/s]; for comparison only."""
     backlog_rps: float
-    """Additional rate that serves the waiting requests in time [requests/s]."""
+    """Rate that serves the waiting requests within the drain time [requests/s]."""
     in_tokens: float | None = None
     """Mean prompt length [tokens]; None if unknown, like the next three."""
     out_tokens: float | None = None
@@ -36,11 +36,22 @@ class EstimatedLoad:
     out_tokens_cv: float | None = None
     forecast_rps: float | None = None
     """Forecast arrival rate [requests/s]; None without a forecast."""
+    target_share: float = 1.0
+    """Rate of a replica within its targets, over its maximum throughput."""
+
+    @property
+    def rate_rps(self) -> float:
+        """Expected arrival rate [requests/s]: the larger of measurement and forecast."""
+        return max(self.offered_rps, self.forecast_rps or 0.0)
 
     @property
     def planned_rps(self) -> float:
-        """Planned rate [requests/s]: the larger of measurement and forecast, and the backlog."""
-        return max(self.offered_rps, self.forecast_rps or 0.0) + self.backlog_rps
+        """Planned rate [requests/s]; it contains as much of the backlog as needs more replicas (eq. 2).
+
+        A queue is served with full batches, so replicas that are planned for the targets serve more than the
+        expected rate.
+        """
+        return max(self.rate_rps, (self.rate_rps + self.backlog_rps) * self.target_share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +131,12 @@ def _settled(new: float | None, old: float | None, share: float, distance: float
 
 
 def with_measured_loads(system: System, loads: Mapping[str, EstimatedLoad], *, variation: bool) -> System:
-    """Return a system with measured loads; unknown lengths stay as documented."""
+    """Return a system with the expected rates and measured lengths; unknown lengths stay as documented."""
     changed = {}
     for name, found in loads.items():
         server = system.servers[name]
         given = {
-            "arrival_rate_rpm": found.planned_rps * SECONDS_PER_MINUTE,
+            "arrival_rate_rpm": found.rate_rps * SECONDS_PER_MINUTE,
             "in_tokens": found.in_tokens,
             "out_tokens": None if found.out_tokens is None else max(1.0, found.out_tokens),
         }

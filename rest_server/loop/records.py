@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,7 @@ def record_of(
             "cost": plan.total_cost_cents_per_h,
             "unserved": {item.server: item.reason for item in plan.unserved},
         },
+        "planned": {name: asdict(found) for name, found in sorted(outcome.planned.items())},
         "drift": {
             key: {"ratio": round(found.ratio, 4), "alarm": found.alarm, "proposed": found.proposal}
             for key, found in outcome.state.drifts.items()

@@ -75,6 +75,14 @@ def _loads(record: dict[str, Any]) -> Iterator[Metric]:
 
 
 def _workloads(record: dict[str, Any]) -> Iterator[Metric]:
+    planned = GaugeMetricFamily(
+        "inferplan_loop_planned_replicas", "Planned replicas, for arrivals or backlog.",
+        labels=["server", "purpose"],
+    )  # fmt: skip
+    for server, found in record["planned"].items():
+        planned.add_metric([server, "rate"], found["for_rate"])
+        planned.add_metric([server, "backlog"], found["for_backlog"])
+    yield planned
     names = {"replicas": "desired", "existing": "existing", "ready": "ready"}
     for key, name in names.items():
         family = GaugeMetricFamily(

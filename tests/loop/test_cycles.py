@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from simulated_fleet import DISCOVERY, SimulatedFleet, between, chat_system, poisson
 
+from optimizer import solve
 from optimizer.candidates.caution import slower
 from optimizer.errors import SolverError, SpecError
 from optimizer.spec.system import System
@@ -18,6 +19,7 @@ from optimizer.stabilisation.rules import Rules
 from rest_server.loop.config import DriftSettings, LoopConfig
 from rest_server.loop.controller import Controller
 from rest_server.loop.kubernetes import ClusterError
+from rest_server.loop.loads import EstimatedLoad, with_measured_loads
 from rest_server.loop.records import read_state, repeated
 from rest_server.loop.scrape import ScrapeReader
 from rest_server.loop.window import Hold, HoldReason
@@ -84,6 +86,43 @@ def test_a_step_of_load_is_followed_and_its_queue_drained() -> None:
     assert last["backlog_rps"] < 0.5
     assert last["offered_rps"] == pytest.approx(18, rel=0.15)
     assert not loop.fleet.rejected
+
+
+def planned_at(rate_rps: float) -> int:
+    """Return the replicas of a plan for a known load."""
+    load = EstimatedLoad(
+        rate_rps, rate_rps, 0.0, in_tokens=60.0, out_tokens=30.0, in_tokens_cv=0.5, out_tokens_cv=1.0
+    )
+    plan = solve(with_measured_loads(chat_system(), {"talk": load}, variation=True))
+    return sum(pool.num_replicas for pool in plan.allocations["talk"])
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_the_plan_of_a_step_is_that_of_the_true_rate(seed: int) -> None:
+    """Six times the load from 150 s; the plan after the window of 60 s and two periods, until the end."""
+    loop = Loop(CONFIG.model_copy(update={"drain_s": 30.0}))
+    records = loop.run(lambda t: 3 if t < 150 else 18, 600, seed=seed)
+    true, later = planned_at(18.0), records[(150 + 60 + 2 * PERIOD_S) // PERIOD_S :]
+    assert true == 5
+    for record in later:
+        assert abs(record["planned"]["talk"]["for_rate"] - true) <= 1
+    extra = [record["planned"]["talk"]["for_backlog"] for record in records[4:]]
+    assert max(extra) >= 1  # while the queue is drained
+    queued = [record["loads"]["talk"]["backlog_rps"] * 30 for record in records[4:]]
+    assert not any(number for number, waiting in zip(extra, queued, strict=True) if waiting < 20)
+    drained_s = next(
+        record["inputs"]["now_s"] for record in later if record["loads"]["talk"]["backlog_rps"] * 30 < 20
+    )
+    assert drained_s - 150 <= 60 + 30 + 30 + PERIOD_S  # window, start of replicas, drain time
+    assert not loop.fleet.rejected
+
+
+def test_strict_targets_leave_capacity_that_drains_a_queue() -> None:
+    """At a third of its maximum throughput a replica needs no help with a backlog of twice its rate."""
+    load = EstimatedLoad(10.0, 10.0, 20.0)
+    assert load.planned_rps == 30.0
+    assert replace(load, target_share=0.5).planned_rps == 15.0
+    assert replace(load, target_share=0.3).planned_rps == 10.0
 
 
 def test_replicas_are_held_until_the_window_is_full() -> None:
