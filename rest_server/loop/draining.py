@@ -39,9 +39,7 @@ def with_target_shares(
     """
     found = dict(loads)
     queued = [name for name, load in loads.items() if load.backlog_rps > 0]
-    pools = [
-        (name, pool) for name in queued for pool in plan.allocations.get(name, ()) if pool.num_replicas
-    ]
+    pools = [(name, pool) for name in queued for pool in plan.allocations.get(name, ()) if pool.num_replicas]
     if not pools:
         return found
     arrays = arrays_of(system)
