@@ -37,6 +37,8 @@ class Backend:
 
     id: str
     servers: tuple[str, ...]
+    planned: str
+    """Name under which the servers are planned: that of the server, the version or the shared queue."""
     model: str
     accelerator: str
     url: str

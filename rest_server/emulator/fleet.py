@@ -96,7 +96,7 @@ def backend_of(
     app.life.startup_s = settings.startup_of(model, accelerator)
     network_ms = {run.server: run.network_ms for run in runs if run.network_ms}
     slots = replica.limits.max_batch if isinstance(replica, TokenReplica | StaticReplica) else UNLIMITED_SLOTS
-    return Backend(name, servers, model, accelerator, url, app, network_ms, slots)
+    return Backend(name, servers, runs[0].planned, model, accelerator, url, app, network_ms, slots)
 
 
 def replica_apps(

@@ -81,7 +81,7 @@ def rented_backends(
         model = Model(server.model, {server.name: 0}, LONGEST_TOKENS, None, lengths)
         app = TokenReplicaApp(model, engine, Life(engine), settings.seed)
         yield Backend(
-            f"{server.name}-{number}", (server.name,), server.model, EXTERNAL, url(number), app,
+            f"{server.name}-{number}", (server.name,), server.name, server.model, EXTERNAL, url(number), app,
             price=(service.in_per_million, service.out_per_million),
         )  # fmt: skip
 

@@ -285,7 +285,7 @@ class Router:
 
 def _target(one: Backend) -> dict[str, Any]:
     """Return a replica as a target of Prometheus."""
-    labels = {"server": ", ".join(one.servers), "accelerator": one.accelerator, "replica": one.id}
+    labels = {"server": one.planned, "accelerator": one.accelerator, "replica": one.id}
     return {"targets": [one.url.removeprefix("http://")], "labels": labels}
 
 

@@ -60,13 +60,17 @@ def check_supported(system: System) -> None:
     Raises:
         SpecError: it has routes or shared cards.
     """
-    if system.routes:
+    for name in system.routes:
         raise SpecError(
-            f"routes.{next(iter(system.routes))}: the loop cannot measure routes; plan them with /v1/loads"
+            f"routes.{name}: the loop cannot measure routes; give their models as servers of their own, or "
+            "send the loads of routes to a stateful service (inferplan serve), whose targets KEDA applies"
         )
     for name, server in system.servers.items():
         if getattr(server, "shared_card", False):
-            raise SpecError(f"servers.{name}.sharedCard: the loop cannot scale shared cards; remove it")
+            raise SpecError(
+                f"servers.{name}.sharedCard: the loop cannot scale shared cards; remove sharedCard, so that "
+                "this server gets its own cards, or apply the manifests of 'inferplan manifests'"
+            )
 
 
 @dataclass(slots=True)

@@ -10,15 +10,21 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from commands import COUNTED, ROOT
 from emulated import Emulator, emulated
 from patience import PATIENCE_S, until
 
+from optimizer.simulation.requests import Requests
 from optimizer.spec.system import System, load_system
-from rest_server.loop.config import KubernetesTarget
+from rest_server.emulator.driver import ServerLoad, drive
+from rest_server.loop.config import KubernetesTarget, LoopConfig
+from rest_server.loop.controller import Controller
 from rest_server.loop.deciding import ExistingReplicas
+from rest_server.loop.fetching import Fetcher
 from rest_server.loop.kubernetes import Cluster, ClusterError, LeaseHolder, connected
+from rest_server.loop.scrape import ScrapeReader
 
 PAGE = (ROOT / "docs" / "loop.md").read_text(encoding="utf-8")
 
@@ -200,6 +206,73 @@ def test_a_wrong_configuration_is_one_clear_error(
     given = {"system": "sample:small", "source": {"kind": "scrape", "url": "http://127.0.0.1:9/"}}
     path = tmp_path / "loop.json"
     path.write_text(json.dumps(given | change))
+    found = run(path, "--once")
+    assert found.returncode == 2
+    assert message in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+
+
+# --- other kinds of servers ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "driven", "measured"),
+    [
+        ("versions", {"chat": "chat-1", "search": "search-1"}, {"chat (chat-1)", "chat (chat-2)", "search"}),
+        ("shared-queue", {"premium": "chat", "free": "chat"}, {"chat"}),
+    ],
+)
+def test_versions_and_shared_queues_are_measured(
+    name: str, driven: dict[str, str], measured: set[str]
+) -> None:
+    """80 requests a server in 8 s; the loop finds the rate of each planned server."""
+    path = ROOT / "specs" / f"{name}.yaml"
+    system = load_system(path)
+    due_ms = np.linspace(0, 8000, 80)
+    requests = Requests(np.full(80, 60), np.full(80, 8), due_ms)
+    loads = [
+        ServerLoad(server, system.named[server].model, streams=True, rate_rps=10.0, requests=requests)
+        for server in driven
+    ]
+    with emulated(path, "--scalable", "--startup", "0") as fleet, cluster(fleet, system, "mine") as workloads:
+        given = {"system": str(path), "source": {"kind": "scrape", "url": f"{fleet.url}/emulator/targets"}}
+        config = LoopConfig.model_validate(given | {"period": 2, "window": 8})
+        records: list[dict[str, Any]] = []
+        fetcher = Fetcher()
+        source = ScrapeReader(fetcher.text, f"{fleet.url}/emulator/targets", config.window_s)
+        loop = Controller(system, config, source, workloads, records.append, dry_run=True)
+        loop.now()
+        drive(fleet.url, loads)
+        record = loop.now()
+        fetcher.close()
+    assert record["holds"] == {}
+    assert record["loads"].keys() == measured
+    counts = {
+        server: load["offered_rps"] * record["inputs"]["readings"][server]["counts"]["span_s"]
+        for server, load in record["loads"].items()
+    }
+    assert sum(counts.values()) == pytest.approx(80 * len(driven), abs=0.1)
+    assert all(count > 0 for count in counts.values())
+    assert {item["server"] for item in record["workloads"]} == measured
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "routes",
+            "routes.chat: the loop cannot measure routes; give their models as servers of their own",
+        ),
+        (
+            "shared-cards",
+            "sharedCard: the loop cannot scale shared cards; remove sharedCard, so that",
+        ),
+    ],
+)
+def test_unsupported_systems_name_a_way_out(name: str, message: str, tmp_path: Path) -> None:
+    given = {"system": str(ROOT / "specs" / f"{name}.yaml"), "source": {"kind": "scrape", "url": "http://x"}}
+    path = tmp_path / "loop.json"
+    path.write_text(json.dumps(given))
     found = run(path, "--once")
     assert found.returncode == 2
     assert message in found.stderr
