@@ -242,7 +242,8 @@ def test_versions_and_shared_queues_are_measured(
         source = ScrapeReader(fetcher.text, f"{fleet.url}/emulator/targets", config.window_s)
         loop = Controller(system, config, source, workloads, records.append, dry_run=True)
         loop.now()
-        drive(fleet.url, loads)
+        for m in drive(fleet.url, loads):
+            print(m.loss, m)
         record = loop.now()
         fetcher.close()
     assert record["holds"] == {}
@@ -251,6 +252,19 @@ def test_versions_and_shared_queues_are_measured(
         server: load["offered_rps"] * record["inputs"]["readings"][server]["counts"]["span_s"]
         for server, load in record["loads"].items()
     }
+    print(
+        counts,
+        {
+            k: (
+                v["reporting"],
+                v["expected"],
+                v["counts"]["first_tokens"],
+                v["counts"]["rejected"],
+                v["counts"]["span_s"],
+            )
+            for k, v in record["inputs"]["readings"].items()
+        },
+    )
     assert sum(counts.values()) == pytest.approx(80 * len(driven), abs=0.1)
     assert all(count > 0 for count in counts.values())
     assert {item["server"] for item in record["workloads"]} == measured
