@@ -95,14 +95,14 @@ class ForecastSettings(Document):
 
 
 class DriftSettings(Document):
-    """How measured token times are compared with those of the profiles."""
+    """How measured token times and TTFTs are compared with those of the profiles."""
 
     limit: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """Relative difference above which a profile has drifted."""
+    """Relative difference of token times above which a profile has drifted; twice as much for TTFTs."""
     span_s: Seconds = Field(300.0, alias="span")
     """Time constant of the average [s]."""
     refit: Literal["propose", "apply"] = "propose"
-    """`propose`: state a factor for the times of a profile that has drifted; `apply`: plan with it."""
+    """`propose`: state factors for the parameters of a profile that has drifted; `apply`: plan with them."""
 
 
 class RemotePlanner(Document):

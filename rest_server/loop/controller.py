@@ -24,6 +24,7 @@ from rest_server.loop.deciding import (
     decide,
     decide_remotely,
 )
+from rest_server.loop.drift import events_between, key_of
 from rest_server.loop.kubernetes import ClusterError
 from rest_server.loop.loads import EstimatedLoad
 from rest_server.loop.records import MEMO_ROWS, read_state, record_of, write_state
@@ -42,6 +43,9 @@ class ScaledFleet(Protocol):
 
     def scale(self, server: str, accelerator: str, replicas: int) -> None:
         """Set the replicas of a workload, or raise `ClusterError`."""
+
+    def announce(self, server: str, accelerator: str, reason: str, message: str) -> None:
+        """Create an Event about a workload, or raise `ClusterError`."""
 
     def may_act(self) -> str | None:
         """Return the reason that this loop must not scale; None if it can."""
@@ -155,9 +159,11 @@ class Controller:
         if self.state_file is not None and lease is None and not self.dry_run:
             write_state(outcome.state, self.state_file)
         results = {} if self.fleet is None else self._scaled(self.fleet, outcome, lease)
+        events = self._announced(before, outcome, lease)
         first = before if self.state is None else None
         self.state = outcome.state
         return record_of(seen, first, outcome, results) | {
+            "events": events,
             "lease": lease or "",
             "tookSeconds": round(time.monotonic() - begun_s, 3),
         }
@@ -180,6 +186,24 @@ class Controller:
         allowed = [on for server, on in workload_pairs(self.system) if server == name]
         none = ExistingReplicas(0, 0) if isinstance(reading, Window) or found else None
         return found | {on: none for on in allowed if on not in found and none is not None}
+
+    def _announced(self, before: LoopState, outcome: CycleOutcome, lease: str | None) -> list[dict[str, str]]:
+        """Announce drifts and refits as Events of a workload with the profile; return them with results."""
+        events = []
+        for key, reason, message in events_between(before.drifts, outcome.state.drifts):
+            place = next(
+                (item.server, item.accelerator)
+                for item in outcome.workloads
+                if key_of(self.system.servers[item.server].model, item.accelerator) == key
+            )
+            result = "no cluster" if self.fleet is None else "dry run" if self.dry_run else lease or "created"
+            if self.fleet is not None and result == "created":
+                try:
+                    self.fleet.announce(*place, reason, message)
+                except ClusterError as error:
+                    result = str(error)
+            events.append({"reason": reason, "message": message, "result": result})
+        return events
 
     def _scaled(
         self, fleet: ScaledFleet, outcome: CycleOutcome, lease: str | None

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from optimizer.candidates.choices import arrays_of
 from optimizer.candidates.measuring import stable_rates_of
+from optimizer.candidates.pairs import arrays_of
 from optimizer.plan import Plan
 from optimizer.plan.rows import pool_rows
 from optimizer.spec.system import System

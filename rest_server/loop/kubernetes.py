@@ -21,9 +21,11 @@ from lightkube.core.exceptions import ConfigError
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.models.autoscaling_v1 import ScaleSpec
 from lightkube.models.coordination_v1 import LeaseSpec
+from lightkube.models.core_v1 import EventSource, ObjectReference
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.coordination_v1 import Lease
+from lightkube.resources.core_v1 import Event
 
 from optimizer.errors import SpecError
 from optimizer.render.manifests import unique_names, workload_pairs
@@ -100,6 +102,7 @@ class Cluster:
     def __init__(self, client: Client, target: KubernetesTarget, system: System) -> None:
         self._client = client
         self._namespace = target.namespace
+        self._manager = target.field_manager
         self._pairs = workload_pairs(system)
         self._labelled = target.reference_labels
         self._workloads = {} if self._labelled else workloads_of(system, target)
@@ -163,6 +166,25 @@ class Cluster:
         spec = ScaleSpec(replicas=replicas) if workload.kind == "Deployment" else {"replicas": replicas}
         body = scale(apiVersion="autoscaling/v1", kind="Scale", metadata=metadata, spec=spec)
         _answered(lambda: self._client.apply(body, force=False))
+
+    def announce(self, server: str, accelerator: str, reason: str, message: str) -> None:
+        """Create a warning Event about a workload.
+
+        Raises:
+            ClusterError: the API server refuses.
+        """
+        workload = self._workloads[server, accelerator]
+        namespace, now = workload.namespace or self._namespace, datetime.now(UTC)
+        about = ObjectReference(
+            apiVersion=_KINDS[workload.kind]._api_info.resource.api_version,  # noqa: SLF001  no public access
+            kind=workload.kind, name=workload.name, namespace=namespace,
+        )  # fmt: skip
+        event = Event(
+            metadata=ObjectMeta(name=f"{workload.name}.{time.time_ns():x}", namespace=namespace),
+            involvedObject=about, type="Warning", reason=reason, message=message,
+            source=EventSource(component=self._manager), firstTimestamp=now, lastTimestamp=now, count=1,
+        )  # fmt: skip
+        _answered(lambda: self._client.create(event))
 
     def may_act(self) -> str | None:
         """Take or renew the Lease; return the reason if another loop has it."""

@@ -25,7 +25,7 @@ from rest_server.loop.deciding import (
 )
 from rest_server.loop.loads import EstimatedLoad
 
-VERSION = 1
+VERSION = 2
 """Version of the state file."""
 MEMO_ROWS = 2**15
 """Maximum number of cached sizings."""
@@ -106,9 +106,14 @@ def record_of(
         },
         "planned": {name: asdict(found) for name, found in sorted(outcome.planned.items())},
         "drift": {
-            key: {"ratio": round(found.ratio, 4), "alarm": found.alarm, "proposed": found.proposal}
+            key: {
+                "ratio": None if found.ratio is None else round(found.ratio, 4),
+                "ttft_ratio": None if found.ttft_ratio is None else round(found.ttft_ratio, 4),
+                "alarm": found.alarm,
+                "proposed": found.proposal,
+                "applied": found.factors,
+            }
             for key, found in outcome.state.drifts.items()
-            if found.ratio is not None
         },
         "inputs": TypeAdapter(CycleInputs).dump_python(seen, mode="json"),
         **({} if before is None else {"state": state_values(before)}),

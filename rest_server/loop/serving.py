@@ -97,13 +97,18 @@ def _drift(record: dict[str, Any]) -> Iterator[Metric]:
     ratio = GaugeMetricFamily(
         "inferplan_loop_token_time_ratio", "Measured over predicted token time.", labels=["profile"]
     )
+    first = GaugeMetricFamily(
+        "inferplan_loop_ttft_ratio", "Measured over predicted TTFT.", labels=["profile"]
+    )
     alarm = GaugeMetricFamily(
         "inferplan_loop_drift_alarm", "Whether a profile has drifted.", labels=["profile"]
     )
     for profile, found in record["drift"].items():
-        ratio.add_metric([profile], found["ratio"])
+        for family, value in ((ratio, found["ratio"]), (first, found["ttft_ratio"])):
+            if value is not None:
+                family.add_metric([profile], value)
         alarm.add_metric([profile], found["alarm"])
-    yield from (ratio, alarm)
+    yield from (ratio, first, alarm)
 
 
 def application(loop: Controller, *, with_reference_routes: bool) -> Starlette:

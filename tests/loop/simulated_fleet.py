@@ -107,6 +107,7 @@ class SimulatedFleet:
         self.replicas: list[SimulatedReplicaOfFleet] = []
         self.drained: list[SimulatedReplicaOfFleet] = []
         self.desired = 0
+        self.events: list[tuple[str, str]] = []
         self.lost = 0
         self.rejected: list[Job] = []
         self.failing: set[str] = set()
@@ -146,6 +147,9 @@ class SimulatedFleet:
 
     def read(self) -> tuple[Existing, dict[str, Hold]]:
         return {self._name: {self._on: ExistingReplicas(self.desired, len(self.ready))}}, {}
+
+    def announce(self, _server: str, _accelerator: str, reason: str, message: str) -> None:
+        self.events.append((reason, message))
 
     def may_act(self) -> str | None:
         return None

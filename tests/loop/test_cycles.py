@@ -18,6 +18,7 @@ from optimizer.spec.system import System
 from optimizer.stabilisation.rules import Rules
 from rest_server.loop.config import DriftSettings, LoopConfig
 from rest_server.loop.controller import Controller
+from rest_server.loop.drift import Comparison, DriftMemory, RefitMemory
 from rest_server.loop.kubernetes import ClusterError
 from rest_server.loop.loads import EstimatedLoad, with_measured_loads
 from rest_server.loop.records import read_state, repeated
@@ -297,8 +298,8 @@ def test_a_loop_that_is_killed_continues_where_it_stopped(tmp_path: Path, seed: 
     [
         ("{", "not JSON"),
         ("[]", "must be a JSON object"),
-        ('{"version": 9}', "version 9; this program reads 1"),
-        ('{"version": 1, "loads": 3}', "loads: .*remove the file to start anew"),
+        ('{"version": 9}', "version 9; this program reads 2"),
+        ('{"version": 2, "loads": 3}', "loads: .*remove the file to start anew"),
     ],
 )
 def test_a_broken_state_is_one_clear_error(tmp_path: Path, text: str, message: str) -> None:
@@ -321,14 +322,42 @@ def test_infinite_bounds_survive_the_state(tmp_path: Path) -> None:
 PROFILE = "chat/GPU"
 
 
+def drift_of(record: dict[str, Any]) -> dict[str, Any]:
+    found = record["drift"].get(PROFILE, {"alarm": False, "ratio": None, "proposed": None})
+    assert isinstance(found, dict)
+    return found
+
+
 def test_drift_alarms_within_ten_minutes_and_calm_does_not() -> None:
-    calm = Loop(replicas=3).run(lambda _: 8, 1500)
-    assert not any(record["drift"].get(PROFILE, {}).get("alarm") for record in calm)
-    assert calm[-1]["drift"][PROFILE]["ratio"] == pytest.approx(1.0, abs=0.06)
+    loop = Loop(replicas=3)
+    calm = loop.run(lambda _: 8, 1500)
+    assert not any(drift_of(record)["alarm"] for record in calm)
+    assert drift_of(calm[-1])["ratio"] == pytest.approx(1.0, abs=0.06)
+    assert loop.fleet.events == []
     for factor in (1.2, 1 / 1.2):
-        records = Loop(replicas=3, slowdown=factor).run(lambda _: 8, 600)
-        assert records[-1]["drift"][PROFILE]["alarm"]
-        assert records[-1]["drift"][PROFILE]["proposed"] == pytest.approx(factor, rel=0.06)
+        loop = Loop(replicas=3, slowdown=factor)
+        records = loop.run(lambda _: 8, 600)
+        assert drift_of(records[-1])["alarm"]
+        proposed = drift_of(records[-1])["proposed"]
+        assert proposed == {
+            name: pytest.approx(factor, rel=0.06) for name in ("perfParms.alpha", "perfParms.beta")
+        }
+        ((reason, message),) = loop.fleet.events  # one, at the start of the alarm
+        assert reason == "ProfileDrift"
+        assert "chat/GPU: token time × " in message
+        assert [event["result"] for record in records for event in record["events"]] == ["created"]
+
+
+def test_a_refused_event_is_recorded_and_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop(replicas=3, slowdown=1.25)
+
+    def refuse(*_: object) -> None:
+        raise ClusterError("403 Forbidden: events", 403)
+
+    monkeypatch.setattr(loop.fleet, "announce", refuse)
+    records = loop.run(lambda _: 8, 600)
+    assert [event["result"] for record in records for event in record["events"]] == ["403 Forbidden: events"]
+    assert drift_of(records[-1])["alarm"]
 
 
 def test_a_refit_is_applied_only_on_request() -> None:
@@ -337,5 +366,48 @@ def test_a_refit_is_applied_only_on_request() -> None:
     loop.run(lambda _: 8, 2400)
     state = loop.controller.state
     assert state is not None
-    assert state.drifts[PROFILE].factor == pytest.approx(1.3, rel=0.08)
+    factors = state.drifts[PROFILE].factors
+    assert factors["perfParms.alpha"] == pytest.approx(1.3, rel=0.08)
+    assert "perfParms.gamma" not in factors  # 0.0001 ms a token of KV cache changes no measured time
     assert not state.drifts[PROFILE].alarm
+    assert {reason for reason, _ in loop.fleet.events} == {"ProfileRefit"}
+
+
+def comparison(ratio: float, **sensitivities: float) -> Comparison:
+    return Comparison(math.log(ratio), sensitivities)
+
+
+def test_one_load_changes_informed_parameters_together() -> None:
+    memory = RefitMemory().after(comparison(1.2, a=0.8, b=0.2, c=0.01), 1.0, 60.0)
+    assert memory.factors == {"a": pytest.approx(1.2, rel=0.01), "b": pytest.approx(1.2, rel=0.01)}
+
+
+def test_different_loads_separate_parameters() -> None:
+    """The first parameter is 20 % larger, the second as stated; a third informs nothing."""
+    memory = RefitMemory()
+    for k in range(20):
+        share = 0.9 if k % 2 else 0.3
+        memory = memory.after(comparison(1.2**share, a=share, b=1 - share, c=0.0), 0.95, 30.0)
+    assert memory.factors["a"] == pytest.approx(1.2, rel=0.03)
+    assert memory.factors["b"] == pytest.approx(1.0, abs=0.03)
+    assert "c" not in memory.factors
+
+
+def test_a_step_of_a_refit_is_bounded() -> None:
+    memory = RefitMemory().after(comparison(3.0, a=1.0), 1.0, 60.0)
+    assert memory.factors == {"a": pytest.approx(1.25)}
+    assert RefitMemory().factors == {}
+    assert RefitMemory().after(comparison(1.2, a=0.0), 1.0, 60.0).factors == {}
+
+
+def test_longer_prefill_alone_is_an_alarm_of_the_ttft() -> None:
+    """TTFT twice as long at unchanged token times: the parameters of the prefill change, the others stay."""
+    memory, settings = DriftMemory(), DriftSettings()
+    itl = comparison(1.0, decode=1.0, prefill=0.0)
+    ttft = comparison(2.0, decode=0.05, prefill=0.95)
+    for k in range(30):
+        memory = memory.after(itl, ttft, (2000.0, 30.0, 15.0), 15.0 * k, settings)
+    assert memory.alarm
+    assert memory.ratio == pytest.approx(1.0)
+    assert memory.ttft_ratio == pytest.approx(2.0)
+    assert memory.proposal == {"decode": pytest.approx(1.0, abs=0.03), "prefill": pytest.approx(1.25)}

@@ -589,7 +589,7 @@ def test_the_loop_component_is_valid_and_restricted() -> None:
     assert str(arguments.config) == "/etc/inferplan/loop/loop.yaml"
 
 
-def test_the_loop_may_only_read_and_scale() -> None:
+def test_the_loop_may_only_read_scale_and_warn() -> None:
     role = one(looped(), "Role")
     rights = {
         f"{rule['apiGroups'][0]}/{name}": rule["verbs"]
@@ -602,7 +602,8 @@ def test_the_loop_may_only_read_and_scale() -> None:
         f"{name}/scale" for name in workloads
     }
     assert rights["coordination.k8s.io/leases"] == ["get", "create", "update"]
-    assert len(rights) == 5
+    assert rights["/events"] == ["create"]
+    assert len(rights) == 6
 
 
 def test_the_loop_is_in_no_overlay() -> None:
