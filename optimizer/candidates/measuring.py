@@ -114,7 +114,7 @@ def largest_rates_of(
 def stable_rates_of(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
 ) -> FloatArray:
-    """Return the maximum throughput of a replica of each row, of a shared queue along its mix [requests/s]."""
+    """Return the maximum throughput of a replica per row, of a shared queue along its mix [requests/s]."""
     rates = np.zeros(len(server))
     for rows, some in parts(arrays, server, accelerator, max_batch):
         mine = rows_of(arrays, some)

@@ -57,7 +57,7 @@ Vector = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class TimeRatio:
     """A measured time against its prediction."""
 
     log_ratio: float
@@ -78,7 +78,7 @@ class RefitMemory:
     vector: Vector = ()
     """Sum of the products of sensitivities and logarithms of ratios, shape (P,)."""
 
-    def after(self, found: Comparison, kept: float, seconds: float) -> "RefitMemory":
+    def after(self, found: TimeRatio, kept: float, seconds: float) -> "RefitMemory":
         """Return the memory with a comparison.
 
         Args:
@@ -148,8 +148,8 @@ class DriftMemory:
 
     def after(
         self,
-        itl: Comparison,
-        ttft: Comparison | None,
+        itl: TimeRatio,
+        ttft: TimeRatio | None,
         counted: tuple[float, float, float],
         now_s: float,
         settings: DriftSettings,
@@ -166,20 +166,18 @@ class DriftMemory:
         kept = exp(-max(0.0, now_s - self.seen_s) / settings.span_s)
         tokens, requests, seconds = counted
         refit = self.refit.after(itl, kept, seconds)
-        changes: dict[str, float] = {}
+        count, total = self.requests, self.sum_log_ttft
         if ttft is not None:
             refit = refit.after(ttft, 1.0, seconds)
-            changes = {
-                "requests": kept * self.requests + requests,
-                "sum_log_ttft": kept * self.sum_log_ttft + requests * ttft.log_ratio,
-            }
+            count, total = kept * count + requests, kept * total + requests * ttft.log_ratio
         found = replace(
             self,
             seen_s=now_s,
             tokens=kept * self.tokens + tokens,
             sum_log=kept * self.sum_log + tokens * itl.log_ratio,
             refit=refit,
-            **changes,
+            requests=count,
+            sum_log_ttft=total,
         )
         limit = settings.limit / 2 if self.alarm else settings.limit  # an alarm ends well below its limit
         found = replace(
@@ -345,13 +343,13 @@ class _Prediction:
         """Whether the TTFT hardly depends on waiting, and so on the router."""
         return self.times["wait_ms"] <= MAX_WAIT * self.times["ttft_ms"]
 
-    def against(self, field: str, measured_ms: float) -> Comparison:
+    def against(self, field: str, measured_ms: float) -> TimeRatio:
         """Return the comparison of a measured mean."""
         predicted_ms = self.times[field]
         slopes = {
             name: log(times[field] / predicted_ms) / log(1 + STEP) for name, times in self.stepped.items()
         }
-        return Comparison(log(measured_ms / predicted_ms), slopes)
+        return TimeRatio(log(measured_ms / predicted_ms), slopes)
 
 
 def _smoothed(system: System, name: str, ready: int) -> System:

@@ -4,14 +4,14 @@
 Replicas of four slots share one queue; a request with n in its batch takes (200 + 25 n) ms times a lognormal
 work of mean 1 and CV 0.5; replicas start in 150 s. The day has 15 to 100 requests/s, with and without three
 bursts of factor 1.8 for 20 minutes that no forecast knows. The rules of HPA and KEDA are written from their
-documented formulas; neither runs here. ``python tests/benchmarks/scaling_rules.py [SEEDS]`` prints the table
+documented formulas; neither runs here. ``python tests/benchmarks/scaling_rules.py [SEEDS [RULE…]]`` prints the table
 of docs/loop.md: means over the seeds, with the largest deviation of a seed.
 """
 
 import math
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -109,6 +109,12 @@ def advance(  # type: ignore[no-untyped-def]  # noqa: C901, PLR0912
             seen_s[best] = now_s
             started += 1
     return place, head, tail, started, completed, busy_s
+
+
+def with_headroom(share: float) -> dict[str, Any]:
+    """Return the document with headroom for more load than is measured."""
+    (server,) = DOCUMENT["servers"]
+    return {**DOCUMENT, "servers": [{**server, "headroomShare": share}]}
 
 
 class Seen(NamedTuple):
@@ -295,6 +301,7 @@ RULES: Mapping[str, Callable[[int], Rule]] = {
     "loop without forecast": lambda _: Loop(config(forecast="none")),
     "loop on its first day": lambda _: Loop(config()),
     "loop that knows the day": lambda seed: Loop(config()).after_a_day(1000 + seed),
+    "loop, 30 % headroom": lambda _: Loop(config(), system=load_system(with_headroom(0.3))),
 }
 """A new rule for a seed, by name."""
 
@@ -337,12 +344,12 @@ def simulated(name: str, seed: int, *, bursts: bool) -> Result:
     return Result(service.pod_s / 3600, slow, lost, actions)
 
 
-def main(seeds: int) -> None:
+def main(seeds: int, names: Sequence[str]) -> None:
     """Print the table."""
     print("| rule | replica-hours | slow | above 5 s | changes | deviation of replica-hours, slow |")
     print("|---|---:|---:|---:|---:|---:|")
     for bursts in (False, True):
-        for name in RULES:
+        for name in names:
             found = np.array([simulated(name, seed, bursts=bursts) for seed in range(1, seeds + 1)])
             mean, most = found.mean(axis=0), np.abs(found - found.mean(axis=0)).max(axis=0)
             print(
@@ -353,4 +360,4 @@ def main(seeds: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5, sys.argv[2:] or tuple(RULES))
