@@ -4,8 +4,8 @@
 Replicas of four slots share one queue; a request with n in its batch takes (200 + 25 n) ms times a lognormal
 work of mean 1 and CV 0.5; replicas start in 150 s. The day has 15 to 100 requests/s, with and without three
 bursts of factor 1.8 for 20 minutes that no forecast knows. The rules of HPA and KEDA are written from their
-documented formulas; neither runs here. ``python tests/benchmarks/scaling_rules.py [SEEDS [RULE…]]`` prints the
-table of docs/loop.md: means over the seeds, with the largest deviation of a seed.
+documented formulas; neither runs here. ``python tests/benchmarks/scaling_rules.py [SEEDS [RULE…]]`` prints
+the table of docs/loop.md: means over the seeds, with the largest deviation of a seed.
 """
 
 import math
