@@ -8,6 +8,9 @@ from optimizer.fitting.replay import RunMetrics
 from optimizer.fitting.runs import BenchmarkRun
 from optimizer.spec.provenance import FitErrors
 
+ERROR_DIGITS = 4
+"""Significant digits of errors and condition numbers in documents."""
+
 
 def errors_of(runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics]) -> FitErrors:
     """Return Σ|predicted − measured| / Σ measured, and the median relative error, of TTFT and ITL."""
@@ -37,4 +40,10 @@ def _errors(
         return 0.0, 0.0, 0
     predicted, measured = np.array(pairs).T
     off = np.abs(predicted - measured)
-    return float(off.sum() / measured.sum()), float(np.median(off / measured)), len(pairs)
+    total, middle = off.sum() / measured.sum(), np.median(off / measured)
+    return rounded(total, ERROR_DIGITS), rounded(middle, ERROR_DIGITS), len(pairs)
+
+
+def rounded(value: float, digits: int = 6) -> float:
+    """Return a value rounded to significant digits, as in documents."""
+    return float(f"{value:.{digits}g}")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from optimizer.errors import FitError
-from optimizer.fitting.accuracy import errors_of, relative_error
+from optimizer.fitting.accuracy import ERROR_DIGITS, errors_of, relative_error, rounded
 from optimizer.fitting.bounds import bounds_of, tell_bounds
 from optimizer.fitting.estimation import FitProblem, FitResult, Progress, refit_without, simulate_all
 from optimizer.fitting.identifiability import fit_identifiable
@@ -67,7 +67,7 @@ def fit(
     warnings += [note for benchmark in benchmarks for note in benchmark.notes]
     report = FitReport(
         standard_errors=law_errors,
-        condition_number=min(solution.condition(), 1e15),
+        condition_number=rounded(min(solution.condition(), 1e15), ERROR_DIGITS),
         fitted_terms=tuple(BY_NAME[name].key for name in solution.names),
         errors=errors_of(kept, seen),
         held_out=_of_rates(held_out, held),
@@ -140,7 +140,7 @@ def _of_throughput(runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics]) 
         for run, found in zip(runs, figures, strict=True)
         if run.is_full and (error := relative_error(run, found, "throughput_rps")) is not None
     ]
-    return float(np.median(errors)) if errors else None
+    return rounded(float(np.median(errors)), ERROR_DIGITS) if errors else None
 
 
 def _share_of_most(runs: Sequence[BenchmarkRun], i: int, mine: Sequence[int]) -> float:
@@ -150,12 +150,7 @@ def _share_of_most(runs: Sequence[BenchmarkRun], i: int, mine: Sequence[int]) ->
 
 def _perf_parms(names: Sequence[str], values: Sequence[float] | np.ndarray) -> PerfParms:
     given = dict(zip(names, map(float, values), strict=True))
-    return PerfParms.model_validate({name: _rounded(value) for name, value in given.items()})
-
-
-def _rounded(value: float) -> float:
-    """Return a value rounded to six digits, as in documents."""
-    return float(f"{value:.6g}")
+    return PerfParms.model_validate({name: rounded(value) for name, value in given.items()})
 
 
 def _unusable_notes(count: int) -> list[str]:
@@ -184,7 +179,7 @@ def _provenance(
         engine=key.engine,
         weights=key.weights,
         runs=len(runs),
-        domain=domain_of([(_rounded(a), _rounded(b), _rounded(c), _rounded(d)) for a, b, c, d in rows]),
+        domain=domain_of([(rounded(a), rounded(b), rounded(c), rounded(d)) for a, b, c, d in rows]),
         errors=errors,
     )
 
@@ -197,7 +192,7 @@ def _points(
 
 def _point(run: BenchmarkRun, found: RunMetrics, *, fitted: bool) -> MeasuredPoint:
     def known(value: float) -> float | None:
-        return _rounded(value) if np.isfinite(value) else None
+        return rounded(value) if np.isfinite(value) else None
 
     return MeasuredPoint.of(run).model_copy(
         update={

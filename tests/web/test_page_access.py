@@ -1,6 +1,7 @@
 """Who may use the page: keys in a cookie, hosts, other sites, uploads that are too large, one process."""
 
 import base64
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from commands import Run, is_one_line
+from doc_pages import read_page
+from page_runs import served
 from service_runs import ask, connected, watched
 
 KEY, READ = "a-key-that-may-all", "a-key-that-may-read"
@@ -92,3 +95,9 @@ def test_without_the_extra_the_command_says_what_to_install(
     monkeypatch.setitem(sys.modules, "nicegui", None)
     monkeypatch.delitem(sys.modules, "rest_server.web.mount", raising=False)
     is_one_line(run("web", specs / "small", "--port", "0", "--no-browser"), "pip install inferplan[web]")
+
+
+def test_the_command_of_the_documentation_serves_the_page(tmp_path: Path) -> None:
+    (line,) = re.findall(r"^inferplan (web .*)$", read_page("web.md").partition("## ")[0], re.MULTILINE)
+    with served(tmp_path / "log", *line.split(), "--no-browser") as address:
+        assert ask(int(address.rpartition(":")[2]), "GET", "/").status == 200
