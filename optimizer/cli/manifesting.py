@@ -127,22 +127,24 @@ def _manifests(arguments: argparse.Namespace) -> None:
 
 def _text(options: ManifestOptions, plan: Plan, system: System | None) -> str:
     """Return the manifests of a plan."""
+    from optimizer.render.alternatives import settings_elsewhere
     from optimizer.render.deployments import Deployments, starting_table
 
     table = read_cluster_table(options.cluster)
-    found = variants(plan, system, table)
     if options.cluster_table:
         assert system is not None
         return yaml_text(starting_table(system).model_dump(by_alias=True))
-    if options.adapter_rules:
-        return yaml_text(adapter_rules(found))
     if options.deployments:
         assert system is not None
         writer = Deployments(
             system, table, options.namespace, options.container, replicas=not options.no_replicas
         )
+        found = variants(plan, system, table, settings_elsewhere(system, plan))
         rented = "".join(f"# {one.server}: rented, so it has no Deployment\n" for one in plan.rented)
         return rented + manifests_text(map(writer.of, found))
+    found = variants(plan, system, table)
+    if options.adapter_rules:
+        return yaml_text(adapter_rules(found))
     return manifests_text(map(partial(_manifest, options), found))
 
 

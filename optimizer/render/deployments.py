@@ -142,6 +142,7 @@ class Deployments:
         engine = engine._replace(port=engine.port + place)  # containers of a pod share its ports
         resource = self._shared_resource(one, variant), 1
         found = _pod_container(one.name, engine, one.settings, resource)
+        found["ports"][0]["name"] = f"http-{place}"
         patch = replica_patch(one)
         return found | patch | {"env": [*found.get("env", ()), *patch.get("env", ())]}
 
@@ -203,7 +204,7 @@ def _pod_container(
         **({"command": command} if command else {}),
         **({"args": list(settings.args)} if settings.args else {}),
         **({"env": environment} if environment else {}),
-        "ports": [{"containerPort": engine.port}],
+        "ports": [{"name": "http", "containerPort": engine.port}],
         "resources": {"limits": amounts, "requests": amounts},
         "startupProbe": probe | {"failureThreshold": START_LIMIT_S // _PERIOD_S},
         "readinessProbe": probe,

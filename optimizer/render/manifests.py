@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from optimizer.kinds.kind import EngineSettings
@@ -57,7 +58,7 @@ class WorkloadManifest:
     accelerator: str
     replicas: int
     settings: EngineSettings = NO_SETTINGS
-    """Settings of the engine; none if the plan has no replicas."""
+    """Settings of the engine; none if they are unknown because the plan has no replicas."""
     max_surge: str | int | None = None
     """Maximum surge of the Deployment; None leaves it unchanged."""
     containers: tuple["CardContainer", ...] = ()
@@ -73,7 +74,10 @@ class WorkloadManifest:
 
 
 def variants(
-    plan: Plan, system: System | None = None, table: ClusterTable = EMPTY_TABLE
+    plan: Plan,
+    system: System | None = None,
+    table: ClusterTable = EMPTY_TABLE,
+    elsewhere: Mapping[tuple[str, str], EngineSettings] = MappingProxyType({}),
 ) -> tuple[WorkloadManifest, ...]:
     """Return the workloads of a plan, in the order of their servers.
 
@@ -81,10 +85,11 @@ def variants(
         plan: the plan.
         system: adds the accelerators that servers can use but the plan does not; None lists only used ones.
         table: the cluster; with a system it determines which replicas need several nodes.
+        elsewhere: settings on accelerators that the plan does not use.
     """
     found: dict[tuple[str, str], tuple[int, EngineSettings]] = {}
     if system is not None:
-        found |= dict.fromkeys(workload_pairs(system), (0, NO_SETTINGS))
+        found |= {pair: (0, elsewhere.get(pair, NO_SETTINGS)) for pair in workload_pairs(system)}
     rows = placements_of(plan)
     for row in rows:
         pool = row.serves[0].figures

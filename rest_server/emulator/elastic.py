@@ -10,11 +10,11 @@ import math
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.plan.placements import placements_of
+from optimizer.render.alternatives import plans_elsewhere
 from optimizer.render.manifests import unique_names, workload_pairs
 from optimizer.spec.system import System
 from optimizer.stabilisation.cards import FreeCards
@@ -216,19 +216,9 @@ def pools_by_pair(system: System, plan: Plan) -> dict[tuple[str, str], EmulatedP
 
     Pairs that the plan does not use have the pool of a plan with that accelerator only.
     """
-    found, pairs = _pools_of(system, plan), set(workload_pairs(system))
-    for accelerator in sorted({accelerator for _, accelerator in pairs}):
-        missing = {
-            name: server.model_copy(update={"accelerators": (accelerator,)})
-            for name, server in system.servers.items()
-            if (name, accelerator) in pairs - found.keys()
-        }
-        if missing:
-            options = system.options.model_copy(update={"unlimited": True})
-            alone = replace(system, servers=missing, options=options)
-            found |= {
-                pair: pool for pair, pool in _pools_of(alone, solve(alone)).items() if pair not in found
-            }
+    found = _pools_of(system, plan)
+    for alone, other in plans_elsewhere(system, found.keys()):
+        found = _pools_of(alone, other) | found
     return found
 
 

@@ -18,6 +18,7 @@ from doc_pages import blocks, read_page
 from test_manifests import Json, kustomized, needs_kustomize, problems, scale_down_window_s
 
 from optimizer import Plan, load_system, solve
+from optimizer.render.alternatives import settings_elsewhere
 from optimizer.render.cluster_table import ClusterTable, NodeEntry, default_nodes, label_value
 from optimizer.render.deployments import Deployments
 from optimizer.render.manifests import variants
@@ -61,6 +62,9 @@ def test_deployments_of_gpus_from_nothing_render_and_are_valid(run: Run, plan: P
 def test_deployments_have_what_the_plan_says(run: Run, plan: Path) -> None:
     system, solved = load_system(GPUS), Plan.model_validate_json(plan.read_text())
     planned = {(name, pool.accelerator): pool for name, pools in solved.allocations.items() for pool in pools}
+    limits = {pair: found.args[0].split("=")[1] for pair, found in settings_elsewhere(system, solved).items()}
+    assert len(limits) > len(planned)
+    assert not limits.keys() & planned.keys()
     found = written(run, plan, "--deployments")
     assert planned.keys() <= {of(item) for item in found}
     for item in found:
@@ -74,7 +78,8 @@ def test_deployments_have_what_the_plan_says(run: Run, plan: Path) -> None:
             "limits": {"nvidia.com/gpu": cards},
             "requests": {"nvidia.com/gpu": cards},
         }
-        assert flags_of(container).get("max-num-seqs") == (str(pool.max_batch) if pool else None)
+        batch = flags_of(container).get("max-num-seqs")
+        assert batch == (str(pool.max_batch) if pool else limits.get((name, on)))
         assert flags_of(container)["served-model-name"] == system.servers[name].model
         assert list(pod["nodeSelector"]) == ["nvidia.com/gpu.product"]
         port = container["ports"][0]["containerPort"]
@@ -346,3 +351,25 @@ def test_a_table_that_no_cluster_takes_is_refused(run: Run, plan: Path, tmp_path
     path = tmp_path / "cluster.yaml"
     path.write_text(text)
     is_one_line(run("manifests", plan, "--system", GPUS, "--deployments", "--cluster", path), str(path))
+
+
+def test_settings_elsewhere_leave_routes_rentals_and_sharing_out() -> None:
+    """A route needs both of its servers; on an accelerator of only one of them there is no such plan."""
+    for sample in ("everything", "shared-cards", "multi-model-service"):
+        system = load_system(f"sample:{sample}")
+        found = settings_elsewhere(system, solve(system))
+        assert found
+        assert all(settings.args or settings.annotations for settings in found.values())
+
+
+def test_the_pod_monitor_finds_the_replicas(run: Run, plan: Path) -> None:
+    monitor = yaml.safe_load(
+        (ROOT / "manifests" / "components" / "prometheus" / "podmonitor.yaml").read_text()
+    )
+    (asked,) = monitor["spec"]["selector"]["matchExpressions"]
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    for item in written(run, plan, "--deployments"):
+        template = item["spec"]["template"]
+        assert {asked["key"], *monitor["spec"]["podTargetLabels"]} <= template["metadata"]["labels"].keys()
+        assert template["spec"]["containers"][0]["ports"][0]["name"] == endpoint["port"]
+        assert item["metadata"]["namespace"] == monitor["metadata"]["namespace"]

@@ -32,6 +32,7 @@ TYPES = {
     "ScaledObject": "keda/keda.sh/v1alpha1",
     "TriggerAuthentication": "keda/keda.sh/v1alpha1",
     "ServiceMonitor": "prometheus-operator/monitoring.coreos.com/v1",
+    "PodMonitor": "prometheus-operator/monitoring.coreos.com/v1",
     "PrometheusRule": "prometheus-operator/monitoring.coreos.com/v1",
 }
 """Kinds that are not of Kubernetes itself, and where the packages with their types have them."""

@@ -2,14 +2,19 @@
 
 import json
 import queue
+import shlex
+import shutil
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any
 
 import pytest
 from commands import Run, is_one_line
+from doc_pages import blocks, read_page
 from emulated import Emulator, emulated
 from lightkube import ApiError, Client, operators
 from lightkube.config.kubeconfig import KubeConfig
@@ -349,6 +354,23 @@ def test_what_the_stand_in_lacks_is_said(
     found = fleet.ask(path, body, method=method)
     assert found.status == status
     assert said in found.text
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_commands_of_the_page_run(fleet: Emulator, client: Any) -> None:
+    apply(client, Deployment, TALK, 1, force=True)
+    page = read_page("emulator.md").split("## Scale it")[1]
+    text = "".join(block.text for block in blocks(page)).replace("\\\n", "")
+    faster = {"http://127.0.0.1:8100": fleet.url, "timeoutSeconds=30": "timeoutSeconds=1", "30}": "0.1}"}
+    for old, new in faster.items():
+        text = text.replace(old, new)
+    shown = [shlex.split(line)[1:] for line in text.splitlines() if line.startswith("curl ")][:4]
+    runs = [subprocess.run(["curl", "-sS", *words], capture_output=True, check=True) for words in shown]
+    answers = [run.stdout for run in runs]
+    assert json.loads(answers[0])["spec"] == {"replicas": 3}
+    assert json.loads(answers[1].splitlines()[0])["type"] == "ADDED"
+    assert ["stand-in" in json.loads(text)["note"] for text in answers[2:]] == [True] * 2
+    until(lambda: fleet.ask(DEPLOYMENTS).status == HTTPStatus.OK)
 
 
 def test_a_cluster_table_needs_a_fleet_that_scales(run: Run) -> None:
