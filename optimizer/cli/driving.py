@@ -22,9 +22,10 @@ from optimizer.simulation.trace import read_trace
 from optimizer.spec.system import System
 from optimizer.spec.writing import write_bytes, write_text
 from optimizer.studies.simulation.pools import PoolRun, pool_runs
+from rest_server.emulator.asked import loads_of
 from rest_server.emulator.driven import figure_of, sections_of
 from rest_server.emulator.driver import MeasuredLoad, drive, replicas_at, report_of
-from rest_server.emulator.measured import Course, compared, loads_of
+from rest_server.emulator.measured import Course, compared
 
 
 class DriveFlags(PlanOptions):
@@ -86,16 +87,19 @@ def _drive(arguments: argparse.Namespace) -> None:
         with working("solving"), announced_for(system):
             plan = solve(system, backend=options.backend)
     try:
-        runs = _chosen(pool_runs(system, plan), options)
+        runs = _checked(pool_runs(system, plan), options)
     except RequestError as error:
         raise in_flags(error, arguments) from None
-    loads = loads_of(system, runs, replicas_at(arguments.url), options.requests, options.seed, course)
+    running = replicas_at(arguments.url)
+    loads = loads_of(system, plan, runs, running, options.requests, options.seed, course, options.server)
     with working("driving"):
         before_s = _cpu_s()
         found = drive(arguments.url, loads)
         spent_s = _cpu_s() - before_s
     with working("simulating"), announced():
-        rows = [row for one in found for row in compared(one, found, runs, course, options.seed)]
+        rows = [
+            row for one in found for row in compared(one, found, system, plan, runs, course, options.seed)
+        ]
     if options.report is not None:
         _write_reports(found, options.report)
     if picture is not None:
@@ -105,26 +109,24 @@ def _drive(arguments: argparse.Namespace) -> None:
     show_answer(arguments, lambda: [asdict(row) for row in rows], lambda: sections_of(rows, found, spent_s))
 
 
-def _chosen(runs: list[PoolRun], options: DriveFlags) -> list[PoolRun]:
-    """Return the pools of the chosen server, or all.
+def _checked(runs: list[PoolRun], options: DriveFlags) -> list[PoolRun]:
+    """Return the pools, if the options agree.
 
     Raises:
-        RequestError: it has no pool, a trace belongs to no server, or users have a rate.
+        RequestError: a trace belongs to no server, or users have a rate.
     """
     servers = sorted({run.server for run in runs})
-    if options.server is not None and options.server not in servers:
-        raise RequestError("server", f"{options.server!r} has no pool with a load in the plan")
     for name in ("scale", "ramp") if options.concurrency is not None else ():
         if getattr(options, name) is not None:
             raise RequestError("concurrency", f"users have no rate; remove {{{name}}}")
     if options.trace is not None and options.server is None and len(servers) > 1:
         raise RequestError("server", f"missing; the plan has {len(servers)} servers, and {{trace}} is of one")
-    return [run for run in runs if options.server in {None, run.server}]
+    return runs
 
 
 def _write_reports(found: list[MeasuredLoad], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for one in found:
+    for one in (each.at(server) for each in found for server in each.load.parts):
         if one.load.streams and not np.isnan(one.last_ms).all():
             text = json.dumps(report_of(one), indent=1) + "\n"
             write_text(text, folder / f"{one.load.server}.json")

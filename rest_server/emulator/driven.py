@@ -26,6 +26,7 @@ def sections_of(
         name("metric", "metric"),
         name("unit", "unit"),
         Column("measured", "measured", form=digits),
+        Column("±", "half_width", form=significant(2)),
         Column("simulated", "simulated", form=digits),
         Column("plan", "predicted", form=digits),
         Column("p95 measured", "measured_p95", form=digits, rank=1),
@@ -52,7 +53,7 @@ def figure_of(rows: Sequence[DrivenMetric], found: Sequence[MeasuredLoad], clien
     """Return the latencies of all requests over time, with the simulated means and percentiles."""
     known = {(row.server, row.metric): row for row in rows}
     panels = []
-    for one in found:
+    for one in (each.at(server) for each in found for server in each.load.parts):
         for metric, values in one.latencies_ms.items():
             if metric not in DRAWN:
                 continue
@@ -65,7 +66,11 @@ def figure_of(rows: Sequence[DrivenMetric], found: Sequence[MeasuredLoad], clien
                 y=tuple(values[shown].tolist()),
                 style="points",
             )
-            lines = (("simulated mean", row.simulated), (f"simulated p{PERCENTILE}", row.simulated_p95))
+            lines = (
+                ("planned mean", row.predicted),
+                ("simulated mean", row.simulated),
+                (f"simulated p{PERCENTILE}", row.simulated_p95),
+            )
             panels.append(
                 CurvePanel(
                     title=f"{METRICS[metric]} of {one.load.server}: measured mean {_ms(row.measured)}, "

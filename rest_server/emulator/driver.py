@@ -5,19 +5,21 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import numpy as np
 
-from optimizer.arrays import FloatArray
+from optimizer.arrays import BoolArray, FloatArray
 from optimizer.errors import SpecError
 from optimizer.simulation.requests import Requests
 from rest_server.emulator.asgi import encoded
 from rest_server.emulator.router import CONTROL, ERROR, SERVER_HEADER
 from rest_server.emulator.settings import allow_files
+from rest_server.emulator.steps.forwarded import PATH_HEADER, read_notes
+from rest_server.emulator.steps.routes import KIND_HEADER
 
 TIMEOUT_S = 30.0
 """Longest wait for the list of replicas [s]."""
@@ -26,8 +28,20 @@ NO_CHOICE = b'"choices":[]'
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A planned server that answers some of the requests to a name."""
+
+    model: str
+    share: float
+    """Requests at its replicas per request that is sent."""
+    scale: float
+    """Load of one of its replicas, relative to the plan's."""
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
 class ServerLoad:
-    """Requests to one server."""
+    """Requests to one name: a server of the document, or a route."""
 
     server: str
     model: str
@@ -39,7 +53,10 @@ class ServerLoad:
     """With arrival times, or of users who do not think."""
     arrival_cv: float = 1.0
     """Coefficient of variation of the gaps between arrivals at a constant rate; inf if the rate changes."""
-    replicas: int = 1
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    """Planned servers that answer."""
+    kinds: tuple[str, ...] = ()
+    """Kind of each request of a route."""
 
     @property
     def users(self) -> int | None:
@@ -60,6 +77,27 @@ class MeasuredLoad:
     """Tokens received."""
     late_ms: FloatArray
     """Delay of the client in sending."""
+    notes: tuple[Mapping[str, str], ...] = ()
+    """What happened to each request, by the router; empty if it does not tell."""
+
+    def noted(self, name: str, *values: str) -> BoolArray:
+        """Return a mask of the requests with one of some values of a note, shape (R,)."""
+        return np.array([note.get(name, "") in values for note in self.notes], np.bool_)
+
+    def at(self, server: str) -> "MeasuredLoad":
+        """Return only the requests that reached replicas of one of its servers, and no other ones before."""
+        part = self.load.parts[server]
+        named = (server, "") if len(self.load.parts) == 1 else (server,)
+        rows = np.flatnonzero(
+            self.noted("server", *named) & ~self.noted("cache", "hit") & ~self.noted("to", "both")
+        )
+        load = replace(self.load, server=server, model=part.model, parts={server: part}, kinds=())
+        if len(rows) < len(self.notes):
+            load = replace(load, rate_rps=load.rate_rps * part.share, requests=load.requests.take(rows))
+        return MeasuredLoad(
+            load, self.sent_ms[rows], self.first_ms[rows], self.last_ms[rows], self.tokens[rows],
+            self.late_ms[rows], tuple(self.notes[k] for k in rows.tolist()),
+        )  # fmt: skip
 
     @property
     def latencies_ms(self) -> dict[str, FloatArray]:
@@ -115,10 +153,11 @@ async def _drive_server(url: str, load: ServerLoad, begin_s: float) -> MeasuredL
     lengths = zip(load.requests.in_tokens.tolist(), load.requests.out_tokens.tolist(), strict=True)
     contents = [_content(load, max(prompt, 1), output) for prompt, output in lengths]
     times = sent_ms, first_ms, last_ms, tokens = np.full((4, count), np.nan)
+    notes: list[Mapping[str, str]] = [{}] * count
     rows = iter(range(count))
 
     async def send(row: int) -> None:
-        await _ask(url, load, contents[row], begin_s, times, row)
+        notes[row] = await _ask(url, load, contents[row], begin_s, times, row)
 
     async def use() -> None:
         for row in rows:
@@ -126,7 +165,7 @@ async def _drive_server(url: str, load: ServerLoad, begin_s: float) -> MeasuredL
 
     if load.users is not None:
         await asyncio.gather(*(use() for _ in range(load.users)))
-        return MeasuredLoad(load, sent_ms, first_ms, last_ms, tokens, np.zeros(count))
+        return MeasuredLoad(load, sent_ms, first_ms, last_ms, tokens, np.zeros(count), tuple(notes))
     arrival_ms = load.requests.arrival_ms
     assert arrival_ms is not None
     sending = []
@@ -136,7 +175,7 @@ async def _drive_server(url: str, load: ServerLoad, begin_s: float) -> MeasuredL
             await asyncio.sleep(wait_s)
         sending.append(asyncio.create_task(send(row)))
     await asyncio.gather(*sending)
-    return MeasuredLoad(load, sent_ms, first_ms, last_ms, tokens, sent_ms - arrival_ms)
+    return MeasuredLoad(load, sent_ms, first_ms, last_ms, tokens, sent_ms - arrival_ms, tuple(notes))
 
 
 def _content(load: ServerLoad, prompt: int, output: int) -> bytes:
@@ -146,28 +185,37 @@ def _content(load: ServerLoad, prompt: int, output: int) -> bytes:
     return encoded(body | {"ignore_eos": True, "stream": True})
 
 
+def _head(host: str, load: ServerLoad, row: int, size: int) -> bytes:
+    """Return the headers of a request."""
+    path = "/v1/completions" if load.streams else "/predict"
+    head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"
+    head += f"Content-Length: {size}\r\nContent-Type: application/json\r\n"
+    head += f"{SERVER_HEADER.decode()}: {quote(load.server)}\r\n"
+    if load.kinds:
+        head += f"{KIND_HEADER.decode()}: {quote(load.kinds[row])}\r\n"
+    return f"{head}\r\n".encode()
+
+
 async def _ask(
     url: str, load: ServerLoad, content: bytes, begin_s: float, times: FloatArray, row: int
-) -> None:
-    """Send a request on a connection of its own, and record the times of its answer."""
+) -> Mapping[str, str]:
+    """Send a request on a connection of its own, record the times of its answer, and return its notes."""
     sent_ms, first_ms, last_ms, tokens = times
     parts = urlsplit(url)
     sent_ms[row] = (time.monotonic() - begin_s) * 1000
     try:
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
     except OSError:
-        return
-    path = "/v1/completions" if load.streams else "/predict"
-    head = f"POST {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n"
-    head += f"Content-Length: {len(content)}\r\nContent-Type: application/json\r\n"
-    head += f"{SERVER_HEADER.decode()}: {quote(load.server)}\r\n\r\n"
-    writer.write(head.encode() + content)
-    made, failed, at_ms = 0, False, np.nan
+        return {}
+    writer.write(_head(parts.netloc, load, row, len(content)) + content)
+    made, failed, at_ms, notes = 0, False, np.nan, dict[str, str]()
     try:
         failed = OK not in await reader.readline()
         while line := await reader.readline():
             if line.startswith(ERROR):
                 failed = True
+            elif line.startswith(PATH_HEADER):
+                notes = read_notes(line.partition(b":")[2].decode("latin-1"))
             elif line.startswith(b"data: {") and NO_CHOICE not in line:
                 at_ms = (time.monotonic() - begin_s) * 1000
                 made += 1
@@ -182,6 +230,7 @@ async def _ask(
         writer.close()
     if made and not failed:
         last_ms[row], tokens[row] = at_ms, made
+    return notes
 
 
 def report_of(found: MeasuredLoad) -> dict[str, Any]:
@@ -198,7 +247,7 @@ def report_of(found: MeasuredLoad) -> dict[str, Any]:
         "burstiness": 1.0 if load.users is not None or is_ramp else load.arrival_cv**-2,
         "ramp_up_strategy": "linear" if is_ramp else None,
         "max_concurrency": load.users,
-        "data_parallel_size": load.replicas,
+        "data_parallel_size": sum(part.replicas for part in load.parts.values()) or 1,
         "duration": span_s,
         "request_throughput": float(complete.sum()) / span_s,
         "total_input_tokens": int(requests.in_tokens[complete].sum()),

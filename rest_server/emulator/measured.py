@@ -5,22 +5,29 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optimizer.arrays import FloatArray
-from optimizer.errors import SpecError
-from optimizer.kinds.table import kind_of_pool
+from optimizer.arrays import BoolArray, FloatArray
+from optimizer.plan import Plan
+from optimizer.plan.document import Rented
 from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import DEFAULT_REQUESTS, Effort, TokenReplica
 from optimizer.simulation.requests import Requests
-from optimizer.simulation.summary import MIN_REQUESTS
+from optimizer.simulation.summary import MIN_REQUESTS, PARTS, half_width
 from optimizer.simulation.workload import MergedLoad, TraceLoad
+from optimizer.spec.schema import Server
 from optimizer.spec.system import System
-from optimizer.studies.simulation.pools import PoolRun, open_load_of, simulated_runs, stream_of
+from optimizer.studies.simulation.pools import PoolRun, simulated_runs
+from optimizer.units import MINUTES_PER_HOUR
 from rest_server.emulator.driver import MeasuredLoad, ServerLoad
+from rest_server.emulator.rented import cost_cents
 
 METRICS = {"ttft": "TTFT", "itl": "ITL", "e2e": "end-to-end", "latency": "latency"}
 LEFT_OUT = 0.1
 """Share of the requests discarded at the start and again at the end, as in a simulation."""
 PERCENTILE = 95
+MIN_PART = 2
+"""Fewest requests in a batch of batch means."""
+REQUESTS_PER_COST = 1000
+"""Requests whose price is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,81 +64,92 @@ class DrivenMetric:
     metric: str
     unit: str
     measured: float | None
-    measured_p95: float | None
-    simulated: float | None
-    simulated_p95: float | None
-    predicted: float | None
-
-
-def loads_of(
-    system: System,
-    runs: Sequence[PoolRun],
-    running: Mapping[str, int] | None,
-    requests: int,
-    seed: int,
-    course: Course,
-) -> list[ServerLoad]:
-    """Return the requests to each server: the planned load of a replica, times the replicas that run.
-
-    Raises:
-        SpecError: none of the servers runs there.
-    """
-    rates: dict[str, float] = {}
-    for run in runs:
-        rates[run.server] = rates.get(run.server, 0.0) + run.rate_rps * run.pool.num_replicas
-    planned = {name: sum(r.pool.num_replicas for r in runs if r.server == name) for name in rates}
-    here = planned if running is None else running
-    if running is not None:
-        rates = {name: rate * here.get(name, 0) / planned[name] for name, rate in rates.items()}
-    rates = {name: rate for name, rate in rates.items() if rate > 0}
-    if not rates:
-        raise SpecError("URL: none of the document's servers runs there; GET /emulator/replicas lists them")
-    last_s, loads = requests / max(rates.values()), []
-    for server, rate in rates.items():
-        run = next(run for run in runs if run.server == server)
-        drawn = course.trace or _drawn(run, rate, last_s, seed)
-        streams = "itl" in {shown.metric for shown in kind_of_pool(run.pool).metrics}
-        changes = course.ramp is not None or course.trace is not None
-        cv = np.inf if changes else open_load_of(run).arrival_cv
-        sent, model = course.changed(drawn), system.named[server].model
-        loads.append(ServerLoad(server, model, streams, rate * course.scale, sent, cv, here[server]))
-    return loads
-
-
-def _drawn(run: PoolRun, rate_rps: float, last_s: float, seed: int) -> Requests:
-    own = np.random.SeedSequence([seed, stream_of(run.server, "")])
-    return replace(open_load_of(run), rate_rps=rate_rps).draw(max(round(rate_rps * last_s), 20), own)
+    half_width: float | None = None
+    """Half-width of the 95 % confidence interval of the measured mean; None with too few requests."""
+    measured_p95: float | None = None
+    simulated: float | None = None
+    simulated_p95: float | None = None
+    predicted: float | None = None
 
 
 def compared(
     found: MeasuredLoad,
     everything: Sequence[MeasuredLoad],
+    system: System,
+    plan: Plan,
     runs: Sequence[PoolRun],
     course: Course,
     seed: int,
 ) -> Iterator[DrivenMetric]:
-    """Yield the metrics of a server; those of several pools are not compared.
+    """Yield the metrics of each server that answers requests to a name, and its share of them.
+
+    Servers of several pools are not compared.
 
     Args:
-        found: what was measured of the server.
-        everything: what was measured of all servers.
-        runs: pools of the plan.
+        found: what was measured of the name.
+        everything: what was measured of all names.
+        system: the planned system.
+        plan: its plan.
+        runs: its pools.
         course: difference of the load from the plan's.
         seed: random seed of the simulation.
     """
-    mine = [run for run in runs if run.server == found.load.server]
-    run = mine[0] if len(mine) == 1 else None
-    simulated = None if run is None else _simulated(run, found, everything, runs, course, seed)
-    planned = {} if run is None or course != Course() else _planned(run)
+    hits = {use.server: use.hit_rate for use in plan.caches}
+    for server, part in found.load.parts.items():
+        here = found.noted("server", server)
+        if server in hits:
+            share = _share(found.noted("cache", "hit")[here])
+            yield DrivenMetric(server, "cache hits", "%", *share, simulated=100 * hits[server])
+        if len(found.load.parts) > 1:
+            if found.load.kinds and part.model != found.load.model:  # the small one also gets what is rerun
+                here |= found.noted("to", "both")
+            whole = 100 * part.share / (1 - hits.get(server, 0.0))
+            yield DrivenMetric(server, "share", "%", *_share(here), simulated=whole)
+        mine = [run for run in runs if run.server == server]
+        run, rows = mine[0] if len(mine) == 1 else None, found.at(server)
+        simulated = None if run is None else _simulated(run, rows, everything, runs, course, seed)
+        planned = {} if run is None or course != Course() else _planned(run)
+        service = next((one for one in plan.rented if one.server == server), None)
+        if service is not None:
+            steps = max(system.named[server].current.load.out_tokens - 1, 0.0)
+            planned = {"ttft": service.ttft_ms, "itl": service.itl_ms}
+            planned["e2e"] = service.ttft_ms + steps * service.itl_ms
+        yield from _metrics(rows, simulated, run, planned)
+        if service is not None:
+            yield _cost(rows, service, system.named[server])
+
+
+def _metrics(
+    found: MeasuredLoad, simulated: MeasuredLoad | None, run: PoolRun | None, planned: Mapping[str, float]
+) -> Iterator[DrivenMetric]:
+    """Yield latencies, rejections and goodput of a server."""
     server, there = found.load.server, None if simulated is None else simulated.latencies_ms
     for metric, values in found.latencies_ms.items():
-        figures = _mean_and_p95(values), _mean_and_p95(None if there is None else there[metric])
-        yield DrivenMetric(server, METRICS[metric], "ms", *figures[0], *figures[1], planned.get(metric))
-    losses = [None if load is None else 100 * load.loss for load in (found, simulated)]
-    yield DrivenMetric(server, "rejected", "%", losses[0], None, losses[1], None, planned.get("loss"))
+        mean, p95 = _mean_and_p95(values)
+        other, other_p95 = _mean_and_p95(None if there is None else there[metric])
+        yield DrivenMetric(
+            server, METRICS[metric], "ms", mean, _half_width(values), p95, other, other_p95,
+            planned.get(metric),
+        )  # fmt: skip
+    losses, width = _share(np.isnan(found.last_ms))
+    other = None if simulated is None else 100 * simulated.loss
+    yield DrivenMetric(server, "rejected", "%", losses, width, simulated=other, predicted=planned.get("loss"))
     if run is not None and run.request_limits:
         good = [None if load is None else 100 * _within(load, run) for load in (found, simulated)]
-        yield DrivenMetric(server, "within targets", "%", good[0], None, good[1], None, None)
+        yield DrivenMetric(server, "within targets", "%", good[0], simulated=good[1])
+
+
+def _cost(found: MeasuredLoad, service: Rented, server: Server) -> DrivenMetric:
+    """Return the price of the complete requests to an external service."""
+    assert server.external is not None
+    complete = ~np.isnan(found.last_ms)
+    prices = server.external.in_per_million, server.external.out_per_million
+    tokens = found.load.requests.in_tokens[complete].sum(), found.tokens[complete].sum()
+    measured = REQUESTS_PER_COST * cost_cents(prices, *tokens) / max(complete.sum(), 1)
+    per_hour = service.arrival_rate_rpm * MINUTES_PER_HOUR
+    planned = REQUESTS_PER_COST * service.cost_cents_per_h / per_hour
+    unit = f"cents/{REQUESTS_PER_COST:,}"
+    return DrivenMetric(server.name, "cost", unit, float(measured), predicted=planned)
 
 
 def _planned(run: PoolRun) -> dict[str, float]:
@@ -155,37 +173,40 @@ def _simulated(
         The simulated times of its requests; None if it gets too few of a ramp or a trace, if users are
         divided, or if it shares a card under another load than the plan's.
     """
-    load, here = found.load, found.load.replicas
-    if here == 1 and run.card is None:
-        return _replayed(run, load, [one.load for one in everything], runs, seed)
+    load, (part,) = found.load, found.load.parts.values()
+    if part.replicas == 1 and run.card is None:
+        return _replayed(run, found, everything, runs, seed)
     if course.users is not None or (run.card is not None and course != Course()):
         return None
     if course.trace is None and course.ramp is None:
-        changed = run if course.scale == 1 else run.at_share(course.scale)
-    elif isinstance(run.load, MergedLoad) or len(load.requests) < 2 * MIN_REQUESTS * here:
+        scale = course.scale * part.scale
+        changed = run if np.isclose(scale, 1) else run.at_share(scale)
+    elif isinstance(run.load, MergedLoad) or len(load.requests) < 2 * MIN_REQUESTS * part.replicas:
         return None
     else:
-        changed = replace(run, load=TraceLoad(load.requests, 1 / here))
+        changed = replace(run, load=TraceLoad(load.requests, 1 / part.replicas))
     effort = Effort(requests=DEFAULT_REQUESTS, seed=seed)
-    return _as_measured(load, simulated_runs(changed, effort)[0])
+    return _as_measured(load, simulated_runs(changed, effort)[0], run.network_ms)
 
 
 def _replayed(
-    run: PoolRun, load: ServerLoad, loads: Sequence[ServerLoad], runs: Sequence[PoolRun], seed: int
+    run: PoolRun, found: MeasuredLoad, everything: Sequence[MeasuredLoad], runs: Sequence[PoolRun], seed: int
 ) -> MeasuredLoad | None:
     """Simulate the only replica with the requests of all servers that share it; None if users cannot be."""
     shared = {each.server: each for each in runs if each.planned == run.planned}
-    loads = [one for one in loads if one.server in shared]
-    if load.users is not None and (len(loads) > 1 or not isinstance(run.replica, TokenReplica)):
+    others = [each.at(name) for each in everything for name in each.load.parts if name in shared]
+    names, load = [each.load.server for each in others], found.load
+    if load.users is not None and (len(others) > 1 or not isinstance(run.replica, TokenReplica)):
         return None
     requests = load.requests
-    if len(loads) > 1:
+    if len(others) > 1:
         merged = run.load
         assert isinstance(merged, MergedLoad)
-        priorities = [merged.priorities[shared[one.server].place] for one in loads]
-        requests = _merged([one.requests for one in loads], priorities)
+        priorities = [merged.priorities[shared[name].place] for name in names]
+        requests = _merged([one.load.requests for one in others], priorities)
     done = run.replica.run(run.replica.with_chances(requests, np.random.SeedSequence(seed)))
-    return _as_measured(load, done if len(loads) == 1 else done.of_stream(loads.index(load)))
+    own = done if len(others) == 1 else done.of_stream(names.index(load.server))
+    return _as_measured(load, own, run.network_ms)
 
 
 def _merged(parts: Sequence[Requests], priorities: Sequence[int]) -> Requests:
@@ -202,10 +223,11 @@ def _merged(parts: Sequence[Requests], priorities: Sequence[int]) -> Requests:
     return together.take(np.argsort(arrival_ms, kind="stable"))
 
 
-def _as_measured(load: ServerLoad, done: SimulatedRun) -> MeasuredLoad:
-    """Return the times of a simulation at the server, as of a measurement."""
+def _as_measured(load: ServerLoad, done: SimulatedRun, network_ms: float) -> MeasuredLoad:
+    """Return the times of a simulation at the server and the network, as of a measurement."""
     tokens = np.where(np.isnan(done.last_ms), np.nan, done.requests.out_tokens)
-    return MeasuredLoad(load, done.sent_ms, done.first_ms, done.last_ms, tokens, np.zeros(len(tokens)))
+    times = done.first_ms + network_ms, done.last_ms + network_ms
+    return MeasuredLoad(load, done.sent_ms, *times, tokens, np.zeros(len(tokens)))
 
 
 def _within(found: MeasuredLoad, run: PoolRun) -> float:
@@ -223,6 +245,24 @@ def _mean_and_p95(values: FloatArray | None) -> tuple[float | None, float | None
     kept = np.empty(0) if values is None else values[_middle(len(values))]
     kept = kept[~np.isnan(kept)]
     return (float(kept.mean()), float(np.percentile(kept, PERCENTILE))) if len(kept) else (None, None)
+
+
+def _half_width(values: FloatArray) -> float | None:
+    """Return the half-width of the 95 % interval of the mean of the counted requests, by batch means."""
+    kept = values[_middle(len(values))]
+    size = len(kept) // PARTS
+    if size < MIN_PART:
+        return None
+    parts = kept[: size * PARTS].reshape(PARTS, size)
+    counts = (~np.isnan(parts)).sum(axis=1)
+    means = np.where(counts, np.nansum(parts, axis=1) / np.maximum(counts, 1), np.nan)
+    return float(half_width(means))
+
+
+def _share(mask: BoolArray) -> tuple[float, float | None]:
+    """Return the share of requests [%], with the half-width of its interval."""
+    values = np.asarray(100.0 * mask, np.float64)
+    return (float(values.mean()) if len(values) else 0.0), _half_width(values)
 
 
 def _middle(count: int) -> slice:

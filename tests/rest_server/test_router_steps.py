@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
+from commands import Run
 from emulated import Emulator, emulated
 from patience import PATIENCE_S, until
 
@@ -47,12 +48,12 @@ servers:
     model: one
     split: [{model: one, weight: 0.5}, {model: two, weight: 0.5}]
     place: there
-    currentAlloc: {load: {arrivalRate: 0.2/s, avgInTokens: 40, avgOutTokens: 20}}
-  - {name: eyes, class: Gold, model: vision, cacheHitRate: 0.5, currentAlloc: {load: {arrivalRate: 0.2/s}}}
+    currentAlloc: {load: {arrivalRate: 4/s, avgInTokens: 40, avgOutTokens: 20}}
+  - {name: eyes, class: Gold, model: vision, cacheHitRate: 0.5, currentAlloc: {load: {arrivalRate: 4/s}}}
   - {name: gold, class: Gold, model: mix, sharedQueue: both,
-     currentAlloc: {load: {arrivalRate: 0.1/s, avgInTokens: 40, avgOutTokens: 20}}}
+     currentAlloc: {load: {arrivalRate: 3/s, avgInTokens: 40, avgOutTokens: 20}}}
   - {name: free, class: Free, model: mix, sharedQueue: both,
-     currentAlloc: {load: {arrivalRate: 0.1/s, avgInTokens: 40, avgOutTokens: 20}}}
+     currentAlloc: {load: {arrivalRate: 3/s, avgInTokens: 40, avgOutTokens: 20}}}
   - {name: ask-tiny, class: Gold, model: tiny}
   - {name: ask-big, class: Gold, model: big}
   - name: rented
@@ -60,7 +61,7 @@ servers:
     model: one
     external: {inPerMillion: 100, outPerMillion: 400, ttft: 50, itl: 5}
     accelerators: []
-    currentAlloc: {load: {arrivalRate: 0.1/s, avgInTokens: 40, avgOutTokens: 20}}
+    currentAlloc: {load: {arrivalRate: 3/s, avgInTokens: 40, avgOutTokens: 20}}
 routes:
   - name: ask
     small: ask-tiny
@@ -251,6 +252,31 @@ def test_service_takes_its_times_and_counts_its_price(fleet: Emulator) -> None:
     assert spent_s > 0.05 + 20 * 0.005 - 0.002
     after = sum(counted(fleet, "inferplan_router_rented_cents_total").values())
     assert after - before == pytest.approx((3 * 100 + 21 * 400) / 1e6)
+
+
+def test_drive_asks_for_names_and_counts_who_answers(
+    fleet: Emulator, fleet_document: Path, tmp_path: Path, run: Run
+) -> None:
+    picture = tmp_path / "live.svg"
+    answer = run("drive", fleet_document, fleet.url, "--requests", "60", "-o", picture, "--json")
+    assert answer.status == 0, answer.err
+    rows = {(row["server"], row["metric"]): row for row in answer.json}
+    # 20 requests at least to each name: shares within four standard deviations of the planned ones.
+    for key in (("eyes", "cache hits"), ("chat (one)", "share"), ("chat (two)", "share")):
+        assert rows[key]["simulated"] == 50
+        assert 5 <= rows[key]["measured"] <= 95
+    to_small, to_large = rows["ask-tiny", "share"], rows["ask-big", "share"]
+    # Hard requests run on both models, so the shares add up to more than 1.
+    assert to_small["simulated"] == pytest.approx(100 * (0.9 + 0.8575) / 2, abs=0.1)
+    assert to_small["simulated"] + to_large["simulated"] == pytest.approx(104.7, abs=0.1)
+    assert abs(to_small["measured"] - to_small["simulated"]) < 20
+    # Their network takes 150 ms.
+    assert rows["chat (one)", "TTFT"]["measured"] > 150
+    assert rows["chat (one)", "TTFT"]["simulated"] > 150
+    assert rows["rented", "cost"]["predicted"] == pytest.approx(1000 * (40 * 100 + 20 * 400) / 1e6)
+    assert rows["rented", "cost"]["measured"] == pytest.approx(12, rel=0.8)  # 20 requests of random lengths
+    text = picture.read_text()
+    assert all(title in text for title in ("TTFT of chat (two)", "latency of eyes", "ITL of ask-tiny"))
 
 
 def test_keys_and_rates_are_checked_at_the_router(fleet_document: Path, tmp_path: Path) -> None:

@@ -1,0 +1,142 @@
+"""What clients ask for: requests to the names of a document, and the servers that its router chooses."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optimizer.errors import SpecError
+from optimizer.kinds.simulated import open_load
+from optimizer.kinds.table import kind_of_pool
+from optimizer.plan import Plan
+from optimizer.simulation.requests import Requests
+from optimizer.simulation.workload import OpenLoad
+from optimizer.spec.schema import Route
+from optimizer.spec.system import System
+from optimizer.spec.versions import whole_name
+from optimizer.studies.simulation.pools import PoolRun, open_load_of, stream_of
+from optimizer.units import SECONDS_PER_MINUTE
+from rest_server.emulator.driver import Part, ServerLoad
+from rest_server.emulator.measured import Course
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Requests to a server of the document, or to a route."""
+
+    name: str
+    main: str
+    """Planned server whose model an address gets that knows no names of servers."""
+    shares: Mapping[str, float]
+    """Requests at the replicas of each planned server, per request."""
+    load: OpenLoad
+    """Load that the plan serves."""
+    streams: bool
+    route: Route | None = None
+
+    def drawn(self, rate_rps: float, count: int, seed: int) -> tuple[Requests, tuple[str, ...]]:
+        """Draw requests, and the kind of each if they are those of a route."""
+        own = np.random.SeedSequence([seed, stream_of(self.name, "")])
+        requests = replace(self.load, rate_rps=rate_rps).draw(count, own)
+        if self.route is None:
+            return requests, ()
+        kinds = self.route.kinds
+        rng = np.random.default_rng(own.spawn(1)[0])
+        of = rng.choice(len(kinds), count, p=[kind.share for kind in kinds])
+        tokens = []
+        for drawn, each, field in (
+            (requests.in_tokens, self.load.in_lengths, "in_tokens"),
+            (requests.out_tokens, self.load.out_lengths, "out_tokens"),
+        ):
+            ratios = np.array([getattr(kind, field) for kind in kinds]) / each.mean
+            tokens.append(np.maximum(np.rint(drawn * ratios[of]).astype(np.int64), 1))
+        names = tuple(kinds[k].name or f"kind {k + 1}" for k in of.tolist())
+        return replace(requests, in_tokens=tokens[0], out_tokens=tokens[1]), names
+
+
+def asked_of(system: System, plan: Plan, runs: Sequence[PoolRun]) -> Iterator[Asked]:
+    """Yield what clients ask for so that the pools of a plan get their loads."""
+    rates: dict[str, float] = {}
+    for run in runs:
+        rates[run.server] = rates.get(run.server, 0.0) + run.rate_rps * run.pool.num_replicas
+    first = {run.server: run for run in reversed(runs)}
+    hits = {use.server: use.hit_rate for use in plan.caches}
+    routed = {server: name for name, use in plan.routes.items() for server in (use.small, use.large)}
+    groups: dict[str, list[str]] = {}
+    for server in rates:
+        groups.setdefault(routed.get(server) or whole_name(system.named[server]), []).append(server)
+    for name, servers in groups.items():
+        route = system.routes.get(name)
+        main = route.large if route is not None and route.large in servers else servers[0]
+        run = first[main]
+        if route is not None:
+            rate_rps, load = route.arrival_rate_rpm / SECONDS_PER_MINUTE, open_load_of(run)
+        else:
+            rate_rps = sum(rates[server] / (1 - hits.get(server, 0.0)) for server in servers)
+            load = open_load(system.named[name].current.load, rate_rps)
+        shares = {server: rates[server] / rate_rps for server in servers}
+        streams = "itl" in {shown.metric for shown in kind_of_pool(run.pool).metrics}
+        yield Asked(name, main, shares, replace(load, rate_rps=rate_rps), streams, route)
+    for rented in plan.rented:
+        name, share = rented.server, 1 - hits.get(rented.server, 0.0)
+        rate_rps = rented.arrival_rate_rpm / SECONDS_PER_MINUTE
+        load = open_load(system.named[name].current.load, rate_rps / share)
+        yield Asked(name, name, {name: share}, load, streams=True)
+
+
+def loads_of(
+    system: System,
+    plan: Plan,
+    runs: Sequence[PoolRun],
+    running: Mapping[str, int] | None,
+    requests: int,
+    seed: int,
+    course: Course,
+    only: str | None = None,
+) -> list[ServerLoad]:
+    """Return the requests to send: as many a second as give no running replica more than its planned load.
+
+    Args:
+        system: the planned system.
+        plan: its plan.
+        runs: its pools.
+        running: running replicas of each server; None at an address that does not tell.
+        requests: requests to the name that is asked most; the others get theirs in the same time.
+        seed: random seed.
+        course: difference of the load from the plan's.
+        only: the only name to send to; None for all.
+
+    Raises:
+        SpecError: none of the servers runs there.
+    """
+    planned: dict[str, int] = {rented.server: 1 for rented in plan.rented}
+    for run in runs:
+        planned[run.server] = planned.get(run.server, 0) + run.pool.num_replicas
+    here = planned if running is None else running
+    ratios = {server: here.get(server, 0) / count for server, count in planned.items()}
+    found = [
+        (asked, min(ratios[server] for server in asked.shares if ratios[server]))
+        for asked in asked_of(system, plan, runs)
+        if only in {None, asked.name, *asked.shares} and any(ratios[server] for server in asked.shares)
+    ]
+    if not found:
+        raise SpecError("URL: none of the document's servers runs there; GET /emulator/replicas lists them")
+    last_s, loads = requests / max(asked.load.rate_rps * ratio for asked, ratio in found), []
+    for asked, ratio in found:
+        rate_rps = asked.load.rate_rps * ratio
+        sent, kinds = asked.drawn(rate_rps, max(round(rate_rps * last_s), 20), seed)
+        if course.trace is not None:
+            sent, kinds = course.trace, ()
+        parts = {
+            server: Part(system.named[server].model, share, ratio / ratios[server], here[server])
+            for server, share in asked.shares.items()
+            if ratios[server]
+        }
+        cv = np.inf if course.ramp is not None or course.trace is not None else asked.load.arrival_cv
+        model, rate_rps = system.named[asked.main].model, rate_rps * course.scale
+        loads.append(
+            ServerLoad(
+                asked.name, model, asked.streams, rate_rps, course.changed(sent), cv, parts, kinds
+            )
+        )  # fmt: skip
+    return loads
