@@ -16,7 +16,7 @@ from optimizer.spec.system import System
 from optimizer.spec.versions import whole_name
 from optimizer.studies.simulation.pools import PoolRun, open_load_of, stream_of
 from optimizer.units import SECONDS_PER_MINUTE
-from rest_server.emulator.driver import Part, ServerLoad
+from rest_server.emulator.driver import AnsweringServer, ServerLoad
 from rest_server.emulator.measured import Course
 
 
@@ -128,7 +128,7 @@ def loads_of(
         if course.trace is not None:
             sent, kinds = course.trace, ()
         parts = {
-            server: Part(system.named[server].model, share, ratio / ratios[server], here[server])
+            server: AnsweringServer(system.named[server].model, share, ratio / ratios[server], here[server])
             for server, share in asked.shares.items()
             if ratios[server]
         }

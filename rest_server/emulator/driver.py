@@ -28,7 +28,7 @@ NO_CHOICE = b'"choices":[]'
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AnsweringServer:
     """A planned server that answers some of the requests to a name."""
 
     model: str
@@ -53,7 +53,7 @@ class ServerLoad:
     """With arrival times, or of users who do not think."""
     arrival_cv: float = 1.0
     """Coefficient of variation of the gaps between arrivals at a constant rate; inf if the rate changes."""
-    parts: Mapping[str, Part] = field(default_factory=dict)
+    parts: Mapping[str, AnsweringServer] = field(default_factory=dict)
     """Planned servers that answer."""
     kinds: tuple[str, ...] = ()
     """Kind of each request of a route."""

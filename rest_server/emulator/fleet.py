@@ -95,7 +95,11 @@ def backend_of(
     model, accelerator = system.named[servers[0]].model, runs[0].pool.accelerator
     app.life.startup_s = settings.startup_of(model, accelerator)
     network_ms = {run.server: run.network_ms for run in runs if run.network_ms}
-    slots = replica.limits.max_batch if isinstance(replica, TokenReplica | StaticReplica) else UNLIMITED_SLOTS
+    slots = UNLIMITED_SLOTS
+    if isinstance(replica, TokenReplica | StaticReplica):
+        slots = replica.limits.max_batch
+    elif isinstance(replica, LineReplica):
+        slots = replica.line.server.size
     return Backend(name, servers, runs[0].planned, model, accelerator, url, app, network_ms, slots)
 
 

@@ -89,9 +89,10 @@ class Router:
         """
         self._backends = backends
         self._steps = steps_of(system, plan, settings, backends)
-        self._enter: Onward = self._replicas
+        self._way: Onward = self._replicas
         for step in reversed(self._steps):
-            self._enter = partial(step.pass_on, onward=self._enter)
+            self._way = partial(step.pass_on, onward=self._way)
+            step.enter = self._enter
         self._streams = [system.streams[name] for name in system.streams]
         self._names = {name for step in self._steps for name in step.names}
         self._speed = settings.speed
@@ -149,7 +150,7 @@ class Router:
         content = await body_of(receive)
         body = json_of(content) if scope["path"] != "/predict" else {}
         call = ForwardedRequest(scope, content, body, receive, send, "")
-        call.server = call.header(SERVER_HEADER) or self._server_of(body)
+        call.server = call.header(SERVER_HEADER)
         refusal = await self._enter(call)
         if refusal is None:
             return
@@ -160,6 +161,11 @@ class Router:
             await send({"type": "http.response.body", "body": error})
         else:
             await reply_error(call.answer, refusal.text, refusal.status)
+
+    async def _enter(self, call: ForwardedRequest) -> Refusal | None:
+        """Let a request pass all steps."""
+        call.server = call.server or self._server_of(call.body)
+        return await self._way(call)
 
     def _server_of(self, body: Mapping[str, Any]) -> str:
         """Return the server that a request names by `model`; empty if any replica of the model will do.

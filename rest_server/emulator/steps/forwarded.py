@@ -65,6 +65,8 @@ class RouterStep(ABC):
 
     prefix: ClassVar[str] = ""
     """Start of the paths that it answers itself; empty if there are none."""
+    enter: Onward
+    """The whole way from its start, for requests that a step sends itself."""
 
     @property
     def names(self) -> Iterable[str]:

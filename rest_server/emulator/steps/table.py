@@ -6,6 +6,7 @@ from optimizer.plan import Plan
 from optimizer.spec.system import System
 from rest_server.emulator.backend import Backend
 from rest_server.emulator.settings import FleetSettings
+from rest_server.emulator.steps.batches import Batches
 from rest_server.emulator.steps.caches import Caches
 from rest_server.emulator.steps.forwarded import RouterStep
 from rest_server.emulator.steps.queues import SharedQueues
@@ -25,6 +26,7 @@ def steps_of(
         backends: its replicas, now and in the future.
     """
     return (
+        Batches(system, settings, backends),
         Routes(system, plan, settings),
         Versions(plan, settings),
         Caches(plan, settings, backends),
