@@ -143,6 +143,27 @@ def test_saved_files_hold_the_changes(journey: Journey, tmp_path: Path) -> None:
     journey.check()
 
 
+def test_controls_of_reserves_and_estimates_plan_again(journey: Journey, specs: Path) -> None:
+    journey.open("/?open=sample:gpus", ".fact")
+    journey.wait(lambda: journey.fact("total cost") == "129.20 USD/h")
+    given: dict[str, str] = {}
+    for key, text, act in (
+        ("headroom", "20", lambda: journey.type("Headroom of all servers [%]", f"{SELECT_ALL}20\t")),
+        ("spares", "1", lambda: journey.type("Spare replicas of each server", f"{SELECT_ALL}1\t")),
+        ("estimates", "middle", lambda: journey.choose("Estimated token times", "middle")),
+    ):
+        act()
+        given[key] = text
+        document = load_system(specs / "gpus.yaml").to_spec().model_dump(mode="json", by_alias=True)
+        plan = solve(load_system(Changes(given=given).applied_to(document)))
+        expected = Money.of(plan).text(plan.total_cost_cents_per_h)
+        journey.wait(lambda expected=expected: journey.fact("total cost") == expected)
+        assert f"{key}={text}" in journey.browser.current_url
+        held = len(plan.reserves) - len(plan.lacks_reserve)
+        assert journey.fact("have their reserve") == f"{held} of {len(plan.reserves)} servers"
+    journey.check()
+
+
 def test_value_of_8_more_h100_at_50_percent_more_load(journey: Journey, specs: Path) -> None:
     """The steps of README.md; the first of them started the page."""
     journey.open("/?open=sample:gpus", ".fact")
