@@ -26,6 +26,9 @@ class ReportOptions(EffortOptions):
 def report_plan(system: System, options: ReportOptions, progress: Progress | None = None) -> Report:
     """Report the best plan as a page to hand on, or as JSON.
 
+    Growth and reasons plan the system again a hundred times. A large system can need more time than the
+    service allows a request; `brief` leaves them out.
+
     Raises:
         SolverError: the solver failed.
     """

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from optimizer.plan import Plan
 from optimizer.plan.placements import parts_of
-from optimizer.quantities import precise, quantity, share_text
+from optimizer.quantities import percent, precise, quantity, share_text
 from optimizer.render.explanation_text import (
     binding_text,
     effect_value,
@@ -116,7 +116,7 @@ def _gains(limits: Sequence[Binding]) -> str:
     return "; ".join(
         limit_text(item)
         + (
-            f" ({steps[item.limit]} raises the largest load by {item.rate_gain:.2%})"
+            f" ({steps[item.limit]} raises the largest load by {percent(item.rate_gain)})"
             if item.rate_gain
             else ""
         )
