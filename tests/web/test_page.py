@@ -5,6 +5,7 @@ Needs Debian's ``chromium`` and ``chromium-driver``; skipped, with the reason, w
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,21 +144,26 @@ def test_saved_files_hold_the_changes(journey: Journey, tmp_path: Path) -> None:
     journey.check()
 
 
+def shows(journey: Journey, total: str) -> bool:
+    return journey.fact("total cost") == total
+
+
 def test_controls_of_reserves_and_estimates_plan_again(journey: Journey, specs: Path) -> None:
     journey.open("/?open=sample:gpus", ".fact")
     journey.wait(lambda: journey.fact("total cost") == "129.20 USD/h")
     given: dict[str, str] = {}
-    for key, text, act in (
+    steps: list[tuple[str, str, Callable[[], None]]] = [
         ("headroom", "20", lambda: journey.type("Headroom of all servers [%]", f"{SELECT_ALL}20\t")),
         ("spares", "1", lambda: journey.type("Spare replicas of each server", f"{SELECT_ALL}1\t")),
         ("estimates", "middle", lambda: journey.choose("Estimated token times", "middle")),
-    ):
+    ]
+    for key, text, act in steps:
         act()
         given[key] = text
         document = load_system(specs / "gpus.yaml").to_spec().model_dump(mode="json", by_alias=True)
         plan = solve(load_system(Changes(given=given).applied_to(document)))
         expected = Money.of(plan).text(plan.total_cost_cents_per_h)
-        journey.wait(lambda expected=expected: journey.fact("total cost") == expected)
+        journey.wait(partial(shows, journey, expected))
         assert f"{key}={text}" in journey.browser.current_url
         held = len(plan.reserves) - len(plan.lacks_reserve)
         assert journey.fact("have their reserve") == f"{held} of {len(plan.reserves)} servers"
