@@ -18,7 +18,8 @@ from doc_pages import blocks, read_page
 from emulated import Emulator, emulated
 from lightkube import ApiError, Client, operators
 from lightkube.config.kubeconfig import KubeConfig
-from lightkube.config.models import Cluster, User
+from lightkube.config.models import Cluster as ApiCluster
+from lightkube.config.models import User
 from lightkube.models.autoscaling_v1 import ScaleSpec
 from lightkube.models.coordination_v1 import LeaseSpec
 from lightkube.models.core_v1 import ObjectReference
@@ -29,7 +30,11 @@ from lightkube.resources.core_v1 import Event, Pod
 from lightkube.types import OnErrorAction, OnErrorResult, PatchType
 from patience import PATIENCE_S, until
 
-from rest_server.loop.kubernetes import LeaderWorkerSet
+from optimizer.spec.files import parse_part
+from optimizer.spec.system import join_parts
+from rest_server.loop.config import KubernetesTarget
+from rest_server.loop.deciding import ExistingReplicas
+from rest_server.loop.kubernetes import Cluster, ClusterError, LeaderWorkerSet
 
 FLEET = """
 accelerators:
@@ -72,7 +77,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
 
 
 def connected(fleet: Emulator, manager: str = "tester") -> Any:
-    config = KubeConfig.from_one(cluster=Cluster(server=fleet.url), user=User())
+    config = KubeConfig.from_one(cluster=ApiCluster(server=fleet.url), user=User())
     return Client(config, namespace="serving", field_manager=manager, trust_env=False)
 
 
@@ -371,6 +376,22 @@ def test_the_commands_of_the_page_run(fleet: Emulator, client: Any) -> None:
     assert json.loads(answers[1].splitlines()[0])["type"] == "ADDED"
     assert ["stand-in" in json.loads(text)["note"] for text in answers[2:]] == [True] * 2
     until(lambda: fleet.ask(DEPLOYMENTS).status == HTTPStatus.OK)
+
+
+def test_the_loop_reads_and_scales_a_group(fleet: Emulator, client: Any) -> None:
+    group = {"server": "think", "accelerator": "4xGPU", "name": THINK, "kind": "LeaderWorkerSet"}
+    given = {"url": fleet.url, "workloads": [group], "fieldManager": "loop"}
+    target = KubernetesTarget.model_validate(given)
+    with connected(fleet, "loop") as mine:
+        loop = Cluster(mine, target, join_parts([parse_part(FLEET)]))
+        apply(client, LeaderWorkerSet, THINK, 1, force=True)
+        with pytest.raises(ClusterError, match='conflict with "tester"'):
+            loop.scale("think", "4xGPU", 0)
+        apply(mine, LeaderWorkerSet, THINK, 0, force=True)
+        until(lambda: loop.read()[0]["think"]["4xGPU"] == ExistingReplicas(0, 0))
+        loop.scale("think", "4xGPU", 1)
+        until(lambda: loop.read()[0]["think"]["4xGPU"] == ExistingReplicas(1, 1))
+        assert loop.read()[1] == {}
 
 
 def test_a_cluster_table_needs_a_fleet_that_scales(run: Run) -> None:
