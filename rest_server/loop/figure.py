@@ -31,6 +31,7 @@ def loop_figure(
     loads = [record["loads"].get(server, {}) for record in records]
     held = [server in record["holds"] for record in records]
     counts = [[item for item in record["workloads"] if item["server"] == server] for record in records]
+    for_rate = [record["planned"].get(server, {}).get("for_rate") for record in records]
     return Figure(
         title=title,
         panels=(
@@ -52,9 +53,12 @@ def loop_figure(
                 title="Replicas",
                 x_label="time [min]",
                 y_label="replicas",
-                series=tuple(
-                    _series(name, times_min, [sum(item[key] for item in mine) for mine in counts])
-                    for name, key in {"desired": "replicas", "ready": "ready"}.items()
+                series=(
+                    *(
+                        _series(name, times_min, [sum(item[key] for item in mine) for mine in counts])
+                        for name, key in {"desired": "replicas", "ready": "ready"}.items()
+                    ),
+                    _series("planned for arrivals", times_min, for_rate),
                 ),
                 guides=lines,
             ),

@@ -21,7 +21,7 @@ from numba import njit
 from optimizer import load_system
 from optimizer.candidates import SizingMemo
 from rest_server.loop.config import LoopConfig
-from rest_server.loop.deciding import CycleInputs, ExistingReplicas, LoopState, decide
+from rest_server.loop.deciding import CycleInputs, CycleOutcome, ExistingReplicas, LoopState, decide
 from rest_server.loop.forecast import RateForecast
 from rest_server.loop.loads import LoadMemory
 from rest_server.loop.window import Counts, Window, total
@@ -247,6 +247,8 @@ class Loop:
     every: int = 2
     """Periods from one plan to the next."""
     calls: int = 0
+    outcome: CycleOutcome | None = None
+    """Result of the last plan."""
     system: Any = field(default_factory=lambda: load_system(DOCUMENT))
 
     def after_a_day(self, seed: int) -> "Loop":
@@ -278,7 +280,7 @@ class Loop:
         outcome = decide(
             self.system, self.config, self.state, CycleInputs(seen.now_s, {"s": window}, there), self.memo
         )
-        self.state = outcome.state
+        self.state, self.outcome = outcome.state, outcome
         return outcome.workloads[0].replicas
 
 

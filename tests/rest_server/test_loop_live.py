@@ -15,6 +15,7 @@ import pytest
 from commands import COUNTED, ROOT
 from emulated import Emulator, emulated
 from patience import PATIENCE_S, until
+from test_kubernetes_stand_in import CLUSTER, FLEET
 
 from optimizer.simulation.requests import Requests
 from optimizer.spec.system import System, load_system
@@ -210,6 +211,63 @@ def test_a_wrong_configuration_is_one_clear_error(
     assert found.returncode == 2
     assert message in found.stderr
     assert len(found.stderr.splitlines()) == 1
+
+
+# --- workloads on several nodes, and events ------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Emulator, System]]:
+    """Cards on nodes of two: a replica of `think` takes four of them, so it is a LeaderWorkerSet."""
+    path = tmp_path_factory.mktemp("nodes")
+    (path / "fleet.yaml").write_text(FLEET)
+    (path / "cluster.yaml").write_text(CLUSTER)
+    flags = ("--scalable", "--startup", "0.3", "--cluster", str(path / "cluster.yaml"))
+    with emulated(path / "fleet.yaml", *flags) as found:
+        yield found, load_system(path / "fleet.yaml")
+
+
+SEVERAL_NODES = [
+    {"server": "think", "accelerator": "4xGPU", "name": "think-4xgpu", "kind": "LeaderWorkerSet"}
+]
+
+
+def test_a_leader_worker_set_is_read_and_scaled(nodes: tuple[Emulator, System]) -> None:
+    fleet, system = nodes
+    with cluster(fleet, system, "first", workloads=SEVERAL_NODES) as mine:
+        replicas, problems = mine.read()
+        assert not problems
+        assert replicas["think"] == {"4xGPU": ExistingReplicas(1, 1)}
+        mine.scale("think", "4xGPU", 0)
+        until(lambda: mine.read()[0]["think"]["4xGPU"] == ExistingReplicas(0, 0))
+        mine.scale("think", "4xGPU", 1)
+        until(lambda: mine.read()[0]["think"]["4xGPU"] == ExistingReplicas(1, 1))
+        with (
+            cluster(fleet, system, "second", workloads=SEVERAL_NODES) as other,
+            pytest.raises(ClusterError, match=r'409 Conflict: .* conflict with "first"'),
+        ):
+            other.scale("think", "4xGPU", 2)
+
+
+def test_a_leader_worker_set_that_is_not_configured_is_named(nodes: tuple[Emulator, System]) -> None:
+    fleet, system = nodes
+    with cluster(fleet, system, "first") as mine:
+        assert mine.read()[1]["think"].reason == "NoDeployment"
+
+
+def test_a_warning_is_an_event_of_the_workload(nodes: tuple[Emulator, System]) -> None:
+    fleet, system = nodes
+    with cluster(fleet, system, "first", workloads=SEVERAL_NODES) as mine:
+        mine.announce("think", "4xGPU", "ProfileDrift", "large/4xGPU: token time × 1.20")
+        mine.announce("talk", "GPU", "ProfileDrift", "chat/GPU: token time × 1.20")
+    found = fleet.ask("/api/v1/namespaces/serving/events").json["items"]
+    assert [(item["type"], item["reason"]) for item in found] == [("Warning", "ProfileDrift")] * 2
+    about = [item["involvedObject"] for item in found]
+    assert [(item["apiVersion"], item["kind"], item["name"]) for item in about] == [
+        ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "think-4xgpu"),
+        ("apps/v1", "Deployment", "talk-gpu"),
+    ]
+    assert "× 1.20" in found[0]["message"]
 
 
 # --- other kinds of servers ----------------------------------------------------------------------------
