@@ -1,6 +1,7 @@
 """Pictures of docs/loop.md. ``python tests/loop/loop_pictures.py`` writes them."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +60,7 @@ def whole_day() -> Figure:
     slow = np.histogram(arrivals, edges, weights=(service.end_s - arrivals > rules.SLOW_S) * 1.0)[0] / count
     x = tuple(hours)
 
-    def panel(title: str, y_label: str, **curves: "list[float]") -> CurvePanel:
+    def panel(title: str, y_label: str, **curves: Sequence[float]) -> CurvePanel:
         series = tuple(Series(name=name, x=x, y=tuple(y), style="line") for name, y in curves.items())
         return CurvePanel(title=title, x_label="time [h]", y_label=y_label, series=series)
 
