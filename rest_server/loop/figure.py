@@ -27,44 +27,34 @@ def loop_figure(
         ReferenceLine(name=name, value=at_s / SECONDS_PER_MINUTE, axis="x")
         for name, at_s in (events or {}).items()
     )
-    rates = {"planned": "planned_rps", "arrivals, estimated": "offered_rps", "completions": "completions_rps"}
-    loads = [record["loads"].get(server, {}) for record in records]
-    held = [server in record["holds"] for record in records]
-    counts = [[item for item in record["workloads"] if item["server"] == server] for record in records]
-    for_rate = [record["planned"].get(server, {}).get("for_rate") for record in records]
+
+    def panel(title: str, y_label: str, curves: Mapping[str, Sequence[float | None]]) -> CurvePanel:
+        series = tuple(
+            Series(name=name, x=tuple(times_min), y=tuple(y), style="line") for name, y in curves.items()
+        )
+        return CurvePanel(title=title, x_label="time [min]", y_label=y_label, series=series, guides=lines)
+
     return Figure(
         title=title,
         panels=(
-            CurvePanel(
-                title="Rates",
-                x_label="time [min]",
-                y_label="rate [requests/s]",
-                series=tuple(
-                    _series(
-                        name,
-                        times_min,
-                        [None if hold else load.get(key) for load, hold in zip(loads, held, strict=True)],
-                    )
-                    for name, key in rates.items()
-                ),
-                guides=lines,
-            ),
-            CurvePanel(
-                title="Replicas",
-                x_label="time [min]",
-                y_label="replicas",
-                series=(
-                    *(
-                        _series(name, times_min, [sum(item[key] for item in mine) for mine in counts])
-                        for name, key in {"desired": "replicas", "ready": "ready"}.items()
-                    ),
-                    _series("planned for arrivals", times_min, for_rate),
-                ),
-                guides=lines,
-            ),
+            panel("Rates", "rate [requests/s]", _rates(records, server)),
+            panel("Replicas", "replicas", _replicas(records, server)),
         ),
     )
 
 
-def _series(name: str, x: Sequence[float], y: Sequence[float | None]) -> Series:
-    return Series(name=name, x=tuple(x), y=tuple(y), style="line")
+def _rates(records: Sequence[Mapping[str, Any]], server: str) -> dict[str, list[float | None]]:
+    """Return rates by name; None while the server is held."""
+    names = {"planned": "planned_rps", "arrivals, estimated": "offered_rps", "completions": "completions_rps"}
+    loads = [{} if server in record["holds"] else record["loads"].get(server, {}) for record in records]
+    return {name: [load.get(key) for load in loads] for name, key in names.items()}
+
+
+def _replicas(records: Sequence[Mapping[str, Any]], server: str) -> dict[str, list[float | None]]:
+    counts = [[item for item in record["workloads"] if item["server"] == server] for record in records]
+    found: dict[str, list[float | None]] = {
+        name: [sum(item[key] for item in mine) for mine in counts]
+        for name, key in {"desired": "replicas", "ready": "ready"}.items()
+    }
+    for_rate = [record["planned"].get(server, {}).get("for_rate") for record in records]
+    return {**found, "planned for arrivals": for_rate}
