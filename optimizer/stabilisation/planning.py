@@ -26,7 +26,7 @@ def plan_running_fleet(system: System, running: Running, runs: Runs, planner: Pl
     """Return a plan of a running fleet that can be reached in steps.
 
     Args:
-        system: the system to plan.
+        system: the system to plan; its kept replicas stay.
         running: the pools of each server, with the loads that they can carry.
         runs: replicas that servers keep if they cannot be served.
         planner: the solver; no re-solves after its deadline.
@@ -34,7 +34,7 @@ def plan_running_fleet(system: System, running: Running, runs: Runs, planner: Pl
     Raises:
         SolverError: the solver failed.
     """
-    search = _Search(system, running, runs, planner)
+    search = _Search(system, running, runs, planner, kept=dict(system.kept))
     plan = search.plan()
     while planner.may_repeat:
         blocked = search.blocked(plan)

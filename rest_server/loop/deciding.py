@@ -153,11 +153,15 @@ def decide(
         if draining is not to_plan:
             to_plan = draining
             plan = plan_next(to_plan, rules, last, observed, planner)
+        decisions = stabilise(plan, to_plan, rules, last, observed, estimates)
+        while (starved := _starved(decisions, config, seen, holds)) and starved.keys() - to_plan.kept.keys():
+            to_plan = to_plan.with_kept({**to_plan.kept, **starved})
+            plan = plan_next(to_plan, rules, last, observed, planner)
+            decisions = stabilise(plan, to_plan, rules, last, observed, estimates)
     except SolverError as error:
         failed = dict.fromkeys(system.servers, Hold(HoldReason.plan_failed, str(error))) | holds
         return CycleOutcome(following, loads, failed, _workloads(system, last, seen, failed), None)
-    decisions = stabilise(plan, to_plan, rules, last, observed, estimates)
-    holds |= _unplanned(plan, system, holds)
+    holds |= _unplanned(plan, system, holds) | {name: _LAST for name, _ in starved}
     workloads = _workloads(system, decisions, seen, holds)
     steady = _steady(memories, seen, holds, config.window_s)
     drifts = compared(state.drifts, system, plan, steady, seen.now_s, config.drift)
@@ -300,6 +304,21 @@ def _reachable(system: System, seen: CycleInputs, config: LoopConfig) -> System:
             least = max(1, least)
         changed[name] = server.model_copy(update={"accelerators": allowed, "min_num_replicas": least})
     return replace(system, servers={**system.servers, **changed})
+
+
+_LAST = Hold(HoldReason.not_in_plan, "the plan has no replica for this server, and scaleToZero is off")
+
+
+def _starved(
+    decisions: Decisions, config: LoopConfig, seen: CycleInputs, holds: Mapping[str, Hold]
+) -> dict[tuple[str, str], int]:
+    """Return one replica of each server that would lose its last one, by server and accelerator."""
+    found = {}
+    for name, mine in decisions.servers.items():
+        running = {on: item for on, item in seen.replicas.get(name, {}).items() if item.desired}
+        if running and name not in holds and not config.scale_to_zero and not mine.replicas:
+            found[name, max(running, key=lambda on: running[on].ready)] = 1
+    return found
 
 
 def _observation(system: System, seen: CycleInputs, holds: Mapping[str, Hold]) -> Observation:
