@@ -227,8 +227,8 @@ def _assumptions(report: Report, system: System) -> Iterator[str]:
         )
     yield "A target limits the mean over all requests, unless it names a percentile or a share."
     models = sorted({system.profiles[pool.model, pool.accelerator].queue_model for pool in pools})
-    if models:
-        yield f"Figures in steady state, by the queue model {' and '.join(models)}."
+    by = f", by the queue model {' and '.join(models)}" if models else ""
+    yield f"Figures in steady state{by}; costs in {Money.of(report.plan).unit}."
     yield (
         "Prices are paid for every hour of the month and the year; energy, network traffic and staff are "
         "not included."

@@ -351,7 +351,9 @@ def test_latencies_are_called_what_they_are(percentile: dict[str, int], words: s
     )  # fmt: skip
     system = load_system(source)
     assert f"{words} " in page_of(system).partition("## Latencies")[2].partition("##")[0]
-    assert "Figures in steady state, by the queue model continuous." in page_of(system, "html")
+    assert "Figures in steady state, by the queue model continuous; costs in cents/h." in page_of(
+        system, "html"
+    )
 
 
 def test_an_unlimited_report_compares_the_same_two_plans(large: System, report: Report) -> None:
