@@ -46,6 +46,8 @@ STEADY = 0.05
 """Maximum rate of the backlog, relative to the offered rate, of a steady state."""
 MAX_WAIT = 0.2
 """Maximum predicted share of waiting in a TTFT that is compared, because waiting depends on the router."""
+MAX_UTILISATION = 0.75
+"""Maximum predicted share of the batch limit in use; beyond it queue models predict up to 10 % more."""
 INFORMED = 0.05
 """Minimum root mean square of the sensitivities to a parameter that a refit changes."""
 TOGETHER = 0.01
@@ -286,7 +288,7 @@ def compared(
         if len(pools) != 1 or list(ready) != [pools[0].accelerator] or not is_calm or counts.tokens <= 0:
             continue
         predicted = _Prediction.of(system, name, pools[0], ready[pools[0].accelerator], load)
-        if predicted is None:
+        if predicted is None or predicted.times["utilization"] > MAX_UTILISATION:
             continue
         key = key_of(system.servers[name].model, pools[0].accelerator)
         memory = found.get(key, DriftMemory())
@@ -300,15 +302,18 @@ def compared(
     return found
 
 
-TIMES = ("itl_ms", "ttft_ms", "wait_ms")
+PREDICTED = ("itl_ms", "ttft_ms", "wait_ms", "utilization")
+"""Fields of a performance that are used."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Prediction:
-    """Mean times of ready replicas at the offered rate, and with each parameter a step larger [ms]."""
+    """Mean times [ms] and utilisation of ready replicas at the offered rate, and with larger parameters."""
 
     times: Mapping[str, float]
+    """By field of a performance."""
     stepped: Mapping[str, Mapping[str, float]]
+    """The same by parameter that is a step larger."""
 
     @classmethod
     def of(
@@ -333,7 +338,7 @@ class _Prediction:
             profiles = {**alone.profiles, (server.model, pool.accelerator): changed}
             arrays = arrays_of(replace(alone, profiles=profiles))
             ((_, _, performance),) = performances(arrays, *pool_rows(arrays, [(name, there)]))
-            return {field: float(getattr(performance, field)[0]) for field in TIMES}
+            return {field: float(getattr(performance, field)[0]) for field in PREDICTED}
 
         stepped = {term: times(scaled(profile, {term: 1 + STEP})) for term, _, _ in times_of(profile)}
         return cls(times(profile), stepped)

@@ -348,6 +348,28 @@ def test_drift_alarms_within_ten_minutes_and_calm_does_not() -> None:
         assert [event["result"] for record in records for event in record["events"]] == ["created"]
 
 
+@pytest.mark.slow
+def test_a_calm_day_gives_no_alarm() -> None:
+    """A day of 1 to 6 requests/s, one cycle a minute, seed 7; 1,200 or more cycles compare token times."""
+    loop, step_s, day_s = Loop(replicas=2), 60, 86_400
+    jobs = poisson(
+        lambda t: 3.5 - 2.5 * math.cos(2 * math.pi * t / day_s), day_s, np.random.default_rng(7), 7
+    )
+    ratios, place = [], 0
+    for now_s in range(0, day_s + 1, step_s):
+        end = place
+        while end < len(jobs) and jobs[end].arrival_ms < 1000 * now_s:
+            end += 1
+        loop.fleet.advance(now_s, jobs[place:end])
+        record, place = loop.controller.cycle(float(now_s)), end
+        assert not drift_of(record)["alarm"]
+        ratios.append(drift_of(record)["ratio"])
+    known = [ratio for ratio in ratios if ratio is not None]
+    print(f"{len(known)} of {len(ratios)} cycles; ratios {min(known):.3f} to {max(known):.3f}")
+    assert len(known) > 1200
+    assert loop.fleet.events == []
+
+
 def test_a_refused_event_is_recorded_and_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = Loop(replicas=3, slowdown=1.25)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from simulated_fleet import DISCOVERY, SimulatedFleet, chat_system
 from starlette.testclient import TestClient
+from test_cycles import Loop
 
 from optimizer.errors import SpecError
 from rest_server.loop.config import LoopConfig
@@ -118,3 +119,21 @@ def test_without_request_there_are_no_routes_of_the_reference(loop: Controller) 
     loop.config = CONFIG.model_copy(update={"port": 8099, "host": "0.0.0.0"})  # noqa: S104
     with pytest.raises(SpecError, match="loopback"):
         serve_loop(loop)
+
+
+def test_metrics_show_drift_and_the_replicas_of_a_backlog() -> None:
+    drifted = Loop(replicas=3, slowdown=1.25)
+    drifted.run(lambda _: 7, 300)
+    text = metrics_of(drifted)
+    assert 'inferplan_loop_drift_alarm{profile="chat/GPU"} 1.0' in text
+    assert 'inferplan_loop_token_time_ratio{profile="chat/GPU"} 1.' in text
+    stepped = Loop(replicas=2)
+    stepped.run(lambda t: 3 if t < 90 else 18, 165)
+    text = metrics_of(stepped)
+    assert 'inferplan_loop_planned_replicas{purpose="rate",server="talk"} ' in text
+    assert 'inferplan_loop_planned_replicas{purpose="backlog",server="talk"} 0.0' not in text
+
+
+def metrics_of(loop: Loop) -> str:
+    with TestClient(application(loop.controller, with_reference_routes=False)) as client:
+        return client.get("/metrics").text
