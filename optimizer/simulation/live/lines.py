@@ -141,7 +141,7 @@ class LiveJobs(LiveReplica):
     """A server with stages and a limit on the jobs inside; the others wait before it."""
 
     def __init__(self, line: Tandem, times: StageTimes) -> None:
-        from optimizer.simulation.machine.job_limit import advance_jobs
+        from optimizer.simulation.machine.job_limit import JOBS, advance_jobs
         from optimizer.simulation.machine.passing import tandem_state
 
         self._advance = advance_jobs
@@ -150,6 +150,7 @@ class LiveJobs(LiveReplica):
         self._times = times
         self._rows = Rows()
         self._yard = tandem_state(line, np.zeros((len(line.stations), MIN_ROWS)))
+        self._states = np.zeros(1, JOBS)
         self._come_ms, self._last_ms = np.zeros(MIN_ROWS), np.zeros(MIN_ROWS)
         self._door: deque[int] = deque()
         self._inside: list[int] = []
@@ -205,7 +206,9 @@ class LiveJobs(LiveReplica):
             self._run(row, row + 1, -math.inf)
 
     def _run(self, arrival: int, count: int, until_ms: float) -> None:
-        self._advance(self._yard, self._come_ms, arrival, count, self._jobs, self._last_ms, until_ms)
+        self._advance(
+            self._yard, self._states, self._come_ms, arrival, count, self._jobs, self._last_ms, until_ms
+        )
 
     def _grow(self) -> None:
         size, yard = self._rows.size, self._yard

@@ -29,8 +29,6 @@ JOBS = np.dtype(
 class TandemState(NamedTuple):
     """State of a tandem; its stops are the server (index `server_stop`) and the stages."""
 
-    states: npt.NDArray[Any]
-    """One record of `JOBS`."""
     server: BatchServer
     server_stop: int
     workers: IntArray
@@ -69,7 +67,7 @@ def empty_tandem(
     """
     stops, rows = len(workers), service_ms.shape[1]
     return TandemState(
-        np.zeros(1, JOBS), server, server_stop, np.array(workers), service_ms,
+        server, server_stop, np.array(workers), service_ms,
         np.full(stops, NO_REQUEST), np.full(stops, NO_REQUEST), np.zeros(stops, np.int64),
         np.full(rows, NO_REQUEST), np.zeros(rows, np.int64),
         np.zeros(min(jobs, rows) + 1), np.zeros(min(jobs, rows) + 1, np.int64),
@@ -79,13 +77,14 @@ def empty_tandem(
 
 @entry
 def advance_jobs(
-    yard: TandemState, come_ms: FloatArray, arrival: int, count: int, jobs: int, last_ms: FloatArray,
-    until_ms: float,
+    yard: TandemState, states: npt.NDArray[Any], come_ms: FloatArray, arrival: int, count: int, jobs: int,
+    last_ms: FloatArray, until_ms: float,
 ) -> None:  # fmt: skip
     """Run a tandem up to a time, that time included; fill the completion times.
 
     Args:
         yard: the tandem; changed.
+        states: its totals, a record of `JOBS`; changed.
         come_ms: arrivals by request, ascending among those that arrive.
         arrival: first request that arrives; it enters when fewer than `jobs` are inside.
         count: end of the requests that arrive.
@@ -93,7 +92,7 @@ def advance_jobs(
         last_ms: filled.
         until_ms: end of the run, not before the last arrival.
     """
-    state = yard.states[0]
+    state = states[0]
     now_ms, inside = state.now_ms, state.inside
     busy_ms, batch_ms, batches = state.busy_ms, state.batch_ms, state.batches
     while True:

@@ -4,7 +4,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.simulation.machine.collecting import run_batches
-from optimizer.simulation.machine.job_limit import TandemState, advance_jobs, empty_tandem
+from optimizer.simulation.machine.job_limit import JOBS, TandemState, advance_jobs, empty_tandem
 from optimizer.simulation.machine.stations import run_station
 from optimizer.simulation.tandem import ALL_JOBS, Station, Tandem
 
@@ -59,11 +59,10 @@ def _run_jobs(
     line: Tandem, come_ms: FloatArray, stage_ms: FloatArray, start_ms: FloatArray, last_ms: FloatArray
 ) -> tuple[float, float, int]:
     """Run requests through a tandem with a limit on the jobs inside."""
-    yard = tandem_state(line, stage_ms)
-    last_ms[:] = np.nan
-    advance_jobs(yard, np.array(come_ms), 0, len(come_ms), line.jobs, last_ms, np.inf)
+    yard, states = tandem_state(line, stage_ms), np.zeros(1, JOBS)
+    advance_jobs(yard, states, np.array(come_ms), 0, len(come_ms), line.jobs, last_ms, np.inf)
     start_ms[:] = yard.start_ms
-    state = yard.states[0]
+    state = states[0]
     return float(state["busy_ms"]), float(state["batch_ms"]), int(state["batches"])
 
 
