@@ -28,6 +28,8 @@ class Job:
     """Those of them that are computed."""
     held: int = 0
     """Tokens in the KV cache."""
+    begun: float = math.nan
+    """First time in the batch."""
     first: float = math.nan
     last: float = math.nan
     losses: int = 0
@@ -158,6 +160,7 @@ class SecondEngine:
             if tokens > free:
                 break
             self.batch.append(self.queue.popleft())
+            job.begun = self.now if math.isnan(job.begun) else job.begun
             chosen.append((job, tokens))
             room, free = room - tokens, free - tokens
         return chosen

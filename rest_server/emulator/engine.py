@@ -90,6 +90,10 @@ class Engine:
         self._arm()
         return True
 
+    def scheduled_ms(self, sink: Sink) -> float:
+        """Return the first time in the batch of a request that makes a token now."""
+        return self.live.scheduled_ms(self._rows[id(sink)])
+
     def cancel(self, sink: Sink) -> None:
         """Remove a request whose client has hung up."""
         now_ms = self.now_ms()
@@ -131,12 +135,9 @@ class Engine:
             over = set(ended)
             self._lag.observe(max(self.now_ms() - at_ms, 0.0) * s_per_ms)
             for row in made:
-                if row in over:
-                    sink = self._sinks.pop(row)
-                    del self._rows[id(sink)]
-                    sink.token(at_ms, ended=True)
-                else:
-                    self._sinks[row].token(at_ms, ended=False)
+                self._sinks[row].token(at_ms, ended=row in over)
+            for row in ended:
+                del self._rows[id(self._sinks.pop(row))]
             for row in rejected:
                 sink = self._sinks.pop(row)
                 del self._rows[id(sink)]

@@ -16,6 +16,8 @@ REQUEST_S = (
 )  # fmt: skip
 TOKENS = tuple(float(step * 10**power) for power in range(6) for step in (1, 2, 5))
 """Bounds of the buckets of vLLM's histograms."""
+PARTS = ("queue", "prefill", "decode", "inference")
+"""Parts of the time of a request, as vLLM names them."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _TEXTS = {
     "num_requests_running": "Requests in the batch.",
@@ -32,7 +34,10 @@ _TEXTS = {
     "inter_token_latency_seconds": "Time between tokens in model time.",
     "request_time_per_output_token_seconds": "Mean time between the tokens of a request in model time.",
     "e2e_request_latency_seconds": "Time to the last token in model time.",
+    "request_queue_time_seconds": "Time in the queue in model time.",
+    "request_prefill_time_seconds": "Time from the queue to the first token in model time.",
     "request_decode_time_seconds": "Time from the first to the last token in model time.",
+    "request_inference_time_seconds": "Time from the queue to the last token in model time.",
     "request_prompt_tokens": "Prompt lengths of complete requests.",
     "request_generation_tokens": "Output lengths of complete requests.",
 }
@@ -92,20 +97,31 @@ class TokenMetrics:
             "inter_token_latency_seconds": Histogram(TOKEN_S),
             "request_time_per_output_token_seconds": Histogram(TOKEN_S),
             "e2e_request_latency_seconds": Histogram(REQUEST_S),
-            "request_decode_time_seconds": Histogram(REQUEST_S),
+            **{f"request_{part}_time_seconds": Histogram(REQUEST_S) for part in PARTS},
             "request_prompt_tokens": Histogram(TOKENS),
             "request_generation_tokens": Histogram(TOKENS),
         }
         first, token, *_ = self.histograms.values()
         self.observe_first, self.observe_token = first.observe, token.observe
 
-    def complete(self, reason: str, prompt: int, made: int, e2e_s: float, decode_s: float) -> None:
-        """Count a complete request."""
+    def complete(self, reason: str, prompt: int, made: int, times_s: Sequence[float]) -> None:
+        """Count a complete request.
+
+        Args:
+            reason: why its answer ended.
+            prompt: tokens of its prompt.
+            made: tokens of its answer.
+            times_s: its arrival, its first time in the batch, its first and its last token.
+        """
+        sent_s, scheduled_s, first_s, last_s = times_s
+        decode_s = last_s - first_s
+        spent_s = scheduled_s - sent_s, first_s - scheduled_s, decode_s, last_s - scheduled_s
         self.succeeded[reason] += 1
         self.prompt_tokens += prompt
         seen = self.histograms
-        seen["e2e_request_latency_seconds"].observe(e2e_s)
-        seen["request_decode_time_seconds"].observe(decode_s)
+        seen["e2e_request_latency_seconds"].observe(last_s - sent_s)
+        for part, seconds in zip(PARTS, spent_s, strict=True):
+            seen[f"request_{part}_time_seconds"].observe(seconds)
         seen["request_prompt_tokens"].observe(prompt)
         seen["request_generation_tokens"].observe(made)
         if made > 1:

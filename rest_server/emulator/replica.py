@@ -63,7 +63,7 @@ class TokenCall:
         self.error: Exception | None = None
         self._replica = replica
         self._question = question
-        self._sent_ms = self._last_ms = self._first_ms = replica.engine.now_ms()
+        self._sent_ms = self._scheduled_ms = self._last_ms = self._first_ms = replica.engine.now_ms()
         self._woken: asyncio.Future[None] | None = None
 
     def token(self, at_ms: float, *, ended: bool) -> None:
@@ -71,6 +71,7 @@ class TokenCall:
         metrics, scale_s = self._replica.metrics, self._replica.engine.slowdown / 1000
         if self.made == 0:
             self._first_ms = at_ms
+            self._scheduled_ms = self._replica.engine.scheduled_ms(self)
             metrics.observe_first((at_ms - self._sent_ms) * scale_s)
         else:
             metrics.observe_token((at_ms - self._last_ms) * scale_s)
@@ -79,8 +80,9 @@ class TokenCall:
         self.made += 1
         self.ended = ended
         if ended:
-            e2e_s, decode_s = (at_ms - self._sent_ms) * scale_s, (at_ms - self._first_ms) * scale_s
-            metrics.complete(self._question.reason, self._question.prompt, self.made, e2e_s, decode_s)
+            times_ms = self._sent_ms, self._scheduled_ms, self._first_ms, at_ms
+            question = self._question
+            metrics.complete(question.reason, question.prompt, self.made, [ms * scale_s for ms in times_ms])
         self._wake()
 
     def fail(self, error: Exception) -> None:

@@ -122,7 +122,7 @@ def test_metrics_are_those_of_the_requests(fleet: Emulator) -> None:
         "vllm:inter_token_latency_seconds_count": 5,
         "vllm:request_time_per_output_token_seconds_count": 1,
         "vllm:e2e_request_latency_seconds_count": 2,
-        "vllm:request_decode_time_seconds_count": 2,
+        **{f"vllm:request_{part}_time_seconds_count": 2 for part in ("queue", "prefill", "decode")},
         "vllm:request_generation_tokens_sum": 7,
         "vllm:request_generation_tokens_bucket5.0": 1,
         "vllm:request_generation_tokens_bucket10.0": 2,
@@ -131,6 +131,11 @@ def test_metrics_are_those_of_the_requests(fleet: Emulator) -> None:
     # The law: 10 ms, 20 µs for each token computed, 0.1 µs for each token read; the model clock is exact.
     itl_s = (10.02 * 5 + 1e-4 * sum(range(4, 9))) / 1000
     assert more["vllm:inter_token_latency_seconds_sum"] == pytest.approx(itl_s, rel=1e-9)
+    # An idle replica starts at once: 10 ms, 3 tokens computed and half of them read at each.
+    prefill_s = 2 * (10 + 3 * 0.02 + 1e-4 * 3 * 1.5) / 1000
+    assert more["vllm:request_prefill_time_seconds_sum"] == pytest.approx(prefill_s, rel=1e-9)
+    assert more["vllm:request_queue_time_seconds_sum"] == pytest.approx(0, abs=1e-9)
+    assert more["vllm:request_inference_time_seconds_sum"] == pytest.approx(prefill_s + itl_s, rel=1e-9)
     assert after["vllm:num_requests_running"] == after["vllm:prefix_cache_hits_total"] == 0
 
 

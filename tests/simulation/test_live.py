@@ -45,6 +45,8 @@ class Player:
     """Tokens after which the client has enough."""
     row_of: dict[int, int] = field(default_factory=dict)
     """Request by its number in the replica."""
+    scheduled_ms: dict[int, float] = field(default_factory=dict)
+    """First times in the batch by request, asked with its first token."""
 
     def take_until(self, until_ms: float) -> None:
         for step in self.replica.run_until(until_ms):
@@ -53,6 +55,7 @@ class Player:
                 self.tokens[row] += 1
                 if self.tokens[row] == 1:
                     self.first_ms[row] = step.time_ms
+                    self.scheduled_ms[row] = self.replica.scheduled_ms(number)
                 if number in step.ended or self.tokens[row] == self.most[row]:
                     self.last_ms[row] = step.time_ms
                     del self.row_of[number]
@@ -129,6 +132,8 @@ def test_tokens_by_the_clock_equal_the_whole_run(law: Coefficients, cases: range
         player = played(replica, requests, rng, levels, requests.out_tokens + more)
         agree(player, whole.first_ms, whole.last_ms, (seed, limits))
         np.testing.assert_array_equal(player.tokens, requests.out_tokens * ~whole.rejected)
+        for row, scheduled_ms in player.scheduled_ms.items():
+            assert whole.sent_ms[row] <= scheduled_ms < whole.first_ms[row]
         preempted += int(whole.preemptions.sum())
         rejected += int(whole.rejected.sum())
         early += int((more > 0).sum())
@@ -148,12 +153,16 @@ def test_cancelled_requests_free_what_they_hold() -> None:
         waits = rng.exponential(100, len(gone))
         cancels = dict(zip(gone.tolist(), (requests.arrival_ms[gone] + waits).tolist(), strict=True))
         second = SecondEngine(FULL_LAW, limits, requests, cancels=cancels)
-        first_ms, last_ms = np.full((2, len(requests)), np.nan)
+        begun_ms, first_ms, last_ms = np.full((3, len(requests)), np.nan)
         for job in second.run():
+            begun_ms[job.row] = job.begun
             first_ms[job.row], last_ms[job.row] = job.first, job.last
             preempted += job.losses
         player = played(live_tokens(FULL_LAW, limits, 1), requests, rng, cancels=cancels)
         agree(player, first_ms, last_ms, (seed, limits))
+        known = sorted(player.scheduled_ms)
+        found = [player.scheduled_ms[row] for row in known]
+        np.testing.assert_allclose(found, begun_ms[known], rtol=1e-12, err_msg=str(seed))
         cancelled += int(np.isnan(last_ms[gone]).sum())
     assert cancelled > 300
     assert preempted > 100
@@ -183,6 +192,7 @@ def test_early_end_leaves_a_static_batch() -> None:
     )
     begun_ms, step_ms = 2 * 10 + 3 * 0.2, 7.0
     assert player.first_ms[1:] == pytest.approx(begun_ms)
+    assert player.scheduled_ms[2] == pytest.approx(player.last_ms[0])
     assert player.last_ms[2] == pytest.approx(begun_ms + 2 * (step_ms + 2 * 0.08))
     assert player.last_ms[1] == pytest.approx(begun_ms + 2 * (step_ms + 2 * 0.08) + 6 * (step_ms + 0.08))
 

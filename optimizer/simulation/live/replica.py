@@ -1,5 +1,6 @@
 """Interface of a live replica, and the rows that it reuses."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -68,6 +69,14 @@ class LiveReplica(ABC):
             step = self.step()
             if step.made or step.rejected:
                 yield step
+
+    def scheduled_ms(self, row: int) -> float:
+        """Return the first time at which a request joined the batch; NaN if it has not, or is not known.
+
+        A request that has just made its first token, or its last one, is known until the next step.
+        """
+        del row
+        return math.nan
 
     @property
     @abstractmethod

@@ -73,6 +73,10 @@ class LiveStatics(LiveReplica):
             self._withdraw(row)
         return Step(time_ms, made, ended)
 
+    def scheduled_ms(self, row: int) -> float:  # noqa: ARG002
+        """Return the start of the latest batch, which a request that makes a token is in."""
+        return float(self._line.states[0]["start_ms"])
+
     @property
     def waiting(self) -> int:
         """Requests in the queue."""

@@ -26,11 +26,16 @@ class _LiveTokens(LiveReplica):
         self._limits = limits
         self._rows = Rows()
         self._machine = empty_state(MIN_ROWS, limits, levels)
+        self._scheduled_ms = np.empty(0)
+        """First times in the batch, shape (rows,); NaN for requests that still wait."""
         self._next_ms: float | None = math.inf
         """Time of the next step; None if it has to be computed."""
         self._make_buffers()
 
     def _make_buffers(self) -> None:
+        scheduled_ms = np.full(len(self._machine.rows), math.nan)
+        scheduled_ms[: len(self._scheduled_ms)] = self._scheduled_ms
+        self._scheduled_ms = scheduled_ms
         self._made = np.zeros(len(self._machine.places), np.int64)
         self._ended = np.zeros(len(self._machine.places), np.int64)
 
@@ -43,7 +48,7 @@ class _LiveTokens(LiveReplica):
         if row >= len(self._machine.rows):
             self._machine = with_more_rows(self._machine, self._rows.size, self._limits)
             self._make_buffers()
-        self._next_ms = None
+        self._next_ms, self._scheduled_ms[row] = None, math.nan
         if self._offer(row, in_tokens, out_tokens, level, now_ms):
             return row
         self._rows.release(row)
@@ -63,6 +68,10 @@ class _LiveTokens(LiveReplica):
         self._next_ms = None
         found = self._rows.end(self._made[:made].tolist(), self._ended[:ended].tolist())
         return Step(time_ms, *found)
+
+    def scheduled_ms(self, row: int) -> float:
+        """Return the start of the iteration that first computed a part of a prompt."""
+        return float(self._scheduled_ms[row])
 
     @property
     def waiting(self) -> int:
@@ -131,7 +140,7 @@ class LiveIterations(_LiveTokens):
         return offered
 
     def _begin(self) -> float:
-        return float(self._code.begin_iteration(self._machine, self._times, self._limits))
+        return float(self._code.begin_iteration(self._machine, self._times, self._limits, self._scheduled_ms))
 
     def _end(self) -> tuple[int, int]:
         counts: tuple[int, int] = self._code.end_iteration(
@@ -163,7 +172,7 @@ class LiveSharing(_LiveTokens):
         return offered
 
     def _begin(self) -> float:
-        return float(self._code.next_shared_ms(self._machine, self._times, self._limits))
+        return float(self._code.next_shared_ms(self._machine, self._times, self._limits, self._scheduled_ms))
 
     def _end(self) -> tuple[int, int]:
         counts: tuple[int, int] = self._code.pass_shared(self._machine, self._times, self._made, self._ended)

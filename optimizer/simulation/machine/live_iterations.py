@@ -6,7 +6,7 @@ join the queue at once. The decoding requests are the first `decodes` entries of
 
 import numpy as np
 
-from optimizer.arrays import IntArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.clients import admit
@@ -14,7 +14,7 @@ from optimizer.simulation.machine.compiling import compiled, entry
 from optimizer.simulation.machine.iterations import begin_iterations, end_iterations
 from optimizer.simulation.machine.memory import evict
 from optimizer.simulation.machine.queue import drop_waiting
-from optimizer.simulation.machine.state import NO_ITERATION, EngineState
+from optimizer.simulation.machine.state import NO_ITERATION, NO_REQUEST, EngineState
 
 
 @compiled
@@ -42,8 +42,17 @@ def offer(
 
 
 @entry
-def begin_iteration(machine: EngineState, times: IterationCoefficients, limits: Limits) -> float:
-    """Begin an iteration unless one is in progress; return its end [ms], inf if the replica is idle."""
+def begin_iteration(
+    machine: EngineState, times: IterationCoefficients, limits: Limits, scheduled_ms: FloatArray
+) -> float:
+    """Begin an iteration unless one is in progress; return its end [ms], inf if the replica is idle.
+
+    Args:
+        machine: the replica.
+        times: latency model.
+        limits: its limits.
+        scheduled_ms: filled with the start, where it is NaN, for requests whose prompts it computes.
+    """
     state = machine.state[0]
     if state.work_ms == 0:
         if state.running + state.waiting == 0:
@@ -51,8 +60,19 @@ def begin_iteration(machine: EngineState, times: IterationCoefficients, limits: 
         decodes = state.decodes
         spent_ms, _ = begin_iterations(machine, times, limits, 1, np.inf)
         state.work_ms = spent_ms
+        for i in range(state.work_completed):
+            schedule(scheduled_ms, machine.places[i].prompt, state.now_ms)
+        if state.work_partial != NO_REQUEST:
+            schedule(scheduled_ms, state.work_partial, state.now_ms)
         _forget_evicted(machine, decodes)
     return state.now_ms + state.work_ms
+
+
+@compiled
+def schedule(scheduled_ms: FloatArray, row: int, now_ms: float) -> None:
+    """Record the first time of a request in the batch."""
+    if np.isnan(scheduled_ms[row]):
+        scheduled_ms[row] = now_ms
 
 
 @entry

@@ -5,13 +5,13 @@ A token that completes no output changes nothing in the batch, so it is only cou
 
 import numpy as np
 
-from optimizer.arrays import IntArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.simulation.law import ProcessorSharingCoefficients
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.clients import admit
 from optimizer.simulation.machine.compiling import compiled, entry
 from optimizer.simulation.machine.heaps import remove_at
-from optimizer.simulation.machine.live_iterations import reset_row
+from optimizer.simulation.machine.live_iterations import reset_row, schedule
 from optimizer.simulation.machine.queue import drop_waiting
 from optimizer.simulation.machine.sharing import (
     admit_waiting,
@@ -40,9 +40,20 @@ def offer_shared(
 
 
 @entry
-def next_shared_ms(machine: EngineState, times: ProcessorSharingCoefficients, limits: Limits) -> float:
-    """Admit waiting requests; return the time of the next token or the next end, inf if there is none."""
+def next_shared_ms(
+    machine: EngineState, times: ProcessorSharingCoefficients, limits: Limits, scheduled_ms: FloatArray
+) -> float:
+    """Admit waiting requests; return the time of the next token or the next end, inf if there is none.
+
+    Args:
+        machine: the replica.
+        times: latency model.
+        limits: its limits.
+        scheduled_ms: filled with the present time, where it is NaN, for requests with prompts.
+    """
     admit_waiting(machine, limits)
+    for i in range(machine.state[0].work_prompts):
+        schedule(scheduled_ms, machine.places[i].prompt, machine.state[0].now_ms)
     return min(_next_token_ms(machine, times), next_progress_ms(machine, times))
 
 
