@@ -42,6 +42,7 @@ _OTHERS = {
     "serve": ("serve", "answer planning requests over HTTP"),
     "emulate": ("emulating", "run the replicas of a plan as live HTTP servers, without GPUs"),
     "drive": ("driving", "send the loads of a document to a running fleet, and compare with the plan"),
+    "work": ("working", "do the jobs of a queue on a running fleet: download, inference and upload"),
     "loop": ("looping", "measure a fleet, plan it for its loads, and scale its workloads, in a loop"),
     "demo": ("demonstrating", "run the control loop on an emulated fleet, in two minutes on this machine"),
     "web": ("web", "open a page in the browser: load a system, change it, see its plan"),

@@ -48,6 +48,7 @@ class Job:
     arrival_ms: float
     prompt: int
     tokens: int
+    scheduled_ms: float = math.nan
     first_ms: float = math.nan
     last_ms: float = math.nan
     made: int = 0
@@ -73,17 +74,14 @@ class SimulatedReplicaOfFleet:
                 job = self.jobs[row]
                 job.made += 1
                 if job.made == 1:
-                    job.first_ms = step.time_ms
+                    job.first_ms, job.scheduled_ms = step.time_ms, self.live.scheduled_ms(row)
                     self.metrics.observe_first((step.time_ms - job.arrival_ms) / 1000)
                 else:
                     self.metrics.observe_token((step.time_ms - job.last_ms) / 1000)
                 job.last_ms = step.time_ms
                 if row in over:
-                    e2e_s, decode_s = (
-                        (job.last_ms - job.arrival_ms) / 1000,
-                        (job.last_ms - job.first_ms) / 1000,
-                    )
-                    self.metrics.complete("length", job.prompt, job.made, e2e_s, decode_s)
+                    times_ms = job.arrival_ms, job.scheduled_ms, job.first_ms, job.last_ms
+                    self.metrics.complete("length", job.prompt, job.made, [ms / 1000 for ms in times_ms])
                     del self.jobs[row]
 
     def text(self) -> str:

@@ -9,6 +9,7 @@ from rest_server.emulator.settings import FleetSettings
 from rest_server.emulator.steps.batches import Batches
 from rest_server.emulator.steps.caches import Caches
 from rest_server.emulator.steps.forwarded import RouterStep
+from rest_server.emulator.steps.jobs import JobQueue
 from rest_server.emulator.steps.queues import SharedQueues
 from rest_server.emulator.steps.routes import Routes
 from rest_server.emulator.steps.versions import Versions
@@ -27,6 +28,7 @@ def steps_of(
     """
     return (
         Batches(system, settings, backends),
+        JobQueue(settings),
         Routes(system, plan, settings),
         Versions(plan, settings),
         Caches(plan, settings, backends),

@@ -1,0 +1,202 @@
+"""A queue of jobs that workers lease; a job whose lease expires is taken again, and at last put aside.
+
+A job is complete when a result is accepted, and only the worker with its current lease can give one. So a
+worker that is late learns that the job has been taken again, and a job completes at most once.
+"""
+
+import heapq
+import itertools
+import time
+import uuid
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from rest_server.emulator.asgi import BadRequest
+from rest_server.emulator.metrics import family
+from rest_server.emulator.settings import FleetSettings
+from rest_server.emulator.steps.forwarded import ForwardedRequest, Onward, Refusal, RouterStep
+
+JobState = Literal["waiting", "leased", "complete", "dead"]
+STATES: tuple[JobState, ...] = ("waiting", "leased", "complete", "dead")
+LEASE_S = 30.0
+"""Time of a lease, unless its worker asks for another [s of model time]."""
+MAX_LEASE_S = 86_400.0
+MAX_ATTEMPTS = 5
+"""Leases of a job before it is put aside, unless it states another number."""
+MAX_LEASED = 1000
+"""Jobs of one request for leases."""
+
+
+@dataclass(slots=True)
+class Job:
+    """A job, and everything that happened to it."""
+
+    id: str
+    input: Any
+    most: int
+    """Leases before it is put aside."""
+    state: JobState = "waiting"
+    attempts: int = 0
+    lease: str = ""
+    """Current lease; empty if there is none."""
+    until_s: float = 0.0
+    """End of the lease [s, monotonic]."""
+    worker: str = ""
+    result: Any = None
+    history: list[str] = field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        """Return the job as JSON."""
+        return {
+            "id": self.id, "state": self.state, "attempts": self.attempts, "worker": self.worker,
+            "result": self.result, "history": self.history,
+        }  # fmt: skip
+
+
+class JobQueue(RouterStep):
+    """Jobs under `/v1/jobs`: submit, lease, renew, complete, fail, and the jobs that failed too often."""
+
+    prefix: ClassVar[str] = "/v1/jobs"
+
+    def __init__(self, settings: FleetSettings) -> None:
+        self._speed = settings.speed
+        self._jobs: dict[str, Job] = {}
+        self._waiting: deque[Job] = deque()
+        self._ends: list[tuple[float, int, Job, str]] = []
+        """Heap of the ends of leases, with job and lease."""
+        self._count = itertools.count()
+        self._events = dict.fromkeys(("expired", "failed", "late"), 0)
+
+    async def pass_on(self, call: ForwardedRequest, onward: Onward) -> Refusal | None:
+        """Pass a request on: workers send theirs like other clients."""
+        return await onward(call)
+
+    async def control(self, path: str, body: Mapping[str, Any] | None) -> tuple[int, Mapping[str, Any]]:
+        """Answer a request of a client or a worker.
+
+        Raises:
+            BadRequest: there is no such job, or the lease is not the current one (409).
+        """
+        self._expire()
+        if body is None:
+            return 200, self._shown(path)
+        if not path:
+            return self._submit(body)
+        if path == "lease":
+            return 200, {"jobs": self._lease(body)}
+        return 200, self._act(path, body)
+
+    def _shown(self, path: str) -> dict[str, Any]:
+        """Return the number of jobs by state, the jobs that were put aside, or one job."""
+        if not path:
+            return {"jobs": self._counts()}
+        if path == "dead":
+            return {"jobs": [job.document() for job in self._jobs.values() if job.state == "dead"]}
+        return self._job(path).document()
+
+    def _act(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Let the worker with the current lease of a job renew, complete or fail it."""
+        name, _, what = path.rpartition("/")
+        acts = {"renew": self._renew, "complete": self._complete, "fail": self._fail}
+        if what not in acts:
+            raise BadRequest(f"no such page: {path}; jobs have {', '.join(acts)}", 404)
+        job = self._job(name)
+        if job.state == "complete" and what == "complete" and job.lease == body.get("lease"):
+            return job.document()  # the worker did not get the first answer
+        if job.state != "leased" or job.lease != body.get("lease"):
+            self._events["late"] += 1
+            job.history.append(f"refused to {what} for an old lease")
+            raise BadRequest(
+                f"job {job.id} is {job.state}, and the lease is not its current one; drop the work", 409
+            )
+        acts[what](job, body)
+        return job.document()
+
+    def _submit(self, body: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
+        """Add a job; one with a known id is not added again."""
+        name = str(body.get("id") or uuid.uuid4().hex)
+        if name in self._jobs:
+            return 200, self._jobs[name].document()
+        if "/" in name or name in {"lease", "dead"}:
+            raise BadRequest(f"id: {name!r} must not have a slash or be 'lease' or 'dead'")
+        job = Job(name, body.get("input"), int(_number(body, "max_attempts", MAX_ATTEMPTS, 1, 1000)))
+        self._jobs[name] = job
+        self._waiting.append(job)
+        return 201, job.document()
+
+    def _lease(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Give the oldest waiting jobs to a worker."""
+        seconds = _number(body, "seconds", LEASE_S, 0.001, MAX_LEASE_S)
+        count = int(_number(body, "count", 1, 1, MAX_LEASED))
+        found = []
+        while self._waiting and len(found) < count:
+            job = self._waiting.popleft()
+            job.state, job.worker, job.lease = "leased", str(body.get("worker") or ""), uuid.uuid4().hex
+            job.attempts += 1
+            self._prolong(job, seconds)
+            found.append({"id": job.id, "lease": job.lease, "input": job.input, "attempt": job.attempts})
+        return found
+
+    def _renew(self, job: Job, body: Mapping[str, Any]) -> None:
+        self._prolong(job, _number(body, "seconds", LEASE_S, 0.001, MAX_LEASE_S))
+
+    def _complete(self, job: Job, body: Mapping[str, Any]) -> None:
+        job.state, job.result = "complete", body.get("result")
+
+    def _fail(self, job: Job, body: Mapping[str, Any]) -> None:
+        self._events["failed"] += 1
+        self._take_back(job, f"failed by {job.worker}: {body.get('error', '')}")
+
+    def _prolong(self, job: Job, seconds: float) -> None:
+        job.until_s = time.monotonic() + seconds / self._speed
+        heapq.heappush(self._ends, (job.until_s, next(self._count), job, job.lease))
+
+    def _expire(self) -> None:
+        """Take back the jobs whose leases have ended."""
+        now_s = time.monotonic()
+        while self._ends and self._ends[0][0] <= now_s:
+            _, _, job, lease = heapq.heappop(self._ends)
+            if job.state == "leased" and job.lease == lease and job.until_s <= now_s:
+                self._events["expired"] += 1
+                self._take_back(job, f"lease of {job.worker} expired")
+
+    def _take_back(self, job: Job, reason: str) -> None:
+        """Let a job wait again, before the others, or put it aside after its last attempt."""
+        job.history.append(f"attempt {job.attempts}: {reason}")
+        job.lease = ""
+        if job.attempts >= job.most:
+            job.state = "dead"
+        else:
+            job.state = "waiting"
+            self._waiting.appendleft(job)
+
+    def _job(self, name: str) -> Job:
+        if name not in self._jobs:
+            raise BadRequest(f"no job {name!r}", 404)
+        return self._jobs[name]
+
+    def _counts(self) -> dict[str, int]:
+        counts = dict.fromkeys(STATES, 0)
+        for job in self._jobs.values():
+            counts[job.state] += 1
+        return dict(counts)
+
+    def metrics(self) -> list[str]:
+        """Return jobs by state, and the leases that ended without a result."""
+        if not self._jobs:
+            return []
+        self._expire()
+        states = {f'state="{state}"': count for state, count in self._counts().items()}
+        events = {f'reason="{reason}"': count for reason, count in self._events.items()}
+        lines = family("inferplan_jobs", "gauge", "Jobs by state.", states)
+        text = "Leases without a result: expired, failed by the worker, or refused because they came late."
+        return lines + family("inferplan_job_leases_lost_total", "counter", text, events)
+
+
+def _number(body: Mapping[str, Any], key: str, default: float, least: float, most: float) -> float:
+    value = body.get(key, default)
+    if type(value) not in {int, float} or not least <= value <= most:
+        raise BadRequest(f"{key}: must be a number from {least:g} to {most:g}, not {value!r}")
+    return float(value)

@@ -1,0 +1,193 @@
+"""Worker of a job queue: downloads, inference and uploads of several jobs overlap."""
+
+import asyncio
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from optimizer.errors import SpecError
+from rest_server.emulator.asgi import JSON, encoded
+from rest_server.emulator.router import SERVER_HEADER
+from rest_server.emulator.steps.jobs import JobQueue
+
+POLL_S = 0.2
+"""Wait for a job if none waits, and before a full server is asked again [s]."""
+RENEWALS = 3
+"""Renewals in the time of a lease."""
+FULL = 503
+LOST = 409
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """Settings of a worker."""
+
+    url: str
+    """Address of the router, which has the queue and the servers."""
+    name: str
+    jobs: int = 4
+    """Maximum jobs inside at once."""
+    transfers: int = 4
+    """Maximum downloads, and uploads, at once."""
+    lease_s: float = 30.0
+    drains: bool = False
+    """Whether it ends when no job waits."""
+
+
+class LeaseLostError(Exception):
+    """Another worker can have the job."""
+
+
+class Worker:
+    """Takes jobs from a queue until it is stopped.
+
+    The input of a job is an object with `server` and `path` of the inference, its `body`, and optionally
+    the addresses `download`, whose content is then the body, and `upload`, to which the answer is put.
+    """
+
+    def __init__(self, settings: WorkerSettings, report: Callable[[dict[str, Any]], None]) -> None:
+        """Describe a worker.
+
+        Args:
+            settings: its settings.
+            report: called with what became of each job, and the times of its stages [s].
+        """
+        self._settings = settings
+        self._report = report
+        self._queue = settings.url.rstrip("/") + JobQueue.prefix
+        self._inside: set[asyncio.Task[None]] = set()
+        self._stages = {
+            "download": asyncio.Semaphore(settings.transfers),
+            "inference": asyncio.Semaphore(settings.jobs),
+            "upload": asyncio.Semaphore(settings.transfers),
+        }
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until stopped, then complete the jobs inside.
+
+        Raises:
+            SpecError: no queue answers at the start.
+        """
+        settings, is_first = self._settings, True
+        while not stop.is_set():
+            free, leased = settings.jobs - len(self._inside), []
+            if free:
+                asked = {"worker": settings.name, "count": free, "seconds": settings.lease_s}
+                try:
+                    leased = (await _post(f"{self._queue}/lease", asked))["jobs"]
+                except OSError as error:
+                    if is_first:
+                        raise SpecError(f"URL: {settings.url}: no job queue answers: {error}") from None
+            is_first = False
+            for job in leased:
+                task = asyncio.create_task(self._do(job))
+                self._inside.add(task)
+                task.add_done_callback(self._inside.discard)
+            if settings.drains and not leased and not self._inside:
+                return
+            if not leased:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), POLL_S)
+        await asyncio.gather(*self._inside)
+
+    async def _do(self, job: dict[str, Any]) -> None:
+        """Do a job while its lease is renewed; drop it if the lease is lost."""
+        line: dict[str, Any] = {"job": job["id"], "attempt": job["attempt"], "state": "complete"}
+        work = asyncio.create_task(self._stages_of(job, line))
+        keeping = asyncio.create_task(self._keep(job))
+        await asyncio.wait({work, keeping}, return_when=asyncio.FIRST_COMPLETED)
+        work.cancel()
+        keeping.cancel()
+        try:
+            with suppress(asyncio.CancelledError):
+                await keeping
+            await work
+        except (LeaseLostError, asyncio.CancelledError):
+            line["state"] = "lost"
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            line |= {"state": "failed", "error": str(error)}
+            with suppress(OSError, LeaseLostError):
+                await self._say(job, "fail", {"error": str(error)})
+        self._report(line)
+
+    async def _stages_of(self, job: dict[str, Any], line: dict[str, Any]) -> None:
+        wanted, content = job["input"], b""
+        if wanted.get("download"):
+            async with self._stage("download", line):
+                content = await _ask("GET", wanted["download"])
+        async with self._stage("inference", line):
+            answer = await self._infer(wanted, content or encoded(wanted.get("body") or {}))
+        if wanted.get("upload"):
+            async with self._stage("upload", line):
+                await _ask("PUT", wanted["upload"], answer)
+        await self._say(job, "complete", {"result": json.loads(answer)})
+
+    @asynccontextmanager
+    async def _stage(self, name: str, line: dict[str, Any]) -> AsyncIterator[None]:
+        async with self._stages[name]:
+            begin_s = time.monotonic()
+            yield
+            line[f"{name}_s"] = round(time.monotonic() - begin_s, 3)
+
+    async def _infer(self, wanted: dict[str, Any], content: bytes) -> bytes:
+        """Return the answer of a server; wait while it is full."""
+        headers = {SERVER_HEADER.decode(): quote(wanted["server"])} if wanted.get("server") else {}
+        while True:
+            try:
+                url = self._settings.url.rstrip("/") + wanted.get("path", "/predict")
+                return await _ask("POST", url, content, headers)
+            except urllib.error.HTTPError as error:
+                if error.code != FULL:
+                    raise
+                await asyncio.sleep(POLL_S)
+
+    async def _keep(self, job: dict[str, Any]) -> None:
+        """Renew the lease of a job, until it is lost."""
+        with suppress(LeaseLostError):
+            while True:
+                await asyncio.sleep(self._settings.lease_s / RENEWALS)
+                with suppress(OSError):
+                    await self._say(job, "renew", {"seconds": self._settings.lease_s})
+
+    async def _say(self, job: dict[str, Any], what: str, body: dict[str, Any]) -> None:
+        """Tell the queue about a job.
+
+        Raises:
+            LeaseLostError: the lease is not the current one.
+        """
+        try:
+            await _post(f"{self._queue}/{quote(job['id'])}/{what}", body | {"lease": job["lease"]})
+        except urllib.error.HTTPError as error:
+            if error.code == LOST:
+                raise LeaseLostError from None
+            raise
+
+
+async def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(await _ask("POST", url, encoded(body)))
+    return found
+
+
+async def _ask(
+    method: str, url: str, content: bytes | None = None, headers: dict[str, str] | None = None
+) -> bytes:
+    """Return the body of an answer, asked in a thread.
+
+    Raises:
+        OSError: nothing answers, or with an error.
+    """
+    headers = {"Content-Type": JSON.decode()} | (headers or {})
+
+    def asked() -> bytes:
+        request = urllib.request.Request(url, content, headers, method=method)  # noqa: S310
+        with urllib.request.urlopen(request) as answer:  # noqa: S310
+            found: bytes = answer.read()
+            return found
+
+    return await asyncio.to_thread(asked)
