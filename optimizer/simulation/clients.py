@@ -19,13 +19,26 @@ def client_ms(rows: npt.NDArray[Any], times: Coefficients) -> FloatArray:
     """
     if not isinstance(times, IterationCoefficients):
         return np.zeros(len(rows))
-    lag_ms = np.full(len(rows), times.client_offset_ms)
-    if times.pipeline_depth or times.front_end_lag or times.pause_offset_ms:
-        others = in_progress(rows["sent_ms"], rows["last_ms"])
-        other = np.minimum(others, 1)
-        lag_ms += (times.pipeline_depth * other + times.front_end_lag * others) * _token_ms(rows)
-        lag_ms -= times.pause_offset_ms * other * np.expm1(-_pause_ms(rows["sent_ms"]) / PAUSE_MS)
-    return lag_ms
+    if not (times.pipeline_depth or times.front_end_lag or times.pause_offset_ms):
+        return np.full(len(rows), times.client_offset_ms)
+    others = in_progress(rows["sent_ms"], rows["last_ms"])
+    return delay_ms(times, others, _token_ms(rows), _pause_ms(rows["sent_ms"]))
+
+
+def delay_ms(
+    times: IterationCoefficients, others: IntArray, token_ms: FloatArray, pause_ms: FloatArray
+) -> FloatArray:
+    """Return the delay of the tokens of requests at the client [ms] (eq. 100), shape (R,).
+
+    Args:
+        times: latency model.
+        others: other requests in progress when each is sent.
+        token_ms: mean ITL of each.
+        pause_ms: time since the previous request was sent.
+    """
+    other = np.minimum(others, 1)
+    lag_ms = times.client_offset_ms + (times.pipeline_depth * other + times.front_end_lag * others) * token_ms
+    return lag_ms - times.pause_offset_ms * other * np.expm1(-pause_ms / PAUSE_MS)
 
 
 def _pause_ms(sent_ms: FloatArray) -> FloatArray:

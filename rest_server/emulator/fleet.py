@@ -8,6 +8,7 @@ import numpy as np
 
 from optimizer.plan import Plan
 from optimizer.plan.document import SharedPool
+from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.live.replica import LiveReplica
 from optimizer.simulation.live.turns import LiveTurns
@@ -134,7 +135,9 @@ def replica_apps(
     kv = replica.limits.kv_tokens
     longest = min(kv, LONGEST_TOKENS)
     names = {run.server: levels[run.place] for run in runs}
-    served = Model(model, names, longest, kv if kv < UNLIMITED else None, open_load_of(first).out_lengths)
+    outputs = open_load_of(first).out_lengths
+    times = replica.times if isinstance(replica.times, IterationCoefficients) else None
+    served = Model(model, names, longest, kv if kv < UNLIMITED else None, outputs, times)
     yield TokenReplicaApp(served, engine, Life(engine), int(spawned.generate_state(1)[0])), runs
 
 

@@ -224,9 +224,10 @@ def _merged(parts: Sequence[Requests], priorities: Sequence[int]) -> Requests:
 
 
 def _as_measured(load: ServerLoad, done: SimulatedRun, network_ms: float) -> MeasuredLoad:
-    """Return the times of a simulation at the server and the network, as of a measurement."""
+    """Return the times of a simulation at the client, beyond the network, as of a measurement."""
     tokens = np.where(np.isnan(done.last_ms), np.nan, done.requests.out_tokens)
-    times = done.first_ms + network_ms, done.last_ms + network_ms
+    delay_ms = done.client_ms + network_ms
+    times = done.first_ms + delay_ms, done.last_ms + delay_ms
     return MeasuredLoad(load, done.sent_ms, *times, tokens, np.zeros(len(tokens)))
 
 

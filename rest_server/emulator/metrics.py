@@ -71,6 +71,12 @@ class Histogram:
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
 
+    @property
+    def mean(self) -> float:
+        """Mean of all values; 0 without any."""
+        count = sum(self._counts)
+        return self._sum / count if count else 0.0
+
     def observe(self, value: float) -> None:
         """Count a value."""
         self._counts[bisect_left(self._bounds, value)] += 1
@@ -103,6 +109,11 @@ class TokenMetrics:
         }
         first, token, *_ = self.histograms.values()
         self.observe_first, self.observe_token = first.observe, token.observe
+
+    @property
+    def mean_token_ms(self) -> float:
+        """Mean time between tokens so far [ms]; 0 before the second token."""
+        return 1000 * self.histograms["inter_token_latency_seconds"].mean
 
     def complete(self, reason: str, prompt: int, made: int, times_s: Sequence[float]) -> None:
         """Count a complete request.

@@ -1,12 +1,15 @@
 """An emulated replica with tokens: an HTTP server that clients of vLLM take for vLLM."""
 
 import asyncio
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from optimizer.simulation.clients import delay_ms
+from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.lengths import Lengths
 from rest_server.emulator.asgi import (
     EVENTS,
@@ -52,6 +55,8 @@ class Model:
     """Tokens of KV cache; None: unlimited."""
     outputs: Lengths
     """Lengths of answers that the model ends by itself."""
+    times: IterationCoefficients | None = None
+    """Latency model with delays between engine and client; None if it has none."""
 
 
 class TokenCall:
@@ -119,6 +124,9 @@ class TokenReplicaApp:
         self.metrics = TokenMetrics()
         self._model = model
         self._rng = np.random.default_rng(seed)
+        self._coming = 0
+        """Requests that have not reached the engine yet."""
+        self._latest_ms = -math.inf
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request.
@@ -139,7 +147,7 @@ class TokenReplicaApp:
     @property
     def load(self) -> int:
         """Requests inside, those that wait included."""
-        return self.engine.live.waiting + self.engine.live.running
+        return self.engine.live.waiting + self.engine.live.running + self._coming
 
     @property
     def tokens(self) -> tuple[int, int]:
@@ -219,6 +227,8 @@ class TokenReplicaApp:
         if self.life.refusal is not None:
             await reply_error(send, *self.life.refusal)
             return
+        await self._delay()
+        self.life.check()
         call = TokenCall(self, question)
         if not self.engine.add(call, question.prompt, question.tokens, level):
             await self._reject(question, send)
@@ -237,6 +247,21 @@ class TokenReplicaApp:
         finally:
             watch.cancel()
             self.engine.cancel(call)
+
+    async def _delay(self) -> None:
+        """Wait for the delays of a request between client and engine in the profile (eq. 100)."""
+        times, now_ms = self._model.times, self.engine.now_ms()
+        pause_ms, self._latest_ms = now_ms - self._latest_ms, now_ms
+        if times is None:
+            return
+        values = np.array([self.load]), np.array([self.metrics.mean_token_ms]), np.array([pause_ms])
+        wait_ms = float(delay_ms(times, *values)[0])
+        if wait_ms > 0:
+            self._coming += 1
+            try:
+                await self.engine.sleep(wait_ms / 1000)
+            finally:
+                self._coming -= 1
 
     async def _stream(self, call: TokenCall, question: CompletionRequest, name: str, send: Send) -> None:
         """Send each token as soon as it is made; those of a late task together."""

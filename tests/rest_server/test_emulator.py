@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from commands import Run
-from emulated import Emulator, emulated
+from emulated import FLEET, Emulator, emulated
 from patience import until
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -131,8 +131,8 @@ def test_metrics_are_those_of_the_requests(fleet: Emulator) -> None:
     # The law: 10 ms, 20 µs for each token computed, 0.1 µs for each token read; the model clock is exact.
     itl_s = (10.02 * 5 + 1e-4 * sum(range(4, 9))) / 1000
     assert more["vllm:inter_token_latency_seconds_sum"] == pytest.approx(itl_s, rel=1e-9)
-    # An idle replica starts at once: 10 ms, 3 tokens computed and half of them read at each.
-    prefill_s = 2 * (10 + 3 * 0.02 + 1e-4 * 3 * 1.5) / 1000
+    # An idle replica starts at once: 10 ms, and 3 tokens computed.
+    prefill_s = 2 * (10 + 3 * 0.02) / 1000
     assert more["vllm:request_prefill_time_seconds_sum"] == pytest.approx(prefill_s, rel=1e-9)
     assert more["vllm:request_queue_time_seconds_sum"] == pytest.approx(0, abs=1e-9)
     assert more["vllm:request_inference_time_seconds_sum"] == pytest.approx(prefill_s + itl_s, rel=1e-9)
@@ -288,3 +288,20 @@ def test_tokens_come_when_the_model_makes_them(fleet_document: Path) -> None:
         spent_ms = (time.perf_counter() - begin) * 1000
     model_ms = 10 + 3 * 0.02 + 399 * 10.02 + 1e-4 * sum(range(4, 403))
     assert model_ms <= spent_ms <= 1.05 * model_ms
+
+
+def test_requests_wait_for_the_delays_of_the_profile(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(FLEET.replace("gamma: 0.0001}", "gamma: 0.0001, clientOffset: 400, frontEndLag: 30}"))
+    with emulated(path) as fleet:
+        url = fleet.replicas_of("talk")[0]["url"]
+        for others, least_s in ((0, 0.41), (1, 0.71)):  # 30 iterations of 10 ms for another request
+            with ThreadPoolExecutor(1) as pool:
+                held = [pool.submit(fleet.ask, "/v1/completions", asked(200), url) for _ in range(others)]
+                until(partial(is_loaded, fleet, url, others, 0))
+                begin_s = time.monotonic()
+                assert fleet.ask("/v1/completions", asked(2), url).status == 200
+                assert time.monotonic() - begin_s > least_s
+                assert all(one.result().status == 200 for one in held)
+        # The histogram has the time at the engine.
+        assert samples(fleet, url)["vllm:time_to_first_token_seconds_sum"] < 0.2

@@ -228,8 +228,8 @@ def test_random_workers_lose_and_repeat_nothing() -> None:
                 else:
                     accepted[job["id"]].append(job["lease"])
         for name in names:
-            _, job = await queue.control(name, None)
-            assert [job["result"]] == accepted[name]
+            _, done = await queue.control(name, None)
+            assert [done["result"]] == accepted[name]
 
     asyncio.run(play())
     assert late > 10

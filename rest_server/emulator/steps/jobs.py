@@ -130,7 +130,7 @@ class JobQueue(RouterStep):
         """Give the oldest waiting jobs to a worker."""
         seconds = _number(body, "seconds", LEASE_S, 0.001, MAX_LEASE_S)
         count = int(_number(body, "count", 1, 1, MAX_LEASED))
-        found = []
+        found: list[dict[str, Any]] = []
         while self._waiting and len(found) < count:
             job = self._waiting.popleft()
             job.state, job.worker, job.lease = "leased", str(body.get("worker") or ""), uuid.uuid4().hex
@@ -178,10 +178,10 @@ class JobQueue(RouterStep):
         return self._jobs[name]
 
     def _counts(self) -> dict[str, int]:
-        counts = dict.fromkeys(STATES, 0)
+        counts: dict[str, int] = dict.fromkeys(STATES, 0)
         for job in self._jobs.values():
             counts[job.state] += 1
-        return dict(counts)
+        return counts
 
     def metrics(self) -> list[str]:
         """Return jobs by state, and the leases that ended without a result."""
