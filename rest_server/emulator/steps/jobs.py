@@ -30,7 +30,7 @@ MAX_LEASED = 1000
 
 
 @dataclass(slots=True)
-class Job:
+class QueuedJob:
     """A job, and everything that happened to it."""
 
     id: str
@@ -62,9 +62,9 @@ class JobQueue(RouterStep):
 
     def __init__(self, settings: FleetSettings) -> None:
         self._speed = settings.speed
-        self._jobs: dict[str, Job] = {}
-        self._waiting: deque[Job] = deque()
-        self._ends: list[tuple[float, int, Job, str]] = []
+        self._jobs: dict[str, QueuedJob] = {}
+        self._waiting: deque[QueuedJob] = deque()
+        self._ends: list[tuple[float, int, QueuedJob, str]] = []
         """Heap of the ends of leases, with job and lease."""
         self._count = itertools.count()
         self._events = dict.fromkeys(("expired", "failed", "late"), 0)
@@ -121,7 +121,7 @@ class JobQueue(RouterStep):
             return 200, self._jobs[name].document()
         if "/" in name or name in {"lease", "dead"}:
             raise BadRequest(f"id: {name!r} must not have a slash or be 'lease' or 'dead'")
-        job = Job(name, body.get("input"), int(_number(body, "max_attempts", MAX_ATTEMPTS, 1, 1000)))
+        job = QueuedJob(name, body.get("input"), int(_number(body, "max_attempts", MAX_ATTEMPTS, 1, 1000)))
         self._jobs[name] = job
         self._waiting.append(job)
         return 201, job.document()
@@ -139,17 +139,17 @@ class JobQueue(RouterStep):
             found.append({"id": job.id, "lease": job.lease, "input": job.input, "attempt": job.attempts})
         return found
 
-    def _renew(self, job: Job, body: Mapping[str, Any]) -> None:
+    def _renew(self, job: QueuedJob, body: Mapping[str, Any]) -> None:
         self._prolong(job, _number(body, "seconds", LEASE_S, 0.001, MAX_LEASE_S))
 
-    def _complete(self, job: Job, body: Mapping[str, Any]) -> None:
+    def _complete(self, job: QueuedJob, body: Mapping[str, Any]) -> None:
         job.state, job.result = "complete", body.get("result")
 
-    def _fail(self, job: Job, body: Mapping[str, Any]) -> None:
+    def _fail(self, job: QueuedJob, body: Mapping[str, Any]) -> None:
         self._events["failed"] += 1
         self._take_back(job, f"failed by {job.worker}: {body.get('error', '')}")
 
-    def _prolong(self, job: Job, seconds: float) -> None:
+    def _prolong(self, job: QueuedJob, seconds: float) -> None:
         job.until_s = time.monotonic() + seconds / self._speed
         heapq.heappush(self._ends, (job.until_s, next(self._count), job, job.lease))
 
@@ -162,7 +162,7 @@ class JobQueue(RouterStep):
                 self._events["expired"] += 1
                 self._take_back(job, f"lease of {job.worker} expired")
 
-    def _take_back(self, job: Job, reason: str) -> None:
+    def _take_back(self, job: QueuedJob, reason: str) -> None:
         """Let a job wait again, before the others, or put it aside after its last attempt."""
         job.history.append(f"attempt {job.attempts}: {reason}")
         job.lease = ""
@@ -172,7 +172,7 @@ class JobQueue(RouterStep):
             job.state = "waiting"
             self._waiting.appendleft(job)
 
-    def _job(self, name: str) -> Job:
+    def _job(self, name: str) -> QueuedJob:
         if name not in self._jobs:
             raise BadRequest(f"no job {name!r}", 404)
         return self._jobs[name]
