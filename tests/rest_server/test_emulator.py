@@ -134,7 +134,9 @@ def test_metrics_are_those_of_the_requests(fleet: Emulator) -> None:
     # An idle replica starts at once: 10 ms, and 3 tokens computed.
     prefill_s = 2 * (10 + 3 * 0.02) / 1000
     assert more["vllm:request_prefill_time_seconds_sum"] == pytest.approx(prefill_s, rel=1e-9)
-    assert more["vllm:request_queue_time_seconds_sum"] == pytest.approx(0, abs=1e-9)
+    assert more["vllm:request_queue_time_seconds_sum"] == pytest.approx(
+        0, abs=1e-3
+    )  # the way into the engine
     assert more["vllm:request_inference_time_seconds_sum"] == pytest.approx(prefill_s + itl_s, rel=1e-9)
     assert after["vllm:num_requests_running"] == after["vllm:prefix_cache_hits_total"] == 0
 
