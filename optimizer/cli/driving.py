@@ -24,7 +24,7 @@ from optimizer.spec.writing import write_bytes, write_text
 from optimizer.studies.simulation.pools import PoolRun, pool_runs
 from rest_server.emulator.asked import loads_of
 from rest_server.emulator.driven import figure_of, sections_of
-from rest_server.emulator.driver import MeasuredLoad, drive, replicas_at, report_of
+from rest_server.emulator.driver import MeasuredLoad, drive, fleet_at, report_of
 from rest_server.emulator.measured import Course, compared
 
 
@@ -90,11 +90,11 @@ def _drive(arguments: argparse.Namespace) -> None:
         runs = _checked(pool_runs(system, plan), options)
     except RequestError as error:
         raise in_flags(error, arguments) from None
-    running = replicas_at(arguments.url)
-    loads = loads_of(system, plan, runs, running, options.requests, options.seed, course, options.server)
+    fleet, count = fleet_at(arguments.url), options.requests
+    loads = loads_of(system, plan, runs, fleet.replicas, count, options.seed, course, options.server)
     with working("driving"):
         before_s = _cpu_s()
-        found = drive(arguments.url, loads)
+        found = drive(arguments.url, loads, fleet.speed)
         spent_s = _cpu_s() - before_s
     with working("simulating"), announced():
         rows = [

@@ -115,8 +115,18 @@ class MeasuredLoad:
         return float(np.isnan(self.last_ms).mean())
 
 
-def replicas_at(url: str) -> dict[str, int] | None:
-    """Return the number of running replicas of each server of an emulator; None for other addresses.
+@dataclass(frozen=True, slots=True)
+class RunningFleet:
+    """What an address tells of its fleet."""
+
+    replicas: Mapping[str, int] | None = None
+    """Number of running replicas of each server; None if it does not tell."""
+    speed: float = 1.0
+    """Model time per time of the machine."""
+
+
+def fleet_at(url: str) -> RunningFleet:
+    """Return the running replicas and the speed of an emulator; unknown for other addresses.
 
     Raises:
         SpecError: nothing answers there.
@@ -126,29 +136,53 @@ def replicas_at(url: str) -> dict[str, int] | None:
         raise SpecError(f"URL: {url!r} must look like 'http://127.0.0.1:8100'")
     try:
         with urllib.request.urlopen(url.rstrip("/") + CONTROL, timeout=TIMEOUT_S) as answer:  # noqa: S310
-            found = json.load(answer)["replicas"]
+            found = json.load(answer)
     except urllib.error.HTTPError:
-        return None
+        return RunningFleet()
     except (OSError, ValueError, KeyError) as error:
         raise SpecError(f"URL: {url}: no fleet answers: {error}; start it with 'inferplan emulate'") from None
     counts: dict[str, int] = {}
-    for server in (server for one in found for server in one["servers"]):
+    for server in (server for one in found["replicas"] for server in one["servers"]):
         counts[server] = counts.get(server, 0) + 1
-    return counts
+    return RunningFleet(counts, found["speed"])
 
 
-def drive(url: str, loads: Sequence[ServerLoad]) -> list[MeasuredLoad]:
-    """Send the requests of all servers at their times, and wait for all answers."""
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """Model time since the start of a run."""
+
+    begin_s: float
+    speed: float
+
+    def now_ms(self) -> float:
+        """Return the model time [ms]."""
+        return (time.monotonic() - self.begin_s) * 1000 * self.speed
+
+    async def wait(self, due_ms: float) -> None:
+        """Wait until a model time."""
+        wait_ms = due_ms - self.now_ms()
+        if wait_ms > 0:
+            await asyncio.sleep(wait_ms / (1000 * self.speed))
+
+
+def drive(url: str, loads: Sequence[ServerLoad], speed: float = 1.0) -> list[MeasuredLoad]:
+    """Send the requests of all servers at their times, and wait for all answers.
+
+    Args:
+        url: address of the fleet.
+        loads: the requests.
+        speed: model time per time of the machine; all times are model times.
+    """
     allow_files(sum(len(load.requests) for load in loads))
 
     async def run() -> list[MeasuredLoad]:
-        begin_s = time.monotonic()
-        return list(await asyncio.gather(*(_drive_server(url, load, begin_s) for load in loads)))
+        clock = _Clock(time.monotonic(), speed)
+        return list(await asyncio.gather(*(_drive_server(url, load, clock) for load in loads)))
 
     return asyncio.run(run())
 
 
-async def _drive_server(url: str, load: ServerLoad, begin_s: float) -> MeasuredLoad:
+async def _drive_server(url: str, load: ServerLoad, clock: _Clock) -> MeasuredLoad:
     count = len(load.requests)
     lengths = zip(load.requests.in_tokens.tolist(), load.requests.out_tokens.tolist(), strict=True)
     contents = [_content(load, max(prompt, 1), output) for prompt, output in lengths]
@@ -157,7 +191,7 @@ async def _drive_server(url: str, load: ServerLoad, begin_s: float) -> MeasuredL
     rows = iter(range(count))
 
     async def send(row: int) -> None:
-        notes[row] = await _ask(url, load, contents[row], begin_s, times, row)
+        notes[row] = await _ask(url, load, contents[row], clock, times, row)
 
     async def use() -> None:
         for row in rows:
@@ -170,9 +204,7 @@ async def _drive_server(url: str, load: ServerLoad, begin_s: float) -> MeasuredL
     assert arrival_ms is not None
     sending = []
     for row, due_ms in enumerate(arrival_ms.tolist()):
-        wait_s = begin_s + due_ms / 1000 - time.monotonic()
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
+        await clock.wait(due_ms)
         sending.append(asyncio.create_task(send(row)))
     await asyncio.gather(*sending)
     return MeasuredLoad(load, sent_ms, first_ms, last_ms, tokens, sent_ms - arrival_ms, tuple(notes))
@@ -197,12 +229,12 @@ def _head(host: str, load: ServerLoad, row: int, size: int) -> bytes:
 
 
 async def _ask(
-    url: str, load: ServerLoad, content: bytes, begin_s: float, times: FloatArray, row: int
+    url: str, load: ServerLoad, content: bytes, clock: _Clock, times: FloatArray, row: int
 ) -> Mapping[str, str]:
     """Send a request on a connection of its own, record the times of its answer, and return its notes."""
     sent_ms, first_ms, last_ms, tokens = times
     parts = urlsplit(url)
-    sent_ms[row] = (time.monotonic() - begin_s) * 1000
+    sent_ms[row] = clock.now_ms()
     try:
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
     except OSError:
@@ -217,12 +249,12 @@ async def _ask(
             elif line.startswith(PATH_HEADER):
                 notes = read_notes(line.partition(b":")[2].decode("latin-1"))
             elif line.startswith(b"data: {") and NO_CHOICE not in line:
-                at_ms = (time.monotonic() - begin_s) * 1000
+                at_ms = clock.now_ms()
                 made += 1
                 if made == 1:
                     first_ms[row] = at_ms
         if not load.streams:
-            made, at_ms = 1, (time.monotonic() - begin_s) * 1000
+            made, at_ms = 1, clock.now_ms()
             first_ms[row] = at_ms
     except (OSError, ValueError):
         failed = True

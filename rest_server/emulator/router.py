@@ -255,7 +255,7 @@ class Router:
             }
             for one in chosen
         ]  # fmt: skip
-        await reply_json(send, states[0] if name else {"replicas": states})
+        await reply_json(send, states[0] if name else {"speed": self._speed, "replicas": states})
 
     def _metrics(self) -> bytes:
         """Return the metrics of the router in Prometheus's text format."""

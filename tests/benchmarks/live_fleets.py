@@ -1,9 +1,9 @@
-"""Compare live fleets with simulations: ``python tests/benchmarks/live_fleets.py SYSTEM SHARE REQUESTS``.
+"""Compare live fleets with simulations: ``live_fleets.py SYSTEM SHARE SPEED REQUESTS [PICTURES]``.
 
 A system is a folder or a file of ``specs``; ``everything-but-batching`` is `specs/everything` without the
 batching platform. It runs `emulate` with the router of the simulator, `--route random --retries 0`, and
 `drive`, and prints each figure that was measured beside the simulated one. A mean is near if it differs by at
-most 10 %, or by at most the half-width of its 95 % interval. With a folder as fourth argument, it writes the
+most 10 %, or by at most the half-width of its 95 % interval. With a folder as fifth argument, it writes the
 picture of `drive` there. Nothing else may use the machine.
 """
 
@@ -38,10 +38,12 @@ def is_near(row: dict[str, Any]) -> bool:
     return bool(abs(row["measured"] - row["simulated"]) <= width)
 
 
-def driven(document: Path, share: str, requests: str, picture: Path | None) -> list[dict[str, Any]]:
+def driven(
+    document: Path, share: str, speed: str, requests: str, picture: Path | None
+) -> list[dict[str, Any]]:
     """Return the rows of `drive` at the emulated fleet of a document."""
     program = [sys.executable, "-m", "optimizer"]
-    flags = ["--port", "0", "--share", share, "--route", "random", "--retries", "0"]
+    flags = ["--port", "0", "--share", share, "--speed", speed, "--route", "random", "--retries", "0"]
     emulator = subprocess.Popen(
         [*program, "emulate", str(document), *flags], stdout=subprocess.PIPE, text=True
     )
@@ -60,10 +62,10 @@ def driven(document: Path, share: str, requests: str, picture: Path | None) -> l
 
 def main() -> None:
     """Print the figures, those that are not near marked."""
-    system, share, requests, *folder = sys.argv[1:]
+    system, share, speed, requests, *folder = sys.argv[1:]
     picture = Path(folder[0]) / f"live-{Path(system).stem}.svg" if folder else None
     with tempfile.TemporaryDirectory() as made:
-        rows = driven(document_of(system, Path(made)), share, requests, picture)
+        rows = driven(document_of(system, Path(made)), share, speed, requests, picture)
     compared = [row for row in rows if row["measured"] is not None and row["simulated"] is not None]
     for row in compared:
         width, mark = row["half_width"] or float("nan"), "" if is_near(row) else "  <--"

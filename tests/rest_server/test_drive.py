@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import Run
-from emulated import FLEET, Emulator
+from emulated import FLEET, Emulator, emulated
 
 from optimizer.fitting.readers.table import read_benchmark
 from optimizer.fitting.runs import Arrivals
@@ -89,6 +89,14 @@ def test_users_wait_for_their_answers(
     assert measured.arrivals is Arrivals.CLOSED
     refused = run("drive", fleet_document, fleet.url, "--concurrency", "2", "--ramp", "2")
     assert "--concurrency: users have no rate; remove --ramp" in refused.err
+
+
+def test_drive_measures_in_the_time_of_the_model(fleet_document: Path, run: Run) -> None:
+    with emulated(fleet_document, "--speed", "0.5") as slow:
+        flags = "--server", "talk", "--requests", "20", "--json"
+        rows = {row["metric"]: row for row in run("drive", fleet_document, slow.url, *flags).json}
+    # 10 ms an iteration, which take 20 ms of the machine's time.
+    assert 8 < rows["ITL"]["measured"] < 18
 
 
 def test_drive_names_what_is_wrong(fleet: Emulator, fleet_document: Path, tmp_path: Path, run: Run) -> None:
