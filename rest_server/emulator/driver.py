@@ -116,7 +116,7 @@ class MeasuredLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class RunningFleet:
+class DrivenFleet:
     """What an address tells of its fleet."""
 
     replicas: Mapping[str, int] | None = None
@@ -125,7 +125,7 @@ class RunningFleet:
     """Model time per time of the machine."""
 
 
-def fleet_at(url: str) -> RunningFleet:
+def fleet_at(url: str) -> DrivenFleet:
     """Return the running replicas and the speed of an emulator; unknown for other addresses.
 
     Raises:
@@ -138,13 +138,13 @@ def fleet_at(url: str) -> RunningFleet:
         with urllib.request.urlopen(url.rstrip("/") + CONTROL, timeout=TIMEOUT_S) as answer:  # noqa: S310
             found = json.load(answer)
     except urllib.error.HTTPError:
-        return RunningFleet()
+        return DrivenFleet()
     except (OSError, ValueError, KeyError) as error:
         raise SpecError(f"URL: {url}: no fleet answers: {error}; start it with 'inferplan emulate'") from None
     counts: dict[str, int] = {}
     for server in (server for one in found["replicas"] for server in one["servers"]):
         counts[server] = counts.get(server, 0) + 1
-    return RunningFleet(counts, found["speed"])
+    return DrivenFleet(counts, found["speed"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,11 +39,24 @@ def is_near(row: dict[str, Any]) -> bool:
 
 
 def driven(
-    document: Path, share: str, speed: str, requests: str, picture: Path | None
+    document: Path, plan: Path, share: str, speed: str, requests: str, picture: Path | None
 ) -> list[dict[str, Any]]:
-    """Return the rows of `drive` at the emulated fleet of a document."""
-    program = [sys.executable, "-m", "optimizer"]
-    flags = ["--port", "0", "--share", share, "--speed", speed, "--route", "random", "--retries", "0"]
+    """Return the rows of `drive` at the emulated fleet of a document, whose plan is written to a file."""
+    program, planned = [sys.executable, "-m", "optimizer"], ["--plan", str(plan)]
+    subprocess.run([*program, "solve", str(document), "-o", str(plan)], check=True, stdout=subprocess.DEVNULL)
+    flags = [
+        *planned,
+        "--port",
+        "0",
+        "--share",
+        share,
+        "--speed",
+        speed,
+        "--route",
+        "random",
+        "--retries",
+        "0",
+    ]
     emulator = subprocess.Popen(
         [*program, "emulate", str(document), *flags], stdout=subprocess.PIPE, text=True
     )
@@ -51,7 +64,7 @@ def driven(
         assert emulator.stdout is not None
         lines = (json.loads(line) for line in emulator.stdout)
         url = next(line["url"] for line in lines if "ready" in line)
-        drawn = [] if picture is None else ["-o", str(picture)]
+        drawn = planned if picture is None else [*planned, "-o", str(picture)]
         command = [*program, "drive", str(document), url, "--requests", requests, "--json", *drawn]
         rows: list[dict[str, Any]] = json.loads(subprocess.check_output(command))
         return rows
@@ -65,7 +78,8 @@ def main() -> None:
     system, share, speed, requests, *folder = sys.argv[1:]
     picture = Path(folder[0]) / f"live-{Path(system).stem}.svg" if folder else None
     with tempfile.TemporaryDirectory() as made:
-        rows = driven(document_of(system, Path(made)), share, speed, requests, picture)
+        document, plan = document_of(system, Path(made)), Path(made) / "plan.json"
+        rows = driven(document, plan, share, speed, requests, picture)
     compared = [row for row in rows if row["measured"] is not None and row["simulated"] is not None]
     for row in compared:
         width, mark = row["half_width"] or float("nan"), "" if is_near(row) else "  <--"
