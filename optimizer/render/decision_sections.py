@@ -42,11 +42,13 @@ def decision_sections(report: Report, system: System) -> Iterator[Section]:
             ",.2f",
         ),
     )
-    text = [*_cards(report), *_without_limits(report.comparison, money), *_measuring(report, money)]
+    limited = report.overview.limited
+    more = _without_limits(report.comparison, money) if limited else ()
+    text = [*_cards(report), *more, *_measuring(report, money)]
     paragraphs = [*map(Paragraph, text)]
     yield table("Cost and cards", columns, HOURS.items(), "decision", text=paragraphs)
     if report.growth is not None:
-        yield _growth(report.growth, money)
+        yield _growth(report.growth, money, "with the same cards" if limited else "with any number of cards")
     yield from titled_list("Risks", _risks(report, system), bullet="- ")
 
 
@@ -138,10 +140,11 @@ def _fit_errors(report: Report, system: System) -> Iterator[str]:
 # --- growth ----------------------------------------------------------------------------------------------
 
 
-def _growth(found: Sweep, money: Money) -> Section:
+def _growth(found: Sweep, money: Money, cards: str) -> Section:
     section = next(section for section in sweep_sections(found) if section.name == "points")
     section.title, section.name = "If loads grow", "growth"
-    section.text = [Paragraph(_growth_text(found.points, money))]
+    text = f"Plans for multiples of the loads, {cards}. {_growth_text(found.points, money)}"
+    section.text = [Paragraph(text.rstrip())]
     return section
 
 
@@ -149,7 +152,7 @@ def _growth_text(points: Sequence[SweepPoint], money: Money) -> str:
     """Return the largest load that is served in full, its cost, and what the next one leaves unserved."""
     full = [point for point in points if not point.unserved]
     short = next((point for point in points if point.unserved), None)
-    parts = ["Plans for multiples of the loads, with the same cards."]
+    parts = []
     if full and full[-1].values[0] > 1:
         cost = money.text(full[-1].total_cost_cents_per_h)
         parts.append(f"{precise(full[-1].values[0])} times the load is served in full, for {cost}.")

@@ -51,6 +51,7 @@ def report_sections(report: Report, system: System) -> list[Section]:
     if report.overload is not None:
         unserved.append(overload_section(report.overload, plan))
     estimates = [] if report.estimates is None else [estimates_section(report.estimates, plan)]
+    has_limits = overview.limited or any(use.limit for use in report.comparison.second.plan.capacity)
     return [
         *decision_sections(report, system),
         *unserved,
@@ -66,7 +67,7 @@ def report_sections(report: Report, system: System) -> list[Section]:
         *_latencies(overview),
         *_simulation(report),
         _utilisation(overview),
-        *limits_sections(report.comparison),
+        *(limits_sections(report.comparison) if has_limits else ()),
         *basis_sections(report, system),
     ]
 

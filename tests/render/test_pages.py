@@ -270,7 +270,7 @@ def edge(**changes: Any) -> System:
         ({"classes": [service_class("gold", itl=0.1)]}, ["best ITL at batch 1", "No server runs."]),
         ({"rate": 0.0}, ["Every server is idle and needs nothing.", "No server runs."]),
         ({"rate": 0.0, "replicas": 1}, ["Every server is served in full.", "idle"]),
-        ({"units": None}, ["ignores how many cards exist", "unlimited"]),
+        ({"units": None}, ["ignores how many cards exist", "with any number of cards"]),
         ({}, ["The limits change nothing"]),
     ],
 )  # fmt: skip
@@ -285,7 +285,8 @@ def test_every_case_has_its_words(changes: dict[str, Any], words: list[str]) -> 
     assert ids == [name for name in SECTIONS if name in ids]
     assert set(ids) >= {"headline", "decision", "assignment", "latencies", "assumptions", "prices"}
     assert ("unserved" in ids) is not report.plan.complete
-    assert ("replicas" in ids) is not report.comparison.same
+    assert ("replicas" in ids) == (changes.get("units", {}) is not None and not report.comparison.same)
+    assert ("more servers would be served" in text) == (changes.get("units") == {"A": 0, "B": 0})
     assert render_report(report, system, "csv").startswith("server,class,model,priority,")
 
 
