@@ -15,6 +15,7 @@ import pytest
 import yaml
 from commands import COUNTED, ROOT, Run
 from emulated import FLEET, Emulator, emulated
+from real_engine import compared
 
 pytestmark = pytest.mark.slow
 CHAT = ROOT / "specs" / "chat.yaml"
@@ -150,3 +151,15 @@ def test_killed_emulators_leave_no_process_and_no_port(tmp_path: Path) -> None:
             os.killpg(process.pid, 0)
         for port in ports:
             socket.create_server(("127.0.0.1", port or 0)).close()
+
+
+def test_emulated_profile_is_near_the_real_engine() -> None:
+    real_ms, emulated_ms = [], []
+    for name, metric, real, found in compared(ROOT / "tests" / "data" / "cpu_vllm"):
+        if metric == "mean_itl_ms":
+            assert found == pytest.approx(real, rel=0.15), name
+        else:
+            real_ms.append(real)
+            emulated_ms.append(found)
+    # The TTFT of single runs differs by a third from one recording to the next.
+    assert sum(emulated_ms) == pytest.approx(sum(real_ms), rel=0.15)
