@@ -36,7 +36,7 @@ def test_the_page_shows_every_picture_below_its_command() -> None:
     shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", PAGE)
     assert [str(path) for path in made] == [f"docs/{path}" for path in shown]
     kept = {path.name for path in (ROOT / "docs" / "pictures").glob("*.svg")}
-    pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs").glob("*.md"))
+    pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs").rglob("*.md"))
     assert {path.name for path in made} <= kept
     assert all(f"pictures/{name})" in pages for name in kept)
     assert {"plan", *KINDS} - {line[1] for line in COMMANDS} == {"load", "assignment", "types", "servers"}
