@@ -53,8 +53,8 @@ class _Part:
     """Model that the share is restricted to; None if any."""
 
 
-def find_patterns(system: System, size: Callable[[System], Candidates]) -> SharedCards | None:
-    """Return the patterns of the shared cards of a system; None if no server can share one.
+def find_patterns(system: System, size: Callable[[System], Candidates]) -> SharedCards:
+    """Return the patterns of the shared cards of a system in which servers can share some.
 
     Args:
         system: the system.
@@ -64,8 +64,6 @@ def find_patterns(system: System, size: Callable[[System], Candidates]) -> Share
         SpecError: an accelerator has too many patterns.
     """
     sharing = {name: server for name, server in system.servers.items() if server.shared_card}
-    if not sharing:
-        return None
     parts = {part.name: part for part in _parts(system, {server.model for server in sharing.values()})}
     sized = size(_divided(system, sharing, parts))
     seats = _seats(system, sized, parts)

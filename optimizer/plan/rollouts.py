@@ -11,8 +11,6 @@ from optimizer.spec.system import System
 def rollout_uses(system: System, pools: Mapping[str, Iterable[Pool]]) -> dict[str, RolloutUse]:
     """Return the extra replicas of each server with replicas and a surge, and their cards (eq. 185)."""
     found: dict[str, RolloutUse] = {}
-    if system.options.rollout is None:
-        return found
     for name, mine in pools.items():
         surge = system.servers[name].surge if name in system.servers else 0.0
         replicas, cards = 0, Counter[str]()

@@ -30,7 +30,7 @@ def split_uses(
     """
     servers, found = system.servers, {}
     short = {*unserved, *(item.server for item in reserves if not item.has_reserve)}
-    for name, whole in whole_servers(servers).items() if _has_versions(servers.values()) else ():
+    for name, whole in whole_servers(servers).items():
         if not whole.split:
             continue
         versions = _versions(servers.values(), name)
@@ -55,10 +55,6 @@ def _extra_cost(uses: Sequence[VersionUse], one: OneVersion | None) -> float | N
     if one is None:
         return None
     return math.fsum(use.cost_cents_per_h for use in uses) - one.cost_cents_per_h
-
-
-def _has_versions(servers: Iterable[object]) -> bool:
-    return any(isinstance(server, Version) for server in servers)
 
 
 def _versions(servers: Iterable[object], name: str) -> dict[str, Version]:
