@@ -133,7 +133,8 @@ def test_tokens_by_the_clock_equal_the_whole_run(law: Coefficients, cases: range
         agree(player, whole.first_ms, whole.last_ms, (seed, limits))
         np.testing.assert_array_equal(player.tokens, requests.out_tokens * ~whole.rejected)
         for row, scheduled_ms in player.scheduled_ms.items():
-            assert whole.sent_ms[row] <= scheduled_ms < whole.first_ms[row]
+            assert whole.sent_ms[row] <= scheduled_ms <= whole.first_ms[row] * (1 + 1e-12)
+            assert scheduled_ms < whole.first_ms[row] or not requests.in_tokens[row]
         preempted += int(whole.preemptions.sum())
         rejected += int(whole.rejected.sum())
         early += int((more > 0).sum())

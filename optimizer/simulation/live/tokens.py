@@ -64,13 +64,16 @@ class _LiveTokens(LiveReplica):
     def step(self) -> Step:
         """Advance to the next token."""
         time_ms = self.next_ms()
+        begin_ms = float(self._machine.state[0]["now_ms"])
         made, ended = self._end()
         self._next_ms = None
+        rows = self._made[:made]  # requests without a prompt enter the batch with their first token
+        self._scheduled_ms[rows[np.isnan(self._scheduled_ms[rows])]] = begin_ms
         found = self._rows.end(self._made[:made].tolist(), self._ended[:ended].tolist())
         return Step(time_ms, *found)
 
     def scheduled_ms(self, row: int) -> float:
-        """Return the start of the iteration that first computed a part of a prompt."""
+        """Return the start of the iteration that first computed the prompt or made the first token."""
         return float(self._scheduled_ms[row])
 
     @property
