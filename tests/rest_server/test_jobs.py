@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import random
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from commands import ROOT
+from commands import COUNTED, ROOT
 from emulated import Emulator
 from patience import PATIENCE_S, until
 
@@ -87,7 +88,8 @@ def submit(fleet: Emulator, store: Store, names: list[str]) -> None:
 
 def worker(fleet: Emulator, name: str, *flags: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "optimizer", "work", fleet.url, "--name", name, *flags]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    pipe, counted = subprocess.PIPE, os.environ | COUNTED
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=ROOT, env=counted)
 
 
 def lines(process: "subprocess.Popen[str]") -> list[dict[str, object]]:
@@ -200,7 +202,9 @@ def test_wrong_requests_are_refused(
 def test_worker_names_what_is_wrong(fleet: Emulator) -> None:
     for url, text in (("ftp://x", "must look like"), (f"{fleet.replicas[0]['url']}", "no job queue answers")):
         command = [sys.executable, "-m", "optimizer", "work", url]
-        found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+        found = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | COUNTED
+        )
         assert (found.returncode, text in found.stderr) == (2, True), found.stderr
 
 
