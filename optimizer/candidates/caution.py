@@ -1,9 +1,13 @@
 """Token times used in sizing: measured times, lengthened by their measurement error."""
 
+from collections.abc import Iterator, Mapping
+
 from optimizer.kinds.laws import laws_known
 from optimizer.spec.schema import ModelProfile
 
-TIME = "_ms"
+Time = tuple[str, str]
+"""Time of a profile: the part with the parameters of a law, and the field in it."""
+_SUFFIX = "_ms"
 """Suffix of the names of times; other parameters are shares and numbers of iterations."""
 
 
@@ -20,10 +24,21 @@ def cautious(profile: ModelProfile) -> ModelProfile:
 
 def slower(profile: ModelProfile, factor: float) -> ModelProfile:
     """Return a profile whose times are all multiplied by a factor."""
-    parts = {}
+    return with_scaled_times(profile, dict.fromkeys(times_of(profile), factor))
+
+
+def times_of(profile: ModelProfile) -> Iterator[Time]:
+    """Yield all times of a profile."""
     for name in dict.fromkeys(name for law in laws_known(profile) for name in law.parts):
         part = getattr(profile, name)
         if part is not None:
-            times = [field for field in type(part).model_fields if field.endswith(TIME)]
-            parts[name] = part.model_copy(update={field: factor * getattr(part, field) for field in times})
+            yield from ((name, field) for field in type(part).model_fields if field.endswith(_SUFFIX))
+
+
+def with_scaled_times(profile: ModelProfile, factors: Mapping[Time, float]) -> ModelProfile:
+    """Return a profile with some of its times multiplied by factors."""
+    changed: dict[str, dict[str, float]] = {}
+    for (name, field), factor in factors.items():
+        changed.setdefault(name, {})[field] = factor * getattr(getattr(profile, name), field)
+    parts = {name: getattr(profile, name).model_copy(update=update) for name, update in changed.items()}
     return profile.model_copy(update=parts)

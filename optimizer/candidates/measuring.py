@@ -1,14 +1,14 @@
 """Performance of replicas at given rates, for rows of servers and accelerators."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.arrays import SystemArrays
-from optimizer.candidates.class_rows import ClassRows, rows_of
+from optimizer.candidates.class_rows import ClassRows, ServerRows, rows_of
 from optimizer.candidates.pairs import Pairs, chunks, replicas_of
 from optimizer.parallel import in_threads
 from optimizer.queueing.performance import Performance
@@ -103,22 +103,30 @@ def largest_rates_of(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
 ) -> FloatArray:
     """Return the largest rate of a replica of each row, of a shared queue along its mix [requests/s]."""
-    rates = np.zeros(len(server))
-    for rows, some in parts(arrays, server, accelerator, max_batch):
-        mine = rows_of(arrays, some)
-        found = mine.of_pairs(np.minimum, largest_rate(mine.queues, mine.targets).max_rate_rps)
-        rates[rows] = found * arrays.rate_factor[some.server, some.accelerator]
-    return rates
+    return _rates_of(
+        arrays,
+        (server, accelerator, max_batch),
+        lambda mine: largest_rate(mine.queues, mine.targets).max_rate_rps,
+    )
 
 
 def stable_rates_of(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
 ) -> FloatArray:
     """Return the maximum throughput of a replica per row, of a shared queue along its mix [requests/s]."""
-    rates = np.zeros(len(server))
-    for rows, some in parts(arrays, server, accelerator, max_batch):
+    return _rates_of(arrays, (server, accelerator, max_batch), lambda mine: mine.queues.stable_rate_rps)
+
+
+def _rates_of(
+    arrays: SystemArrays,
+    of: tuple[IntArray, IntArray, IntArray],
+    rate_of: Callable[[ServerRows], FloatArray],
+) -> FloatArray:
+    """Return a rate of a replica of each row [requests/s], of server, accelerator and batch limit."""
+    rates = np.zeros(len(of[0]))
+    for rows, some in parts(arrays, *of):
         mine = rows_of(arrays, some)
-        found = mine.of_pairs(np.minimum, mine.queues.stable_rate_rps)
+        found = mine.of_pairs(np.minimum, rate_of(mine))
         rates[rows] = found * arrays.rate_factor[some.server, some.accelerator]
     return rates
 

@@ -87,7 +87,8 @@ def _drive(arguments: argparse.Namespace) -> None:
         with working("solving"), announced_for(system):
             plan = solve(system, backend=options.backend)
     try:
-        runs = _checked(pool_runs(system, plan), options)
+        runs = pool_runs(system, plan)
+        _check(runs, options)
     except RequestError as error:
         raise in_flags(error, arguments) from None
     fleet, count = fleet_at(arguments.url), options.requests
@@ -109,8 +110,8 @@ def _drive(arguments: argparse.Namespace) -> None:
     show_answer(arguments, lambda: [asdict(row) for row in rows], lambda: sections_of(rows, found, spent_s))
 
 
-def _checked(runs: list[PoolRun], options: DriveFlags) -> list[PoolRun]:
-    """Return the pools, if the options agree.
+def _check(runs: list[PoolRun], options: DriveFlags) -> None:
+    """Check that the options agree with each other and with the pools.
 
     Raises:
         RequestError: a trace belongs to no server, or users have a rate.
@@ -121,7 +122,6 @@ def _checked(runs: list[PoolRun], options: DriveFlags) -> list[PoolRun]:
             raise RequestError("concurrency", f"users have no rate; remove {{{name}}}")
     if options.trace is not None and options.server is None and len(servers) > 1:
         raise RequestError("server", f"missing; the plan has {len(servers)} servers, and {{trace}} is of one")
-    return runs
 
 
 def _write_reports(found: list[MeasuredLoad], folder: Path) -> None:

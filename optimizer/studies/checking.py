@@ -19,8 +19,8 @@ from optimizer.profiles.requested import check_request
 from optimizer.spec.examination import Examination, examine, examine_text
 from optimizer.spec.faults import Fault, in_order
 from optimizer.spec.files import text_of
-from optimizer.spec.names import Finding, Index, located
-from optimizer.spec.schema import Accelerator
+from optimizer.spec.names import Entry, Finding, Index, located
+from optimizer.spec.schema import Accelerator, Server
 from optimizer.spec.streams import members_of
 from optimizer.spec.system import System, join_parts
 from optimizer.spec.versions import Version
@@ -169,11 +169,17 @@ def _unservable(candidates: Candidates, index: Index) -> Iterator[Finding]:
     served = np.unique(candidates.table.server)
     needed = (candidates.arrays.servers.load_rps > 0) | (candidates.arrays.servers.min_replicas > 0)
     for s in np.setdiff1d(np.flatnonzero(needed), served):
-        planned = candidates.system.servers[candidates.arrays.server_names[s]]
-        part, at, _ = index.servers[candidates.system.streams[members_of(planned)[0].name].owner]
+        planned, (part, at, _) = _planned(candidates, index, int(s))
         what = f"its version {planned.model!r}" if isinstance(planned, Version) else "it"
         reason, detail = nearest_miss(candidates, int(s))
         yield Finding(part, at, f"no accelerator can serve {what} ({reason}): {detail}")
+
+
+def _planned(candidates: Candidates, index: Index, s: int) -> tuple[Server, Entry]:
+    """Return a planned server and its entry in the documents; for a queue, that of its first member."""
+    system = candidates.system
+    planned = system.servers[candidates.arrays.server_names[s]]
+    return planned, index.servers[system.streams[members_of(planned)[0].name].owner]
 
 
 def _low_loads(candidates: Candidates, index: Index, written: Written) -> Iterator[Finding]:
@@ -182,8 +188,7 @@ def _low_loads(candidates: Candidates, index: Index, written: Written) -> Iterat
     share = np.zeros(len(servers.load_rps))
     np.maximum.at(share, table.server, table.load_rps / table.max_rate_rps)
     for s in np.flatnonzero((share > 0) & (share < IDLE_SHARE)):
-        planned = candidates.system.servers[candidates.arrays.server_names[s]]
-        part, at, server = index.servers[candidates.system.streams[members_of(planned)[0].name].owner]
+        planned, (part, at, server) = _planned(candidates, index, int(s))
         if isinstance(planned, Version):
             share[s] /= planned.weight
             if not planned.is_main or share[s] >= IDLE_SHARE:

@@ -1,13 +1,14 @@
 """Plain ASGI: bodies, JSON answers, and connections that break."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers = Sequence[tuple[bytes, bytes]]
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 JSON = b"application/json"
@@ -80,25 +81,48 @@ def error_of(message: str, status: int) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "param": None, "code": status}}
 
 
-async def begin(send: Send, status: int, media_type: bytes, length: int | None = None) -> None:
+def number_of(body: Mapping[str, Any], key: str, default: float, least: float) -> float:
+    """Return a number of a body, below a million.
+
+    Raises:
+        BadRequest: it is none, or out of range.
+    """
+    value = body.get(key, default)
+    if type(value) not in {int, float} or not least <= value < 1e6:
+        raise BadRequest(f"{key}: must be a number from {least:g} to 1e6, not {value!r}")
+    return float(value)
+
+
+async def hung_up(receive: Receive) -> None:
+    """Wait until the client hangs up, after its body has been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def begin(
+    send: Send, status: int, media_type: bytes, length: int | None = None, more: Headers = ()
+) -> None:
     """Send status and headers; without a length, the body is sent in chunks."""
     headers = [(b"content-type", media_type)]
     if length is not None:
         headers.append((b"content-length", b"%d" % length))
+    headers += more
     await send({"type": "http.response.start", "status": status, "headers": headers})
 
 
-async def reply(send: Send, status: int, body: bytes, media_type: bytes = JSON) -> None:
+async def reply(
+    send: Send, status: int, body: bytes, media_type: bytes = JSON, headers: Headers = ()
+) -> None:
     """Send a whole answer."""
-    await begin(send, status, media_type, len(body))
+    await begin(send, status, media_type, len(body), headers)
     await send({"type": "http.response.body", "body": body})
 
 
-async def reply_json(send: Send, value: Mapping[str, Any], status: int = 200) -> None:
+async def reply_json(send: Send, value: Mapping[str, Any], status: int = 200, headers: Headers = ()) -> None:
     """Send a whole answer in JSON."""
-    await reply(send, status, encoded(value))
+    await reply(send, status, encoded(value), headers=headers)
 
 
-async def reply_error(send: Send, message: str, status: int) -> None:
+async def reply_error(send: Send, message: str, status: int, headers: Headers = ()) -> None:
     """Send an error in the form of vLLM."""
-    await reply_json(send, error_of(message, status), status)
+    await reply_json(send, error_of(message, status), status, headers)

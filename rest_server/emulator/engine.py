@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from optimizer.simulation.live.replica import LiveReplica
-from rest_server.emulator.asgi import Dropped, Receive
+from rest_server.emulator.asgi import Dropped, Receive, hung_up
 from rest_server.emulator.metrics import Histogram
 
 TIMER_S = 0.0006
@@ -30,7 +30,7 @@ def watched(receive: Receive, sink: Sink) -> "asyncio.Task[None]":
     """Return a task that fails a request when its client hangs up; to be cancelled when it is complete."""
 
     async def wait() -> None:
-        await receive()
+        await hung_up(receive)
         sink.fail(Dropped())
 
     return asyncio.create_task(wait())

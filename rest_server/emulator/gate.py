@@ -2,9 +2,7 @@
 
 import math
 import time
-from collections.abc import MutableMapping
 from dataclasses import dataclass
-from typing import Any
 
 from rest_server.emulator.asgi import App, Receive, Scope, Send, reply_error
 from rest_server.emulator.settings import FleetSettings
@@ -61,24 +59,19 @@ class Gate:
             if key is None:
                 problem = "this is not a known API key" if given else "an API key is needed"
                 text = f"{problem}; send one as a bearer token, or in X-API-KEY"
-                await _refuse(send, 401, text, CHALLENGE)
+                await reply_error(send, text, 401, [CHALLENGE])
                 return
-            needed = (
-                KeyScope.solve
-                if is_request
-                else KeyScope.write
-                if scope["method"] != "GET"
-                else KeyScope.read
-            )
+            needed = KeyScope.read if scope["method"] == "GET" else KeyScope.write
+            needed = KeyScope.solve if is_request else needed
             if needed not in key.scopes:
-                await _refuse(send, 403, f"the API key lacks the scope {needed.value!r}")
+                await reply_error(send, f"the API key lacks the scope {needed.value!r}", 403)
                 return
             client = key.label
         wait_s = self._wait_s(client) if is_request else 0.0
         if wait_s:
             seconds = math.ceil(wait_s)
             text = f"over the limit of {self._rate_rps:g} requests/s; retry in {seconds} s"
-            await _refuse(send, 429, text, (b"retry-after", b"%d" % seconds))
+            await reply_error(send, text, 429, [(b"retry-after", b"%d" % seconds)])
             return
         await self._app(scope, receive, send)
 
@@ -89,13 +82,3 @@ class Gate:
         rate_rps, now_s = self._rate_rps * self._speed, time.monotonic()
         bucket = self._buckets.setdefault(client, _Bucket(math.inf, now_s))
         return bucket.wait_s(now_s, rate_rps)
-
-
-async def _refuse(send: Send, status: int, text: str, *headers: tuple[bytes, bytes]) -> None:
-    """Answer with an error and further headers."""
-
-    async def headed(message: MutableMapping[str, Any]) -> None:
-        more = {"headers": [*message["headers"], *headers]} if "headers" in message else {}
-        await send({**message, **more})
-
-    await reply_error(headed, text, status)

@@ -25,7 +25,9 @@ from rest_server.emulator.asgi import (
     begin,
     body_of,
     encoded,
+    hung_up,
     json_of,
+    number_of,
     reply_error,
     reply_json,
 )
@@ -113,11 +115,10 @@ class KubernetesApi:
         await reply_json(send, state)
 
     def _break(self, wanted: Json) -> None:
-        fault, seconds = wanted.get("fault"), wanted.get("seconds", 0)
+        fault = wanted.get("fault")
         if fault not in FAULTS:
             raise BadRequest(f"fault: must be one of {', '.join(FAULTS)}, not {fault!r}")
-        if type(seconds) not in {int, float} or not 0 <= seconds < 1e6:
-            raise BadRequest(f"seconds: must be a number from 0 to 1e6, not {seconds!r}")
+        seconds = number_of(wanted, "seconds", 0.0, 0.0)
         if fault == "expire":
             self._store.forget()
         else:
@@ -242,8 +243,8 @@ class KubernetesApi:
         await begin(send, 200, JSON)
         try:
             with self._store.watched(int(version) or None) as news:
-                hung_up = asyncio.create_task(_hung_up(receive))
-                hung_up.add_done_callback(lambda _: news.put_nowait("end"))
+                leaving = asyncio.create_task(hung_up(receive))
+                leaving.add_done_callback(lambda _: news.put_nowait("end"))
                 if int(seconds):
                     asyncio.get_running_loop().call_later(int(seconds), news.put_nowait, "end")
                 try:
@@ -252,7 +253,7 @@ class KubernetesApi:
                         if here and chosen(change.document):
                             await _send_event(send, change.type, change.document)
                 finally:
-                    hung_up.cancel()
+                    leaving.cancel()
         except ApiProblem as problem:
             await _send_event(send, "ERROR", problem.status)
         else:
@@ -313,12 +314,6 @@ def _selector(query: Query) -> Selector:
         )
 
     return chosen
-
-
-async def _hung_up(receive: Receive) -> None:
-    """Wait until the client hangs up."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _send_event(send: Send, kind: str, document: Json) -> None:

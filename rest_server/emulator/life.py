@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from typing import Any, Literal, get_args
 
 from optimizer.errors import SpecError
-from rest_server.emulator.asgi import BadRequest, Dropped
+from rest_server.emulator.asgi import BadRequest, Dropped, number_of
 from rest_server.emulator.engine import Engine
 
 State = Literal["ready", "starting", "draining", "slow", "stuck", "out-of-memory", "dead"]
@@ -74,8 +74,8 @@ class Life:
         state = next((known for known in STATES if known == wanted.get("state")), None)
         if state is None:
             raise BadRequest(f"state: must be one of {', '.join(STATES)}, not {wanted.get('state')!r}")
-        factor = _number(wanted, "factor", 2.0, 1e-6) if state == "slow" else 1.0
-        seconds = _number(wanted, "seconds", 0.0, 0.0) if state == "slow" else 0.0
+        factor = number_of(wanted, "factor", 2.0, 1e-6) if state == "slow" else 1.0
+        seconds = number_of(wanted, "seconds", 0.0, 0.0) if state == "slow" else 0.0
         self._become(state, self._ongoing(state, factor, seconds))
         if not seconds and state != "draining":
             self._engine.change(factor, stuck=state == "stuck")
@@ -135,10 +135,3 @@ def startup_times(text: str) -> dict[str, float]:
             raise SpecError(f"--startup: {part!r} must be seconds, or NAME=SECONDS, such as 30,llama_70b=120")
         found[key] = seconds
     return found
-
-
-def _number(wanted: dict[str, Any], key: str, default: float, least: float) -> float:
-    value = wanted.get(key, default)
-    if type(value) not in {int, float} or not least <= value < 1e6:
-        raise BadRequest(f"{key}: must be a number from {least:g} to 1e6, not {value!r}")
-    return float(value)

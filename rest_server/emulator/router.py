@@ -93,7 +93,7 @@ class Router:
         for step in reversed(self._steps):
             self._way = partial(step.pass_on, onward=self._way)
             step.enter = self._enter
-        self._streams = [system.streams[name] for name in system.streams]
+        self._streams = [*system.streams.values()]
         self._names = {name for step in self._steps for name in step.names}
         self._speed = settings.speed
         self._policy = settings.policy

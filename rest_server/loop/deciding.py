@@ -166,9 +166,9 @@ def decide(
     steady = _steady(memories, seen, holds, config.window_s)
     drifts = compared(state.drifts, system, plan, steady, seen.now_s, config.drift)
     following = replace(following, decisions=decisions, drifts=drifts)
+    in_all = planned_replicas(plan)
     planned = {
-        name: PlannedReplicas(number, planned_replicas(plan).get(name, 0) - number)
-        for name, number in for_rates.items()
+        name: PlannedReplicas(number, in_all.get(name, 0) - number) for name, number in for_rates.items()
     }
     return CycleOutcome(following, loads, holds, workloads, plan, planned)
 

@@ -16,11 +16,10 @@ from math import exp, log, sqrt
 
 import numpy as np
 
-from optimizer.candidates.caution import TIME
+from optimizer.candidates.caution import Time, times_of, with_scaled_times
 from optimizer.candidates.measuring import performances
 from optimizer.candidates.pairs import arrays_of
 from optimizer.errors import SpecError
-from optimizer.kinds.laws import laws_known
 from optimizer.plan import Plan, Pool
 from optimizer.plan.rows import pool_rows
 from optimizer.queueing.performance import MS_PER_S
@@ -240,25 +239,26 @@ def key_of(model: str, accelerator: str) -> str:
     return f"{model}/{accelerator}"
 
 
-def times_of(profile: ModelProfile) -> Iterator[tuple[str, str, str]]:
-    """Yield the documents' name, the part and the field of each time of a profile that is not zero."""
-    for part in dict.fromkeys(name for law in laws_known(profile) for name in law.parts):
+def named_times(profile: ModelProfile) -> dict[str, Time]:
+    """Return the times of a profile that are not zero, by their names in documents."""
+    found = {}
+    for part, parameter in times_of(profile):
         parms = getattr(profile, part)
-        alias = type(profile).model_fields[part].alias or part
-        for name, about in type(parms).model_fields.items() if parms is not None else ():
-            if name.endswith(TIME) and getattr(parms, name):
-                yield f"{alias}.{about.alias or name}", part, name
+        if getattr(parms, parameter):
+            names = [
+                type(item).model_fields[name].alias or name
+                for item, name in ((profile, part), (parms, parameter))
+            ]
+            found[".".join(names)] = part, parameter
+    return found
 
 
 def scaled(profile: ModelProfile, factors: Mapping[str, float]) -> ModelProfile:
     """Return a profile with some of its times multiplied, by their names in documents."""
-    changed = profile
-    for name, part, parameter in times_of(profile):
-        if name in factors:
-            parms = getattr(changed, part)
-            value = factors[name] * getattr(parms, parameter)
-            changed = changed.model_copy(update={part: parms.model_copy(update={parameter: value})})
-    return changed
+    times = named_times(profile)
+    return with_scaled_times(
+        profile, {time: factors[name] for name, time in times.items() if name in factors}
+    )
 
 
 def compared(
@@ -288,7 +288,7 @@ def compared(
         if len(pools) != 1 or list(ready) != [pools[0].accelerator] or not is_calm or counts.tokens <= 0:
             continue
         predicted = _Prediction.of(system, name, pools[0], ready[pools[0].accelerator], load)
-        if predicted is None or predicted.times["utilization"] > MAX_UTILISATION:
+        if predicted is None:
             continue
         key = key_of(system.servers[name].model, pools[0].accelerator)
         memory = found.get(key, DriftMemory())
@@ -319,7 +319,7 @@ class _Prediction:
     def of(
         cls, system: System, name: str, pool: Pool, ready: int, load: EstimatedLoad
     ) -> "_Prediction | None":
-        """Return the prediction; None above the largest rate of the replicas.
+        """Return the prediction; None above the largest rate of the replicas, or the largest utilisation.
 
         A router that takes the least loaded of m replicas smooths the arrivals at each. Like round robin, it
         divides their squared coefficient of variation by m. A queue model that assumes 1 can predict 10 %
@@ -340,8 +340,10 @@ class _Prediction:
             ((_, _, performance),) = performances(arrays, *pool_rows(arrays, [(name, there)]))
             return {field: float(getattr(performance, field)[0]) for field in PREDICTED}
 
-        stepped = {term: times(scaled(profile, {term: 1 + STEP})) for term, _, _ in times_of(profile)}
-        return cls(times(profile), stepped)
+        plain = times(profile)
+        if plain["utilization"] > MAX_UTILISATION:
+            return None
+        return cls(plain, {name: times(scaled(profile, {name: 1 + STEP})) for name in named_times(profile)})
 
     @property
     def hardly_waits(self) -> bool:

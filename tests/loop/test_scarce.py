@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from two_sizes import two_sizes
 
 from optimizer.spec.files import parse_part
 from optimizer.spec.system import System, join_parts
@@ -9,26 +10,6 @@ from rest_server.loop.config import LoopConfig
 from rest_server.loop.deciding import CycleInputs, ExistingReplicas, LoopState, decide
 from rest_server.loop.window import Counts, Window
 
-FLEET = """
-accelerators:
-  - {name: GPU, type: GPU, cost: 50, memSize: 80}
-  - {name: 4xGPU, type: GPU, multiplicity: 4, cost: 200, memSize: 320}
-count: [{type: GPU, count: 16}]
-models:
-  - {name: chat, acc: GPU, queueModel: continuous, maxBatchSize: 4, kvCapacity: 40000,
-     perfParms: {alpha: 20.0, beta: 1.0, gamma: 0.0001}}
-  - {name: large, acc: 4xGPU, queueModel: continuous, maxBatchSize: 4, kvCapacity: 40000,
-     perfParms: {alpha: 20.0, beta: 1.0, gamma: 0.0001}}
-serviceClasses:
-  - {name: first, priority: 1, modelTargets: [{model: large, slo-itl: 60, slo-ttft: 1500}]}
-  - {name: second, priority: PRIORITY, modelTargets: [{model: chat, slo-itl: 60, slo-ttft: 1500}]}
-servers:
-  - {name: talk, class: second, model: chat, maxQueueSize: 40,
-     currentAlloc: {load: {arrivalRate: 2/s, avgInTokens: 40, avgOutTokens: 30}}}
-  - {name: think, class: first, model: large, maxQueueSize: 40,
-     currentAlloc: {load: {arrivalRate: 2/s, avgInTokens: 40, avgOutTokens: 30}}}
-"""
-"""Sixteen cards: four replicas of think take them all. Figures made for these tests."""
 CONFIG = LoopConfig.model_validate(
     {"system": "fleet", "source": {"kind": "scrape", "url": "http://x"}, "forecast": "none"}
 )
@@ -36,7 +17,8 @@ LIMITS = np.array([16.0, 64.0, np.inf])
 
 
 def fleet(priority: int) -> System:
-    return join_parts([parse_part(FLEET.replace("PRIORITY", str(priority)))])
+    """Return sixteen cards, which four replicas of think take."""
+    return join_parts([parse_part(two_sizes(16, priority))])
 
 
 def window(rate_rps: float) -> Window:

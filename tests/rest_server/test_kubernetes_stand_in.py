@@ -29,6 +29,7 @@ from lightkube.resources.coordination_v1 import Lease
 from lightkube.resources.core_v1 import Event, Pod
 from lightkube.types import OnErrorAction, OnErrorResult, PatchType
 from patience import PATIENCE_S, until
+from two_sizes import two_sizes
 
 from optimizer.spec.files import parse_part
 from optimizer.spec.system import join_parts
@@ -36,28 +37,7 @@ from rest_server.loop.config import KubernetesTarget
 from rest_server.loop.deciding import ExistingReplicas
 from rest_server.loop.kubernetes import Cluster, ClusterError, LeaderWorkerSet
 
-FLEET = """
-accelerators:
-  - {name: GPU, type: GPU, cost: 50, memSize: 80}
-  - {name: 4xGPU, type: GPU, multiplicity: 4, cost: 200, memSize: 320}
-count: [{type: GPU, count: 8}]
-models:
-  - {name: chat, acc: GPU, queueModel: continuous, maxBatchSize: 4, kvCapacity: 40000,
-     perfParms: {alpha: 20.0, beta: 1.0, gamma: 0.0001}}
-  - {name: large, acc: 4xGPU, queueModel: continuous, maxBatchSize: 4, kvCapacity: 40000,
-     perfParms: {alpha: 20.0, beta: 1.0, gamma: 0.0001}}
-serviceClasses:
-  - name: Interactive
-    priority: 1
-    modelTargets:
-      - {model: chat, slo-itl: 60, slo-ttft: 1500}
-      - {model: large, slo-itl: 60, slo-ttft: 1500}
-servers:
-  - {name: talk, class: Interactive, model: chat, maxQueueSize: 40,
-     currentAlloc: {load: {arrivalRate: 2/s, avgInTokens: 40, avgOutTokens: 30}}}
-  - {name: think, class: Interactive, model: large, maxQueueSize: 40,
-     currentAlloc: {load: {arrivalRate: 2/s, avgInTokens: 40, avgOutTokens: 30}}}
-"""
+FLEET = two_sizes(cards=8)
 """Eight cards of nodes with two: a replica of talk takes one, a replica of think four of two nodes."""
 CLUSTER = "nodes: [{accelerator: GPU, labels: {gpu: any}, cards: 2}]"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/serving/deployments"

@@ -4,6 +4,7 @@
 |---|---|---|
 | key, rate limit (`gate`) | whether the client may send | settings |
 | `batches` | sends the requests of offline batches the same way | `Server.deadline` |
+| `jobs` | keeps jobs for workers, which send their requests like other clients | |
 | `routes` | small or large model, and whether the large one answers again | `plan.routes`, `spec.routes` |
 | `versions` | the version of the model, and another one if it fails | `plan.versions` |
 | `caches` | whether a stored result is the answer | `plan.caches` |

@@ -19,7 +19,7 @@ from rest_server.emulator.asgi import BadRequest, encoded
 from rest_server.emulator.backend import UNLIMITED_SLOTS, Backend
 from rest_server.emulator.metrics import family, labels
 from rest_server.emulator.settings import FleetSettings
-from rest_server.emulator.steps.forwarded import ForwardedRequest, Onward, Refusal, RouterStep
+from rest_server.emulator.steps.forwarded import ForwardedRequest, Refusal, RouterStep
 
 BatchStatus = Literal["in_progress", "completed", "expired", "cancelled"]
 MAX_REQUESTS = 1_000_000
@@ -80,10 +80,6 @@ class Batches(RouterStep):
         self._speed = settings.speed
         self._batches: dict[str, _Batch] = {}
         self._numbers = itertools.count(1)
-
-    async def pass_on(self, call: ForwardedRequest, onward: Onward) -> Refusal | None:
-        """Pass every request on."""
-        return await onward(call)
 
     async def control(self, path: str, body: Mapping[str, Any] | None) -> tuple[int, Mapping[str, Any]]:
         """Submit, list, show or cancel batches.

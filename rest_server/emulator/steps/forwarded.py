@@ -1,6 +1,5 @@
 """A request on its way through the router, and what one step of the way is."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -60,7 +59,7 @@ Onward = Callable[[ForwardedRequest], Awaitable[Refusal | None]]
 """The rest of the way of a request; returns None once its answer has begun."""
 
 
-class RouterStep(ABC):
+class RouterStep:
     """A step of the way of all requests."""
 
     prefix: ClassVar[str] = ""
@@ -73,9 +72,9 @@ class RouterStep(ABC):
         """Names that requests can state as their server beyond those of replicas."""
         return ()
 
-    @abstractmethod
     async def pass_on(self, call: ForwardedRequest, onward: Onward) -> Refusal | None:
         """Pass a request on, or answer it."""
+        return await onward(call)
 
     async def control(self, path: str, body: Mapping[str, Any] | None) -> tuple[int, Mapping[str, Any]]:
         """Answer a request of an operator.

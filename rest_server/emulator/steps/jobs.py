@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 from rest_server.emulator.asgi import BadRequest
 from rest_server.emulator.metrics import family
 from rest_server.emulator.settings import FleetSettings
-from rest_server.emulator.steps.forwarded import ForwardedRequest, Onward, Refusal, RouterStep
+from rest_server.emulator.steps.forwarded import RouterStep
 
 JobState = Literal["waiting", "leased", "complete", "dead"]
 STATES: tuple[JobState, ...] = ("waiting", "leased", "complete", "dead")
@@ -68,10 +68,6 @@ class JobQueue(RouterStep):
         """Heap of the ends of leases, with job and lease."""
         self._count = itertools.count()
         self._events = dict.fromkeys(("expired", "failed", "late"), 0)
-
-    async def pass_on(self, call: ForwardedRequest, onward: Onward) -> Refusal | None:
-        """Pass a request on: workers send theirs like other clients."""
-        return await onward(call)
 
     async def control(self, path: str, body: Mapping[str, Any] | None) -> tuple[int, Mapping[str, Any]]:
         """Answer a request of a client or a worker.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from optimizer.plan import Plan
 from optimizer.spec.system import System
-from rest_server.emulator.asgi import Dropped
+from rest_server.emulator.asgi import Dropped, hung_up
 from rest_server.emulator.backend import Backend
 from rest_server.emulator.metrics import family, labels
 from rest_server.emulator.settings import FleetSettings
@@ -90,7 +90,7 @@ class SharedQueues(RouterStep):
         turn = asyncio.create_task(queue.enter(priority))
         await asyncio.sleep(0)
         if not turn.done():
-            leaving = asyncio.create_task(_left(call))
+            leaving = asyncio.create_task(hung_up(call.receive))
             await asyncio.wait({turn, leaving}, return_when=asyncio.FIRST_COMPLETED)
             leaving.cancel()
         if not turn.done():
@@ -106,7 +106,3 @@ class SharedQueues(RouterStep):
         samples = {labels(queue=name): queue.waiting for name, queue in self._queues.items()}
         text = "Requests that wait for a slot of shared replicas."
         return family("inferplan_router_queue_waiting", "gauge", text, samples)
-
-
-async def _left(call: ForwardedRequest) -> None:
-    await call.receive()
