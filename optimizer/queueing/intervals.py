@@ -25,12 +25,16 @@ MIN_SHARE = 1e-12
 """Lower bound of the late share over the allowed share before the logarithm is taken."""
 
 
-def highest_intervals(replicas: QueueModel, targets: Targets) -> tuple[FloatArray, FloatArray, FloatArray]:
+def highest_intervals(
+    replicas: QueueModel, targets: Targets, stated_rps: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the highest interval of each row that meets all targets, or the rate with the smallest excess.
 
     Args:
         replicas: R replicas that can check single targets.
         targets: targets of the rows.
+        stated_rps: highest rates to be confirmed, shape (R,); a rate that holds is returned as it is. With
+            them lowest rates are not searched, and 0.
 
     Returns:
         Highest rates (NaN if no rate meets the targets), lowest rates, and best rates of the rows without
@@ -51,9 +55,14 @@ def highest_intervals(replicas: QueueModel, targets: Targets) -> tuple[FloatArra
         if first is None:
             best[row] = judged.best(rates)
             continue
-        largest[row], lowest[row] = rates[first], rates[-1]
+        largest[row] = rates[first]
+        if stated_rps is not None:
+            if first > 0:
+                largest[row] = _confirmed(judged, rates[first], rates[first - 1], stated_rps[row])
+            continue
         if first > 0:
             largest[row] = _edge(judged, rates[first], rates[first - 1])
+        lowest[row] = rates[-1]
         last = judged.last_met(rates, first)
         if last < len(rates) - 1:
             lowest[row] = _edge(judged, rates[last], rates[last + 1])
@@ -114,6 +123,13 @@ class _LogExcess:
     def __call__(self, rates: FloatArray, /) -> FloatArray:
         excesses = (self.judged.excess(rate) for rate in rates.tolist())
         return np.array([math.log1p(max(excess, MIN_SHARE - 1)) for excess in excesses])
+
+
+def _confirmed(judged: _Judged, inside: float, outside: float, stated: float) -> float:
+    """Return a stated limiting rate [req/s] if targets are met just below it only, otherwise the true one."""
+    below, above = stated * (1 - SHARE_TOLERANCE), stated * (1 + SHARE_TOLERANCE)
+    holds = inside <= below and above <= outside and judged.excess(below) <= 0 < judged.excess(above)
+    return stated if holds else _edge(judged, inside, outside)
 
 
 def _edge(judged: _Judged, inside: float, outside: float) -> float:

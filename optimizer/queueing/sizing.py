@@ -46,15 +46,20 @@ class Sizing:
         return ~np.isnan(self.max_rate_rps)
 
 
-def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
+def largest_rate(replicas: QueueModel, targets: Targets, stated_rps: FloatArray | None = None) -> Sizing:
     """Return the maximum rate of each row that meets all its targets (eq. 22, 23).
 
     Latencies grow with the rate, except at chunk-count jumps; with these the result meets its targets but
     need not be the largest such rate. A percentile can fall again close to saturation, because the variance
     grows faster than the mean: rates above the first that misses a target do not count.
+
+    Args:
+        replicas: R replicas.
+        targets: targets of the rows.
+        stated_rps: as for `highest_intervals`; other queue models search again.
     """
     if replicas.judges_shares:
-        return _highest_interval(replicas, targets)
+        return _highest_interval(replicas, targets, stated_rps)
     low = replicas.least_rate_rps
     high = np.where(targets.tps, TPS_STABILITY_SHARE, 1.0) * replicas.stable_rate_rps
     alike = _Alike.of(replicas, targets.tps)
@@ -100,13 +105,14 @@ def meet_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: Flo
     return meets
 
 
-def _highest_interval(replicas: QueueModel, targets: Targets) -> Sizing:
+def _highest_interval(replicas: QueueModel, targets: Targets, stated_rps: FloatArray | None) -> Sizing:
     """Return the highest interval of rates of each row that meets its targets, by checking single targets."""
     alone, same = same_rows([*replicas.columns(), *targets.limits])
     if len(alone) < len(same):
-        sized = _highest_interval(replicas.take(alone), targets.take(alone))
+        stated = None if stated_rps is None else stated_rps[alone]
+        sized = _highest_interval(replicas.take(alone), targets.take(alone), stated)
         return Sizing(sized.max_rate_rps[same], sized.least[:, same], sized.lowest_rate_rps[same])
-    found, lowest, best = highest_intervals(replicas, targets)
+    found, lowest, best = highest_intervals(replicas, targets, stated_rps)
     least = np.zeros((len(targets.measures), len(found)))
     for row in np.flatnonzero(np.isnan(found)):  # one by one: rows can have targets on different percentiles
         one = np.array([row])

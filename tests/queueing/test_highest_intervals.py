@@ -107,3 +107,13 @@ def test_highest_interval_matches_a_scan_of_rates(case: Case) -> None:
     if server.window_ms > 0:
         assert excess(server, limits, low) <= 1e-9
         assert low == pytest.approx(ends[1], rel=1e-9) or excess(server, limits, low * (1 - 3e-7)) > 0
+
+
+@pytest.mark.parametrize("case", list(cases(12, 9)))
+def test_stated_largest_rate_is_returned_only_if_it_is_true(case: Case) -> None:
+    row = row_of(*case)
+    queues, targets = row.queues(), row.targets()
+    true_rps = largest_rate(queues, targets).max_rate_rps
+    for factor in (1.0, 1 + 1e-8, 1 - 1e-5, 1 + 1e-5, 0.5, 2.0):
+        found_rps = largest_rate(queues, targets, factor * true_rps).max_rate_rps
+        np.testing.assert_allclose(found_rps, true_rps, rtol=3e-7)

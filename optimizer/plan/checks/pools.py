@@ -179,7 +179,7 @@ def _confirmed(rows: ServerRows, stated_rps: FloatArray) -> FloatArray:
     others = np.flatnonzero(~settled)
     if len(others):
         some = rows.take(others)
-        searched = largest_rate(some.queues, some.targets).max_rate_rps
+        searched = largest_rate(some.queues, some.targets, some.of_rows(stated_rps[others])).max_rate_rps
         found[others] = some.of_pairs(np.minimum, searched)
     return found
 

@@ -26,6 +26,8 @@ ROUNDS = 2
 """Fixed-point iterations between these ages and the chain."""
 SLACK = 1e-7
 """Relative excess over the share beyond a percentile tolerated as rounding."""
+MIN_RATIO = 1e-6
+"""Lower bound of the late share over the share beyond a percentile before the logarithm is taken."""
 ROUNDING = 1e-12
 """Relative change at which Newton's method stops."""
 PRECISION = 1e-9
@@ -108,7 +110,13 @@ class ServerSteadyState:
         if self.late_share(least) <= over:
             return least
         high = max(2 * self.mean_ms, least)
-        return root_above(lambda t: self.late_share(t) - over, 0.5 * least, high, PRECISION, PRECISION)
+
+        def excess(
+            limit_ms: float,
+        ) -> float:  # tails are close to exponential, so their logarithm is to linear
+            return math.log(max(self.late_share(limit_ms) / over, MIN_RATIO))
+
+        return root_above(excess, 0.5 * least, high, PRECISION, PRECISION)
 
 
 def load_of(server: BatchServer, rate: float) -> float:
