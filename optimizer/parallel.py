@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
+from optimizer.errors import InferplanError
+
 MAX_THREADS = 8
 
 _Item = TypeVar("_Item")
@@ -68,12 +70,24 @@ def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list
 def as_done(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
     """Map over the items in order, yielding results while others are in progress; for long work.
 
+    Of several errors the one of the first item is raised, whichever comes first in time.
+
     Work runs in threads unless the context has selected another joblib backend, as `optimizer.cluster` does.
     """
     from joblib import Parallel, delayed
 
     pool = Parallel(n_jobs=min(thread_count(), max(len(items), 1)), prefer="threads", return_as="generator")
-    yield from pool(delayed(work)(item) for item in items)
+    for found in pool(delayed(_result_or_error)(work, item) for item in items):
+        if isinstance(found, InferplanError):
+            raise found
+        yield found
+
+
+def _result_or_error(work: Callable[[_Item], _Result], item: _Item) -> _Result | InferplanError:
+    try:
+        return work(item)
+    except InferplanError as error:
+        return error
 
 
 def may_start_processes() -> bool:

@@ -1,14 +1,16 @@
-"""How many threads there may be: by the CPU affinity of the process and the quota of its cgroups."""
+"""How many threads there may be, by CPU affinity and quota of cgroups, and which of their errors is raised."""
 
 import math
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from optimizer.parallel import MAX_THREADS, cgroup_quota, core_count, thread_count
+from optimizer.errors import SpecError
+from optimizer.parallel import MAX_THREADS, as_done, cgroup_quota, core_count, thread_count
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no CPU affinity")
@@ -69,3 +71,17 @@ def test_the_least_quota_of_all_cgroups_counts(files: dict[str, str], cores: flo
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "ascii")
     assert cgroup_quota(tmp_path) == cores
+
+
+def test_error_of_the_first_item_is_raised_even_if_a_later_one_fails_earlier() -> None:
+    later = threading.Event()
+
+    def fail(item: int) -> int:
+        if item == 1:
+            later.set()
+        else:
+            later.wait(5)
+        raise SpecError(f"item {item}")
+
+    with pytest.raises(SpecError, match="item 0"):
+        list(as_done(fail, [0, 1]))

@@ -50,7 +50,7 @@ def simulate_classes(
     runs = run_replica(load, simulated, effort)
     found: list[SimulatedClass | None] = []
     for i, one in enumerate(classes):
-        own = runs_of(runs, streams[i], i)
+        own = runs_of(runs, streams[i], i, f"classes[{i}]")
         if not own:
             found.append(None)
             continue
@@ -62,8 +62,8 @@ def simulate_classes(
     return ClassSimulation(classes=tuple(found))
 
 
-def runs_of(runs: Sequence[SimulatedRun], load: OpenLoad, stream: int) -> list[SimulatedRun]:
-    """Return the runs with only the requests of one load; empty if it sends none.
+def runs_of(runs: Sequence[SimulatedRun], load: OpenLoad, stream: int, name: str) -> list[SimulatedRun]:
+    """Return the runs with only the requests of one load, which errors call `name`; empty if it sends none.
 
     Raises:
         AnalysisError: the load sent too few requests.
@@ -74,7 +74,7 @@ def runs_of(runs: Sequence[SimulatedRun], load: OpenLoad, stream: int) -> list[S
     fewest = min(len(run.requests) for run in own)
     if fewest < MIN_REQUESTS:
         raise AnalysisError(
-            f"classes[{stream}]: {fewest} of the simulated requests, and percentiles need {MIN_REQUESTS}; "
+            f"{name}: {fewest} of the simulated requests, and percentiles need {MIN_REQUESTS}; "
             "simulate more requests"
         )
     return own

@@ -72,7 +72,7 @@ def test_few_requests_of_a_class_are_an_error() -> None:
     replica = TokenReplica(ProcessorSharingCoefficients(1.0, 0.1, 0.0, 0.0), Limits(4, 64))
     runs = run_replica(load, replica, Effort(2000))
     with pytest.raises(AnalysisError, match=r"classes\[0\]: .* percentiles need 500"):
-        runs_of(runs, load.streams[0], 0)
+        runs_of(runs, load.streams[0], 0, "class")
 
 
 def simulated(load: float, batch: int, effort: Effort) -> tuple[PriorityQueues, float, list[Summary]]:
@@ -97,7 +97,7 @@ def simulated(load: float, batch: int, effort: Effort) -> tuple[PriorityQueues, 
         requests = mixed.draw(effort.requests, seed)
         steps = np.random.default_rng(seed).geometric(1 / (MEAN_TOKENS - 1), len(requests))
         runs.append(replica.run(replace(requests, out_tokens=1 + steps)))
-    return queues, rate_rps, [summarise(runs_of(runs, own, i)) for i, own in enumerate(mixed.streams)]
+    return queues, rate_rps, [summarise(runs_of(runs, own, i, "class")) for i, own in enumerate(mixed.streams)]
 
 
 def check(load: float, batch: int, effort: Effort, slack: float) -> None:

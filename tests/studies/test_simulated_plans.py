@@ -11,7 +11,7 @@ import pytest
 from joblib import parallel_config
 
 from optimizer.cli.main import main
-from optimizer.errors import SpecError
+from optimizer.errors import AnalysisError, SpecError
 from optimizer.jobs.requests import RequestError
 from optimizer.jobs.simulating import SimulateOptions, simulate_plan
 from optimizer.kinds.replicas import Replica, analyze_replicas
@@ -312,3 +312,9 @@ def test_the_report_command_simulates(tmp_path: Path, capsys: pytest.CaptureFixt
     for command in ("report", "solve"):
         assert main([command, path, "--requests", "600"]) == 2
         assert "--requests: requires --simulate" in capsys.readouterr().err
+
+
+def test_too_few_requests_of_a_shared_queue_name_the_server() -> None:
+    shared = load_system(ROOT / "specs" / "shared-queue.yaml")
+    with pytest.raises(AnalysisError, match=r"^premium: \d+ of the simulated requests, .* need 500"):
+        simulate_plan(shared, SimulateOptions(requests=600))

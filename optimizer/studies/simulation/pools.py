@@ -293,7 +293,8 @@ def simulated_runs(run: PoolRun, effort: Effort) -> list[SimulatedRun]:
         return run_replica(run.load, run.replica, effort, run.stream)
     streams = run.load.streams
     longer = replace(effort, requests=effort.requests * len(streams))
-    return runs_of(run_replica(run.load, run.replica, longer, run.stream), streams[run.place], run.place)
+    found = run_replica(run.load, run.replica, longer, run.stream)
+    return runs_of(found, streams[run.place], run.place, run.server)
 
 
 def _share(runs: Sequence[SimulatedRun], limits: Mapping[LatencyName, float]) -> ConfidenceInterval:
