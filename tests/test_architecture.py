@@ -16,8 +16,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
+    ("optimizer.errors",),
     (
-        "optimizer.errors",
         "optimizer.arrays",
         "optimizer.parallel",
         "optimizer.printed",

@@ -1,4 +1,4 @@
-"""How many threads there may be, by CPU affinity and quota of cgroups, and which of their errors is raised."""
+"""How many threads there may be by affinity and quotas, and which of their errors is raised."""
 
 import math
 import os

@@ -97,7 +97,11 @@ def simulated(load: float, batch: int, effort: Effort) -> tuple[PriorityQueues, 
         requests = mixed.draw(effort.requests, seed)
         steps = np.random.default_rng(seed).geometric(1 / (MEAN_TOKENS - 1), len(requests))
         runs.append(replica.run(replace(requests, out_tokens=1 + steps)))
-    return queues, rate_rps, [summarise(runs_of(runs, own, i, "class")) for i, own in enumerate(mixed.streams)]
+    return (
+        queues,
+        rate_rps,
+        [summarise(runs_of(runs, own, i, "class")) for i, own in enumerate(mixed.streams)],
+    )
 
 
 def check(load: float, batch: int, effort: Effort, slack: float) -> None:
