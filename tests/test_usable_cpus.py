@@ -73,7 +73,7 @@ def test_the_least_quota_of_all_cgroups_counts(files: dict[str, str], cores: flo
     assert cgroup_quota(tmp_path) == cores
 
 
-def test_error_of_the_first_item_is_raised_even_if_a_later_one_fails_earlier() -> None:
+def test_error_of_the_first_item_is_raised() -> None:
     later = threading.Event()
 
     def fail(item: int) -> int:
