@@ -72,7 +72,7 @@ def test_few_requests_of_a_class_are_an_error() -> None:
     replica = TokenReplica(ProcessorSharingCoefficients(1.0, 0.1, 0.0, 0.0), Limits(4, 64))
     runs = run_replica(load, replica, Effort(2000))
     with pytest.raises(AnalysisError, match=r"classes\[0\]: .* percentiles need 500"):
-        runs_of(runs, load.streams[0], 0, "class")
+        runs_of(runs, load.streams[0], 0, "classes[0]")
 
 
 def simulated(load: float, batch: int, effort: Effort) -> tuple[PriorityQueues, float, list[Summary]]:
