@@ -4,6 +4,7 @@ import math
 import multiprocessing
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -77,8 +78,11 @@ def as_done(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterato
     from joblib import Parallel, delayed
 
     pool = Parallel(n_jobs=min(thread_count(), max(len(items), 1)), prefer="threads", return_as="generator")
-    for found in pool(delayed(_result_or_error)(work, item) for item in items):
+    results = pool(delayed(_result_or_error)(work, item) for item in items)
+    for found in results:
         if isinstance(found, InferplanError):
+            with warnings.catch_warnings(action="ignore"):  # that tasks are cancelled is intended
+                results.close()
             raise found
         yield found
 
