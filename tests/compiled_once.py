@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from optimizer.queueing.bulk.records import GapTable, OldestLeft
 from optimizer.queueing.bulk.steady import server_steady_state
 from optimizer.queueing.bulk.windows import beyond_when_free
 from optimizer.simulation.batches import GAP, BatchServer
@@ -53,7 +54,8 @@ def bulk_queues() -> None:
 def simulations() -> None:
     """The part of the latencies that takes no chain, before the other worker comes to it; the engine."""
     row, table = np.zeros(2 * SERVER.size), np.zeros((2, 1))
-    beyond_when_free(SERVER, 0.2, row, row[: SERVER.size].copy(), 100.0, np.zeros(1), table, table, 1.0)
+    oldest, gaps = OldestLeft(np.zeros(1), table), GapTable(table, 1.0)
+    beyond_when_free(SERVER, 0.2, 100.0, row, row[: SERVER.size].copy(), oldest, gaps)
     for replica in REPLICAS:
         run_replica(OpenLoad(5.0, LENGTHS, LENGTHS), replica, Effort(requests=500))
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.poisson import fill_at_most, fill_step
+from optimizer.queueing.bulk.records import LatencyLimit, Scratch
 from optimizer.queueing.bulk.service import service_ms
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays
@@ -22,18 +23,27 @@ ROUNDING = 1e-9
 """Tolerance on the number of requests in a batch that just completes in time."""
 
 
-@compiled
-def fill_beyond(
-    server: BatchServer, rate: float, limit: float, clear: float, over: float, at_z: FloatArray,
-    at_over: FloatArray, out: FloatArray,
-) -> None:  # fmt: skip
-    """Fill P(L > limit) by position in a batch that starts between `clear` and `over`.
+@compiled_with_arrays
+def latency_limit(server: BatchServer, rate: float, limit: float) -> LatencyLimit:
+    """Return a server with its arrivals [1/ms] and a latency limit [ms]."""
+    at_z, at_over = np.empty(server.size + 1), np.empty(server.size + 1)
+    fill_at_most(rate * max(limit - service_ms(server, server.size), 0.0), at_z)
+    return LatencyLimit(server, rate, limit, at_z, at_over)
 
-    `at_z` holds P(N ≤ j) at the latest start of a full batch that completes in time.
-    """
+
+@compiled_with_arrays
+def scratch_for(size: int, longest: int) -> Scratch:
+    """Return scratch for batches of a size and queues up to a length."""
+    return Scratch(np.empty((3, size + 1)), np.empty(64), np.empty(longest))
+
+
+@compiled
+def fill_beyond(law: LatencyLimit, clear: float, over: float, out: FloatArray) -> None:
+    """Fill P(L > limit) by position in a batch that starts between `clear` and `over`."""
+    server, limit, at_z, at_over = law.server, law.limit, law.at_z, law.at_over
     size = server.size
     z = limit - service_ms(server, size)
-    fill_at_most(rate * over, at_over)
+    fill_at_most(law.rate * over, at_over)
     # A batch that the timer starts at `over` is in time with at most `fits` requests.
     if server.slope_ms > 0:
         fits = math.floor((limit - server.base_ms - over) / server.slope_ms + ROUNDING)
@@ -59,9 +69,7 @@ def fill_beyond(
 
 
 @compiled
-def moved_on(
-    queue: FloatArray, low: int, high: int, mean: float, chances: FloatArray, before: FloatArray
-) -> tuple[int, int]:
+def moved_on(queue: FloatArray, low: int, high: int, mean: float, scratch: Scratch) -> tuple[int, int]:
     """Add Poisson arrivals with a given mean to a queue; those beyond the end of the array are rejected.
 
     Args:
@@ -69,9 +77,9 @@ def moved_on(
         low: smallest length with a non-negligible probability.
         high: largest such length.
         mean: mean number of arrivals, which is small.
-        chances: scratch for the probabilities of counts.
-        before: scratch, as long as the queue.
+        scratch: overwritten.
     """
+    chances, before = scratch.chances, scratch.before
     if mean <= 0 or high < low:
         return low, high
     reach = fill_step(mean, chances)

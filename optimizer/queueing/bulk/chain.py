@@ -5,8 +5,9 @@ import math
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.opened import pending_first, pending_rest
+from optimizer.queueing.bulk.opened import Transitions, pending_first, pending_rest
 from optimizer.queueing.bulk.poisson import fill_chances, largest_count
+from optimizer.queueing.bulk.records import OldestLeft
 from optimizer.queueing.bulk.service import fill_window, room_beside, service_ms
 from optimizer.queueing.bulk.stationary import fill_stationary
 from optimizer.simulation.batches import CLOCK, GAP, INTERVAL, OLDEST, BatchServer
@@ -130,31 +131,30 @@ def split_off_full(size: int, top: int, queue: FloatArray, out: FloatArray) -> f
 
 
 @compiled_with_arrays
-def counts_in_rests(server: BatchServer, rate: float, ages: FloatArray) -> FloatArray:
+def counts_in_rests(server: BatchServer, rate: float, oldest: OldestLeft) -> FloatArray:
     """Return P(N = 0 … B) in the rest of a window by its age; empty if no window continues."""
     window = server.window_ms
     pending = server.trigger == OLDEST and window > service_ms(server, server.size)
-    chances = np.empty((len(ages) if pending else 0, server.size + 1))
+    chances = np.empty((len(oldest.ages) if pending else 0, server.size + 1))
     for m in range(len(chances)):
-        fill_chances(rate * max(window - ages[m], 0.0), chances[m])
+        fill_chances(rate * max(window - oldest.ages[m], 0.0), chances[m])
     return chances
 
 
 @compiled
 def fill_next_start(
-    server: BatchServer, rate: float, i: int, top: int, chances: FloatArray, ages: FloatArray,
-    age_chances: FloatArray, in_window: FloatArray, in_rests: FloatArray, scratch: FloatArray,
-    queue: FloatArray, out: FloatArray,
-) -> None:  # fmt: skip
+    chain: Transitions, i: int, top: int, in_service: FloatArray, queue: FloatArray, out: FloatArray
+) -> None:
     """Fill the distribution of the next start after one with i requests, from the queue when it ends."""
+    server = chain.server
     size, left = server.size, max(i - server.size, 0)
     full = split_off_full(size, top, queue, out)
     if server.trigger != OLDEST or server.window_ms == 0 or size == 1:
-        add_started(server, rate, in_window, queue, out)
+        add_started(server, chain.rate, chain.in_window, queue, out)
     elif left == 0:
-        pending_first(server, rate, i, full, chances, in_window, scratch[0], scratch[1], out)
-    elif len(in_rests) > 0:  # the window of the requests left continues
-        pending_rest(server, rate, left, ages, age_chances, queue, in_rests, scratch[1], out)
+        pending_first(chain, i, full, in_service, out)
+    elif len(chain.in_rests) > 0:  # the window of the requests left continues
+        pending_rest(chain, left, queue, out)
     else:
         for j in range(left, size):
             out[j] += queue[j]
@@ -162,9 +162,8 @@ def fill_next_start(
 
 @entry_with_arrays
 def fill_starts(
-    server: BatchServer, rate: float, decay: float, ages: FloatArray, age_chances: FloatArray,
-    starts: FloatArray,
-) -> None:  # fmt: skip
+    server: BatchServer, rate: float, decay: float, oldest: OldestLeft, starts: FloatArray
+) -> None:
     """Fill the distribution of the number of requests at the start of a batch.
 
     Transitions up that are less likely than rounding are cut off. With a `decay` above 0 the last state
@@ -174,8 +173,7 @@ def fill_starts(
         server: the server.
         rate: arrivals [1/ms].
         decay: decay rate of the tail; 0 without a tail.
-        ages: ages of the oldest request left in the queue [ms].
-        age_chances: their distribution by the number left, shape (B, ages).
+        oldest: age of the oldest request left in the queue.
         starts: filled, shape (states + 1,).
     """
     size, window, states = server.size, server.window_ms, len(starts) - 1
@@ -185,9 +183,13 @@ def fill_starts(
     up = min(states - least, most)
     rows = np.zeros((states + 1 - least, size + up + 1))
     queue, out = np.empty(states + size + 2), np.empty(states + size + 2)
-    chances, in_window = np.empty(most + 1), np.empty(size + 1)
-    scratch, in_rests = np.empty((2, size + 1)), counts_in_rests(server, rate, ages)
+    chances, in_window, in_rests = (
+        np.empty(most + 1),
+        np.empty(size + 1),
+        counts_in_rests(server, rate, oldest),
+    )
     fill_chances(rate * window, in_window)
+    chain = Transitions(server, rate, oldest, in_window, in_rests, np.empty(size + 1), np.empty(size + 1))
     # One row of the transition matrix per number of requests at a start; the counts of arrivals depend on the
     # service, so they change only up to B.
     for i in range(least, states + 1):
@@ -204,9 +206,7 @@ def fill_starts(
         if clock or i >= 2 * size:
             add_row(i, least, size, up, top, queue, rows)
             continue
-        fill_next_start(
-            server, rate, i, top, chances, ages, age_chances, in_window, in_rests, scratch, queue, out
-        )
+        fill_next_start(chain, i, top, chances, queue, out)
         add_row(i, least, size, up, max(top, size), out, rows)
     fill_stationary(rows, size, up, starts[least:])
 

@@ -7,6 +7,7 @@ import numpy as np
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.answers import NEGLIGIBLE
 from optimizer.queueing.bulk.poisson import fill_chances
+from optimizer.queueing.bulk.records import GapTable, LatencyLimit, Scratch, Waiting
 from optimizer.queueing.bulk.service import service_ms
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
@@ -65,17 +66,15 @@ def gap_table(server: BatchServer, rate: float, limit: float, step: float) -> Fl
 
 
 @compiled_with_arrays
-def fill_ahead(
-    server: BatchServer, rate: float, rest: float, gaps: FloatArray, step: float, ahead: FloatArray
-) -> bool:
+def fill_ahead(server: BatchServer, rate: float, rest: float, gaps: GapTable, ahead: FloatArray) -> bool:
     """Fill P(not completed after `rest`) by queue length up to B; return whether any is above 0."""
     size, window = server.size, server.window_ms
     if rest < 0:
         ahead[:] = 1.0
         return True
     late, through = rest * (1 + 1e-12), math.exp(-rate * window)
-    k = min(int(rest / step), len(gaps) - 2)
-    part, here, there = rest / step - k, gaps[k], gaps[k + 1]
+    k = min(int(rest / gaps.step), len(gaps.late) - 2)
+    part, here, there = rest / gaps.step - k, gaps.late[k], gaps.late[k + 1]
     most = 0.0
     for n in range(1, size):
         closed = through if window + service_ms(server, n) > late else 0.0
@@ -114,27 +113,23 @@ def fill_late(
 
 @compiled_with_arrays
 def late_of_gap(
-    server: BatchServer, rate: float, limit: float, clear: float, place: int, low: int, high: int,
-    queue: FloatArray, at_clear: FloatArray, gaps: FloatArray, step: float, scratch: FloatArray,
+    law: LatencyLimit, gaps: GapTable, clear: float, place: int, waiting: Waiting, at_clear: FloatArray,
+    scratch: Scratch,
 ) -> float:  # fmt: skip
-    """Return the mean number of late requests among those that find low … high waiting.
+    """Return the mean number of late requests among those that find others waiting.
 
     Args:
-        server: the server.
-        rate: arrivals [1/ms].
-        limit: the limit [ms].
+        law: the server, its arrivals and the limit.
+        gaps: result of `gap_table`.
         clear: completion of the batches ahead [ms].
         place: number of requests in the batches ahead.
-        low: shortest queue.
-        high: longest queue, shorter than `place` plus a batch.
-        queue: mean number of times that each is found.
+        waiting: the queues found, each shorter than `place` plus a batch.
         at_clear: queue distribution at `clear` if `place` is 0; empty if unknown.
-        gaps: result of `gap_table`.
-        step: its time step.
-        scratch: scratch, shape (3 or more, B + 1).
+        scratch: overwritten.
     """
-    size, in_clear, ahead, out = server.size, scratch[0], scratch[1], scratch[2]
-    if not fill_ahead(server, rate, limit - clear, gaps, step, ahead):
+    server, rate, (queue, low, high) = law.server, law.rate, waiting
+    size, in_clear, ahead, out = server.size, scratch.rows[0], scratch.rows[1], scratch.rows[2]
+    if not fill_ahead(server, rate, law.limit - clear, gaps, ahead):
         return 0.0
     full, late = 0.0, 0.0
     for k in range(low, high + 1):

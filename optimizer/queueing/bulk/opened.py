@@ -1,23 +1,37 @@
 """Transitions to the next batch if the oldest request opens the window (`oldest`); compiled."""
 
 import math
+from typing import NamedTuple
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.poisson import fill_chances
+from optimizer.queueing.bulk.records import OldestLeft
 from optimizer.queueing.bulk.service import FIRST_POINTS, fill_window, room_beside, service_ms
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.machine.compiling import compiled
 
 
-@compiled
-def pending_rest(
-    server: BatchServer, rate: float, left: int, ages: FloatArray, age_chances: FloatArray, queue: FloatArray,
-    in_rests: FloatArray, in_rest: FloatArray, out: FloatArray,
-) -> None:  # fmt: skip
-    """Add the partial batches after a full one that left some requests (eq. 138).
+class Transitions(NamedTuple):
+    """What the transitions from all starts of the chain have in common."""
 
-    `in_rests` holds the probabilities of 0 … B arrivals in the rest of the window, by age.
-    """
+    server: BatchServer
+    rate: float
+    """Arrivals [1/ms]."""
+    oldest: OldestLeft
+    in_window: FloatArray
+    """Probabilities of 0 … B arrivals in a window."""
+    in_rests: FloatArray
+    """Probabilities of 0 … B arrivals in the rest of a window, by its age; empty if no window continues."""
+    in_age: FloatArray
+    """Scratch of B + 1 numbers."""
+    in_rest: FloatArray
+    """Scratch of B + 1 numbers."""
+
+
+@compiled
+def pending_rest(chain: Transitions, left: int, queue: FloatArray, out: FloatArray) -> None:
+    """Add the partial batches after a full one that left some requests (eq. 138)."""
+    server, in_rests, in_rest, (ages, age_chances) = chain.server, chain.in_rests, chain.in_rest, chain.oldest
     size, window = server.size, server.window_ms
     service = service_ms(server, size)
     capped = room_beside(server, size) < size
@@ -33,7 +47,7 @@ def pending_rest(
             for q in range(left, size):
                 out[q] += share * queue[q]
         elif capped:
-            fill_chances(rate * rest, in_rest)
+            fill_chances(chain.rate * rest, in_rest)
             for q in range(left, size):
                 fill_window(in_rest, q, size, share * queue[q], out)
         else:
@@ -48,31 +62,25 @@ def pending_rest(
 
 
 @compiled
-def pending_first(
-    server: BatchServer, rate: float, n: int, known: float, in_service: FloatArray, in_window: FloatArray,
-    in_age: FloatArray, in_rest: FloatArray, out: FloatArray,
-) -> None:  # fmt: skip
+def pending_first(chain: Transitions, n: int, known: float, in_service: FloatArray, out: FloatArray) -> None:
     """Add the partial batches after a service of n that left no request.
 
     The first request to arrive opens the window, during the service or after it (eq. 137).
 
     Args:
-        server: the server.
-        rate: arrivals [1/ms].
+        chain: what is the same for all starts.
         n: requests served together.
         known: probability already in `out`.
         in_service: probabilities of arrivals in the service.
-        in_window: probabilities of arrivals in the window.
-        in_age: scratch of B + 1 numbers.
-        in_rest: scratch of B + 1 numbers.
         out: increased, by batch.
     """
+    server, rate, in_window = chain.server, chain.rate, chain.in_window
     size, window = server.size, server.window_ms
     service = service_ms(server, n)
     most = room_beside(server, n)
     late = math.exp(-rate * max(service - window, 0.0))
     if most < size:
-        pending_in_room(server, rate, n, late, in_service, in_window, in_age, in_rest, out)
+        pending_in_room(chain, n, late, in_service, out)
         return
     total = known
     for j in range(1, size):
@@ -85,11 +93,11 @@ def pending_first(
 
 
 @compiled
-def pending_in_room(
-    server: BatchServer, rate: float, n: int, late: float, in_service: FloatArray, in_window: FloatArray,
-    in_age: FloatArray, in_rest: FloatArray, out: FloatArray,
-) -> None:  # fmt: skip
+def pending_in_room(chain: Transitions, n: int, late: float, in_service: FloatArray, out: FloatArray) -> None:
     """Add the partial batches if the queue limit is below B, so further arrivals are rejected."""
+    server, rate, in_window, in_age, in_rest = (
+        chain.server, chain.rate, chain.in_window, chain.in_age, chain.in_rest,
+    )  # fmt: skip
     size, window = server.size, server.window_ms
     service = service_ms(server, n)
     most = room_beside(server, n)

@@ -1,24 +1,37 @@
 """Requests whose window opened during a service and continues after it (`oldest`); compiled."""
 
 import math
+from typing import NamedTuple
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.answers import NEGLIGIBLE, NODES, WEIGHTS, fill_beyond
 from optimizer.queueing.bulk.poisson import fill_chances
+from optimizer.queueing.bulk.records import LatencyLimit, Scratch, Waiting
 from optimizer.queueing.bulk.service import service_ms
-from optimizer.simulation.batches import BatchServer
+from optimizer.queueing.bulk.service_kinds import Service
 from optimizer.simulation.machine.compiling import compiled
 
 LEADS = 4
 """Quadrature nodes for the arrival of a batch's oldest request, between two completion times."""
 
 
+class LastBatch(NamedTuple):
+    """The batch that a request joins during a service."""
+
+    rest: float
+    """Remaining time of the service [ms]."""
+    clear: float
+    """Time until the batches ahead are complete [ms]."""
+    ahead: int
+    """Requests in them."""
+    behind: int
+    """Largest number of requests behind the first one of the batch."""
+
+
 @compiled
-def chance_of(
-    rate: float, there: int, rest: float, durations: FloatArray, flows: FloatArray, first: FloatArray,
-    before: FloatArray,
-) -> float:  # fmt: skip
+def chance_of(service: Service, rate: float, there: int, rest: float, before: FloatArray) -> float:
     """Return the probability that `there` requests wait at a time `rest` before a service ends."""
+    durations, flows, first = service.durations, service.flows, service.first
     chance, factor = 0.0, math.lgamma(there + 1.0)
     for n in range(len(durations)):
         since = durations[n] - rest
@@ -33,74 +46,62 @@ def chance_of(
 
 @compiled
 def add_late(
-    total: float, server: BatchServer, rate: float, limit: float, rest: float, clear: float, begin: float,
-    end: float, ahead: int, count: int, durations: FloatArray, flows: FloatArray, first: FloatArray,
-    scratch: FloatArray, before: FloatArray,
+    total: float, law: LatencyLimit, service: Service, batch: LastBatch, begin: float, end: float,
+    scratch: Scratch,
 ) -> float:  # fmt: skip
     """Add the late requests whose batch's first request arrived begin … end before them, if at all.
 
-    `total` is the number of late requests without them. The batches ahead, of `ahead` requests, complete at
-    `clear`; the last batch has up to `count`.
+    `total` is the number of late requests without them.
     """
     if begin == end:
         return total
-    out, at_z, at_over, later, between = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
+    server, rate, (rest, clear, ahead, behind) = law.server, law.rate, batch
+    out, later, between = scratch.rows[0], scratch.rows[1], scratch.rows[2]
     for node in range(LEADS):
         lead = begin + (end - begin) * NODES[LEADS - 1, node]
-        there = chance_of(rate, ahead, rest + lead, durations, flows, first, before)
+        there = chance_of(service, rate, ahead, rest + lead, scratch.before)
         if there < NEGLIGIBLE:
             continue
         there *= rate * (end - begin) * WEIGHTS[LEADS - 1, node]
         fill_chances(rate * lead, between)
-        fill_beyond(server, rate, limit, clear, server.window_ms - lead, at_z, at_over, later)
-        for p in range(1, count + 1):
+        fill_beyond(law, clear, server.window_ms - lead, later)
+        for p in range(1, behind + 1):
             total += there * between[p - 1] * (later[p] - out[p])
     return total
 
 
 @compiled
 def pending_share(
-    server: BatchServer, rate: float, limit: float, rest: float, spacing: float, low: int, high: int,
-    queue: FloatArray, durations: FloatArray, flows: FloatArray, first: FloatArray, scratch: FloatArray,
-    before: FloatArray,
-) -> float:  # fmt: skip
+    law: LatencyLimit, service: Service, rest: float, waiting: Waiting, scratch: Scratch
+) -> float:
     """Return the change in late requests if the first of their batch arrived within the window.
 
     Args:
-        server: the server.
-        rate: arrivals [1/ms].
-        limit: the limit [ms].
+        law: the server, its arrivals and the limit.
+        service: its services.
         rest: remaining time of the service [ms].
-        spacing: time to the end of the next full batch.
-        low: smallest number waiting.
-        high: largest number waiting.
-        queue: probability of each.
-        durations: of the services, ascending.
-        flows: mean number of services of each kind that leave no request.
-        first: mean number of services of the last kind, by the number of requests left.
-        scratch: shape (5, B + 1); the second row holds P(N ≤ j) up to the latest full batch.
-        before: scratch, longer than the queue.
+        waiting: the numbers waiting.
+        scratch: overwritten.
     """
+    server, limit, (queue, low, high) = law.server, law.limit, waiting
     size, window, total = server.size, server.window_ms, 0.0
-    out, at_z, at_over, later = scratch[0], scratch[1], scratch[2], scratch[3]
+    out, later = scratch.rows[0], scratch.rows[1]
     for f in range(low // size, high // size + 1):
-        clear, ahead = rest + f * spacing, f * size
+        clear, ahead = rest + f * service.spacing, f * size
         if clear >= window or clear + service_ms(server, 1) > limit:
             break
-        fill_beyond(server, rate, limit, clear, clear, at_z, at_over, out)
+        fill_beyond(law, clear, clear, out)
         if low <= ahead <= high:  # the first arrival opens the window
-            fill_beyond(server, rate, limit, clear, window, at_z, at_over, later)
+            fill_beyond(law, clear, window, later)
             total += queue[ahead] * (later[0] - out[0])
-        span = min(durations[-1] - rest, window - clear)
+        span = min(service.durations[-1] - rest, window - clear)
         count = min(size - 1, len(queue) - ahead - 1)
         if span <= 0 or count <= 0:
             continue
         # With a constant service time, the batch becomes late with the window: the range is split there.
         at = window - (limit - server.base_ms)
         cut = at if server.slope_ms == 0 and 0 < at < span else span
+        batch = LastBatch(rest, clear, ahead, count)
         for begin, end in ((0.0, cut), (cut, span)):
-            total = add_late(
-                total, server, rate, limit, rest, clear, begin, end, ahead, count, durations, flows, first,
-                scratch, before,
-            )  # fmt: skip
+            total = add_late(total, law, service, batch, begin, end, scratch)
     return total

@@ -9,6 +9,7 @@ from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.answers import NEGLIGIBLE, moments_between, sort_up
 from optimizer.queueing.bulk.gaps import at_end_of_service
 from optimizer.queueing.bulk.poisson import largest_count
+from optimizer.queueing.bulk.records import OldestLeft
 from optimizer.queueing.bulk.service import room_beside, service_ms
 from optimizer.simulation.batches import CLOCK, COLLECT, GAP, INTERVAL, OLDEST, BatchServer
 from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays
@@ -153,20 +154,18 @@ def left_over(
 
 
 @compiled_with_arrays
-def left_by_age(
-    server: BatchServer, ages: FloatArray, age_chances: FloatArray, carried: FloatArray, last: int
-) -> FloatArray:
+def left_by_age(server: BatchServer, oldest: OldestLeft, carried: FloatArray, last: int) -> FloatArray:
     """Return the frequency of full services that leave l < B with a window beyond the next, by age and l."""
     size, some, count = server.size, 0.0, 0
     for left in range(1, min(size, last)):
         some += carried[left]
     if some > 1e-9:
-        while ages[count] < server.window_ms - service_ms(server, size):
+        while oldest.ages[count] < server.window_ms - service_ms(server, size):
             count += 1
     by_age = np.zeros((count, size))
     for m in range(count):
         for left in range(1, min(size, last)):
-            by_age[m, left] = carried[left] * age_chances[left, m]
+            by_age[m, left] = carried[left] * oldest.chances[left, m]
     return by_age
 
 
@@ -183,9 +182,8 @@ def carried_over(first: FloatArray, room: int) -> tuple[FloatArray, int]:
 
 @compiled_with_arrays
 def service_of(
-    server: BatchServer, rate: float, limit: float, starts: FloatArray, ages: FloatArray,
-    age_chances: FloatArray,
-) -> Service:  # fmt: skip
+    server: BatchServer, rate: float, limit: float, starts: FloatArray, oldest: OldestLeft
+) -> Service:
     """Return the services before arrivals are processed.
 
     Args:
@@ -193,8 +191,7 @@ def service_of(
         rate: arrivals [1/ms].
         limit: the latency limit [ms].
         starts: distribution of the requests at the start of a batch.
-        ages: ages of the oldest request left [ms].
-        age_chances: their distribution by the number left.
+        oldest: age of the oldest request left.
     """
     size, window, full_ms = server.size, server.window_ms, service_ms(server, server.size)
     spacing = window if server.trigger == CLOCK else full_ms
@@ -209,7 +206,7 @@ def service_of(
     pending = server.trigger == OLDEST and window > 0 and window + full_ms > limit
     gapped = server.trigger == GAP and window > 0
     moments = moments_in_service(server, rate, limit, spacing, durations, 4 if pending or gapped else 1)
-    by_age = left_by_age(server, ages, age_chances, carried, last_room if pending else 0)
+    by_age = left_by_age(server, oldest, carried, last_room if pending else 0)
     # Batches that a gap closes depend on the queue at the end of the service.
     at_end = np.zeros(0)
     if gapped and len(rooms) == 1:

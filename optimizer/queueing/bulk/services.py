@@ -1,18 +1,39 @@
 """Late requests among those that arrive during a service (compiled)."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.answers import NEGLIGIBLE, fill_beyond, moved_on
+from optimizer.queueing.bulk.answers import NEGLIGIBLE, fill_beyond, latency_limit, moved_on, scratch_for
 from optimizer.queueing.bulk.gaps import late_of_gap
 from optimizer.queueing.bulk.pending import pending_share
-from optimizer.queueing.bulk.poisson import fill_at_most, fill_chances
+from optimizer.queueing.bulk.poisson import fill_chances
+from optimizer.queueing.bulk.records import (
+    GapTable,
+    LatencyLimit,
+    OldestLeft,
+    Scratch,
+    Waiting,
+)
 from optimizer.queueing.bulk.service import service_ms
 from optimizer.queueing.bulk.service_kinds import Service, service_of
 from optimizer.simulation.batches import COLLECT, GAP, INTERVAL, BatchServer
 from optimizer.simulation.machine.compiling import compiled, entry_with_arrays
+
+
+class Progress(NamedTuple):
+    """A moment of the longest service, and the queue of requests left by then."""
+
+    seen: float
+    """Time since its start [ms]."""
+    kind: int
+    """Kind of the next service to begin; -1: none."""
+    low: int
+    """Shortest queue."""
+    high: int
+    """Longest queue."""
 
 
 @compiled
@@ -47,22 +68,21 @@ def add_fresh(
 
 @compiled
 def late_share(
-    server: BatchServer, rate: float, limit: float, rest: float, spacing: float, low: int, high: int,
-    queue: FloatArray, at_end: FloatArray, gaps: FloatArray, gap_step: float, scratch: FloatArray,
-) -> float:  # fmt: skip
-    """Return the late requests among those that find low … high waiting, `rest` before the end of a service.
+    law: LatencyLimit, service: Service, gaps: GapTable, rest: float, waiting: Waiting, scratch: Scratch
+) -> float:
+    """Return the late requests among those that find others waiting, `rest` before the end of a service.
 
-    Partial batches start at that end or one window later; `pending_share` covers the rest. For `gap`,
-    `at_end` is the distribution of the queue at that end, if known.
+    Partial batches start at that end or one window later; `pending_share` covers the rest.
     """
+    server, limit, at_end, (queue, low, high) = law.server, law.limit, service.at_end, waiting
     size, window = server.size, server.window_ms
     after = window if server.trigger in (COLLECT, INTERVAL) else 0.0
     full_ms, least_ms = service_ms(server, size), service_ms(server, 1)
-    out, total = scratch[0], 0.0
+    out, total = scratch.rows[0], 0.0
     for f in range(low // size, high // size + 1):
         # f full batches come first. Even a batch of one is late from here on, or even a full one after its
         # window is in time; positions decide in between.
-        clear = rest + f * spacing
+        clear = rest + f * service.spacing
         begin, end = max(f * size, low), min(f * size + size - 1, high)
         if clear + least_ms > limit:
             for k in range(begin, high + 1):
@@ -70,13 +90,11 @@ def late_share(
             break
         if server.trigger == GAP and window > 0:
             known = at_end if f == 0 else at_end[:0]
-            total += late_of_gap(
-                server, rate, limit, clear, f * size, begin, end, queue, known, gaps, gap_step, scratch[2:]
-            )
+            total += late_of_gap(law, gaps, clear, f * size, Waiting(queue, begin, end), known, scratch)
             continue
         if clear + after + full_ms <= limit:
             continue
-        fill_beyond(server, rate, limit, clear, clear + after, scratch[1], scratch[2], out)
+        fill_beyond(law, clear, clear + after, out)
         for k in range(begin, end + 1):
             total += queue[k] * out[k - f * size]
     return total
@@ -84,49 +102,34 @@ def late_share(
 
 @compiled
 def later_by_age(
-    server: BatchServer, rate: float, limit: float, u: float, rest: float, mean: float, ages: FloatArray,
-    by_age: FloatArray, scratch: FloatArray, chances: FloatArray, before: FloatArray,
-) -> float:  # fmt: skip
-    """Return the further late requests, `u` after a start, because the window of requests left continues."""
-    size, total = server.size, 0.0
-    in_time = rest + service_ms(server, 1) <= limit
-    fill_beyond(server, rate, limit, rest, rest, scratch[1], scratch[2], scratch[0])
+    law: LatencyLimit, service: Service, ages: FloatArray, u: float, mean: float, scratch: Scratch
+) -> float:
+    """Return the further late requests, `u` after a start, because the window of requests left continues.
+
+    `mean` requests arrived since the moment for which the services hold the requests left.
+    """
+    server, by_age, out, later = law.server, service.by_age, scratch.rows[0], scratch.rows[1]
+    size, rest, total = server.size, service.durations[-1] - u, 0.0
+    in_time = rest + service_ms(server, 1) <= law.limit
+    fill_beyond(law, rest, rest, out)
     for m in range(len(by_age)):
-        moved_on(by_age[m], 0, size - 1, mean, chances, before)
+        moved_on(by_age[m], 0, size - 1, mean, scratch)
         if in_time:
             over = server.window_ms - u - ages[m]
-            fill_beyond(server, rate, limit, rest, over, scratch[1], scratch[2], scratch[3])
+            fill_beyond(law, rest, over, later)
             for p in range(1, size):
-                total += by_age[m, p] * (scratch[3, p] - scratch[0, p])
+                total += by_age[m, p] * (later[p] - out[p])
     return total
 
 
 @compiled
-def moved_to(
-    service: Service, rate: float, seen: float, u: float, kind: int, low: int, high: int,
-    by_number: FloatArray, chances: FloatArray, before: FloatArray,
-) -> tuple[int, int, int]:  # fmt: skip
-    """Advance the requests left between two moments, with the starts of shorter services in between.
-
-    Args:
-        service: the services.
-        rate: arrivals [1/ms].
-        seen: the first moment, since the start of the longest service [ms].
-        u: the second [ms].
-        kind: the next service to begin; -1: none.
-        low: the shortest queue.
-        high: the longest.
-        by_number: scratch.
-        chances: scratch.
-        before: scratch.
-
-    Returns:
-        The next service to begin, the shortest queue, and the longest.
-    """
+def moved_to(service: Service, rate: float, at: Progress, u: float, scratch: Scratch) -> Progress:
+    """Advance the requests left to a moment `u` [ms], with the starts of shorter services before it."""
     carried, durations, at_end = service.carried, service.durations, service.at_end
+    (seen, kind, low, high), by_number = at, scratch.rows[0]
     while kind >= 0 and durations[-1] - durations[kind] <= u:
         since = durations[-1] - durations[kind]
-        low, high = moved_on(carried, low, high, rate * (since - seen), chances, before)
+        low, high = moved_on(carried, low, high, rate * (since - seen), scratch)
         seen, low = since, 0
         carried[0] += service.flows[kind]
         if len(at_end) > 0:
@@ -134,8 +137,8 @@ def moved_to(
             for m in range(len(at_end)):
                 at_end[m] += service.flows[kind] * by_number[m]
         kind -= 1
-    low, high = moved_on(carried, low, high, rate * (u - seen), chances, before)
-    return kind, low, high
+    low, high = moved_on(carried, low, high, rate * (u - seen), scratch)
+    return Progress(u, kind, low, high)
 
 
 @compiled
@@ -152,9 +155,8 @@ def fill_queue(
 
 @entry_with_arrays
 def beyond_in_service(
-    server: BatchServer, rate: float, limit: float, starts: FloatArray, ages: FloatArray,
-    age_chances: FloatArray, gaps: FloatArray, gap_step: float,
-) -> float:  # fmt: skip
+    server: BatchServer, rate: float, limit: float, starts: FloatArray, oldest: OldestLeft, gaps: GapTable
+) -> float:
     """Return the late requests among those that arrive during a service, per start.
 
     Args:
@@ -162,40 +164,30 @@ def beyond_in_service(
         rate: arrivals [1/ms].
         limit: the latency limit [ms].
         starts: distribution of the requests at the start of a batch.
-        ages: ages of the oldest request left [ms].
-        age_chances: their distribution by the number left.
+        oldest: age of the oldest request left.
         gaps: result of `gap_table`.
-        gap_step: its time step.
     """
-    service = service_of(server, rate, limit, starts, ages, age_chances)
-    total, spacing, at_end, by_age = service.far_late, service.spacing, service.at_end, service.by_age
+    service, total = service_of(server, rate, limit, starts, oldest), 0.0
+    total += service.far_late
     if service.room <= 0:
         return total
-    size, longest, apart = server.size, service.durations[-1], len(service.rooms) > 1
-    chances, before, scratch = np.empty(64), np.empty(service.room + size), np.empty((5, size + 1))
-    fill_at_most(rate * max(limit - service_ms(server, size), 0.0), scratch[1])
-    queue, kind = np.zeros(service.room), -1 if apart else len(service.durations) - 1
-    low, high, seen = 0, service.longest_queue, 0.0
+    law, scratch = latency_limit(server, rate, limit), scratch_for(server.size, service.room + server.size)
+    longest, apart, queue = service.durations[-1], len(service.rooms) > 1, np.zeros(service.room)
+    at = Progress(0.0, -1 if apart else len(service.durations) - 1, 0, service.longest_queue)
     # Time runs through the longest service. Requests left by it are carried on and grow; if queue limits
     # differ by service, those of services that left none are added at every moment.
     for row in range(len(service.moments)):
         u, weight = service.moments[row, 0], service.moments[row, 1]
-        kind, low, high = moved_to(service, rate, seen, u, kind, low, high, scratch[0], chances, before)
-        rest, mean, seen = longest - u, rate * (u - seen), u
-        least, most, there = low, high, service.carried
+        rest, mean = longest - u, rate * (u - at.seen)
+        at = moved_to(service, rate, at, u, scratch)
+        waiting = Waiting(service.carried, at.low, at.high)
         if apart:
-            there = queue
-            least, most = fill_queue(service, rate, rest, low, high, queue)
-        late = late_share(
-            server, rate, limit, rest, spacing, least, most, there, at_end, gaps, gap_step, scratch
-        )
+            waiting = Waiting(queue, *fill_queue(service, rate, rest, at.low, at.high, queue))
+        late = late_share(law, service, gaps, rest, waiting, scratch)
         # A window that opened during the service, or goes on, makes requests later still.
         if service.pending and server.window_ms > rest:
-            late += pending_share(
-                server, rate, limit, rest, spacing, least, most, there, service.durations, service.flows,
-                service.first, scratch, before,
-            )  # fmt: skip
-        if len(by_age) > 0:
-            late += later_by_age(server, rate, limit, u, rest, mean, ages, by_age, scratch, chances, before)
+            late += pending_share(law, service, rest, waiting, scratch)
+        if len(service.by_age) > 0:
+            late += later_by_age(law, service, oldest.ages, u, mean, scratch)
         total += weight * late
     return total

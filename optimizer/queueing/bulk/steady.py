@@ -11,6 +11,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, frozen
 from optimizer.errors import AnalysisError
+from optimizer.queueing.bulk.records import OldestLeft
 from optimizer.queueing.roots import root_above
 from optimizer.simulation.batches import CLOCK, OLDEST, BatchServer
 from optimizer.simulation.limits import UNLIMITED
@@ -45,10 +46,7 @@ class ServerSteadyState:
     """Distribution of the number of requests at the start of a batch; shape (states + 1,)."""
     behind: FloatArray
     """Mean number of services per start that leave q requests, by q < B; shape (B,)."""
-    ages: FloatArray
-    """Ages of the oldest request left by a start [ms]."""
-    age_chances: FloatArray
-    """Their distribution by the number of requests left; shape (B, ages)."""
+    oldest: OldestLeft
     served: float
     """Mean requests completed per cycle, from one start to the next."""
     lost: float
@@ -96,12 +94,11 @@ class ServerSteadyState:
 
     def late_share(self, limit_ms: float) -> float:
         """Return the share of completed requests with a longer latency than a limit."""
-        from optimizer.queueing.bulk.tail import late_share_of_server
+        from optimizer.queueing.bulk.tail import late_per_start
 
-        law = self.server, self.rate, self.starts, self.behind, self.served
-        return float(
-            late_share_of_server(*law, float(limit_ms), self.ages, self.age_chances)
-        )  # one type, so it is compiled once
+        limit_ms = float(limit_ms)  # one type, so it is compiled once
+        late = late_per_start(self.server, self.rate, limit_ms, self.starts, self.behind, self.oldest)
+        return float(late / self.served)
 
     def quantile_ms(self, share: float) -> float:
         """Return a quantile of the latency of completed requests."""
@@ -141,21 +138,21 @@ def server_steady_state(server: BatchServer, rate: float) -> ServerSteadyState:
     states, decay = _states(server, rate)
     full_ms = server.base_ms + server.slope_ms * server.size
     pending = server.trigger == OLDEST and server.size > 1 and server.window_ms > full_ms
-    ages, chances = _first_ages(server, rate) if pending else (np.full(1, ANY_AGE), np.zeros((1, 1)))
+    oldest = _first_ages(server, rate) if pending else OldestLeft(np.full(1, ANY_AGE), np.zeros((1, 1)))
     # Under `oldest`, chain and ages depend on each other; two rounds suffice.
     near = np.zeros(states + 1)
     for _ in range(ROUNDS if pending else 1):
-        fill_starts(server, rate, decay, ages, chances, near)
+        fill_starts(server, rate, decay, oldest, near)
         starts = _with_tail(near, decay) if decay > 0 else near
         if pending:
-            chances = _ages(server, rate, starts, ages)
+            oldest = OldestLeft(oldest.ages, _ages(server, rate, starts, oldest.ages))
     # Means over a cycle: first while the server is busy, then while it is free and a window is open.
     behind = np.zeros(server.size)
     served, lost, busy_ms, queue_time, answered = totals(server, rate, starts, behind)
     if server.trigger != CLOCK and server.window_ms > 0 and server.size > 1:
-        queue_time += waited_when_free(server, rate, starts, behind, ages, chances)
+        queue_time += waited_when_free(server, rate, starts, behind, oldest)
     figures = served, lost, busy_ms, queue_time, answered
-    return ServerSteadyState(server, rate, starts, behind, ages, chances, *figures)
+    return ServerSteadyState(server, rate, starts, behind, oldest, *figures)
 
 
 def _plain(server: BatchServer) -> BatchServer:
@@ -217,13 +214,13 @@ def _age_nodes() -> tuple[FloatArray, FloatArray]:
     return frozen((nodes + 1) / 2), frozen(weights / 2)
 
 
-def _first_ages(server: BatchServer, rate: float) -> tuple[FloatArray, FloatArray]:
-    """Return ages of the oldest request left, and an initial guess of their probabilities: l/λ."""
+def _first_ages(server: BatchServer, rate: float) -> OldestLeft:
+    """Return ages of the oldest request left, with an initial guess of their distribution: l/λ."""
     ages = np.append(_age_nodes()[0] * (server.base_ms + server.slope_ms * server.size), ANY_AGE)
     chances = np.zeros((server.size, AGES + 1))
     left = np.arange(1, server.size)
     chances[left, np.abs(ages[:-1] - left[:, np.newaxis] / rate).argmin(axis=1)] = 1.0
-    return ages, chances
+    return OldestLeft(ages, chances)
 
 
 def _ages(server: BatchServer, rate: float, starts: FloatArray, ages: FloatArray) -> FloatArray:

@@ -8,6 +8,7 @@ from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.chain import fill_queue
 from optimizer.queueing.bulk.gaps import gap_visits
 from optimizer.queueing.bulk.poisson import fill_chances, largest_count
+from optimizer.queueing.bulk.records import OldestLeft
 from optimizer.queueing.bulk.service import FIRST_POINTS, room_beside, service_ms
 from optimizer.simulation.batches import CLOCK, COLLECT, GAP, INTERVAL, BatchServer
 from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays, entry_with_arrays
@@ -96,9 +97,8 @@ def totals(
 
 @entry_with_arrays
 def waited_when_free(
-    server: BatchServer, rate: float, starts: FloatArray, behind: FloatArray, ages: FloatArray,
-    age_chances: FloatArray,
-) -> float:  # fmt: skip
+    server: BatchServer, rate: float, starts: FloatArray, behind: FloatArray, oldest: OldestLeft
+) -> float:
     """Return the integral of the queue over the time the server is free, in a mean cycle."""
     size, window = server.size, server.window_ms
     total = 0.0
@@ -120,13 +120,11 @@ def waited_when_free(
         for q in range(1, size):
             total += behind[q] * waited_in_window(rate, q, size, in_window)
         return total
-    return total + waited_oldest(server, rate, starts, ages, age_chances)
+    return total + waited_oldest(server, rate, starts, oldest)
 
 
 @compiled_with_arrays
-def waited_oldest(
-    server: BatchServer, rate: float, starts: FloatArray, ages: FloatArray, age_chances: FloatArray
-) -> float:
+def waited_oldest(server: BatchServer, rate: float, starts: FloatArray, oldest: OldestLeft) -> float:
     """Return the integral of the queue over windows that opened during a service (`oldest`)."""
     size, window = server.size, server.window_ms
     total = 0.0
@@ -159,16 +157,16 @@ def waited_oldest(
                 here = max(rest, 0.0) if c == most - 1 else chances[c]
                 rest -= chances[c]
                 total += weight * here * waited_in_window(rate, 1 + c, size, in_window)
-    return total + waited_left_over(server, rate, starts, ages, age_chances, chances, in_window)
+    return total + waited_left_over(server, rate, starts, oldest, chances, in_window)
 
 
 @compiled
 def waited_left_over(
-    server: BatchServer, rate: float, starts: FloatArray, ages: FloatArray, age_chances: FloatArray,
-    chances: FloatArray, in_window: FloatArray,
+    server: BatchServer, rate: float, starts: FloatArray, oldest: OldestLeft, chances: FloatArray,
+    in_window: FloatArray,
 ) -> float:  # fmt: skip
     """Return the integral of the queue over the rest of the windows of requests left by a full batch."""
-    size, window = server.size, server.window_ms
+    size, window, (ages, age_chances) = server.size, server.window_ms, oldest
     full, total = service_ms(server, size), 0.0
     most = room_beside(server, size)
     fill_chances(rate * full, chances)

@@ -5,22 +5,29 @@ import math
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.answers import fill_beyond, moments_between, moved_on, sort_up
+from optimizer.queueing.bulk.answers import (
+    fill_beyond,
+    latency_limit,
+    moments_between,
+    moved_on,
+    scratch_for,
+    sort_up,
+)
 from optimizer.queueing.bulk.gaps import fill_ahead, gap_visits
-from optimizer.queueing.bulk.poisson import fill_at_most, fill_chances
+from optimizer.queueing.bulk.poisson import fill_chances
+from optimizer.queueing.bulk.records import GapTable, LatencyLimit, OldestLeft
 from optimizer.queueing.bulk.service import FIRST_POINTS, room_beside, service_ms
 from optimizer.simulation.batches import COLLECT, GAP, INTERVAL, BatchServer
 from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
 
 
 @compiled_with_arrays
-def moments_in_window(
-    server: BatchServer, rate: float, limit: float, window: float, ends: FloatArray
-) -> FloatArray:
+def moments_in_window(law: LatencyLimit, window: float, ends: FloatArray) -> FloatArray:
     """Return quadrature nodes of a window, from its start, and the mean arrivals of each.
 
     The panels end where completion times cross the limit, and where the rest of the window is one of `ends`.
     """
+    server, limit = law.server, law.limit
     sizes = server.size if server.slope_ms > 0 else 1
     points = np.empty(2 + sizes + len(ends))
     points[0], points[1] = 0.0, window
@@ -37,27 +44,21 @@ def moments_in_window(
             points[count] = at
             count += 1
     sort_up(points, count)
-    return moments_between(points, count, rate, 1)
+    return moments_between(points, count, law.rate, 1)
 
 
 @compiled_with_arrays
-def beyond_in_windows(
-    server: BatchServer, rate: float, limit: float, ends: FloatArray, first: FloatArray
-) -> float:
+def beyond_in_windows(law: LatencyLimit, ends: FloatArray, first: FloatArray) -> float:
     """Return the late requests among those that arrive in windows.
 
     Args:
-        server: the server, which is free.
-        rate: arrivals [1/ms].
-        limit: the latency limit [ms].
+        law: the server, which is free, its arrivals and the limit.
         ends: remaining time of each window, descending [ms].
         first: mean number of open windows by queue length; shape (windows, B).
     """
-    size, window = server.size, ends[0]
-    queue, chances, before = np.zeros(size), np.empty(64), np.empty(size)
-    out, at_over, at_z = np.empty(size), np.empty(size), np.empty(size)
-    fill_at_most(rate * max(limit - service_ms(server, size), 0.0), at_z)
-    moments = moments_in_window(server, rate, limit, window, ends)
+    size, rate, window = law.server.size, law.rate, ends[0]
+    queue, scratch = np.zeros(size), scratch_for(size, size)
+    out, moments = scratch.rows[0], moments_in_window(law, window, ends)
     low, high = 0, size - 1
     total, elapsed, opened = 0.0, 0.0, 0
     # Time runs through the longest window; shorter ones open on the way, aligned at their common end.
@@ -65,42 +66,37 @@ def beyond_in_windows(
         v, weight = moments[row, 0], moments[row, 1]
         while opened < len(ends) and window - ends[opened] <= v:
             since = window - ends[opened]
-            moved_on(queue, low, high, rate * (since - elapsed), chances, before)
+            moved_on(queue, low, high, rate * (since - elapsed), scratch)
             elapsed, low, high = since, 0, size - 1
             for p in range(size):
                 queue[p] += first[opened, p]
             opened += 1
-        low, high = moved_on(queue, low, high, rate * (v - elapsed), chances, before)
+        low, high = moved_on(queue, low, high, rate * (v - elapsed), scratch)
         elapsed = v
-        fill_beyond(server, rate, limit, 0.0, window - v, at_z, at_over, out)
+        fill_beyond(law, 0.0, window - v, out)
         for p in range(low, high + 1):
             total += weight * queue[p] * out[p]
     return total
 
 
 @compiled_with_arrays
-def beyond_behind_first(
-    server: BatchServer, rate: float, limit: float, idle: float, flows: FloatArray, room_counts: FloatArray
-) -> float:
+def beyond_behind_first(law: LatencyLimit, idle: float, flows: FloatArray, room_counts: FloatArray) -> float:
     """Return the late requests among those that arrive after the first of a window (`oldest`).
 
     Args:
-        server: the server, which is free.
-        rate: arrivals [1/ms].
-        limit: the latency limit [ms].
+        law: the server, which is free, its arrivals and the limit.
         idle: mean number of requests that find the server free and no other waiting.
         flows: by batch, mean number of services that leave no request.
         room_counts: mask of the batches included.
     """
+    server, rate = law.server, law.rate
     size, window = server.size, server.window_ms
-    out, at_over, at_z = np.empty(size), np.empty(size), np.empty(size)
-    fill_at_most(rate * max(limit - service_ms(server, size), 0.0), at_z)
-    behind, none = np.empty(size), np.zeros(size + 1)
+    out, behind, none = np.empty(size), np.empty(size), np.zeros(size + 1)
     ends = np.empty(size)
     for n in range(1, size + 1):
         ends[n - 1] = window - service_ms(server, n) if flows[n] > 0 else 0.0
         none[n] = math.exp(-rate * service_ms(server, n))
-    moments = moments_in_window(server, rate, limit, window, ends)
+    moments = moments_in_window(law, window, ends)
     total = 0.0
     # At v after the first arrival of a window, all windows that opened v ago and are still open count: at a
     # free server, and during services that end by now.
@@ -112,32 +108,30 @@ def beyond_behind_first(
                 left = service_ms(server, n) - v
                 open_windows += flows[n] * ((math.exp(-rate * left) if left > 0 else 1.0) - none[n])
         fill_chances(rate * v, behind)
-        fill_beyond(server, rate, limit, 0.0, window - v, at_z, at_over, out)
+        fill_beyond(law, 0.0, window - v, out)
         for p in range(1, size):
             total += weight * open_windows * behind[p - 1] * out[p]
     return total
 
 
 @compiled_with_arrays
-def beyond_oldest(
-    server: BatchServer, rate: float, starts: FloatArray, idle: float, limit: float, ages: FloatArray,
-    age_chances: FloatArray,
-) -> float:  # fmt: skip
+def beyond_oldest(law: LatencyLimit, starts: FloatArray, idle: float, oldest: OldestLeft) -> float:
     """Return the late requests among those that find the server free and a window open (`oldest`)."""
-    size = server.size
+    server, size = law.server, law.server.size
     roomy = np.zeros(size + 1)
     for n in range(1, size + 1):
         roomy[n] = 1.0 if room_beside(server, n) >= size else 0.0
-    total = beyond_behind_first(server, rate, limit, idle, starts[: size + 1], roomy)
+    total = beyond_behind_first(law, idle, starts[: size + 1], roomy)
     for n in range(1, size + 1):
         if roomy[n] == 0 and room_beside(server, n) > 0 and starts[n] > 1e-12:
-            total += beyond_in_room(server, rate, limit, n, starts[n])
-    return total + beyond_left_over(server, rate, starts, limit, ages, age_chances)
+            total += beyond_in_room(law, n, starts[n])
+    return total + beyond_left_over(law, starts, oldest)
 
 
 @compiled_with_arrays
-def beyond_in_room(server: BatchServer, rate: float, limit: float, n: int, flow: float) -> float:
+def beyond_in_room(law: LatencyLimit, n: int, flow: float) -> float:
     """Return the late requests after services of n that leave no request, if the queue limit is below B."""
+    server, rate = law.server, law.rate
     size, window = server.size, server.window_ms
     most, service = room_beside(server, n), service_ms(server, n)
     horizon = min(service, window)
@@ -152,15 +146,13 @@ def beyond_in_room(server: BatchServer, rate: float, limit: float, n: int, flow:
             first[m, 1 + c] = weight * chances[c]
             rest -= chances[c]
         first[m, most] = weight * max(rest, 0.0)
-    return beyond_in_windows(server, rate, limit, ends, first)
+    return beyond_in_windows(law, ends, first)
 
 
 @compiled_with_arrays
-def beyond_left_over(
-    server: BatchServer, rate: float, starts: FloatArray, limit: float, ages: FloatArray,
-    age_chances: FloatArray,
-) -> float:  # fmt: skip
+def beyond_left_over(law: LatencyLimit, starts: FloatArray, oldest: OldestLeft) -> float:
     """Return the late requests after full batches that leave requests whose window is still open."""
+    server, (ages, age_chances) = law.server, oldest
     size, rest_ms = server.size, server.window_ms - service_ms(server, server.size)
     most, count = room_beside(server, size), 0
     while ages[count] < rest_ms:
@@ -168,7 +160,7 @@ def beyond_left_over(
     if count == 0:
         return 0.0
     ends, first, chances = np.empty(count), np.zeros((count, size)), np.empty(size)
-    fill_chances(rate * service_ms(server, size), chances)
+    fill_chances(law.rate * service_ms(server, size), chances)
     # The window of the requests left goes on for `ends` after the service; arrivals during the service joined
     # them, up to the limit.
     for m in range(count):
@@ -178,25 +170,26 @@ def beyond_left_over(
             for c in range(min(size, most + 1) - left):
                 first[m, left + c] += flow * (max(rest, 0.0) if left + c == most else chances[c])
                 rest -= chances[c]
-    return beyond_in_windows(server, rate, limit, ends, first)
+    return beyond_in_windows(law, ends, first)
 
 
 @entry_with_arrays
 def beyond_when_free(
-    server: BatchServer, rate: float, starts: FloatArray, behind: FloatArray, limit: float, ages: FloatArray,
-    age_chances: FloatArray, gaps: FloatArray, step: float,
+    server: BatchServer, rate: float, limit: float, starts: FloatArray, behind: FloatArray,
+    oldest: OldestLeft, gaps: GapTable,
 ) -> float:  # fmt: skip
     """Return the late requests among those that find the server free, with a window."""
     size, window = server.size, server.window_ms
     if server.trigger == GAP:
         ahead = np.empty(size + 1)
-        fill_ahead(server, rate, limit, gaps, step, ahead)
+        fill_ahead(server, rate, limit, gaps, ahead)
         total = behind[0] * ahead[1]
         going_on = 1 - math.exp(-rate * window)
         visits = gap_visits(server, rate, behind)
         for j in range(1, size):
             total += visits[j] * going_on * ahead[j + 1]
         return total
+    law = latency_limit(server, rate, limit)
     # A full window for those that a service leaves.
     ends, first = np.empty(1), np.zeros((1, size))
     ends[0] = window
@@ -204,14 +197,12 @@ def beyond_when_free(
         first[0, q] = behind[q]
     if server.trigger == INTERVAL:
         first[0, 0] = behind[0] / -math.expm1(-rate * window)
-        return beyond_in_windows(server, rate, limit, ends, first)
+        return beyond_in_windows(law, ends, first)
     # The first arrival at a free server opens the window and waits for all of it unless the batch fills.
     alone = np.empty(size)
-    at_over, at_z = np.empty(size), np.empty(size)
-    fill_at_most(rate * max(limit - service_ms(server, size), 0.0), at_z)
-    fill_beyond(server, rate, limit, 0.0, window, at_z, at_over, alone)
+    fill_beyond(law, 0.0, window, alone)
     total = behind[0] * alone[0]
     if server.trigger == COLLECT:
         first[0, 1] += behind[0]
-        return total + beyond_in_windows(server, rate, limit, ends, first)
-    return total + beyond_oldest(server, rate, starts, behind[0], limit, ages, age_chances)
+        return total + beyond_in_windows(law, ends, first)
+    return total + beyond_oldest(law, starts, behind[0], oldest)
