@@ -33,7 +33,7 @@ class ServerRows:
         return cls(replicas_of(arrays, pairs), targets_of(arrays, pairs), network_ms)
 
     def take(self, pairs: IntArray) -> "ServerRows":
-        """Return the rows of some pairs, given in ascending order."""
+        """Return the rows of some pairs, which may occur several times."""
         return ServerRows(self.queues.take(pairs), self.targets.take(pairs), self.network_ms[pairs])
 
     def of_pairs(self, ufunc: np.ufunc, values: Any) -> Any:
@@ -82,10 +82,8 @@ class ClassRows(ServerRows):
     def of(cls, arrays: SystemArrays, pairs: Pairs) -> Self:
         """Return the rows of R ≥ 1 pairs with the same latency and queue model."""
         members = arrays.servers.members
-        first, end = (np.searchsorted(members.server, pairs.server, side) for side in ("left", "right"))
-        count = end - first
-        pair = np.repeat(np.arange(len(first)), count)
-        member = np.arange(len(pair)) + np.repeat(first - np.cumsum(count) + count, count)
+        ends = (np.searchsorted(members.server, pairs.server, side) for side in ("left", "right"))
+        pair, member = _joined_ranges(*ends)
         loaded = members.load_rps[member] > 0
         pair, member = pair[loaded], member[loaded]
         mixes = _mixes(arrays, pairs.server, pair, member)
@@ -96,15 +94,10 @@ class ClassRows(ServerRows):
         return cls(queues, targets, network_ms, pair, member)
 
     def take(self, pairs: IntArray) -> "ClassRows":
-        """Return the rows of some pairs, given in ascending order, which are numbered from 0."""
-        rows = np.flatnonzero(np.isin(self.pair, pairs))
-        return ClassRows(
-            self.queues.take(rows),
-            self.targets.take(rows),
-            self.network_ms[rows],
-            np.searchsorted(pairs, self.pair[rows]),
-            self.member[rows],
-        )
+        """Return the rows of some pairs, which are numbered from 0."""
+        pair, rows = _joined_ranges(*(np.searchsorted(self.pair, pairs, side) for side in ("left", "right")))
+        queues, targets = self.queues.take(rows), self.targets.take(rows)
+        return ClassRows(queues, targets, self.network_ms[rows], pair, self.member[rows])
 
     @property
     def first(self) -> IntArray:
@@ -139,6 +132,13 @@ def rows_of(arrays: SystemArrays, pairs: Pairs) -> ServerRows:
     """Return the rows of R ≥ 1 pairs with the same models, which are all of servers or all of queues."""
     kind = ClassRows if arrays.servers.is_queue[pairs.server[0]] else ServerRows
     return kind.of(arrays, pairs)
+
+
+def _joined_ranges(first: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the integers of ranges, one range after the other, with the index of the range of each."""
+    count = end - first
+    of = np.repeat(np.arange(len(first)), count)
+    return of, np.arange(len(of)) + np.repeat(first - np.cumsum(count) + count, count)
 
 
 def _mixes(arrays: SystemArrays, server: IntArray, pair: IntArray, member: IntArray) -> list[ClassMix]:

@@ -10,7 +10,6 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.class_rows import ClassRows, ServerRows, rows_of
 from optimizer.candidates.pairs import Pairs, chunks, replicas_of
-from optimizer.parallel import in_threads
 from optimizer.queueing.performance import Performance
 from optimizer.queueing.sizing import largest_rate
 
@@ -42,8 +41,7 @@ def measure_pairs(
     measured = np.zeros((len(arrays.servers.targets.measures), len(server)))
     own: defaultdict[str, FloatArray] = defaultdict(lambda: np.full(len(server), np.nan))
 
-    def fill(part: tuple[IntArray, Pairs]) -> None:
-        rows, some = part
+    for rows, some in parts(arrays, server, accelerator, max_batch):
         mine = rows_of(arrays, some)
         of_rows = mine.analyze(rate_rps[rows])
         if not arrays.servers.is_queue[some.server[0]]:
@@ -55,8 +53,6 @@ def measure_pairs(
             array[rows] = getattr(performance, field.name)
             if field.name in CLIENT_TIMES:
                 array[rows] += arrays.servers.network_ms[some.server, some.accelerator]
-
-    in_threads(fill, [*parts(arrays, server, accelerator, max_batch)])
     return ReplicaMetrics(Performance(*found), measured, own)
 
 

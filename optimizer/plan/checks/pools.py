@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates.arrays import own_fields
 from optimizer.candidates.batches import with_best_batches
 from optimizer.candidates.class_rows import ServerRows, rows_of
 from optimizer.candidates.measuring import measure_pairs, parts
 from optimizer.candidates.pairs import Pairs, law_of, queue_capacity
 from optimizer.kinds.table import KindPoolFields
-from optimizer.parallel import in_threads
 from optimizer.plan.checks.differences import differences
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.checks.service import batch_limit
@@ -157,14 +156,12 @@ def _largest_rates(facts: Facts, rows: PoolRows, stated_rps: FloatArray) -> Floa
         _, turnaround_ms = law_of(arrays, some).idle_times(some.max_batch)
         found[idle[at]] = 1000.0 * some.max_batch / turnaround_ms
 
-    def confirm(part: tuple[IntArray, Pairs]) -> None:
-        at, some = loaded[part[0]], part[1]
+    for rows_of_part, some in parts(arrays, *(column[loaded] for column in rows[:3])):
+        at = loaded[rows_of_part]
         factor = arrays.rate_factor[some.server, some.accelerator]
         usable = np.where(factor > 0, factor, np.nan)
         whole_rps = stated_rps[at] / np.where(factor > 0, factor, 1.0)
         found[at] = usable * _confirmed(rows_of(arrays, some), whole_rps)
-
-    in_threads(confirm, [*parts(arrays, *(column[loaded] for column in rows[:3]))])
     return found
 
 
@@ -188,9 +185,9 @@ def _is_largest(rows: ServerRows, rate_rps: FloatArray) -> BoolArray:
     """Return a mask of rates verified to be maximal, assuming that latencies increase with the rate."""
     limit = np.where(rows.targets.tps, TPS_STABILITY_SHARE, 1.0) * rows.queues.stable_rate_rps
     limit = rows.of_pairs(np.minimum, limit)
-    below, above = (
-        rows.targets.ratios(rows.analyze(rate_rps * (1 + sign * SAME / 2))) - 1 for sign in (-1, 1)
-    )
+    both = rows.take(np.tile(np.arange(len(rate_rps)), 2))
+    rates_rps = np.outer([1 - SAME / 2, 1 + SAME / 2], rate_rps).ravel()
+    below, above = np.split(both.targets.ratios(both.analyze(rates_rps)) - 1, 2, axis=1)
     meets = rows.of_pairs(np.logical_and, (below <= 2 * TARGET_TOLERANCE).all(axis=0))
     over = rows.of_pairs(np.logical_or, (above > FLAT).any(axis=0))
     at_limit = np.abs(rate_rps - limit) <= SAME / 2 * limit
