@@ -147,6 +147,8 @@ def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], li
                 f"{level.name}: no multipliers; the bound {precise(stated.bound)} is unverified"
             )
             continue
+        # Any multipliers give a bound (weak duality). The file must not claim more than they prove, nor more
+        # than the plan reached; what the plan claims beyond the file stays open.
         item = proofs[level.name]
         proved = provable.bound(level, _multipliers(item, provable))
         if item.bound > proved + ROUNDING * max(1.0, abs(proved)):

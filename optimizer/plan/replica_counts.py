@@ -78,6 +78,8 @@ def _count(
     def needed(rate_rps: float) -> int:
         return max(math.ceil(rate_rps / each_rps * (1 - ROUNDING)), least)
 
+    # Headroom, spares and availability, in this order, each take what they need of the replicas that the load
+    # and the purposes before leave. What is left in the end counts as for the load.
     left = pool.num_replicas - needed(load_rps)
     grown = needed(load_rps * (1 + reserve.headroom_wanted))
     headroom = min(grown - needed(load_rps), left)

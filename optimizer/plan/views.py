@@ -173,6 +173,7 @@ class PlanPlacements:
                 if pool.num_replicas
             }
             after = {place_name(*row.place): row.count if row.mode == "own" else 1 for row, _ in mine}
+            # Cards that are shared with others, and rentals, count as one: they are there or not.
             if before != after:
                 cost = sum(part.cost_cents_per_h for _, part in mine)
                 yield Change(
@@ -201,6 +202,7 @@ def sections(placed: PlanPlacements, stated: StatedFacts) -> dict[str, Any]:
     system, pools = placed.system, placed.pools
     short = {item.server for item in stated.unserved}
     short |= {name for name, use in stated.queues.items() if short & use.members.keys()}
+    # Only servers with replicas of their own, and fully served, have reserves.
     elsewhere = {*placed.rented, *(item.server for use in placed.cards for item in use.servers)}
     used = system.features
     loads_rps = server_loads_rps(system)

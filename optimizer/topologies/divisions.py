@@ -117,10 +117,13 @@ class RouteArrays:
         if alone <= COMFORTABLE or (undivided_rps and alone <= 1 + 2 * COVER):
             return undivided
         both = np.array([small_rps, large_rps])
+        # With room to spare: the least loss of quality, then the least utilisation without more loss.
         first = self._minimised(both, _Bounds(COMFORTABLE, self.max_loss), on_loss=True)
         if first is not None:
             second = self._minimised(both, _Bounds(COMFORTABLE, first.lost), on_loss=False)
             return (second or first).division
+        # Without it the load comes first: the least utilisation, then the least loss at that utilisation. A
+        # router that does not bring less utilisation than the large server alone is left out.
         first = self._minimised(both, _Bounds(1.0, self.max_loss), on_loss=False)
         if alone <= 1 + 2 * COVER and (first is None or alone <= first.utilisation * (1 + NEGLIGIBLE_SHARE)):
             return undivided
@@ -142,6 +145,8 @@ class RouteArrays:
         upper = self.upper if capacity_rps[0] else np.zeros(len(self.upper))
         if (self.lower > upper).any():
             return None
+        # Variables: the small server's share of each kind of request, and the utilisation u of the busier
+        # server. Rows: the load of each server is at most u times its capacity, and the loss is limited.
         n, scale = len(self.rate_rps) + 1, COVER_SCALE / self.load_rps
         loads = np.array([self.rate_rps, self.rate_rps * self.large_slope]) * scale
         base = np.array([0.0, float(self.rate_rps @ self.large_base)]) * scale
@@ -164,6 +169,7 @@ class RouteArrays:
         x = HighsSession(model).relax(objective, LP_LIMIT_S).x
         if x is None:
             return None
+        # The solver is exact only up to its tolerance: shares at a bound are put there.
         shares = np.clip(x[:-1], self.lower, upper)
         for bound in (self.lower, upper):
             shares = np.where(np.abs(shares - bound) <= SNAP, bound, shares)

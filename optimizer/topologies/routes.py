@@ -158,6 +158,7 @@ class Routing(Topology):
             small, large = np.flatnonzero(server == route.small), np.flatnonzero(server == route.large)
             _add_loads(rows, route, (small, rate[small]), (large, rate[large]), unserved, place)
             _add_shares(rows, route, unserved, place)
+            # The variable that says that the large server has no replica forbids any of its columns.
             together = float(columns.most[large].sum())
             rows.add_one(-ENDLESS, together, (large, np.ones(len(large))), ([place + 1], [together]))
             if route.has_undivided:
@@ -168,6 +169,7 @@ class Routing(Topology):
             changes += [0.0, float(columns.on_leaving[route.large]), *[0.0] * count]
         _add_single(rows, columns, server, one_of, place + np.arange(len(one_of)))
 
+        # For a warm start the divisions follow from the replicas by themselves.
         def point(replicas: IntArray) -> FloatArray:
             values: list[float] = []
             for route, division in self.divisions(table, replicas, routes):
