@@ -36,6 +36,8 @@ from rest_server.emulator.words import WORDS, chat_tokens, prompt_tokens
 FULL = "The server has too many queued requests; retry later."
 SERVER = "inferplan.server"
 """Key of a request's scope for the server that the router has chosen for it."""
+USAGE = "inferplan.usage"
+"""Key of a request's scope for the tokens of its prompt and of its complete answer."""
 LONGEST_TOKENS = 131_072
 """Most tokens of prompt and answer of a replica whose KV cache has no limit."""
 COMPLETIONS = {"/v1/completions": False, "/v1/chat/completions": True}
@@ -195,7 +197,8 @@ class TokenReplicaApp:
         if path in COMPLETIONS:
             level = self._level(scope.get(SERVER, ""), str(body.get("model") or self._model.name))
             question = self._question(body, is_chat=COMPLETIONS[path])
-            await self._complete(body, question, level, receive, send)
+            if await self._complete(body, question, level, receive, send):
+                scope[USAGE] = question.prompt, question.tokens
         elif path == "/tokenize":
             is_chat = "messages" in body
             count = chat_tokens(body["messages"]) if is_chat else prompt_tokens(body.get("prompt"))
@@ -223,16 +226,17 @@ class TokenReplicaApp:
 
     async def _complete(
         self, body: Mapping[str, Any], question: CompletionRequest, level: int, receive: Receive, send: Send
-    ) -> None:
+    ) -> bool:
+        """Answer a request, and return whether the answer is complete."""
         if self.life.refusal is not None:
             await reply_error(send, *self.life.refusal)
-            return
+            return False
         await self._delay()
         self.life.check()
         call = TokenCall(self, question)
         if not self.engine.add(call, question.prompt, question.tokens, level):
             await self._reject(question, send)
-            return
+            return False
         watch = watched(receive, call)
         try:
             name = str(body.get("model") or self._model.name)
@@ -242,11 +246,12 @@ class TokenReplicaApp:
         except Dropped:
             if self.life.is_alive:
                 self.metrics.succeeded["abort"] += 1
-                return
+                return False
             raise
         finally:
             watch.cancel()
             self.engine.cancel(call)
+        return call.ended
 
     async def _delay(self) -> None:
         """Wait for the delays of a request between client and engine in the profile (eq. 100)."""

@@ -25,7 +25,8 @@ _TOKENIZER = {
     "post_processor": None,
     "decoder": None,
     "model": {
-        "type": "WordLevel", "unk_token": UNKNOWN,
+        # Clients that cut prompts out of other texts decode them without special tokens.
+        "type": "WordLevel", "unk_token": WORDS[0],
         "vocab": {text: i for i, text in enumerate((UNKNOWN, *WORDS))},
     },
 }  # fmt: skip

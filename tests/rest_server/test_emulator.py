@@ -141,6 +141,28 @@ def test_metrics_are_those_of_the_requests(fleet: Emulator) -> None:
     assert after["vllm:num_requests_running"] == after["vllm:prefix_cache_hits_total"] == 0
 
 
+def test_router_counts_as_the_gateway_of_llm_d(fleet: Emulator) -> None:
+    def found() -> dict[str, float]:
+        lines = [line for line in fleet.ask("/metrics").text.splitlines() if line.startswith("llm_d_epp_")]
+        pairs = (
+            line.replace('{model_name="chat",target_model_name="chat"}', "").rsplit(" ", 1) for line in lines
+        )
+        return {name: float(value) for name, value in pairs}
+
+    before = found()
+    for name, tokens in (("chat", 1), ("talk", 6)):
+        assert fleet.ask("/v1/completions", asked(tokens) | {"model": name}).status == 200
+    assert fleet.ask("/v1/completions", asked(1) | {"model": "other"}).status == 404
+    fleet.ask("/predict", {})
+    more = {name: value - before[name] for name, value in found().items()}
+    prefix = "llm_d_epp_request"
+    labelled = '{model_name="chat",target_model_name="chat"}'
+    assert labelled in fleet.ask("/metrics").text
+    assert (more[f"{prefix}_total"], more["llm_d_epp_flow_control_queue_size"]) == (2, 0)
+    assert (more[f"{prefix}_input_tokens_count"], more[f"{prefix}_input_tokens_sum"]) == (2, 6)
+    assert (more[f"{prefix}_output_tokens_count"], more[f"{prefix}_output_tokens_sum"]) == (2, 7)
+
+
 def test_full_replica_rejects_in_both_ways(fleet: Emulator) -> None:
     url = fleet.replicas_of("talk")[0]["url"]
     before = samples(fleet, url)["vllm:admission_rejections_total"]

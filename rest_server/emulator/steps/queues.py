@@ -25,6 +25,11 @@ class _Queue:
         self._ticks = itertools.count()
 
     @property
+    def model(self) -> str:
+        """Model of its replicas; empty if there are none."""
+        return next((one.model for one in self._backends if self._servers.intersection(one.servers)), "")
+
+    @property
     def waiting(self) -> int:
         """Number of waiting requests."""
         return sum(not turn.done() for _, _, turn in self._waiting)
@@ -100,6 +105,10 @@ class SharedQueues(RouterStep):
             return await onward(call)
         finally:
             queue.leave()
+
+    def waiting(self, model: str) -> int:
+        """Return the number of requests that wait for replicas of a model."""
+        return sum(queue.waiting for queue in self._queues.values() if queue.model == model)
 
     def metrics(self) -> list[str]:
         """Return the waiting requests of each queue."""

@@ -9,6 +9,7 @@ from rest_server.emulator.settings import FleetSettings
 from rest_server.emulator.steps.batches import Batches
 from rest_server.emulator.steps.caches import Caches
 from rest_server.emulator.steps.forwarded import RouterStep
+from rest_server.emulator.steps.gateway import Gateway
 from rest_server.emulator.steps.jobs import JobQueue
 from rest_server.emulator.steps.queues import SharedQueues
 from rest_server.emulator.steps.routes import Routes
@@ -26,11 +27,13 @@ def steps_of(
         settings: settings of the fleet.
         backends: its replicas, now and in the future.
     """
+    queues = SharedQueues(system, plan, settings, backends)
     return (
         Batches(system, settings, backends),
         JobQueue(settings),
         Routes(system, plan, settings),
         Versions(plan, settings),
         Caches(plan, settings, backends),
-        SharedQueues(system, plan, settings, backends),
+        Gateway(backends, queues),
+        queues,
     )
