@@ -607,6 +607,20 @@ def test_the_loop_may_only_read_scale_and_warn() -> None:
     assert len(rights) == 6
 
 
+def test_the_loop_reaches_its_source_its_cluster_and_a_remote_planner() -> None:
+    found = {}
+    for rule in one(looped(), "NetworkPolicy")["spec"]["egress"]:
+        (to,) = rule.get("to", [{}])
+        (labels,) = [selector["matchLabels"] for selector in to.values()] or [{}]
+        found[next(iter(labels.values()), "any")] = {item["port"] for item in rule["ports"]}
+    assert found == {"kube-system": {53}, "monitoring": {9090}, "inferplan": {"http"}, "any": {443, 6443}}
+    policy = yaml.safe_load((MANIFESTS / "components" / "network-policy" / "networkpolicy.yaml").read_text())
+    (admitted,) = policy["spec"]["ingress"]
+    assert {"podSelector": {"matchLabels": {"app.kubernetes.io/name": "inferplan-loop"}}} in admitted["from"]
+    page = " ".join((ROOT / "docs" / "loop.md").read_text(encoding="utf-8").split())
+    assert "the service in its own namespace, which is the remote `planner`" in page
+
+
 def test_the_loop_is_in_no_overlay() -> None:
     for path in (MANIFESTS / "overlays").rglob("*.yaml"):
         assert "loop" not in path.read_text(), path
