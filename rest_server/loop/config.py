@@ -129,7 +129,7 @@ class LoopConfig(Document):
     """Time from one cycle to the next [s]."""
     window_s: Seconds = Field(60.0, alias="window")
     """Time over which requests are counted [s]."""
-    drain_s: Seconds = Field(60.0, alias="drain")
+    drain_s: Seconds = Field(90.0, alias="drain")
     """Time in which waiting requests are to be served, in addition to new ones [s]."""
     coverage: Share = 0.9
     """Minimum share of a server's replicas that must report; loads are then scaled up to all replicas."""

@@ -19,7 +19,7 @@ from test_cycles import CONFIG, PERIOD_S, Loop  # noqa: E402
 
 TARGET_S, BEGIN_S, STEP_S, BACK_S, END_S = 1.5, 150, 300, 900, 1500
 WINDOWS_S = (30.0, 60.0)
-DRAINS_S = (15.0, 30.0, 60.0, 120.0, 300.0)
+DRAINS_S = (15.0, 30.0, 60.0, 90.0, 120.0, 180.0, 300.0)
 
 
 def run(window_s: float, drain_s: float, seed: int) -> tuple[float, float, float, float, float]:

@@ -287,7 +287,7 @@ class Loop:
 def config(**more: Any) -> LoopConfig:
     """Return the configuration of the loop."""
     source = {"kind": "scrape", "url": "http://-"}
-    given = {"system": "-", "source": source, "startup": START_S, "period": 2 * PERIOD_S, **more}
+    given = {"system": "-", "source": source, "startup": START_S, "period": 2 * PERIOD_S, "drain": 60, **more}
     return LoopConfig.model_validate(given)
 
 

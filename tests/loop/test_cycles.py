@@ -101,20 +101,22 @@ def planned_at(rate_rps: float) -> int:
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_the_plan_of_a_step_is_that_of_the_true_rate(seed: int) -> None:
     """Six times the load from 150 s; the plan after the window of 60 s and two periods, until the end."""
-    loop = Loop(CONFIG.model_copy(update={"drain_s": 30.0}))
-    records = loop.run(lambda t: 3 if t < 150 else 18, 600, seed=seed)
+    loop = Loop()
+    records = loop.run(lambda t: 3 if t < 150 else 18, 450, seed=seed)
     true, later = planned_at(18.0), records[(150 + 60 + 2 * PERIOD_S) // PERIOD_S :]
     assert true == 5
     for record in later:
         assert abs(record["planned"]["talk"]["for_rate"] - true) <= 1
+        assert abs(sum(record["planned"]["talk"].values()) - true) <= 1
     extra = [record["planned"]["talk"]["for_backlog"] for record in records[4:]]
-    assert max(extra) >= 1  # while the queue is drained
-    queued = [record["loads"]["talk"]["backlog_rps"] * 30 for record in records[4:]]
+    assert max(extra) == 1  # while the queue is drained
+    drain_s = CONFIG.drain_s
+    queued = [record["loads"]["talk"]["backlog_rps"] * drain_s for record in records[4:]]
     assert not any(number for number, waiting in zip(extra, queued, strict=True) if waiting < 20)
     drained_s = next(
-        record["inputs"]["now_s"] for record in later if record["loads"]["talk"]["backlog_rps"] * 30 < 20
+        record["inputs"]["now_s"] for record in later if record["loads"]["talk"]["backlog_rps"] * drain_s < 20
     )
-    assert drained_s - 150 <= 60 + 30 + 30 + PERIOD_S  # window, start of replicas, drain time
+    assert drained_s - 150 <= 60 + 30 + drain_s + PERIOD_S  # window, start of replicas, drain time
     assert not loop.fleet.rejected
 
 
