@@ -607,7 +607,7 @@ def test_the_loop_may_only_read_scale_and_warn() -> None:
     assert len(rights) == 6
 
 
-def test_the_loop_reaches_its_source_its_cluster_and_a_remote_planner() -> None:
+def test_the_loop_reaches_what_its_page_names() -> None:
     found = {}
     for rule in one(looped(), "NetworkPolicy")["spec"]["egress"]:
         (to,) = rule.get("to", [{}])
