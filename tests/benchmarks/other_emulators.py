@@ -1,5 +1,6 @@
 """Compare other emulated servers with ours and with recorded runs of a real engine, by number of users.
 
+    fakeai server --port 8000 --ttft 41 --itl 7.2
     python tests/benchmarks/other_emulators.py fakeai=http://127.0.0.1:8000
 
 Each address answers completions of the model `chat`. All get the same requests from the same client, 64
