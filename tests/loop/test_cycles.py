@@ -332,7 +332,7 @@ def drift_of(record: dict[str, Any]) -> dict[str, Any]:
 
 def test_drift_alarms_within_ten_minutes_and_calm_does_not() -> None:
     loop = Loop(replicas=3)
-    calm = loop.run(lambda _: 8, 1500)
+    calm = loop.run(lambda _: 8, 900)
     assert not any(drift_of(record)["alarm"] for record in calm)
     assert drift_of(calm[-1])["ratio"] == pytest.approx(1.0, abs=0.06)
     assert loop.fleet.events == []
@@ -387,7 +387,7 @@ def test_a_refused_event_is_recorded_and_harmless(monkeypatch: pytest.MonkeyPatc
 def test_a_refit_is_applied_only_on_request() -> None:
     config = CONFIG.model_copy(update={"drift": DriftSettings(refit="apply")})
     loop = Loop(config, replicas=3, slowdown=1.3)
-    loop.run(lambda _: 8, 2400)
+    loop.run(lambda _: 8, 1500)
     state = loop.controller.state
     assert state is not None
     factors = state.drifts[PROFILE].factors
