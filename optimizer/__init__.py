@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from optimizer.spec.schema import SystemSpec
     from optimizer.spec.system import System, load_system
     from optimizer.studies.comparison.compare import compare
-    from optimizer.studies.comparison.document import Comparison
-    from optimizer.studies.explanation.document import Explanation
+    from optimizer.studies.comparison.comparison_document import Comparison
     from optimizer.studies.explanation.explain import explain
-    from optimizer.studies.figures.document import Figure
+    from optimizer.studies.explanation.explanation_document import Explanation
+    from optimizer.studies.figures.figure_document import Figure
     from optimizer.studies.figures.kinds import make_figure
-    from optimizer.studies.horizon.document import Horizon
+    from optimizer.studies.horizon.horizon_document import Horizon
     from optimizer.studies.load_changes import scale_loads, vary_loads
     from optimizer.studies.report import Report, make_report
-    from optimizer.studies.simulation.document import RepairedPlan, Simulation
-    from optimizer.studies.sweep.document import Sweep
+    from optimizer.studies.simulation.simulation_document import RepairedPlan, Simulation
+    from optimizer.studies.sweep.sweep_document import Sweep
 
 __version__ = "0.1.0"
 
@@ -134,17 +134,17 @@ _HOMES = {
     "optimizer.render.plots": ("draw",),
     "optimizer.spec.schema": ("SystemSpec",),
     "optimizer.spec.system": ("System", "load_system"),
-    "optimizer.studies.figures.document": ("Figure",),
+    "optimizer.studies.figures.figure_document": ("Figure",),
     "optimizer.studies.figures.kinds": ("make_figure",),
-    "optimizer.studies.horizon.document": ("Horizon",),
-    "optimizer.studies.simulation.document": ("RepairedPlan", "Simulation"),
-    "optimizer.studies.sweep.document": ("Sweep",),
+    "optimizer.studies.horizon.horizon_document": ("Horizon",),
+    "optimizer.studies.simulation.simulation_document": ("RepairedPlan", "Simulation"),
+    "optimizer.studies.sweep.sweep_document": ("Sweep",),
     "optimizer.studies.report": ("Report", "make_report"),
     "optimizer.studies.comparison.compare": ("compare",),
-    "optimizer.studies.comparison.document": ("Comparison",),
+    "optimizer.studies.comparison.comparison_document": ("Comparison",),
     "optimizer.studies.load_changes": ("scale_loads", "vary_loads"),
     "optimizer.studies.explanation.explain": ("explain",),
-    "optimizer.studies.explanation.document": ("Explanation",),
+    "optimizer.studies.explanation.explanation_document": ("Explanation",),
 }
 
 

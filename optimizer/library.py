@@ -24,9 +24,9 @@ from optimizer.render.terminal import Output, show
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.messages import did_you_mean, validated
 from optimizer.spec.system import System
-from optimizer.studies.horizon.document import Horizon
-from optimizer.studies.simulation.document import RepairedPlan, Simulation
-from optimizer.studies.sweep.document import Sweep
+from optimizer.studies.horizon.horizon_document import Horizon
+from optimizer.studies.simulation.simulation_document import RepairedPlan, Simulation
+from optimizer.studies.sweep.sweep_document import Sweep
 
 
 @checks_documents

@@ -30,8 +30,8 @@ from optimizer.errors import MissingExtraError, SpecError
 from optimizer.spec.files import document_files
 from optimizer.spec.samples import sample_or_path
 from optimizer.stabilisation.rules import RECOMMENDED, Rules, read_rules
+from rest_server.compat.compat_routes import wire_router
 from rest_server.compat.queue import queue_router
-from rest_server.compat.routes import wire_router
 from rest_server.compat.slashes import TrailingSlash
 from rest_server.connections import Connection
 from rest_server.description import add_description
@@ -46,7 +46,7 @@ from rest_server.state import FleetStore, Snapshot
 from rest_server.state_file import open_state
 from rest_server.stopping import ctrl_c_blocked, end_on_signals, ended_by_signals, silence_resource_tracker
 from rest_server.v1.problems import Answers, messages
-from rest_server.v1.routes import api_router
+from rest_server.v1.v1_routes import api_router
 from rest_server.web.access import CookieAccess
 from rest_server.workers import SolverWorkers
 

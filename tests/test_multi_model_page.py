@@ -27,8 +27,8 @@ from optimizer.cli.main import main
 from optimizer.simulation.replicas import Effort
 from optimizer.studies.figures.plans import PlannedSystem, assignment_panels, servers_panels
 from optimizer.studies.overview import describe
-from optimizer.studies.simulation.document import Simulation
 from optimizer.studies.simulation.plans import simulate_plan
+from optimizer.studies.simulation.simulation_document import Simulation
 
 TEXT = one_line(read_page("scenarios/multi-model-service.md"))
 SEEDS = (1, 2, 3)

@@ -12,11 +12,11 @@ from optimizer.candidates import RejectionReason
 from optimizer.cli.main import COMMANDS
 from optimizer.plan import Plan
 from optimizer.spec.schema import SystemSpec
-from optimizer.studies.comparison.document import Comparison
-from optimizer.studies.figures.document import Figure
+from optimizer.studies.comparison.comparison_document import Comparison
+from optimizer.studies.figures.figure_document import Figure
 from optimizer.studies.report import Report
-from optimizer.studies.simulation.document import RepairedPlan, Simulation
-from optimizer.studies.sweep.document import Sweep
+from optimizer.studies.simulation.simulation_document import RepairedPlan, Simulation
+from optimizer.studies.sweep.sweep_document import Sweep
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ from optimizer import (
     verify,
 )
 from optimizer.jobs.memory import MemoryQuestion, memory_of
-from optimizer.plan.routes import small_token_share
+from optimizer.plan.route_uses import small_token_share
 from optimizer.profiles.catalogue import load_catalogue
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.routes import flows_of

@@ -13,7 +13,7 @@ from shared_card_oracles import best_by_cards, best_by_enumeration, random_docum
 from slow_cases import mostly_slow
 
 from optimizer import Plan, SpecError, load_system, solve, verify
-from optimizer.candidates import find_candidates, shared_cards
+from optimizer.candidates import card_candidates, find_candidates
 from optimizer.candidates.card_patterns import Seat, maximal
 from optimizer.jobs.simulating import SimulateOptions, simulate_plan
 from optimizer.pipeline import solve_in_full
@@ -81,7 +81,7 @@ def test_maximal_patterns_match_the_product_of_all_counts(seed: int) -> None:
 
 def test_too_many_patterns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert maximal([seat(s, 0.1, 0.01 + s / 100) for s in range(4)], (16.0, 1.0), 1000) is None
-    monkeypatch.setattr(shared_cards, "MAX_PATTERNS", 2)
+    monkeypatch.setattr(card_candidates, "MAX_PATTERNS", 2)
     models = [model(name, memory=1.0, shares=QUARTER) for name in "ab"]
     text = document(models, [sharing(name, 10) for name in "ab"])
     with pytest.raises(

@@ -10,13 +10,13 @@ import numpy as np
 
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.batches import with_best_batches
+from optimizer.candidates.card_candidates import find_patterns
 from optimizer.candidates.memo import SizingMemo
 from optimizer.candidates.pairs import Pairs, arrays_of, chunks, law_of, sizable_pairs
+from optimizer.candidates.queue_candidates import queue_candidates
 from optimizer.candidates.renting import rented
 from optimizer.candidates.reserve import with_reserve
 from optimizer.candidates.rows import candidate_rows, no_rows
-from optimizer.candidates.shared_cards import find_patterns
-from optimizer.candidates.shared_queues import queue_candidates
 from optimizer.candidates.sized import loaded_candidates
 from optimizer.candidates.table import Candidates, CandidateTable, Verdicts
 from optimizer.candidates.undivided import undivided_candidates

@@ -15,7 +15,7 @@ from optimizer.render.comparison_sections import comparison_sections
 from optimizer.render.progress import working
 from optimizer.spec.messages import validated
 from optimizer.spec.schema import OptimizerOptions
-from optimizer.studies.comparison.document import Comparison
+from optimizer.studies.comparison.comparison_document import Comparison
 
 _EPILOG = """\
 Without --with, --with-options and a change of the load: the unlimited and the limited plan.

@@ -39,7 +39,7 @@ from optimizer.spec.system import System
 from optimizer.spec.writing import write_text
 from optimizer.studies.estimates import EstimatePrice, price_of_estimates
 from optimizer.studies.overload import Overload, find_overload
-from optimizer.studies.simulation.document import RepairedPlan, Simulation
+from optimizer.studies.simulation.simulation_document import RepairedPlan, Simulation
 
 
 class SolveFlags(EffortOptions):

@@ -27,7 +27,7 @@ from optimizer.jobs.requests import RequestError
 from optimizer.render.progress import working
 from optimizer.spec.system import load_system
 from optimizer.spec.writing import write_bytes, write_text
-from optimizer.studies.figures.document import Figure
+from optimizer.studies.figures.figure_document import Figure
 
 if TYPE_CHECKING:
     from optimizer.render.pages import PageMetadata

@@ -21,9 +21,9 @@ from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
 from optimizer.render.starter_sections import price_sections, use_case_sections
 from optimizer.spec.writing import write_text
-from optimizer.starters.document import document_of, notes_of
 from optimizer.starters.facts import Demand, StarterFacts, check_template
 from optimizer.starters.prices import Offer, read_prices
+from optimizer.starters.starter_document import document_of, notes_of
 from optimizer.starters.use_cases import use_cases
 
 _EXAMPLE = "inferplan init --model llama-3.1-8b --accelerator H100:8:3.50USD/h --rate chat=10/s"

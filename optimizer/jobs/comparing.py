@@ -8,7 +8,7 @@ from optimizer.plan import Plan
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.comparison.compare import compare
-from optimizer.studies.comparison.document import Comparison
+from optimizer.studies.comparison.comparison_document import Comparison
 
 
 class CompareOptions(LoadChangeOptions):

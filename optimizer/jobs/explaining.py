@@ -10,8 +10,8 @@ from optimizer.jobs.study import Study
 from optimizer.render.explanation_sections import explanation_sections
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
-from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.explanation.explain import explain
+from optimizer.studies.explanation.explanation_document import Explanation
 from optimizer.units import SECONDS
 
 

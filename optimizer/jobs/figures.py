@@ -10,7 +10,7 @@ from optimizer.jobs.requests import LoadChangeOptions, RequestError
 from optimizer.jobs.study import Study
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
-from optimizer.studies.figures.document import Figure
+from optimizer.studies.figures.figure_document import Figure
 from optimizer.studies.figures.kinds import KINDS, PLAN_KINDS, make_figure
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from optimizer.studies.figures.document import Figure
+from optimizer.studies.figures.figure_document import Figure
 
 if TYPE_CHECKING:
     from optimizer.fitting.adding import WithProfile

@@ -16,9 +16,9 @@ from optimizer.spec.arguments import checks_documents
 from optimizer.spec.load_traces import LoadStep, read_load_trace
 from optimizer.spec.loads import loaded
 from optimizer.spec.system import System
-from optimizer.studies.horizon.document import Horizon
-from optimizer.studies.horizon.figure import horizon_figure
 from optimizer.studies.horizon.horizon import plan_horizon
+from optimizer.studies.horizon.horizon_document import Horizon
+from optimizer.studies.horizon.horizon_figure import horizon_figure
 from optimizer.studies.load_changes import scale_loads
 from optimizer.units import SECONDS_PER_HOUR
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from optimizer.jobs.flag import Flag
 from optimizer.spec.system import System
-from optimizer.studies.figures.document import Figure
+from optimizer.studies.figures.figure_document import Figure
 
 Answer = TypeVar("Answer")
 AnswerFormat = Annotated[Literal["json", "svg", "png", "pdf"], Flag(only="route")]

@@ -14,9 +14,9 @@ from optimizer.spec.arguments import checks_documents
 from optimizer.spec.load_traces import read_load_trace
 from optimizer.spec.system import System
 from optimizer.stabilisation.rules import RECOMMENDED, Rules, read_rules
-from optimizer.studies.replay.document import Replay
-from optimizer.studies.replay.figure import replay_figure
 from optimizer.studies.replay.replay import FOLLOWED, each_alone, replay
+from optimizer.studies.replay.replay_document import Replay
+from optimizer.studies.replay.replay_figure import replay_figure
 from optimizer.units import SECONDS
 
 

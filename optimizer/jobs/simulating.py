@@ -19,9 +19,9 @@ from optimizer.simulation.trace import read_trace
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.simulation import repair
-from optimizer.studies.simulation.document import RepairedPlan, Simulation
 from optimizer.studies.simulation.plans import Progress, simulation_of
 from optimizer.studies.simulation.pools import pool_runs, traced
+from optimizer.studies.simulation.simulation_document import RepairedPlan, Simulation
 
 
 class EffortOptions(PlanOptions):

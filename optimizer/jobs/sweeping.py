@@ -16,10 +16,10 @@ from optimizer.spec.load_traces import read_load_trace
 from optimizer.spec.system import System
 from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, digest_of, ignore_progress
 from optimizer.studies.sweep.days import lognormal_days, sampled_days, trace_days
-from optimizer.studies.sweep.document import SampledDays, Sweep
-from optimizer.studies.sweep.figure import sweep_figure
 from optimizer.studies.sweep.parameters import read_variations
 from optimizer.studies.sweep.sweep import sweep
+from optimizer.studies.sweep.sweep_document import SampledDays, Sweep
+from optimizer.studies.sweep.sweep_figure import sweep_figure
 
 MAX_SAMPLES = 10_000
 

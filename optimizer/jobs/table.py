@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from optimizer.jobs.explaining import ExplainOptions
     from optimizer.jobs.horizons import HorizonOptions
     from optimizer.jobs.sweeping import SweepOptions
-    from optimizer.studies.explanation.document import Explanation
-    from optimizer.studies.horizon.document import Horizon
-    from optimizer.studies.sweep.document import Sweep
+    from optimizer.studies.explanation.explanation_document import Explanation
+    from optimizer.studies.horizon.horizon_document import Horizon
+    from optimizer.studies.sweep.sweep_document import Sweep
 
 
 class Studies:

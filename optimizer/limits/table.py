@@ -4,7 +4,7 @@ from optimizer.documents import Document
 from optimizer.limits.budget import Budget, BudgetOption
 from optimizer.limits.cards import Cards
 from optimizer.limits.limit import Limit
-from optimizer.limits.power import MaxPower, PowerOption
+from optimizer.limits.power_limit import MaxPower, PowerOption
 from optimizer.limits.rollout import RolloutOfAll, RolloutOfOne, RolloutOption
 
 LIMITS: tuple[Limit, ...] = (Cards(), Budget(), MaxPower(), RolloutOfAll(), RolloutOfOne())

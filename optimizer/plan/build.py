@@ -9,15 +9,12 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import SystemArrays, own_fields, tabulate_as_served
 from optimizer.candidates.measuring import largest_rates_of, measure_pairs
-from optimizer.candidates.power import power_of_rows
 from optimizer.candidates.renting import rented_per_million
+from optimizer.candidates.replica_power import power_of_rows
 from optimizer.candidates.table import Source
+from optimizer.plan.card_uses import card_uses
 from optimizer.plan.document import Plan, PlanLevel, Pool, Rented, SharedCardUse, SharedQueueUse, Unserved
-from optimizer.plan.reserves import reserves_held
-from optimizer.plan.routes import Divisions, all_large_cents_per_h, divisions_of, routed_loads_rpm
-from optimizer.plan.rows import MEANS_OF_POOLS, origin_of, pool_figures
-from optimizer.plan.shared_cards import card_uses
-from optimizer.plan.shared_queues import (
+from optimizer.plan.queue_uses import (
     Served,
     measured_members,
     member_figures,
@@ -25,6 +22,9 @@ from optimizer.plan.shared_queues import (
     queues_as_served,
     short_members,
 )
+from optimizer.plan.reserve_uses import reserves_held
+from optimizer.plan.route_uses import Divisions, all_large_cents_per_h, divisions_of, routed_loads_rpm
+from optimizer.plan.rows import MEANS_OF_POOLS, origin_of, pool_figures
 from optimizer.plan.shortages import Shortages
 from optimizer.plan.views import PlanPlacements, StatedFacts, sections
 from optimizer.solvers.levels import served_in_full

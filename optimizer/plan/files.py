@@ -6,7 +6,7 @@ from pathlib import Path
 
 from optimizer.errors import SpecError
 from optimizer.plan.document import Plan, Pool
-from optimizer.plan.tiers import difference_cents_per_h
+from optimizer.plan.tier_uses import difference_cents_per_h
 from optimizer.quantities import precise
 from optimizer.spec.arguments import check_path
 from optimizer.spec.files import is_system, part_of, read_document

@@ -8,7 +8,7 @@ import numpy as np
 
 from optimizer.arrays import IntArray
 from optimizer.candidates import Candidates, CandidateTable, Rejection
-from optimizer.candidates.power import power_of_rows
+from optimizer.candidates.replica_power import power_of_rows
 from optimizer.limits.limit import Limit
 from optimizer.plan.document import Unserved
 from optimizer.plan.reasons import (

@@ -15,18 +15,18 @@ from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.pairs import arrays_of
 from optimizer.candidates.renting import rented_cost, rented_per_million
 from optimizer.limits.cards import CARDS
+from optimizer.plan.checks.card_checks import check_shared_cards
 from optimizer.plan.checks.differences import differences
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.checks.levels import check_levels
 from optimizer.plan.checks.names import as_planned, check_names
 from optimizer.plan.checks.pools import check_members, check_pools
-from optimizer.plan.checks.reserves import check_reserves
+from optimizer.plan.checks.reserve_checks import check_reserves
 from optimizer.plan.checks.service import check_service
-from optimizer.plan.checks.shared_cards import check_shared_cards
 from optimizer.plan.checks.unserved import check_unserved
 from optimizer.plan.document import Plan, Rented, SharedQueueUse
-from optimizer.plan.routes import Divisions, all_large_cents_per_h, divisions_within
-from optimizer.plan.shared_queues import member_figures, queue_uses
+from optimizer.plan.queue_uses import member_figures, queue_uses
+from optimizer.plan.route_uses import Divisions, all_large_cents_per_h, divisions_within
 from optimizer.plan.views import StatedFacts, sections
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.features import ROUTES, SHARED_QUEUE

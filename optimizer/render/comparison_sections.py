@@ -9,7 +9,7 @@ from optimizer.kinds.kind import Kind
 from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import KINDS, in_order, kind_of_pool
 from optimizer.plan.document import EXTERNAL, Plan, ReserveUse, TargetFigure
-from optimizer.plan.tiers import difference_cents_per_h
+from optimizer.plan.tier_uses import difference_cents_per_h
 from optimizer.quantities import counted, quantity, share_text
 from optimizer.queueing.measures import is_about, statistic_of
 from optimizer.render.comparison_text import (
@@ -36,7 +36,7 @@ from optimizer.section import (
     table,
     words,
 )
-from optimizer.studies.comparison.document import (
+from optimizer.studies.comparison.comparison_document import (
     Comparison,
     ComparisonRow,
     ServerRow,

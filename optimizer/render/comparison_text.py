@@ -7,7 +7,7 @@ sides serve the same load with the same reserves; if service differs, the cost p
 from optimizer.quantities import be, counted, quantity
 from optimizer.render.money import Money, signed
 from optimizer.render.service_text import service_changes
-from optimizer.studies.comparison.document import (
+from optimizer.studies.comparison.comparison_document import (
     Comparison,
     Kind,
     ReserveChange,

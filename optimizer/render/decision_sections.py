@@ -13,9 +13,9 @@ from optimizer.render.sweep_sections import sweep_sections
 from optimizer.section import Column, Paragraph, Section, name, table, titled_list
 from optimizer.spec.schema import Accelerator
 from optimizer.spec.system import System
-from optimizer.studies.comparison.document import Comparison
+from optimizer.studies.comparison.comparison_document import Comparison
 from optimizer.studies.report import Report
-from optimizer.studies.sweep.document import Sweep, SweepPoint
+from optimizer.studies.sweep.sweep_document import Sweep, SweepPoint
 from optimizer.text import some_names
 
 HOURS = {"hour": 1, "month (730 h)": 730, "year (8,760 h)": 8760}

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from optimizer.render.explanation_text import interval_text, is_unsettled
 from optimizer.render.money import Money
 from optimizer.section import Section, sentence, titled_list
-from optimizer.studies.explanation.document import Effect, Explanation
+from optimizer.studies.explanation.explanation_document import Effect, Explanation
 
 MAX_QUESTIONS = 10
 """Maximum number of questions of one kind that are listed individually."""

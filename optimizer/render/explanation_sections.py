@@ -30,7 +30,7 @@ from optimizer.render.robust_sections import replica_section, wish_sections
 from optimizer.render.route_sections import loss_sections
 from optimizer.render.server_sections import server_sections
 from optimizer.section import RPM, Column, FormattedValue, Section, name, sentence, table, titled_list, words
-from optimizer.studies.explanation.document import (
+from optimizer.studies.explanation.explanation_document import (
     Alternative,
     Effect,
     Explanation,

@@ -10,7 +10,7 @@ from optimizer.render.plan_text import level_unit
 from optimizer.section import FormattedValue, Section, titled_list
 from optimizer.solvers.objectives import VALUE
 from optimizer.spec.schema import priority_name
-from optimizer.studies.explanation.document import Binding, Effect, EffectRange, ServiceChange
+from optimizer.studies.explanation.explanation_document import Binding, Effect, EffectRange, ServiceChange
 from optimizer.text import some_names
 
 UNSETTLED = "not settled in time"

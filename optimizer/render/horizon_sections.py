@@ -6,7 +6,7 @@ from typing import Any
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent, quantity
 from optimizer.section import Column, Section, name, sentence, table, words
-from optimizer.studies.horizon.document import Horizon, HourPlan
+from optimizer.studies.horizon.horizon_document import Horizon, HourPlan
 from optimizer.text import some_names
 
 

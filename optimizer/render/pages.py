@@ -21,7 +21,7 @@ from optimizer.render.report_sections import headline, report_sections, status
 from optimizer.section import FOR_PROGRAMS, Column, Section
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
-from optimizer.studies.figures.document import Figure
+from optimizer.studies.figures.figure_document import Figure
 from optimizer.studies.figures.plans import PANELS, PlannedSystem, left_out
 from optimizer.studies.overview import PoolRow
 from optimizer.studies.report import Report

@@ -6,7 +6,7 @@ from typing import Any
 from optimizer.money import in_cost_unit
 from optimizer.quantities import counted, percent, precise, quantity
 from optimizer.section import Column, Section, name, sentence, table, words
-from optimizer.studies.replay.document import Replay, ReplayedRoute, ReplayedServer, ReplayPolicy
+from optimizer.studies.replay.replay_document import Replay, ReplayedRoute, ReplayedServer, ReplayPolicy
 from optimizer.text import some_names
 
 

@@ -12,7 +12,7 @@ from optimizer.render.explanation_text import effect_value, service_changes
 from optimizer.render.money import Money
 from optimizer.render.version_sections import version_sections
 from optimizer.section import RPM, Column, Section, name, table
-from optimizer.studies.explanation.document import Explanation
+from optimizer.studies.explanation.explanation_document import Explanation
 
 
 def robust_sections(plan: Plan, costs: Mapping[str, float]) -> Iterator[Section]:

@@ -9,7 +9,7 @@ from optimizer.quantities import quantity
 from optimizer.render.explanation_text import effect_value
 from optimizer.render.money import Money
 from optimizer.section import RPM, Column, Section, name, table, words
-from optimizer.studies.explanation.document import Explanation
+from optimizer.studies.explanation.explanation_document import Explanation
 
 
 class _KindRow(NamedTuple):

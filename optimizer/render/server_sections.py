@@ -22,7 +22,7 @@ from optimizer.render.explanation_text import (
 from optimizer.render.money import Money
 from optimizer.render.plan_text import figures_text
 from optimizer.section import Column, FormattedValue, Section, name, sentence, table, words
-from optimizer.studies.explanation.document import (
+from optimizer.studies.explanation.explanation_document import (
     Alternative,
     Binding,
     Explanation,

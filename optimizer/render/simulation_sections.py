@@ -19,7 +19,7 @@ from optimizer.render.simulation_text import (
     with_width,
 )
 from optimizer.section import Column, FormattedValue, Paragraph, Section, name, table, words
-from optimizer.studies.simulation.document import (
+from optimizer.studies.simulation.simulation_document import (
     ConfidenceInterval,
     LostServer,
     PoolDerating,

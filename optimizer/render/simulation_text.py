@@ -5,7 +5,12 @@ from collections.abc import Callable
 
 from optimizer.quantities import counted, quantity, significant
 from optimizer.queueing.measures import metric_of
-from optimizer.studies.simulation.document import ConfidenceInterval, Simulation, TargetCheck, Verdict
+from optimizer.studies.simulation.simulation_document import (
+    ConfidenceInterval,
+    Simulation,
+    TargetCheck,
+    Verdict,
+)
 
 VERDICTS: dict[Verdict, str] = {"held": "held", "missed": "missed", "close": "too close to call"}
 """Text of each verdict on a target, or on all targets of a pool."""

@@ -8,7 +8,7 @@ from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent, precise, share_text
 from optimizer.section import Column, Section, name, sentence, table, words
 from optimizer.studies.sweep.binding import NO_CANDIDATE
-from optimizer.studies.sweep.document import SampledDays, Sweep, SweepBinding, SweepPoint
+from optimizer.studies.sweep.sweep_document import SampledDays, Sweep, SweepBinding, SweepPoint
 from optimizer.text import some_names
 
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
-from optimizer.candidates.power import power_of_rows
+from optimizer.candidates.replica_power import power_of_rows
 from optimizer.limits.budget import BUDGET
 from optimizer.limits.limit import Limit, Replicas
 from optimizer.limits.rollout import extra_replicas
 from optimizer.limits.table import LIMITS
-from optimizer.limits.tiers import CardTierRow, TierRow
+from optimizer.limits.tier_rows import CardTierRow, TierRow
 from optimizer.spec.placed import kept_replicas, stock_of
 from optimizer.spec.robustness import PricedUnits, committed_cents_per_h, tiered
 from optimizer.spec.system import System

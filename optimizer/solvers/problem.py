@@ -19,7 +19,7 @@ from optimizer.candidates.table import Source
 from optimizer.documents import MAX_COUNT
 from optimizer.solvers.limit_rows import LimitRows, limit_rows
 from optimizer.solvers.objectives import LevelObjective, later_objectives, service_objectives
-from optimizer.solvers.tiers import Tiers, tiers_of
+from optimizer.solvers.price_tiers import Tiers, tiers_of
 from optimizer.spec.placed import needs_power
 from optimizer.spec.schema import OptimizerOptions
 from optimizer.topologies.table import TOPOLOGIES

@@ -12,7 +12,7 @@ from math import inf
 from optimizer.candidates import find_candidates
 from optimizer.plan import Plan
 from optimizer.plan.placements import placements_of
-from optimizer.plan.routes import with_savings
+from optimizer.plan.route_uses import with_savings
 from optimizer.spec.routes import with_partners
 from optimizer.spec.system import System
 from optimizer.stabilisation.cards import FreeCards

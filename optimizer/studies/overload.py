@@ -20,7 +20,7 @@ from optimizer.errors import SolverError
 from optimizer.pipeline import choose
 from optimizer.plan import Plan, Pool, make_plan, verify
 from optimizer.plan.placements import parts_of
-from optimizer.plan.reserves import unneeded_replicas
+from optimizer.plan.reserve_uses import unneeded_replicas
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.most_load import most_load_rps
 from optimizer.solvers.problem import Problem, build_problem

@@ -17,7 +17,7 @@ from optimizer.kinds.table import KindRowFields, in_order, kind_of_pool
 from optimizer.plan import Plan, Pool, TargetFigure
 from optimizer.plan.document import QueueMember
 from optimizer.plan.placements import parts_of
-from optimizer.plan.power import power_at_load_w
+from optimizer.plan.power_uses import power_at_load_w
 from optimizer.plan.token_costs import cost_per_million
 from optimizer.queueing.measures import MISSED, is_about, label_of
 from optimizer.spec.schema import ModelTarget, Server

@@ -11,18 +11,18 @@ from optimizer.simulation.replicas import Effort
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.comparison.compare import compare
-from optimizer.studies.comparison.document import Comparison
+from optimizer.studies.comparison.comparison_document import Comparison
 from optimizer.studies.estimates import EstimatePrice, price_of_estimates
-from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.explanation.explain import explain
+from optimizer.studies.explanation.explanation_document import Explanation
 from optimizer.studies.overload import Overload, find_overload
 from optimizer.studies.overview import Overview, describe
-from optimizer.studies.simulation.document import Simulation
 from optimizer.studies.simulation.plans import Progress, simulate_plan
+from optimizer.studies.simulation.simulation_document import Simulation
 from optimizer.studies.sweep.checkpoint import Checkpoint
-from optimizer.studies.sweep.document import Sweep
 from optimizer.studies.sweep.parameters import read_variations
 from optimizer.studies.sweep.sweep import sweep
+from optimizer.studies.sweep.sweep_document import Sweep
 
 GROWTH = ("load=1,1.25,1.5,1.75,2",)
 """Factors on all loads for which a report states the plan."""

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from optimizer.spec.features import ROUTES, SHARED_CARD
-from optimizer.topologies.routes import Routing
-from optimizer.topologies.shared_cards import CardUnits
+from optimizer.topologies.card_topology import CardUnits
+from optimizer.topologies.route_topology import Routing
 from optimizer.topologies.topology import Topology
 
 TOPOLOGIES: Mapping[str, type[Topology]] = MappingProxyType({SHARED_CARD: CardUnits, ROUTES: Routing})

@@ -24,10 +24,10 @@ from optimizer.spec.schema import (
     ServiceClass,
     SystemSpec,
 )
-from optimizer.studies.comparison.document import Comparison
-from optimizer.studies.figures.document import Figure
+from optimizer.studies.comparison.comparison_document import Comparison
+from optimizer.studies.figures.figure_document import Figure
 from optimizer.studies.report import Report
-from optimizer.studies.simulation.document import RepairedPlan, Simulation
+from optimizer.studies.simulation.simulation_document import RepairedPlan, Simulation
 from rest_server.client.calls import (
     Answer,
     Call,

@@ -19,7 +19,7 @@ from optimizer.spec.schema import (
     Server,
     ServiceClass,
 )
-from optimizer.spec.schema.robustness import ReserveFields
+from optimizer.spec.schema.reserve_fields import ReserveFields
 from optimizer.timing import DecodeParms, PerfParms, PrefillParms
 
 EXACT = 2**53

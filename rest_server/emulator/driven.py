@@ -6,7 +6,7 @@ import numpy as np
 
 from optimizer.quantities import counted, quantity, significant
 from optimizer.section import Column, Paragraph, Section, name, table
-from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine, Series
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, Series
 from rest_server.emulator.driver import MeasuredLoad
 from rest_server.emulator.measured import METRICS, PERCENTILE, DrivenMetric
 

@@ -19,7 +19,7 @@ from rest_server.emulator.asgi import encoded
 from rest_server.emulator.router import CONTROL, ERROR, SERVER_HEADER
 from rest_server.emulator.settings import allow_files
 from rest_server.emulator.steps.forwarded import PATH_HEADER, read_notes
-from rest_server.emulator.steps.routes import KIND_HEADER
+from rest_server.emulator.steps.route_step import KIND_HEADER
 
 TIMEOUT_S = 30.0
 """Longest wait for the list of replicas [s]."""

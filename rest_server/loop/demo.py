@@ -16,12 +16,12 @@ import numpy as np
 from optimizer.errors import SpecError
 from optimizer.simulation.requests import Requests
 from optimizer.spec.system import load_system
-from optimizer.studies.figures.document import Figure
+from optimizer.studies.figures.figure_document import Figure
 from rest_server.emulator.driver import MeasuredLoad, ServerLoad, drive
 from rest_server.loop.config import read_config
 from rest_server.loop.controller import Controller
-from rest_server.loop.figure import loop_figure
 from rest_server.loop.kubernetes import Cluster, connected
+from rest_server.loop.loop_figure import loop_figure
 from rest_server.loop.sources import open_source
 
 FLEET = """\

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from optimizer.plan.shared_cards import SHARED_NAME
+from optimizer.plan.card_uses import SHARED_NAME
 from optimizer.spec.schema import Server
 from optimizer.spec.versions import versions_text
 from optimizer.stabilisation.decisions import ReplicaTarget, TargetReason

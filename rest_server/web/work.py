@@ -293,8 +293,8 @@ def started(facts: str, settings: Settings) -> Opened:
     Raises:
         SpecError: a name does not exist, a fact is missing or invalid.
     """
-    from optimizer.starters.document import Demand, StarterFacts, document_of, notes_of
     from optimizer.starters.prices import Offer
+    from optimizer.starters.starter_document import Demand, StarterFacts, document_of, notes_of
 
     given = json.loads(facts)
     start = StarterFacts(

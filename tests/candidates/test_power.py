@@ -11,7 +11,7 @@ from builders import accelerator, document, server
 from optimizer import load_system, solve
 from optimizer.candidates import find_candidates
 from optimizer.candidates.pairs import arrays_of
-from optimizer.candidates.power import WEIGHTS_ACTIVITY, activity, power_at_rates_w, power_of_rows
+from optimizer.candidates.replica_power import WEIGHTS_ACTIVITY, activity, power_at_rates_w, power_of_rows
 from optimizer.profiles.catalogue import load_catalogue
 from optimizer.queueing.performance import Performance
 from optimizer.spec.schema import Power

@@ -13,7 +13,7 @@ from optimizer.fitting.profile import FittedProfile
 from optimizer.spec.recognition import answer_name
 from optimizer.spec.schema import SystemSpec
 from optimizer.spec.writing import write_document, write_text
-from optimizer.studies.simulation.document import RepairedPlan, Simulation
+from optimizer.studies.simulation.simulation_document import RepairedPlan, Simulation
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import numpy as np
 from test_cycles import Loop
 
 from optimizer.render.plots import draw
-from optimizer.studies.figures.document import CurvePanel, Figure, Series
-from rest_server.loop.figure import loop_figure
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, Series
+from rest_server.loop.loop_figure import loop_figure
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 

@@ -47,7 +47,7 @@ def once(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture
 def measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("optimizer.plan.shared_cards.measure_turns", once(measure_turns))
+    monkeypatch.setattr("optimizer.plan.card_uses.measure_turns", once(measure_turns))
 
 
 def values_in(value: Any, path: Place = ()) -> Iterator[tuple[Place, Any]]:

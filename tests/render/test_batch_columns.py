@@ -21,8 +21,8 @@ from optimizer.render.comparison_sections import comparison_sections
 from optimizer.render.plan_sections import candidate_sections, plan_sections
 from optimizer.render.simulation_sections import simulation_csv, simulation_sections
 from optimizer.simulation.replicas import Effort
-from optimizer.studies.simulation.document import Simulation
 from optimizer.studies.simulation.plans import simulate_plan
+from optimizer.studies.simulation.simulation_document import Simulation
 
 TOKENS = ("ITL", "TTFT", "itlAverage", "ttftAverage", "avgOutTokens")
 

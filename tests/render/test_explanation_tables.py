@@ -12,7 +12,7 @@ from optimizer import Explanation, System, explain, load_system, scale_loads
 from optimizer.generate import generate_system
 from optimizer.render.explanation_sections import explanation_sections
 from optimizer.render.explanation_text import factor_text
-from optimizer.studies.explanation.document import EffectRange, LimitExplanation
+from optimizer.studies.explanation.explanation_document import EffectRange, LimitExplanation
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
 

@@ -29,7 +29,7 @@ from optimizer.render.plots.bars import NUMBER_PT, _label
 from optimizer.render.plots.curves import _apart
 from optimizer.render.plots.grids import STRIPE_MM
 from optimizer.render.plots.style import WIDTH_MM, drawing, width_mm
-from optimizer.studies.figures.document import (
+from optimizer.studies.figures.figure_document import (
     Bar,
     BarPanel,
     Cell,

@@ -6,8 +6,8 @@ from shown_text import row, text_of
 
 from optimizer.jobs.sweeping import SweepOptions, sweep_system
 from optimizer.render.sweep_sections import sweep_sections
-from optimizer.studies.figures.document import CurvePanel
-from optimizer.studies.sweep.figure import sweep_figure
+from optimizer.studies.figures.figure_document import CurvePanel
+from optimizer.studies.sweep.sweep_figure import sweep_figure
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ from optimizer.render.money import Money
 from optimizer.render.replay_sections import replay_sections
 from optimizer.render.report_sections import status
 from optimizer.spec.system import System
-from optimizer.studies.explanation.document import Effect, Explanation
-from optimizer.studies.replay.figure import replay_figure
+from optimizer.studies.explanation.explanation_document import Effect, Explanation
+from optimizer.studies.replay.replay_figure import replay_figure
 
 NUMBER = r"-?[\d,]+(?:\.\d+)?"
 

@@ -11,7 +11,7 @@ import pytest
 from api_clients import client
 from fastapi.testclient import TestClient
 
-from rest_server.compat.routes import wire_router
+from rest_server.compat.compat_routes import wire_router
 from rest_server.settings import Settings
 from rest_server.state import FleetStore
 from rest_server.v1 import examples

@@ -14,8 +14,8 @@ from optimizer.errors import SpecError
 from optimizer.money import Price
 from optimizer.spec.files import plain_value
 from optimizer.spec.system import System
-from optimizer.starters.document import Demand, StarterFacts, Template, document_of, notes_of
 from optimizer.starters.prices import Offer, read_prices
+from optimizer.starters.starter_document import Demand, StarterFacts, Template, document_of, notes_of
 from optimizer.starters.use_cases import use_case, use_cases
 
 H100 = Offer("H100", 1, Price(350, "USD"), "", 16)

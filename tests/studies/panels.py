@@ -1,7 +1,7 @@
 """Panels of figures, by their kind."""
 
 from optimizer import Figure
-from optimizer.studies.figures.document import BarPanel, CurvePanel, GridPanel, Series
+from optimizer.studies.figures.figure_document import BarPanel, CurvePanel, GridPanel, Series
 
 
 def curves(figure: Figure, panel: int = 0) -> CurvePanel:

@@ -9,7 +9,7 @@ from panels import curve
 
 from optimizer import System, load_system, solve
 from optimizer.kinds.batch_servers.rows import BatchRow
-from optimizer.studies.figures.document import Figure
+from optimizer.studies.figures.figure_document import Figure
 from optimizer.studies.figures.kinds import KINDS, make_figure
 
 SPECS = Path(__file__).parents[2] / "specs"

@@ -14,7 +14,7 @@ from panels import curves, points
 from queue_oracles import Linear, Machine
 
 from optimizer import Figure, SpecError, System, find_candidates, load_system, make_figure, solve
-from optimizer.studies.figures.document import CurvePanel
+from optimizer.studies.figures.figure_document import CurvePanel
 from optimizer.studies.figures.prices import front
 from optimizer.timing import PerfParms
 

@@ -17,7 +17,7 @@ from optimizer.cli.main import main
 from optimizer.jobs.sweeping import SweepOptions, sweep_system
 from optimizer.spec.load_traces import LoadStep
 from optimizer.studies.sweep.days import lognormal_days, trace_days
-from optimizer.studies.sweep.document import SampledDays
+from optimizer.studies.sweep.sweep_document import SampledDays
 
 SPEC = Path(__file__).resolve().parent.parent.parent / "specs" / "routes.yaml"
 

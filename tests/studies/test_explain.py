@@ -17,7 +17,7 @@ from optimizer.candidates import SizingMemo
 from optimizer.generate import generate_system
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.solution import Status
-from optimizer.studies.explanation.document import Effect
+from optimizer.studies.explanation.explanation_document import Effect
 from optimizer.studies.explanation.intervals import interval_of
 from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.studies.explanation.repair import find_repair

@@ -23,7 +23,7 @@ from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Solution, Status
 from optimizer.studies.explanation.answering import answered
 from optimizer.studies.explanation.base_plan import BasePlan
-from optimizer.studies.explanation.document import EffectRange, Explanation
+from optimizer.studies.explanation.explanation_document import EffectRange, Explanation
 from optimizer.studies.explanation.resolving import QuestionBudget
 from optimizer.studies.explanation.servers import server_questions
 from optimizer.studies.explanation.targets import relaxed, target_questions, targets_of_servers

@@ -12,9 +12,9 @@ from optimizer import System, load_system, solve
 from optimizer.generate import generate_document
 from optimizer.render.horizon_sections import horizon_sections
 from optimizer.spec.load_traces import LoadStep
-from optimizer.studies.horizon.document import Horizon, Policy
-from optimizer.studies.horizon.figure import horizon_figure
 from optimizer.studies.horizon.horizon import PEAK, plan_horizon
+from optimizer.studies.horizon.horizon_document import Horizon, Policy
+from optimizer.studies.horizon.horizon_figure import horizon_figure
 from optimizer.studies.horizon.hours import hours_of
 from optimizer.studies.horizon.outcomes import outcome_of
 

@@ -16,9 +16,9 @@ from optimizer.pipeline import solve
 from optimizer.plan import Plan, load_plan, verify
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.system import System, load_system
-from optimizer.studies.simulation.document import RepairedPlan
 from optimizer.studies.simulation.pools import pool_runs, simulate_pool
 from optimizer.studies.simulation.repair import MAX_LENGTHENING, judged_pool
+from optimizer.studies.simulation.simulation_document import RepairedPlan
 
 SHORT = 2_000
 

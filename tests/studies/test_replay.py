@@ -16,9 +16,9 @@ from optimizer.jobs.replaying import ReplayOptions, replay_loads
 from optimizer.spec.load_traces import read_load_trace
 from optimizer.spec.system import System
 from optimizer.stabilisation.rules import RECOMMENDED, Rules
-from optimizer.studies.replay.document import Replay
-from optimizer.studies.replay.figure import replay_figure
 from optimizer.studies.replay.replay import replay
+from optimizer.studies.replay.replay_document import Replay
+from optimizer.studies.replay.replay_figure import replay_figure
 
 
 def fleet(mean_rpm: float) -> System:

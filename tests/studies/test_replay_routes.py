@@ -14,9 +14,9 @@ from optimizer.jobs.replaying import ReplayOptions, replay_loads
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.schema import Route
 from optimizer.stabilisation.rules import RECOMMENDED, Rules
-from optimizer.studies.replay.document import Replay
 from optimizer.studies.replay.replay import FOLLOWED, MEAN, replay
-from optimizer.studies.replay.routes import RoutedLoad, routed_loads
+from optimizer.studies.replay.replay_document import Replay
+from optimizer.studies.replay.replayed_routes import RoutedLoad, routed_loads
 
 STEP_S = 60.0
 KINDS: list[Json] = [

@@ -11,8 +11,8 @@ from optimizer import Plan, System, load_system, solve
 from optimizer.plan.document import SharedCardUse
 from optimizer.spec.load_traces import LoadStep, with_step
 from optimizer.stabilisation.rules import RECOMMENDED, Rules
-from optimizer.studies.replay.document import ReplayPolicy
 from optimizer.studies.replay.replay import FOLLOWED, replay
+from optimizer.studies.replay.replay_document import ReplayPolicy
 
 STEP_S = 60.0
 FACTORS = (1.0, 1.0, 1.6, 1.6, 1.6, 0.5, 0.5, 1.2, 1.2)

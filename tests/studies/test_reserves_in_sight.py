@@ -16,7 +16,7 @@ from optimizer.spec.schema import AllocationData
 from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.streams import members_of
 from optimizer.spec.versions import Version
-from optimizer.studies.explanation.document import Effect, Explanation
+from optimizer.studies.explanation.explanation_document import Effect, Explanation
 from optimizer.studies.sweep.checkpoint import Checkpoint
 from optimizer.studies.sweep.parameters import read_variations
 from optimizer.studies.sweep.sweep import sweep

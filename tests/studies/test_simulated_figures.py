@@ -9,7 +9,7 @@ from panels import curve, curves, points
 from optimizer import Figure, System, load_system, make_figure, solve
 from optimizer.jobs.simulating import SimulateOptions, simulate_plan
 from optimizer.kinds.replicas import Replica, analyze_replicas
-from optimizer.studies.simulation.document import SimulatedPool
+from optimizer.studies.simulation.simulation_document import SimulatedPool
 
 SPECS = Path(__file__).parents[2] / "specs"
 SERVER = "Chat-chat_8b"

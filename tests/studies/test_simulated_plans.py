@@ -24,8 +24,8 @@ from optimizer.section import FormattedValue
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.system import System, load_system
 from optimizer.studies.report import make_report
-from optimizer.studies.simulation.document import SimulatedPool
 from optimizer.studies.simulation.pools import pool_runs, simulate_pool
+from optimizer.studies.simulation.simulation_document import SimulatedPool
 
 ROOT = Path(__file__).parents[2]
 SHORT = 2_000

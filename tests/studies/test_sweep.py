@@ -21,9 +21,9 @@ from optimizer.render.sweep_sections import sweep_sections
 from optimizer.spec.load_traces import LoadStep
 from optimizer.studies.sweep import points as points_module
 from optimizer.studies.sweep.days import lognormal_days, trace_days
-from optimizer.studies.sweep.document import Sweep, SweepBinding, SweepPoint
-from optimizer.studies.sweep.figure import sweep_figure
 from optimizer.studies.sweep.parameters import read_variations
+from optimizer.studies.sweep.sweep_document import Sweep, SweepBinding, SweepPoint
+from optimizer.studies.sweep.sweep_figure import sweep_figure
 
 ONE_REPLICA = 540.0
 """Requests/min that a replica of the default profile carries, a little less."""

@@ -8,10 +8,10 @@ import numpy as np
 
 from optimizer.candidates.arrays import SystemArrays, server_loads_rps
 from optimizer.candidates.measuring import MemberMetrics
-from optimizer.candidates.power import largest_power_w
+from optimizer.candidates.replica_power import largest_power_w
 from optimizer.plan.document import Plan, Pool, Rented, SharedPool, Unserved
+from optimizer.plan.queue_uses import measured_members
 from optimizer.plan.rows import pool_rows
-from optimizer.plan.shared_queues import measured_members
 from optimizer.plan.views import PlanPlacements
 from optimizer.spec.placed import PlacedUnits, kept_replicas, needs_power
 from optimizer.spec.robustness import tiered

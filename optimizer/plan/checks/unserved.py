@@ -14,7 +14,7 @@ from optimizer.candidates import Candidates, find_candidates
 from optimizer.candidates.arrays import rolls_out
 from optimizer.plan.checks.differences import differences
 from optimizer.plan.checks.facts import Facts
-from optimizer.plan.checks.reserves import without_reserves
+from optimizer.plan.checks.reserve_checks import without_reserves
 from optimizer.plan.document import Unserved
 from optimizer.plan.shortages import Shortages
 from optimizer.solvers.problem import gap_target

@@ -26,7 +26,7 @@ from optimizer.render.plots.style import (
     width_mm,
     wrapped,
 )
-from optimizer.studies.figures.document import BarPanel, CurvePanel, Figure, GridPanel
+from optimizer.studies.figures.figure_document import BarPanel, CurvePanel, Figure, GridPanel
 
 Format = Literal["svg", "png", "pdf"]
 

@@ -18,7 +18,7 @@ from optimizer.render.plots.style import (
     widest_mm,
     width_mm,
 )
-from optimizer.studies.figures.document import Bar, BarPanel
+from optimizer.studies.figures.figure_document import Bar, BarPanel
 
 ROW_MM = 3.7
 GROUP_MM, NAME_MM = (25.0, 34.0), (17.0, 21.0)

@@ -22,7 +22,7 @@ from optimizer.render.plots.style import (
     widest_mm,
     width_mm,
 )
-from optimizer.studies.figures.document import CurvePanel, ReferenceLine, Series
+from optimizer.studies.figures.figure_document import CurvePanel, ReferenceLine, Series
 
 CURVE_MM, STRIP_MM = 46.0, 3.5
 LEFT_MM = 17.0

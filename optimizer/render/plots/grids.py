@@ -17,7 +17,7 @@ from optimizer.render.plots.style import (
     width_mm,
     wrapped,
 )
-from optimizer.studies.figures.document import GridPanel
+from optimizer.studies.figures.figure_document import GridPanel
 
 FIELD_MM, LINE_MM = 6.0, 3.2
 HEADING_MM = (24.0, 46.0)

@@ -10,8 +10,8 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.model_columns import fitting_candidates, mixed_columns
+from optimizer.solvers.price_tiers import Tiers
 from optimizer.solvers.problem import Problem
-from optimizer.solvers.tiers import Tiers
 from optimizer.tolerances import COVER
 
 ROUNDING = 1e-12

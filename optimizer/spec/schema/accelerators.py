@@ -25,9 +25,9 @@ from optimizer.documents import (
 )
 from optimizer.limits.table import AcceleratorFields
 from optimizer.money import cost_text, currency_of
-from optimizer.spec.schema.places import PlaceField
-from optimizer.spec.schema.robustness import Availability
-from optimizer.spec.schema.shared_cards import SliceField
+from optimizer.spec.schema.card_fields import SliceField
+from optimizer.spec.schema.place_fields import PlaceField
+from optimizer.spec.schema.reserve_fields import Availability
 
 
 class PriceTier(Document):

@@ -12,7 +12,7 @@ from optimizer.documents import Document, In, MaxLoss, Milliseconds, Name, Prior
 from optimizer.kinds.fields import LatencyTarget
 from optimizer.queueing.measures import LATENCIES, LatencyName, MetricName, TargetMeasure
 from optimizer.queueing.performance import MS_PER_S
-from optimizer.spec.schema.robustness import HeadroomField
+from optimizer.spec.schema.reserve_fields import HeadroomField
 from optimizer.units import SHARE
 
 OFFLINE_PRIORITY = 101

@@ -6,9 +6,9 @@ from pydantic import BeforeValidator, Field
 
 from optimizer.documents import MaxLoss, Seconds, Share
 from optimizer.limits.table import LimitOptions
-from optimizer.spec.schema.places import NetworkField
+from optimizer.spec.schema.place_fields import NetworkField
 from optimizer.spec.schema.profiles import EstimateEnd
-from optimizer.spec.schema.robustness import ReserveOptions
+from optimizer.spec.schema.reserve_fields import ReserveOptions
 
 SaturationPolicy = Literal["None", "PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"]
 

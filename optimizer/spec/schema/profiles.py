@@ -11,7 +11,7 @@ from optimizer.kinds.laws import laws_given, laws_known
 from optimizer.kinds.queue_models import REFERENCE, QueueModelName, default_model, without_default
 from optimizer.kinds.table import LawFields
 from optimizer.spec.provenance import Provenance
-from optimizer.spec.schema.shared_cards import CardFields
+from optimizer.spec.schema.card_fields import CardFields
 from optimizer.timing import PerfParms
 
 EstimateEnd = Literal["upper", "middle", "lower"]

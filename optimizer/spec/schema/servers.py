@@ -8,13 +8,13 @@ from optimizer.documents import Name, is_none
 from optimizer.kinds.fields import Load
 from optimizer.kinds.table import ServerFields
 from optimizer.spec.schema.allocations import AllocationData
-from optimizer.spec.schema.caches import CacheFields
-from optimizer.spec.schema.offline import OfflineFields
-from optimizer.spec.schema.places import ServedPlaceFields
-from optimizer.spec.schema.robustness import ReserveFields
-from optimizer.spec.schema.rollouts import SurgeField
-from optimizer.spec.schema.shared_cards import SharedCardField
-from optimizer.spec.schema.versions import SplitFields
+from optimizer.spec.schema.cache_fields import CacheFields
+from optimizer.spec.schema.card_fields import SharedCardField
+from optimizer.spec.schema.offline_fields import OfflineFields
+from optimizer.spec.schema.place_fields import ServedPlaceFields
+from optimizer.spec.schema.reserve_fields import ReserveFields
+from optimizer.spec.schema.rollout_fields import SurgeField
+from optimizer.spec.schema.version_fields import SplitFields
 
 
 class Server(

@@ -6,7 +6,7 @@ from optimizer.spec.schema.accelerators import Accelerator, Capacity
 from optimizer.spec.schema.classes import ServiceClass
 from optimizer.spec.schema.options import OptimizerOptions
 from optimizer.spec.schema.profiles import ModelProfile
-from optimizer.spec.schema.routes import RoutesField
+from optimizer.spec.schema.route_fields import RoutesField
 from optimizer.spec.schema.servers import Server
 
 

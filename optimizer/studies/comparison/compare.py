@@ -10,7 +10,7 @@ from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
-from optimizer.studies.comparison.document import Comparison, Kind, Side
+from optimizer.studies.comparison.comparison_document import Comparison, Kind, Side
 from optimizer.studies.comparison.rows import (
     Case,
     alike,

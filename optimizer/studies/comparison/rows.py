@@ -14,11 +14,11 @@ from optimizer.kinds.table import KindPoolFields, kind_of_pool, kinds_of
 from optimizer.plan import Plan, Pool
 from optimizer.plan.document import EXTERNAL, Rented, ReserveUse
 from optimizer.plan.placements import PlacementRow, Serving, parts_of
-from optimizer.plan.tiers import difference_cents_per_h
+from optimizer.plan.tier_uses import difference_cents_per_h
 from optimizer.spec.schema import Load, Server
 from optimizer.spec.streams import replica_load
 from optimizer.spec.system import System
-from optimizer.studies.comparison.document import (
+from optimizer.studies.comparison.comparison_document import (
     AcceleratorShare,
     ClassModelRow,
     ClassRow,

@@ -18,7 +18,7 @@ from optimizer.solvers.solution import Solution, Status
 from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
 from optimizer.studies.explanation.base_plan import BasePlan
-from optimizer.studies.explanation.document import Effect, EffectRange
+from optimizer.studies.explanation.explanation_document import Effect, EffectRange
 from optimizer.studies.explanation.intervals import Direction, interval_of
 from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.studies.explanation.resolving import QuestionBudget, effect, no_worse, share_of

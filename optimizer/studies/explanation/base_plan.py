@@ -13,11 +13,11 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
 from optimizer.candidates.table import Source
 from optimizer.plan import Plan
+from optimizer.plan.card_uses import units_of
 from optimizer.plan.document import EXTERNAL, SHARED
 from optimizer.plan.placements import parts_of, place_name
 from optimizer.plan.proof import ordered_levels
-from optimizer.plan.shared_cards import units_of
-from optimizer.plan.shared_queues import served_members
+from optimizer.plan.queue_uses import served_members
 from optimizer.plan.views import PlanPlacements
 from optimizer.solvers.blocks import Solve, SolvedBlocks, solve_in_blocks
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
@@ -30,7 +30,7 @@ from optimizer.solvers.saturation import share_leftover
 from optimizer.solvers.solution import Solution, SolvedLevel, Status
 from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.tolerances import ROUNDING
-from optimizer.topologies.routes import Routing
+from optimizer.topologies.route_topology import Routing
 
 
 class BasePlan:

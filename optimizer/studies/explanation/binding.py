@@ -21,7 +21,7 @@ from optimizer.candidates.pairs import (
 )
 from optimizer.candidates.table import CandidateTable
 from optimizer.queueing.measures import METRICS
-from optimizer.studies.explanation.document import Binding, Limit
+from optimizer.studies.explanation.explanation_document import Binding, Limit
 
 if TYPE_CHECKING:
     from optimizer.queueing.targets import Targets

@@ -15,10 +15,10 @@ from optimizer.spec.system import System
 from optimizer.spec.versions import versions_text
 from optimizer.studies.explanation.answering import Answer, answered, expect_questions
 from optimizer.studies.explanation.base_plan import BasePlan
-from optimizer.studies.explanation.document import Explanation
+from optimizer.studies.explanation.explained_routes import price_losses
+from optimizer.studies.explanation.explanation_document import Explanation
 from optimizer.studies.explanation.repair import find_repair
 from optimizer.studies.explanation.resolving import QuestionBudget
-from optimizer.studies.explanation.routes import price_losses
 from optimizer.studies.explanation.servers import explain_servers, server_questions
 from optimizer.studies.explanation.targets import price_targets, target_questions
 from optimizer.studies.explanation.units import explain_units, unit_questions

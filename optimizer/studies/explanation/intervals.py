@@ -8,7 +8,7 @@ from typing import Literal
 
 from optimizer.solvers.objectives import CHANGES
 from optimizer.solvers.solution import SolvedLevel
-from optimizer.studies.explanation.document import EffectRange
+from optimizer.studies.explanation.explanation_document import EffectRange
 from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.tolerances import ROUNDING
 

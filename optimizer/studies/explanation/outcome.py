@@ -14,14 +14,14 @@ from optimizer.candidates.table import Source
 from optimizer.plan import Plan
 from optimizer.plan.build import served_fraction
 from optimizer.plan.placements import parts_by_server, placements_of
-from optimizer.plan.reserves import reserves_held
-from optimizer.plan.routes import divisions_of, routed_loads_rpm
-from optimizer.plan.shared_queues import queues_as_served, short_members
+from optimizer.plan.queue_uses import queues_as_served, short_members
+from optimizer.plan.reserve_uses import reserves_held
+from optimizer.plan.route_uses import divisions_of, routed_loads_rpm
 from optimizer.solvers.levels import served_in_full
 from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution, SolvedLevel, Status
-from optimizer.studies.explanation.document import ForcedPool
+from optimizer.studies.explanation.explanation_document import ForcedPool
 from optimizer.units import SECONDS_PER_MINUTE
 
 

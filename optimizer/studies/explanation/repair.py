@@ -12,7 +12,7 @@ from optimizer.candidates import Candidates, Rejection
 from optimizer.candidates.arrays import ALL_MEMBERS
 from optimizer.pipeline import choose
 from optimizer.plan import Plan
-from optimizer.plan.reserves import reserves_held
+from optimizer.plan.reserve_uses import reserves_held
 from optimizer.quantities import quantity
 from optimizer.queueing.roots import smallest_integer
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
@@ -22,7 +22,12 @@ from optimizer.solvers.limit_rows import LimitRows
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Status
 from optimizer.spec.streams import members_of
-from optimizer.studies.explanation.document import Beyond, RepairOptions, TargetRelaxation, UnitRepair
+from optimizer.studies.explanation.explanation_document import (
+    Beyond,
+    RepairOptions,
+    TargetRelaxation,
+    UnitRepair,
+)
 from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.studies.explanation.resolving import QuestionBudget, effect, solved, with_more
 from optimizer.studies.explanation.targets import (

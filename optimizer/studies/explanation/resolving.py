@@ -13,7 +13,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable, find_candidates
-from optimizer.candidates.shared_cards import find_patterns
+from optimizer.candidates.card_candidates import find_patterns
 from optimizer.parallel import in_threads, thread_count
 from optimizer.pipeline import choose
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
@@ -22,7 +22,7 @@ from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import build_problem
 from optimizer.solvers.solution import Status
 from optimizer.spec.system import System
-from optimizer.studies.explanation.document import Effect, ServiceChange
+from optimizer.studies.explanation.explanation_document import Effect, ServiceChange
 from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.tolerances import ROUNDING, SAME
 

@@ -13,7 +13,7 @@ from optimizer.plan import Plan
 from optimizer.studies.explanation.answering import Answer, Question, effect_of
 from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.binding import binding_limits
-from optimizer.studies.explanation.document import (
+from optimizer.studies.explanation.explanation_document import (
     Alternative,
     Binding,
     ChosenPool,

@@ -11,7 +11,7 @@ from optimizer.queueing.measures import LATENCIES, METRICS, LatencyName
 from optimizer.spec.streams import members_of
 from optimizer.studies.explanation.answering import Answer, Question, effect_of
 from optimizer.studies.explanation.base_plan import BasePlan
-from optimizer.studies.explanation.document import TargetPrice
+from optimizer.studies.explanation.explanation_document import TargetPrice
 from optimizer.studies.explanation.resolving import with_targets_of
 
 RELAXATION = 0.1

@@ -9,7 +9,7 @@ from optimizer.arrays import FloatArray
 from optimizer.candidates import Candidates
 from optimizer.limits.budget import BUDGET
 from optimizer.limits.cards import CARDS
-from optimizer.limits.tiers import PRICE_ROWS
+from optimizer.limits.tier_rows import PRICE_ROWS
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.expansion import unit_prices
@@ -17,7 +17,7 @@ from optimizer.solvers.limit_rows import LimitItem
 from optimizer.solvers.problem import build_problem
 from optimizer.studies.explanation.answering import Answer, Question, effect_of
 from optimizer.studies.explanation.base_plan import BasePlan
-from optimizer.studies.explanation.document import LimitExplanation, TypeExplanation, UnitValues
+from optimizer.studies.explanation.explanation_document import LimitExplanation, TypeExplanation, UnitValues
 from optimizer.studies.explanation.intervals import interval_of
 from optimizer.studies.explanation.resolving import QuestionBudget, with_more
 

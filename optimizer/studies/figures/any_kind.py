@@ -9,7 +9,7 @@ from optimizer.arrays import FloatArray
 from optimizer.kinds.shown import Shown
 from optimizer.queueing.measures import METRICS
 from optimizer.queueing.performance import Performance
-from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine
 from optimizer.studies.figures.placed import Placed
 from optimizer.units import SECONDS_PER_MINUTE
 

@@ -18,7 +18,7 @@ from optimizer.queueing.bulk.steady import ServerSteadyState
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.roots import root_above, smallest_integer
 from optimizer.simulation.batches import CLOCK
-from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine
 from optimizer.studies.figures.placed import EmptyFigureError, Placed
 from optimizer.units import SECONDS_PER_MINUTE
 

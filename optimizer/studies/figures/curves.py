@@ -9,7 +9,7 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.quantities import counted, quantity
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.performance import MS_PER_S
-from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine, Series, target_line
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, Series, target_line
 from optimizer.studies.figures.placed import (
     LATENCY_TITLES,
     EmptyFigureError,

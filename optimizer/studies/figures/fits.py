@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from optimizer.fitting.profile import FittedProfile, MeasuredPoint
 from optimizer.fitting.runs import BenchmarkRun, shape_name, shapes_of
 from optimizer.quantities import counted
-from optimizer.studies.figures.document import CurvePanel, Figure, Series
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, Series
 
 FIGURES = (
     ("ttft_ms", "Time to first token (median)", "TTFT [ms]"),

@@ -17,7 +17,7 @@ from optimizer.studies.comparison.compare import compare
 from optimizer.studies.figures.any_kind import figures_by_batch_limit, figures_by_load
 from optimizer.studies.figures.collecting import batch_limit_figure, window_figure
 from optimizer.studies.figures.curves import batch_figure, latency_figure, occupancy_figure, timing_figure
-from optimizer.studies.figures.document import Figure
+from optimizer.studies.figures.figure_document import Figure
 from optimizer.studies.figures.placed import EmptyFigureError, Placed, chosen_server, place, place_unsized
 from optimizer.studies.figures.plans import PANELS, WHOLE_PLAN, PlannedSystem, plan_figure
 from optimizer.studies.figures.prices import cost_figure, pareto_figure

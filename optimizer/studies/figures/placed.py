@@ -39,7 +39,7 @@ from optimizer.spec.assumptions import could_use
 from optimizer.spec.messages import known_name
 from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
-from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine, Series, SeriesStyle
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, Series, SeriesStyle
 from optimizer.timing import Law
 from optimizer.units import SECONDS_PER_MINUTE
 

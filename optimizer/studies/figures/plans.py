@@ -12,14 +12,14 @@ from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
 from optimizer.plan import TargetFigure
 from optimizer.plan.document import Plan, QueueMember
-from optimizer.plan.tiers import difference_cents_per_h
+from optimizer.plan.tier_uses import difference_cents_per_h
 from optimizer.quantities import counted, quantity, share_text
 from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, TargetMeasure, is_about
 from optimizer.queueing.targets import target_share
 from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.streams import replica_load
 from optimizer.spec.system import System
-from optimizer.studies.figures.document import (
+from optimizer.studies.figures.figure_document import (
     Bar,
     BarPanel,
     Cell,

@@ -19,7 +19,7 @@ from optimizer.quantities import quantity
 from optimizer.queueing.targets import meets_target
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
-from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine, Series, target_line
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, Series, target_line
 from optimizer.studies.figures.placed import (
     LATENCY_TITLES,
     EmptyFigureError,

@@ -10,7 +10,7 @@ from optimizer.quantities import quantity
 from optimizer.queueing.measures import LOSS
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.studies.figures.collecting import latencies_shown, latency_levels, shown_ms
-from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine
 from optimizer.studies.figures.placed import Placed
 
 POINTS = 33

@@ -17,7 +17,7 @@ from optimizer.queueing.measures import METRICS, LatencyName, TargetMeasure
 from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.summary import Distribution, counted_rows, summarise
-from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine
 from optimizer.studies.figures.placed import EmptyFigureError, Placed
 from optimizer.studies.simulation.pools import stream_of
 from optimizer.units import SECONDS_PER_MINUTE

@@ -12,13 +12,13 @@ from functools import partial
 from optimizer.parallel import as_done
 from optimizer.pipeline import solve
 from optimizer.plan import Placement, Plan
-from optimizer.plan.routes import divisions_within
+from optimizer.plan.route_uses import divisions_within
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.loads import owners_of_load, rate_rpm
 from optimizer.spec.routes import large_rpm, quality_lost, small_rpm
 from optimizer.spec.schema import Route
 from optimizer.spec.system import System
-from optimizer.studies.horizon.document import Horizon, HourlyRoute, HourlyUse, HourPlan, Reservation
+from optimizer.studies.horizon.horizon_document import Horizon, HourlyRoute, HourlyUse, HourPlan, Reservation
 from optimizer.studies.horizon.hours import Hour, alone, chained, from_nothing, hours_of, peak_of
 from optimizer.studies.horizon.outcomes import Outcome, outcome_of, started
 from optimizer.studies.horizon.reservations import (

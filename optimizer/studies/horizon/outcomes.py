@@ -11,7 +11,7 @@ from optimizer.plan import Plan
 from optimizer.plan.document import Pool
 from optimizer.plan.placements import parts_of
 from optimizer.spec.system import System
-from optimizer.studies.horizon.document import Policy
+from optimizer.studies.horizon.horizon_document import Policy
 from optimizer.studies.horizon.hours import Hour
 from optimizer.studies.horizon.reservations import Taken, cost_with, used_by
 from optimizer.studies.service import service_by_priority

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from optimizer.documents import UnlimitedCards
 from optimizer.plan import Plan
 from optimizer.plan.placements import placements_of
-from optimizer.plan.tiers import accelerators_used, tier_cost
+from optimizer.plan.tier_uses import accelerators_used, tier_cost
 from optimizer.spec.schema import Accelerator, PriceTier
 from optimizer.spec.system import System
 

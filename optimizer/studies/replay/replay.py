@@ -23,16 +23,16 @@ from optimizer.stabilisation.decisions import Decisions, Observation
 from optimizer.stabilisation.keeping import Kept, Planner
 from optimizer.stabilisation.rules import Rules
 from optimizer.stabilisation.stabilise import denoise_loads, plan_next, stabilise
-from optimizer.studies.replay.document import (
+from optimizer.studies.replay.pods import Place, Pods, targets_of
+from optimizer.studies.replay.replay_document import (
     Replay,
     ReplayedRoute,
     ReplayedServer,
     ReplayPolicy,
     ReplayStep,
 )
-from optimizer.studies.replay.pods import Place, Pods, targets_of
-from optimizer.studies.replay.routes import RoutedLoad, routed_loads
-from optimizer.studies.replay.shared_cards import ReplayedCards, seen_cards
+from optimizer.studies.replay.replayed_cards import ReplayedCards, seen_cards
+from optimizer.studies.replay.replayed_routes import RoutedLoad, routed_loads
 
 if TYPE_CHECKING:
     from optimizer.stabilisation.loads import LoadEstimate

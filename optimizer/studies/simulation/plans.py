@@ -9,8 +9,8 @@ from optimizer.plan import Plan
 from optimizer.simulation.replicas import Effort
 from optimizer.simulation.workload import TraceLoad
 from optimizer.spec.system import System
-from optimizer.studies.simulation.document import SimulatedPool, Simulation
 from optimizer.studies.simulation.pools import PoolRun, pool_runs, simulate_pool
+from optimizer.studies.simulation.simulation_document import SimulatedPool, Simulation
 
 Progress = Callable[[int, int], None]
 """Called with the numbers of finished pools and of all pools."""

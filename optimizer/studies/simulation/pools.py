@@ -34,22 +34,22 @@ from optimizer.simulation.workload import Load, MergedLoad, OpenLoad, TraceLoad
 from optimizer.spec.places import network_ms
 from optimizer.spec.streams import members_of, replica_load
 from optimizer.spec.system import System
-from optimizer.studies.simulation.document import (
+from optimizer.studies.simulation.predictions import Prediction, member_predictions, predictions
+from optimizer.studies.simulation.simulated_cards import (
+    CardInTurns,
+    card_in_turns,
+    items_with_load,
+    load_of_item,
+    replica_on_card,
+)
+from optimizer.studies.simulation.simulated_offline import OfflineRun, offline_run
+from optimizer.studies.simulation.simulation_document import (
     ConfidenceInterval,
     SimulatedFigure,
     SimulatedLatency,
     SimulatedPool,
     TargetCheck,
     Verdict,
-)
-from optimizer.studies.simulation.offline import OfflineRun, offline_run
-from optimizer.studies.simulation.predictions import Prediction, member_predictions, predictions
-from optimizer.studies.simulation.shared_cards import (
-    CardInTurns,
-    card_in_turns,
-    items_with_load,
-    load_of_item,
-    replica_on_card,
 )
 from optimizer.units import SECONDS_PER_MINUTE
 

@@ -16,15 +16,15 @@ from optimizer.plan import Plan
 from optimizer.queueing.roots import smallest_integer
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.system import System
-from optimizer.studies.simulation.document import (
+from optimizer.studies.simulation.plans import Progress, simulation_from
+from optimizer.studies.simulation.pools import PoolRun, pool_runs, simulate_pool
+from optimizer.studies.simulation.simulation_document import (
     LostServer,
     PoolDerating,
     RepairedPlan,
     SimulatedPool,
     TargetCheck,
 )
-from optimizer.studies.simulation.plans import Progress, simulation_from
-from optimizer.studies.simulation.pools import PoolRun, pool_runs, simulate_pool
 from optimizer.units import SECONDS_PER_MINUTE
 
 LENGTHENING = 4

@@ -12,7 +12,7 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.pipeline import Solved
 from optimizer.solvers.levels import served_in_full, values_of
 from optimizer.solvers.problem import Problem
-from optimizer.studies.sweep.document import SweepBinding
+from optimizer.studies.sweep.sweep_document import SweepBinding
 from optimizer.tolerances import ROUNDING
 
 NO_CANDIDATE = "candidates"

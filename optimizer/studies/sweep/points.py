@@ -7,8 +7,8 @@ from optimizer.pipeline import solve_in_full
 from optimizer.spec.system import System
 from optimizer.studies.service import service_by_priority
 from optimizer.studies.sweep.binding import binding_limits
-from optimizer.studies.sweep.document import ServedShare, SweepPoint, UnitsUsed
 from optimizer.studies.sweep.parameters import Variation
+from optimizer.studies.sweep.sweep_document import ServedShare, SweepPoint, UnitsUsed
 
 Values = tuple[float, ...]
 """One value for each parameter."""

@@ -11,9 +11,9 @@ from itertools import pairwise, product
 from optimizer.errors import SpecError
 from optimizer.spec.system import System
 from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, ignore_progress
-from optimizer.studies.sweep.document import Axis, Sweep, SweepPoint
 from optimizer.studies.sweep.parameters import MAX_POINTS, Variation
 from optimizer.studies.sweep.points import Values, solve_points
+from optimizer.studies.sweep.sweep_document import Axis, Sweep, SweepPoint
 from optimizer.tolerances import ROUNDING
 
 

@@ -7,13 +7,13 @@ from optimizer.spec.system import System
 from rest_server.emulator.backend import Backend
 from rest_server.emulator.settings import FleetSettings
 from rest_server.emulator.steps.batches import Batches
-from rest_server.emulator.steps.caches import Caches
+from rest_server.emulator.steps.cache_step import Caches
 from rest_server.emulator.steps.forwarded import RouterStep
 from rest_server.emulator.steps.gateway import Gateway
 from rest_server.emulator.steps.jobs import JobQueue
 from rest_server.emulator.steps.queues import SharedQueues
-from rest_server.emulator.steps.routes import Routes
-from rest_server.emulator.steps.versions import Versions
+from rest_server.emulator.steps.route_step import Routes
+from rest_server.emulator.steps.version_step import Versions
 
 
 def steps_of(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine, Series
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, Series
 from optimizer.units import SECONDS_PER_MINUTE
 
 

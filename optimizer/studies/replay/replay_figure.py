@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent
-from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine, Series
-from optimizer.studies.replay.document import Replay, ReplayPolicy, ReplayStep
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, Series
+from optimizer.studies.replay.replay_document import Replay, ReplayPolicy, ReplayStep
 from optimizer.units import SECONDS_PER_MINUTE
 
 MAX_POINTS = 1_500

@@ -12,7 +12,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.limits.budget import BUDGET
-from optimizer.limits.tiers import CARD_TIERS, TIERS
+from optimizer.limits.tier_rows import CARD_TIERS, TIERS
 from optimizer.spec.robustness import committed_cents_per_h, tiered
 from optimizer.spec.schema import Accelerator
 

@@ -7,8 +7,8 @@ from optimizer.limits.table import label_of
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import precise, quantity, share_text
 from optimizer.spec.schema import priority_name
-from optimizer.studies.figures.document import Cell, CurvePanel, Figure, GridPanel, Series
-from optimizer.studies.sweep.document import Axis, SampledDays, Sweep, SweepPoint
+from optimizer.studies.figures.figure_document import Cell, CurvePanel, Figure, GridPanel, Series
+from optimizer.studies.sweep.sweep_document import Axis, SampledDays, Sweep, SweepPoint
 
 MAX_COLUMNS, MAX_ROWS = 9, 21
 """Maximum number of columns and rows of a map; larger maps are thinned evenly."""

@@ -3,7 +3,7 @@
 from optimizer.candidates import SizingMemo, find_candidates
 from optimizer.spec.schema import Route
 from optimizer.spec.system import System
-from optimizer.studies.explanation.document import LossPrice
+from optimizer.studies.explanation.explanation_document import LossPrice
 from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.studies.explanation.resolving import QuestionBudget, effect, solved
 

@@ -13,7 +13,7 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
 from optimizer.candidates.measuring import performances
 from optimizer.candidates.pairs import law_of
-from optimizer.candidates.shared_queues import Subsets
+from optimizer.candidates.queue_candidates import Subsets
 from optimizer.candidates.table import Candidates, CandidateTable
 from optimizer.queueing.performance import Performance
 from optimizer.spec.schema import Power

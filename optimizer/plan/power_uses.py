@@ -6,7 +6,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.candidates.arrays import SystemArrays
-from optimizer.candidates.power import power_at_rates_w
+from optimizer.candidates.replica_power import power_at_rates_w
 from optimizer.plan.document import Pool
 from optimizer.plan.rows import pool_rows
 from optimizer.spec.system import System

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent
-from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine, Series
-from optimizer.studies.horizon.document import Horizon, HourPlan
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, Series
+from optimizer.studies.horizon.horizon_document import Horizon, HourPlan
 from optimizer.units import SECONDS_PER_HOUR
 
 

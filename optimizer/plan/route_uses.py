@@ -12,7 +12,7 @@ from optimizer.spec.routes import flows_of, has_undivided, large_rpm, quality_lo
 from optimizer.spec.schema import Route
 from optimizer.spec.system import System
 from optimizer.topologies.divisions import Division, RouteArrays
-from optimizer.topologies.routes import Routing
+from optimizer.topologies.route_topology import Routing
 from optimizer.units import SECONDS_PER_MINUTE
 
 Divisions = Mapping[str, Division | None]

@@ -16,7 +16,7 @@ from optimizer.candidates.measuring import measure_pairs, targets_hold
 from optimizer.candidates.reserve import availability_of
 from optimizer.plan.checks.facts import Facts, headroom_of
 from optimizer.plan.document import Plan, Pool
-from optimizer.plan.reserves import unneeded_replicas
+from optimizer.plan.reserve_uses import unneeded_replicas
 from optimizer.plan.rows import pool_rows
 from optimizer.quantities import counted, precise
 from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
