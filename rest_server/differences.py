@@ -41,7 +41,7 @@ class SectionDiff:
         }
 
 
-def sections(before: Entities, after: Entities) -> Iterator[SectionDiff]:
+def fleet_sections(before: Entities, after: Entities) -> Iterator[SectionDiff]:
     """Yield every section in which two fleets might differ."""
     for name, field in (
         ("accelerators", "accelerators"),

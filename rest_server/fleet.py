@@ -179,7 +179,7 @@ def kept_allocation(plan: Plan, server: Server) -> AllocationData:
         return AllocationData(accelerator=largest, num_replicas=kept[largest], load=current.load)
     if not current.num_replicas:
         return current
-    found = scaled(current, kept.get(largest, 0))
+    found = resized(current, kept.get(largest, 0))
     pools = [pool for pool in current.pools if pool.mode == "own" and kept.get(pool.accelerator)]
     more = tuple(_scaled_pool(pool, kept[pool.accelerator]) for pool in pools)
     return found.model_copy(update={"pools": more}) if len(more) > 1 else found
@@ -190,7 +190,7 @@ def _scaled_pool(pool: CurrentPool, replicas: int) -> CurrentPool:
     return pool.model_copy(update={"num_replicas": replicas, "cost_cents_per_h": cost})
 
 
-def scaled(current: AllocationData, replicas: int) -> AllocationData:
+def resized(current: AllocationData, replicas: int) -> AllocationData:
     """Return the largest current pool with other replicas; with none it keeps its accelerator's name."""
     changes: dict[str, object] = {
         "num_replicas": replicas,

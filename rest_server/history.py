@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from optimizer.plan import Plan
-from rest_server.differences import MODELS, sections
+from rest_server.differences import MODELS, fleet_sections
 from rest_server.fleet import Entities
 
 MAX_EVENTS = 1_000
@@ -97,7 +97,7 @@ def _changed(before: Entities, after: Entities) -> tuple[dict[str, int], tuple[s
     """Return the number of changed items by section, and the names of the first of them."""
     counts: dict[str, int] = {}
     names: list[str] = []
-    for section in sections(before, after):
+    for section in fleet_sections(before, after):
         name = "models" if section.name == MODELS else section.name
         for key in (*section.put(), *section.removed()):
             counts[name] = counts.get(name, 0) + 1

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from optimizer.errors import InferplanError
-from rest_server.differences import Key, SectionDiff, sections
+from rest_server.differences import Key, SectionDiff, fleet_sections
 from rest_server.file_lock import FileLock, InUseError
 from rest_server.history import MAX_EVENTS
 from rest_server.state import Snapshot
@@ -59,7 +59,7 @@ class FileJournal:
             positions = dict(self._positions)
             connection.execute("BEGIN IMMEDIATE")
             _check_revision(connection, before.revision)
-            for section in sections(before.entities, after.entities):
+            for section in fleet_sections(before.entities, after.entities):
                 positions[section.name] = _write_section(connection, section, positions.get(section.name, {}))
             _write_rest(connection, before, after)
             connection.execute("COMMIT")

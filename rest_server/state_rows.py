@@ -108,7 +108,7 @@ def read_snapshot(connection: sqlite3.Connection) -> tuple[str, Snapshot]:
     instance, revision, changed_at, text = connection.execute(
         "SELECT instance, revision, changed_at, decisions FROM fleet"
     ).fetchone()
-    history = read_history(connection)
+    history = history_in(connection)
     last = history.plans[-1] if history.plans else None
     plan = None if last is None else PlanRecord(last.plan(), last.revision, last.made_at)
     known = TypeAdapter(_Known).validate_json(text or "{}")
@@ -184,7 +184,7 @@ def _current_pool(values: Mapping[str, Any]) -> CurrentPool:
     return CurrentPool.model_construct(_fields_set=set(given), **given)
 
 
-def read_history(connection: sqlite3.Connection) -> History:
+def history_in(connection: sqlite3.Connection) -> History:
     """Return the history in a state file."""
     texts = connection.execute("SELECT document FROM events ORDER BY number")
     events = (json.loads(text) for (text,) in texts)

@@ -14,7 +14,7 @@ from optimizer.errors import SpecError
 from optimizer.kinds.batch_servers.rows import BatchAnswer, BatchRow
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.system import System
-from optimizer.studies.simulation.plans import simulate_plan
+from optimizer.studies.simulation.plans import simulate_pools
 
 SENTIMENT: Json = {"base": 37.5, "slope": 2.5}  # 40 ms for one, 50 ms for five
 
@@ -53,7 +53,7 @@ def test_batch_server_with_several_percentiles_is_planned() -> None:
     assert pool.utilization == pytest.approx(1000 / 11 / 100)
     assert verify(plan, system) == []
     assert explain(system).servers[0].pools[0].accelerator == "T4"
-    simulation = simulate_plan(system, plan, Effort(requests=400_000))
+    simulation = simulate_pools(system, plan, Effort(requests=400_000))
     assert simulation.pools[0].e2e is not None
     assert simulation.pools[0].e2e.mean.value == pytest.approx(pool.ttft_ms, rel=0.05)
 
@@ -157,7 +157,7 @@ def test_stages_are_planned_verified_explained_and_simulated() -> None:
         plan.model_copy(update={"allocations": {"s": (pool.model_copy(update={"binding": "server"}),)}}),
         system,
     )
-    simulation = simulate_plan(system, plan, Effort(requests=200_000))
+    simulation = simulate_pools(system, plan, Effort(requests=200_000))
     assert simulation.pools[0].e2e is not None
     assert simulation.pools[0].e2e.mean.value == pytest.approx(pool.ttft_ms, rel=0.06)
 
@@ -177,7 +177,7 @@ def test_a_replica_of_so_many_jobs_takes_what_they_carry() -> None:
     each_rps = pool.max_arrival_rate_rpm / 60 / pool.num_replicas
     assert 0.75 * 2000 / 146 < each_rps < 2000 / 146  # two jobs of 146 ms each
     assert verify(plan, system) == []
-    simulated = simulate_plan(system, plan, Effort(requests=50_000)).pools[0]
+    simulated = simulate_pools(system, plan, Effort(requests=50_000)).pools[0]
     assert simulated.overload is None
 
 

@@ -22,7 +22,7 @@ from optimizer.render.plan_sections import plan_sections
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.spec.caches import target_of_misses
 from optimizer.spec.schema import ModelTarget
-from optimizer.studies.simulation.plans import simulate_plan
+from optimizer.studies.simulation.plans import simulate_pools
 
 
 def without_caches(source: Json) -> Json:
@@ -124,7 +124,7 @@ def test_a_goodput_share_is_shown_as_its_user_stated_it() -> None:
     (figure,) = pool.targets
     assert figure.limit == pytest.approx(0.05)
     assert figure.text.endswith("% within (95 %)")
-    (found,) = simulate_plan(system, plan, Effort(2_000, 1)).pools
+    (found,) = simulate_pools(system, plan, Effort(2_000, 1)).pools
     (check,) = (item for item in found.targets if "beyond" in item.target)
     assert check.limit == pytest.approx(0.05)
     assert check.simulated.value == pytest.approx(0.65 * (1 - found.within_all.value))
@@ -140,7 +140,7 @@ def test_percentiles_of_hits_and_misses_are_those_of_all() -> None:
     runs = run_replica(open_load(owner.current.load, 360 / 60), replica, Effort(seed=7))
     misses = np.concatenate([run.ttft_ms for run in runs])
     every = np.concatenate([np.zeros(round(len(misses) * 0.4 / 0.6)), misses])
-    (found,) = simulate_plan(system, solve(system), Effort()).pools
+    (found,) = simulate_pools(system, solve(system), Effort()).pools
     (target,) = [target for target in found.targets if "TTFT" in target.target]
     assert target.simulated.value == pytest.approx(np.quantile(every, 0.95), rel=0.05)
 
@@ -151,7 +151,7 @@ def test_studies_count_what_replicas_see() -> None:
     (pool,) = plan.allocations["a"]
     assert pool.arrival_rate_rpm == pytest.approx(360)
     assert plan.caches == (CacheUse(server="a", hit_rate=0.4, hits_rpm=240, misses_rpm=360),)
-    assert simulate_plan(system, plan, Effort()).holds
+    assert simulate_pools(system, plan, Effort()).holds
     again = load_system(system.to_spec().model_dump(by_alias=True))
     assert again.servers == system.servers
 
@@ -192,7 +192,7 @@ def test_percentiles_are_named_as_the_user_stated_them() -> None:
     assert "p50 " in text
     assert "p23" not in text
     assert verify(plan, system) == []
-    (check,) = simulate_plan(system, plan, Effort(2_000, 1)).pools[0].targets[:1]
+    (check,) = simulate_pools(system, plan, Effort(2_000, 1)).pools[0].targets[:1]
     assert check.target == figure.measure
     assert check.predicted == figure.value
 

@@ -15,7 +15,7 @@ from optimizer.spec.load_traces import read_load_trace
 from optimizer.stabilisation.rules import Rules
 from optimizer.studies.load_changes import scale_loads
 from optimizer.studies.replay.replay import replay
-from optimizer.studies.simulation.plans import simulate_plan
+from optimizer.studies.simulation.plans import simulate_pools
 
 # --- by its meaning --------------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ def test_a_simulated_backlog_ends_when_the_plan_says(kind: str, hours: float) ->
     source = document([night], [accelerator("A")], {"A": 1}, saturationPolicy="PriorityExhaustive")
     system = load_system(source if kind == "tokens" else source | {"models": models})
     plan = solve(system)
-    found = simulate_plan(system, plan, Effort())
+    found = simulate_pools(system, plan, Effort())
     assert found.holds
     assert found.pools[0].finishes_h == pytest.approx(plan.deadlines[0].finishes_h, rel=0.05)
 

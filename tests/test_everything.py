@@ -10,7 +10,7 @@ from optimizer import Plan, System, load_system, make_report, render_report, sol
 from optimizer.simulation.replicas import Effort
 from optimizer.studies.explanation.explain import explain
 from optimizer.studies.overview import describe
-from optimizer.studies.simulation.plans import simulate_plan
+from optimizer.studies.simulation.plans import simulate_pools
 
 TEXT = one_line(read_page("scenarios/multi-model-service.md"))
 
@@ -79,7 +79,7 @@ def test_the_report_names_every_server() -> None:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_no_target_is_missed_by_more_than_a_tenth_in_simulation(seed: int) -> None:
     system, plan = planned()
-    found = simulate_plan(system, plan, Effort(requests=20_000, seed=seed))
+    found = simulate_pools(system, plan, Effort(requests=20_000, seed=seed))
     checks = [(pool.server, check) for pool in found.pools for check in pool.targets]
     assert len(checks) > 60
     assert [

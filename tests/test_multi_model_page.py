@@ -27,7 +27,7 @@ from optimizer.cli.main import main
 from optimizer.simulation.replicas import Effort
 from optimizer.studies.figures.plans import PlannedSystem, assignment_panels, servers_panels
 from optimizer.studies.overview import describe
-from optimizer.studies.simulation.plans import simulate_plan
+from optimizer.studies.simulation.plans import simulate_pools
 from optimizer.studies.simulation.simulation_document import Simulation
 
 TEXT = one_line(read_page("scenarios/multi-model-service.md"))
@@ -41,7 +41,7 @@ def plan() -> Plan:
 @cache
 def simulated(seed: int) -> Simulation:
     system, found = planned()
-    return simulate_plan(system, found, Effort(requests=20_000, seed=seed))
+    return simulate_pools(system, found, Effort(requests=20_000, seed=seed))
 
 
 def test_the_document_is_the_service_of_the_page() -> None:

@@ -10,7 +10,7 @@ import pytest
 from doc_pages import ROOT, read_page
 
 from optimizer.cli.main import main
-from optimizer.cli.reporting import KINDS
+from optimizer.cli.reporting import PLOTS
 
 PAGE = read_page("pictures.md")
 COMMANDS = [shlex.split(line)[1:] for line in re.findall(r"^inferplan .*$", PAGE, re.MULTILINE)]
@@ -39,7 +39,7 @@ def test_the_page_shows_every_picture_below_its_command() -> None:
     pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs").rglob("*.md"))
     assert {path.name for path in made} <= kept
     assert all(f"pictures/{name})" in pages for name in kept)
-    assert {"plan", *KINDS} - {line[1] for line in COMMANDS} == {"load", "assignment", "types", "servers"}
+    assert {"plan", *PLOTS} - {line[1] for line in COMMANDS} == {"load", "assignment", "types", "servers"}
 
 
 def test_ten_states_of_the_page_are_kept() -> None:

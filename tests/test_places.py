@@ -9,7 +9,7 @@ from slow_cases import mostly_slow
 
 from optimizer import SpecError, System, explain, find_candidates, load_system, solve, verify
 from optimizer.simulation.replicas import Effort
-from optimizer.studies.simulation.plans import simulate_plan
+from optimizer.studies.simulation.plans import simulate_pools
 
 PLACES = ("eu", "us", "asia")
 
@@ -150,7 +150,7 @@ def test_simulated_latencies_include_the_network() -> None:
     ((here,),) = solve(near(mayServeFrom=["us"], place="us")).allocations.values()
     assert here.num_replicas == pool.num_replicas
     assert pool.ttft_ms == pytest.approx(here.ttft_ms + time_ms)
-    simulated = simulate_plan(far, plan, Effort(requests=2000)).pools[0]
+    simulated = simulate_pools(far, plan, Effort(requests=2000)).pools[0]
     assert simulated.ttft is not None
     assert simulated.e2e is not None
     assert simulated.ttft.mean.value == pytest.approx(pool.ttft_ms, rel=0.15)
@@ -245,7 +245,7 @@ def test_a_far_shared_queue_is_a_near_one_with_shorter_targets(seed: int) -> Non
 def test_a_simulated_shared_queue_includes_the_network() -> None:
     far = load_system(queue_spec(0, network=True))
     plan = solve(far)
-    for pool in simulate_plan(far, plan, Effort(requests=4000)).pools:
+    for pool in simulate_pools(far, plan, Effort(requests=4000)).pools:
         member = plan.shared_queues["q"].members[pool.server]
         assert pool.ttft is not None
         assert pool.ttft.mean.value == pytest.approx(member.ttft_ms, rel=0.1)

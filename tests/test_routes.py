@@ -38,7 +38,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.spec.routes import largest_mean
 from optimizer.spec.schema import Route
 from optimizer.studies.load_changes import scale_loads, vary_loads
-from optimizer.studies.simulation.plans import simulate_plan
+from optimizer.studies.simulation.plans import simulate_pools
 from optimizer.studies.sweep.checkpoint import Checkpoint
 from optimizer.studies.sweep.parameters import read_variations
 from optimizer.studies.sweep.sweep import sweep
@@ -426,7 +426,7 @@ def test_explain_prices_the_limit_on_quality() -> None:
 
 def test_simulated_servers_keep_their_targets_at_routed_loads() -> None:
     system, plan = sample()
-    study = simulate_plan(system, plan, Effort(requests=8000))
+    study = simulate_pools(system, plan, Effort(requests=8000))
     rates = {pool.server: pool.rate_rps * pool.num_replicas * 60 for pool in study.pools}
     use = plan.routes["chat"]
     assert rates == {

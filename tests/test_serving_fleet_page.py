@@ -28,7 +28,7 @@ from optimizer.profiles.catalogue import load_catalogue
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.routes import flows_of
 from optimizer.spec.schema import Route
-from optimizer.studies.simulation.plans import simulate_plan
+from optimizer.studies.simulation.plans import simulate_pools
 from optimizer.timing.static import longest_to_mean
 
 PAGE = read_page("scenarios/serving-fleet.md")
@@ -353,6 +353,6 @@ def test_speculation_and_starting_pods() -> None:
 @pytest.mark.slow  # thirteen servers, 20,000 requests each
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_no_simulated_target_is_missed_by_a_tenth(seed: int) -> None:
-    for pool in simulate_plan(fleet(), planned(), Effort(requests=20_000, seed=seed)).pools:
+    for pool in simulate_pools(fleet(), planned(), Effort(requests=20_000, seed=seed)).pools:
         for check in pool.targets:
             assert check.simulated.value <= 1.1 * check.limit, (pool.server, check.target)

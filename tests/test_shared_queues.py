@@ -20,7 +20,7 @@ from optimizer.cli.main import main
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.streams import members_of
-from optimizer.studies.simulation.plans import simulate_plan
+from optimizer.studies.simulation.plans import simulate_pools
 
 # --- the choice ------------------------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ def test_no_simulated_class_misses_a_target_by_a_tenth(seed: int) -> None:
     system = simulated_fleet(seed)
     plan = solve(system)
     for stream in (1, 2, 3):
-        found = simulate_plan(system, plan, Effort(requests=8000, seed=stream))
+        found = simulate_pools(system, plan, Effort(requests=8000, seed=stream))
         for pool in found.pools:
             for check in pool.targets:
                 width = check.simulated.half_width or 0.0

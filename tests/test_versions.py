@@ -21,7 +21,7 @@ from optimizer.spec.versions import Version, versions_of
 from optimizer.stabilisation.decisions import Observation
 from optimizer.stabilisation.rules import RECOMMENDED
 from optimizer.stabilisation.stabilise import denoise_loads, stabilise
-from optimizer.studies.simulation.plans import simulate_plan
+from optimizer.studies.simulation.plans import simulate_pools
 from optimizer.studies.sweep.days import lognormal_days
 
 # --- the choice ------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_studies_take_versions_as_servers() -> None:
     source = yaml.safe_load((ROOT / "specs" / "versions.yaml").read_text("utf-8"))
     system = load_system(source)
     plan = solve(system)
-    assert simulate_plan(system, plan, Effort(requests=5000)).holds
+    assert simulate_pools(system, plan, Effort(requests=5000)).holds
     changes = compare(system, system.with_options(unlimited=True))
     assert changes.servers[0].server == "chat (chat-1)"
     (wish,) = explain(system).wishes

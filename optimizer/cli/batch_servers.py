@@ -49,13 +49,13 @@ _SHARED_FLAGS = {"max_batch": "maxBatchSize", "max_queue": "maxQueueSize", "arri
 """Flags that batch servers share with other servers, and the fields that they set."""
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
+def add_batch_server_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only batch servers have."""
     group = parser.add_argument_group("batch server, which answers requests without tokens together")
     add_request(group, BatchServerFlags)
 
 
-def row_of(
+def batch_server_row(
     arguments: argparse.Namespace, other_flags: Sequence[str], rate_rps: float, **targets: object
 ) -> BatchRow | None:
     """Return the batch server that the flags describe; None if they do not describe one.
@@ -101,7 +101,7 @@ def row_to_size(
     """
     at = {} if percentile is None else {"percentile": percentile}
     latency = [{"ms": arguments.target_e2e, **at}] if arguments.target_e2e else []
-    row = row_of(arguments, other_flags, 0.0, latency=latency)
+    row = batch_server_row(arguments, other_flags, 0.0, latency=latency)
     for flag in ("target_ttft", "target_itl", "throughput_target"):
         if row is not None and getattr(arguments, flag):
             raise SpecError(f"{_flag(flag)}: a batch server has no tokens; give --target-e2e")

@@ -81,7 +81,7 @@ def picture_format(path: Path) -> "Format":
     raise SpecError(f"-o: {path}: the name must end in one of {names}")
 
 
-def quantity(scale: Scale) -> Callable[[str], float]:
+def number_parser(scale: Scale) -> Callable[[str], float]:
     """Return a parser of numbers, plain or with a unit of a scale."""
 
     def parse(text: str) -> float:

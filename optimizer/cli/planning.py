@@ -34,7 +34,7 @@ from optimizer.plan import Plan
 from optimizer.quantities import counted
 from optimizer.render.plan_sections import candidate_sections, plan_sections
 from optimizer.render.progress import working
-from optimizer.render.simulation_sections import repair_sections, simulation_sections
+from optimizer.render.simulation_sections import simulated_repair_sections, simulation_sections
 from optimizer.spec.system import System
 from optimizer.spec.writing import write_text
 from optimizer.studies.estimates import EstimatePrice, price_of_estimates
@@ -124,7 +124,7 @@ def _solve_and_repair(arguments: argparse.Namespace, options: EffortOptions, tim
 def _print_repairs(found: RepairedPlan, arguments: argparse.Namespace) -> None:
     from optimizer.render.terminal import Output, show
 
-    show(repair_sections(found), sys.stdout, Output(arguments.wide))
+    show(simulated_repair_sections(found), sys.stdout, Output(arguments.wide))
 
 
 def _finish(plan: Plan, arguments: argparse.Namespace, timings: Timings) -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 from optimizer.cli import batch_servers
-from optimizer.cli.command import add_output, quantity
+from optimizer.cli.command import add_output, number_parser
 from optimizer.cli.flags import add_deployment, add_request, given_values
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
@@ -131,10 +131,10 @@ def add_flags(parser: argparse.ArgumentParser, *tables: str) -> None:
         group = parser.add_argument_group(title)
         for part in parts:
             for flag, _, unit, text in _LAW_FLAGS[part]:
-                kind = quantity(_SCALES[unit]) if unit in _SCALES else float
+                kind = number_parser(_SCALES[unit]) if unit in _SCALES else float
                 group.add_argument(flag, metavar=unit.upper(), type=kind, help=f"{text} [{unit}]")
         add_request(group, ReplicaFlags, fields=_OF_LAWS[title])
-    batch_servers.add_flags(parser)
+    batch_servers.add_batch_server_flags(parser)
     add_request(parser.add_argument_group("queue model"), ReplicaFlags, fields=_QUEUE)
     parser.add_argument(
         "--batch",

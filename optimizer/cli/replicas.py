@@ -94,7 +94,7 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
         return _answer_lines(arguments.batch, lambda row: row.analyze(), effort)
 
     rate_rps = arguments.rate
-    row = batch_servers.row_of(arguments, replica_flags.TOKEN_FLAGS, rate_rps or 0.0)
+    row = batch_servers.batch_server_row(arguments, replica_flags.TOKEN_FLAGS, rate_rps or 0.0)
     named = replica_flags.estimated_of(arguments) if row is None else None
     replica: Any = row or (named and named.replica) or replica_flags.replica_of(arguments)
     if rate_rps is None:

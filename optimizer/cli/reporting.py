@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from optimizer.render.pages import PageMetadata
     from optimizer.render.plots import Format
 
-KINDS = {
+PLOTS = {
     "plan": "the next four plots on one page",
     "load": "arrival rate and tokens of each model and class",
     "assignment": "accelerator and replicas of each model and class",
@@ -129,10 +129,10 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 def _add_plot(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    kinds = "\n".join(f"  {name:<14}{text}" for name, text in (KINDS | OF_PROFILES).items())
+    kinds = "\n".join(f"  {name:<14}{text}" for name, text in (PLOTS | OF_PROFILES).items())
     parser.epilog = f"what to plot:\n{kinds}"
     parser.add_argument(
-        "kind", metavar="KIND", choices=(*KINDS, *OF_PROFILES), help="what to plot; see below"
+        "kind", metavar="KIND", choices=(*PLOTS, *OF_PROFILES), help="what to plot; see below"
     )
     add_path(parser)
     parser.add_argument(

@@ -37,12 +37,12 @@ def check_simulates(arguments: argparse.Namespace) -> None:
 def simulating(arguments: argparse.Namespace) -> Iterator[Progress]:
     """Context for simulating, locally or on the named cluster, with progress on stderr."""
     compiled_here = announced() if arguments.cluster is None else nullcontext()
-    with counted("simulating", arguments) as progress, compiled_here:
+    with with_progress("simulating", arguments) as progress, compiled_here:
         yield progress
 
 
 @contextmanager
-def counted(what: str, arguments: argparse.Namespace) -> Iterator[Progress]:
+def with_progress(what: str, arguments: argparse.Namespace) -> Iterator[Progress]:
     """Context for work that reports progress on stderr, locally or on the named cluster."""
     place = nullcontext() if arguments.cluster is None else on_cluster(arguments.cluster)
     with place, counting(what) as progress:

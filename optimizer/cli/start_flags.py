@@ -48,7 +48,7 @@ class StartFlags(Request):
     RoundRobin."""
 
 
-def targets_of(arguments: argparse.Namespace) -> dict[str, Any]:
+def target_facts(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the fields of `StarterFacts` for deployment, targets and scarcity.
 
     Raises:

@@ -14,7 +14,7 @@ from optimizer.cli.start_flags import (
     demands_of,
     model_given,
     offers_of,
-    targets_of,
+    target_facts,
 )
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
@@ -118,7 +118,7 @@ def _start(arguments: argparse.Namespace) -> tuple[StarterFacts, tuple[str, ...]
         check_template(template, tuple(models), tuple(offers))
     if lacking:
         raise SpecError(f"{', '.join(lacking)}: missing; for example {_EXAMPLE}")
-    settings = targets_of(arguments)
+    settings = target_facts(arguments)
     if template is None:
         template = _template_of(models, offers, demands)
     to_stdout = str(arguments.path) == "-"

@@ -10,7 +10,7 @@ from typing import Any
 
 from optimizer.cli.command import add_output, add_path, add_wide, picture_format, show_answer
 from optimizer.cli.flags import add_request, in_flags, request_of
-from optimizer.cli.solving import add_cluster, add_load, announced_for, counted, read_system, simulating
+from optimizer.cli.solving import add_cluster, add_load, announced_for, read_system, simulating, with_progress
 from optimizer.jobs.flag import details_of
 from optimizer.jobs.requests import RequestError
 from optimizer.jobs.study import StudyEntry
@@ -83,5 +83,5 @@ def _at_work(
         with simulating(arguments) as progress:
             yield progress
     else:
-        with counted(study.working, arguments) as progress, announced_for(system):
+        with with_progress(study.working, arguments) as progress, announced_for(system):
             yield progress

@@ -21,7 +21,7 @@ from optimizer.kinds.request_classes import (
     RequestClass,
     class_figures,
     class_queues,
-    total_figures,
+    figures_of_all_classes,
 )
 from optimizer.kinds.rows import OverloadedReplica, UnstableReplica
 from optimizer.queueing.priority.model import PriorityQueues
@@ -107,7 +107,7 @@ class _ClassFields(TokenRow):
         self, queues: PriorityQueues, rate_rps: float, **rates: float
     ) -> ClassAnswer | ClassRowAnswer:
         found = queues.analyze(np.full(len(self.classes), rate_rps))
-        figures: dict[str, Any] = total_figures(found) | rates
+        figures: dict[str, Any] = figures_of_all_classes(found) | rates
         figures |= dict.fromkeys(("offered_rps", "throughput_rps"), rate_rps)  # nothing is rejected
         figures |= {"stable_rate_rps": float(queues.stable_rate_rps[0])}
         figures |= {"classes": class_figures(found, self.classes)}

@@ -13,7 +13,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.errors import AnalysisError, FitError
 from optimizer.fitting.parameters import DRAWN, StartPoint, coefficients, prior_residuals
-from optimizer.fitting.replay import BenchmarkReplay, RunMetrics, shortened
+from optimizer.fitting.replay import BenchmarkReplay, RunMetrics, with_fewer_requests
 from optimizer.fitting.runs import BenchmarkRun
 from optimizer.parallel import in_threads
 from optimizer.simulation.law import IterationCoefficients
@@ -95,7 +95,7 @@ class FitProblem:
         """Draw the requests of all runs."""
         whole = tuple(BenchmarkReplay.of(run, limits) for run in runs)
         short = tuple(
-            whole[i] if (cut := shortened(run)) is run else BenchmarkReplay.of(cut, limits)
+            whole[i] if (cut := with_fewer_requests(run)) is run else BenchmarkReplay.of(cut, limits)
             for i, run in enumerate(runs)
         )
         return cls(whole, short, residual_rows(runs))
@@ -244,7 +244,7 @@ def soft_l1(residuals: FloatArray) -> float:
     return float(LOSS_SCALE**2 * (np.sqrt(1 + (residuals / LOSS_SCALE) ** 2) - 1).sum())
 
 
-def solve(
+def fitted_parameters(
     problem: FitProblem,
     names: Sequence[str],
     begin: Iterable[StartPoint],

@@ -19,7 +19,7 @@ from optimizer.fitting.runs import BenchmarkRun, shape_name, shapes_of
 from optimizer.fitting.selection import (
     cards_of,
     check_enough,
-    in_flight,
+    mean_in_flight,
     one_model,
     prepared,
     shape_warnings,
@@ -158,7 +158,7 @@ def _unusable_notes(count: int) -> list[str]:
 
 
 def _most_in_flight(runs: Sequence[BenchmarkRun]) -> int:
-    return max(1, round(max(in_flight(run) for run in runs)))
+    return max(1, round(max(mean_in_flight(run) for run in runs)))
 
 
 def _provenance(
@@ -169,7 +169,7 @@ def _provenance(
     tools = list(dict.fromkeys(benchmark.tool for benchmark in benchmarks))
     shown = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
     rows = [
-        (r.prompts.mean, r.answers.mean, r.measured.throughput_rps or r.rate_rps or 0.0, in_flight(r))
+        (r.prompts.mean, r.answers.mean, r.measured.throughput_rps or r.rate_rps or 0.0, mean_in_flight(r))
         for r in runs
     ]
     return Provenance(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from optimizer.fitting.estimation import FitProblem, FitResult, Progress, refine, solve
+from optimizer.fitting.estimation import FitProblem, FitResult, Progress, fitted_parameters, refine
 from optimizer.fitting.interval import ALPHA, alpha_interval
 from optimizer.fitting.parameters import ADDED_LATER, BY_NAME, DRAWN, SIMPLIFIED_FIRST, StartPoint, plausible
 from optimizer.quantities import be, counted
@@ -52,7 +52,7 @@ def fit_identifiable(
     measured = len(problem.rows.name)
     first = _affordable([name for name in names if name not in ADDED_LATER], measured)
     left_out = {name: TOO_FEW for name in names if name not in (*first, *ADDED_LATER)}
-    solution = solve(problem, first, begin, progress)
+    solution = fitted_parameters(problem, first, begin, progress)
     while True:
         weakest, why = _weakest(solution)
         if weakest is None:

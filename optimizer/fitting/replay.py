@@ -195,7 +195,7 @@ def _figures(run: SimulatedRun, span_ms: float, *, detailed: bool) -> RunMetrics
     )
 
 
-def shortened(run: BenchmarkRun) -> BenchmarkRun:
+def with_fewer_requests(run: BenchmarkRun) -> BenchmarkRun:
     """Return a run with fewer requests for derivatives; short runs stay as they are."""
     measured = run.measured
     rate = run.rate_rps or measured.throughput_rps

@@ -78,7 +78,7 @@ def check_enough(runs: Sequence[BenchmarkRun], left_out: int) -> None:
 
 def terms_of(runs: Sequence[BenchmarkRun], terms: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
     """Return the parameters that can show in some runs, and a sentence if requests hardly overlap."""
-    most = max(in_flight(run) for run in runs)
+    most = max(mean_in_flight(run) for run in runs)
     if most >= OVERLAP:
         return tuple(terms), []
     seen = (*LIGHT_LAW, "client_offset_ms") if len({shape[0] for shape in shapes_of(runs)}) > 1 else LIGHT_LAW
@@ -123,7 +123,7 @@ def shape_warnings(runs: Sequence[BenchmarkRun]) -> list[str]:
     return found
 
 
-def in_flight(run: BenchmarkRun) -> float:
+def mean_in_flight(run: BenchmarkRun) -> float:
     """Return the mean number of requests in flight by Little's law."""
     measured = run.measured
     rate = measured.throughput_rps or run.rate_rps or 0.0

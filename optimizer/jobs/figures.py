@@ -11,13 +11,13 @@ from optimizer.jobs.study import Study
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.figures.figure_document import Figure
-from optimizer.studies.figures.kinds import KINDS, PLAN_KINDS, make_figure
+from optimizer.studies.figures.kinds import PLAN_KINDS, PLOT_KINDS, make_figure
 
 
 class FigureOptions(LoadChangeOptions):
     """Kind and format of a figure, a change of the load, and options that override the document's."""
 
-    kind: Annotated[str, Flag(only="route")] = Field("plan", json_schema_extra={"enum": list(KINDS)})
+    kind: Annotated[str, Flag(only="route")] = Field("plan", json_schema_extra={"enum": list(PLOT_KINDS)})
     """One of the kinds of `inferplan plot`."""
     format: AnswerFormat = "json"
     """The plotted numbers as JSON, or the picture."""

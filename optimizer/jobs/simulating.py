@@ -11,7 +11,11 @@ from optimizer.jobs.requests import PlanOptions, RequestError
 from optimizer.jobs.study import Study
 from optimizer.pipeline import Timings, solve
 from optimizer.plan import Plan, load_plan
-from optimizer.render.simulation_sections import repair_sections, simulation_csv, simulation_sections
+from optimizer.render.simulation_sections import (
+    simulated_repair_sections,
+    simulation_csv,
+    simulation_sections,
+)
 from optimizer.section import Section
 from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, MAX_REQUESTS, Effort
 from optimizer.simulation.summary import MIN_REQUESTS
@@ -124,7 +128,7 @@ def repair_plan(
             changed, backend=options.backend, write_model_to=write_model_to, timings=timings, memo=memo
         )
 
-    return repair.repair_plan(system, plan_of, options.effort, progress)
+    return repair.solve_and_repair(system, plan_of, options.effort, progress)
 
 
 def _simulate_or_repair(
@@ -146,7 +150,7 @@ def _simulate_or_repair(
 def _sections(found: Simulation | RepairedPlan) -> list[Section]:
     if isinstance(found, Simulation):
         return simulation_sections(found)
-    return [*simulation_sections(found.simulation), *repair_sections(found)]
+    return [*simulation_sections(found.simulation), *simulated_repair_sections(found)]
 
 
 def _csv(found: Simulation | RepairedPlan) -> str:

@@ -10,7 +10,7 @@ from optimizer.errors import AnalysisError
 from optimizer.kinds.replicas import Replica
 from optimizer.kinds.request_classes import RequestClass
 from optimizer.kinds.rows import OverloadedReplica, simulated_values
-from optimizer.kinds.simulated import ReplicaSimulation, figures_of, open_load
+from optimizer.kinds.simulated import ReplicaSimulation, open_load, simulated_fields
 from optimizer.kinds.token_batching import simulated_replica
 from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import Effort, run_replica
@@ -57,7 +57,7 @@ def simulate_classes(
         summary = summarise(own)
         if summary.overload is not None:
             return OverloadedReplica(overload=f"classes[{i}]: {summary.overload}")
-        values = simulated_values(figures_of(summary), replace(effort, requests=len(own[0].requests)))
+        values = simulated_values(simulated_fields(summary), replace(effort, requests=len(own[0].requests)))
         found.append(SimulatedClass.model_validate(values | {"priority": one.priority}))
     return ClassSimulation(classes=tuple(found))
 

@@ -88,7 +88,7 @@ def class_figures(found: ClassPerformance, classes: Sequence[RequestClass]) -> t
     )
 
 
-def total_figures(found: ClassPerformance) -> dict[str, float]:
+def figures_of_all_classes(found: ClassPerformance) -> dict[str, float]:
     """Return the metrics over the requests of all classes, by field of an answer."""
     share = found.offered_rps / found.offered_rps.sum()
     figures = {"in_service": float(found.in_service.sum())}

@@ -76,13 +76,13 @@ class Shown(NamedTuple):
         return self.form(value) if callable(self.form) else format(value, self.form)
 
 
-def share_text(share: float) -> str:
+def request_share_text(share: float) -> str:
     """Return a fraction of requests in percent; fractions below 1e-6 as 0."""
     return "0" if share < 1e-6 else percent(share)
 
 
 WAIT = Shown("wait", "wait_ms", "wait", ("comparison", "latencies", "bars"), "ms", ",.0f", rank=5)
-LOSS = Shown("loss", "loss", "lost", ("plan", "latencies"), "", share_text, rank=4, least=1e-4)
+LOSS = Shown("loss", "loss", "lost", ("plan", "latencies"), "", request_share_text, rank=4, least=1e-4)
 
 
 class Words(NamedTuple):

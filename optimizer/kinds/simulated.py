@@ -60,10 +60,10 @@ def simulate_replica(
     found = summarise(run_replica(open_load(replica, rate_rps), simulated, effort))
     if found.overload is not None:
         return OverloadedReplica(overload=found.overload)
-    return ReplicaSimulation.model_validate(simulated_values(figures_of(found), effort))
+    return ReplicaSimulation.model_validate(simulated_values(simulated_fields(found), effort))
 
 
-def figures_of(found: Summary) -> dict[str, IntervalEstimate]:
+def simulated_fields(found: Summary) -> dict[str, IntervalEstimate]:
     """Return the simulated metrics by field."""
     figures = {}
     for metric in LATENCIES:

@@ -16,7 +16,7 @@ def limit_named(name: str) -> Limit | None:
     return next((limit for limit in LIMITS if limit.name == name), None)
 
 
-def label_of(limit: str, item: str) -> str:
+def limit_label(limit: str, item: str) -> str:
     """Return a short name of a limited item: ``H100`` for cards, ``power``."""
     known = limit_named(limit)
     return f"{limit} of {item}" if known is None else known.label(item)

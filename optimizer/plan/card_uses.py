@@ -124,7 +124,7 @@ def _use(
     """
     card = candidates.arrays.accelerator_names[pattern.accelerator]
     cost = count * candidates.system.accelerators[card].cost_cents_per_h
-    weights = [part_of(pattern.mode, seat.uses[1], seat.uses[0], copies) for seat, copies in pattern.seats]
+    weights = [card_share(pattern.mode, seat.uses[1], seat.uses[0], copies) for seat, copies in pattern.seats]
     rates = [rate * shares[seat.server] for (seat, _), rate in zip(pattern.seats, pattern.rates, strict=True)]
     servers = [
         SharedPool(
@@ -179,7 +179,7 @@ def _seat_fields(
     }
 
 
-def part_of(mode: str, share: float, memory_slices: float, copies: int) -> float:
+def card_share(mode: str, share: float, memory_slices: float, copies: int) -> float:
     """Return the weight of a server in the cost of a card: its shares, its memory slices, or one turn."""
     return copies * {"shares": share, "slices": memory_slices}.get(mode, 1.0)
 

@@ -13,7 +13,7 @@ from optimizer.errors import IncompletePlanError, SpecError
 from optimizer.kinds.table import KindPoolFields
 from optimizer.money import cost_amount, cost_unit
 from optimizer.plan.notebook import notebook_table, plan_section
-from optimizer.plan.tabular import PLACED, data_frame, placed
+from optimizer.plan.tabular import PLACED, data_frame, placed_values
 from optimizer.printed import Printed
 from optimizer.quantities import counted, precise, quantity
 from optimizer.queueing.measures import MISSED, metric_of
@@ -629,7 +629,7 @@ class Plan(Printed, Document):
         rows = self._rows()
         if system is None:
             return data_frame(rows, _COLUMNS)
-        known = [{**row, **placed(system, row)} for row in rows]
+        known = [{**row, **placed_values(system, row)} for row in rows]
         return data_frame(known, (_COLUMNS[0], *PLACED, *_COLUMNS[1:]))
 
     def to_section(self) -> Section:

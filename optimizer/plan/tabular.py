@@ -25,7 +25,7 @@ def data_frame(rows: Sequence[Row], columns: Sequence[str]) -> Any:
     return pd.DataFrame(list(rows), columns=list(columns))
 
 
-def placed(system: System, row: Mapping[str, Any]) -> dict[str, object]:
+def placed_values(system: System, row: Mapping[str, Any]) -> dict[str, object]:
     """Return the values of `PLACED` for a row of a plan of a system.
 
     Raises:

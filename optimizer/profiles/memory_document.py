@@ -152,7 +152,7 @@ def memory_answer(
     paged_bytes, average_bytes = whole.held_bytes(paged), whole.held_bytes(average)
     return MemoryAnswer(
         model=iterations.model.name,
-        attention=attention_of(iterations.model),
+        attention=attention_kinds(iterations.model),
         weights="not understood" if iterations.weights_unknown else iterations.format.name,
         cache=iterations.cache,
         weights_gb=memory.weight_bytes / 1e9,
@@ -264,7 +264,7 @@ def _notes(memory: Memory) -> Iterator[str]:
         yield "a prefix cache keeps two states of a request, as with --prefix-tokens"
 
 
-def attention_of(model: ModelFacts) -> str:
+def attention_kinds(model: ModelFacts) -> str:
     """Return the kinds of attention, by their heads of keys and values."""
     return (
         " + ".join(dict.fromkeys(layer.attention.split(" ")[0] for layer in model.layers if layer.caches))

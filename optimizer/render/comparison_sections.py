@@ -18,7 +18,7 @@ from optimizer.render.comparison_text import (
     cost_of,
     headline,
     money_of,
-    queues_of,
+    queue_names,
 )
 from optimizer.render.estimates import estimates_note
 from optimizer.render.figures import BINDING, OTHER_STATISTIC, columns_of, stated, tightest_of, with_statistic
@@ -175,7 +175,7 @@ def _loads(view: _View) -> Section:
     )
     changed = [row for row in view.servers() if _load(row.first) != _load(row.second)]
     section = _table("Load", columns, changed, "load", view.found.total)
-    rest = len({row.server for row in view.found.servers} - queues_of(view.found)) - len(changed)
+    rest = len({row.server for row in view.found.servers} - queue_names(view.found)) - len(changed)
     if rest:
         section.notes.append(f"… {rest:,} unchanged")
     return section
@@ -194,7 +194,7 @@ def _classes(view: _View) -> Section:
     )
     section = _table("Cost by service class", columns, view.found.classes, "classes", view.found.total)
     section.notes += _also_counted(view, "price tiers change", _tiers)
-    if queues_of(view.found):
+    if queue_names(view.found):
         section.notes.append("The cost of a shared queue counts in the class of its highest priority.")
     return section
 

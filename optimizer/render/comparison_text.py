@@ -123,14 +123,14 @@ def changes_text(found: Comparison) -> str:
     ]
     verb = "changes" if len(changed) == 1 else "change"
     how = f": {', '.join(counts)}" if counts else ""
-    queues = len(queues_of(found))
+    queues = len(queue_names(found))
     of = counted(len(found.servers) - queues, "server") + (
         f" and {counted(queues, 'queue')}" if queues else ""
     )
     return f"{len(changed):,} of {of} {verb}{how}."
 
 
-def queues_of(found: Comparison) -> frozenset[str]:
+def queue_names(found: Comparison) -> frozenset[str]:
     """Return the names of shared queues of either side, which have rows in addition to their servers'."""
     plans = (found.first.plan, found.second.plan)
     return frozenset(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 from optimizer.limits.budget import BUDGET
-from optimizer.limits.table import label_of
+from optimizer.limits.table import limit_label
 from optimizer.money import in_cost_unit
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL, SHARED, Unserved
@@ -21,8 +21,8 @@ from optimizer.render.explanation_text import (
     money_text,
     more_text,
     moves,
-    service_changes,
-    service_text,
+    named_service_changes,
+    service_sentence,
 )
 from optimizer.render.money import Money
 from optimizer.render.plan_sections import limit_columns, limit_unit, overload_section
@@ -124,7 +124,11 @@ def _overview(explanation: Explanation, money: Money) -> Iterator[Section]:
     yield table("Why this accelerator", columns, lines, "overview")
     yield from titled_list(
         f"{changes_title(explanation.plan)} with the next-best alternative",
-        (f"{item.server}: {service_text(item.next_best.effect)}" for item in order if _moves(item.next_best)),
+        (
+            f"{item.server}: {service_sentence(item.next_best.effect)}"
+            for item in order
+            if _moves(item.next_best)
+        ),
     )
     effects = [item.next_best.effect for item in order if item.next_best is not None]
     yield from _why_more("A next-best alternative", effects, explanation.plan)
@@ -238,7 +242,7 @@ def _limit_steps(limits: Sequence[LimitExplanation], money: Money) -> Iterator[t
     """Yield a step of each limit, with its text: ``700 W (power)``."""
     for item in limits:
         step = in_cost_unit(item.step, money.currency) if item.limit == BUDGET else item.step
-        yield f"{quantity(step)} {limit_unit(item.limit, money)} ({label_of(item.limit, item.item)})", item
+        yield f"{quantity(step)} {limit_unit(item.limit, money)} ({limit_label(item.limit, item.item)})", item
 
 
 def _worth(
@@ -267,7 +271,7 @@ def _service_of_units(what: str, steps: Iterable[tuple[str, UnitValues]], plan: 
     """Yield the changes of service by one step more or fewer of limited items."""
     named = list(steps)
     lines = [
-        f"{sign}{text}: {service_text(effect)}"
+        f"{sign}{text}: {service_sentence(effect)}"
         for text, item in named
         for sign, effect in (("+", item.one_more), ("-", item.one_fewer))
         if effect is not None and moves(effect)
@@ -367,7 +371,7 @@ def _targets(targets: Sequence[TargetPrice], money: Money, plan: Plan) -> Iterat
         named = (
             (f"{item.service_class}/{item.model} {item.metric.upper()}", item.effect) for item in changing
         )
-        yield from service_changes(plan, "with a relaxed target", named)
+        yield from named_service_changes(plan, "with a relaxed target", named)
     rest, unsettled = len(settled) - len(changing), len(targets) - len(settled)
     if rest:
         yield sentence(_rest(rest, more=bool(changing) or bool(unsettled)))

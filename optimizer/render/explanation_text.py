@@ -36,7 +36,7 @@ LIMIT_NAMES = {
 }
 
 
-def service_text(effect: Effect, most: int = 2) -> str:
+def service_sentence(effect: Effect, most: int = 2) -> str:
     """Return a sentence about the servers that are served more or less, and about their reserves."""
     parts = [_served_text(item) for item in effect.service[:most]]
     more = len(effect.service) - most
@@ -92,7 +92,7 @@ def part_text(part: str) -> str:
     return words.get(kind, f"the stage {name}")
 
 
-def cost_text(effect: Effect, money: Money, plan: Plan) -> str:
+def effect_text(effect: Effect, money: Money, plan: Plan) -> str:
     """Return the cost of an effect, or the change of service if there is one, which has no price.
 
     The number of reserves that it brings or takes precedes the cost. An unproved cost is written as its
@@ -145,12 +145,12 @@ def served_text(effect: Effect) -> str:
     return word
 
 
-def service_changes(plan: Plan, what: str, effects: Iterable[tuple[str, Effect]]) -> Iterator[Section]:
+def named_service_changes(plan: Plan, what: str, effects: Iterable[tuple[str, Effect]]) -> Iterator[Section]:
     """Yield how much more or less of which priority, and which reserves, named changes serve, if any does."""
     yield from titled_list(
         f"{changes_title(plan)} {what}",
         (
-            f"{name}: {f'serves {served_text(effect)}: ' if effect.service else ''}{service_text(effect)}"
+            f"{name}: {f'serves {served_text(effect)}: ' if effect.service else ''}{service_sentence(effect)}"
             for name, effect in effects
             if moves(effect) and effect.interval is None
         ),
@@ -161,7 +161,7 @@ def effect_value(effect: Effect, money: Money, plan: Plan) -> FormattedValue:
     """Return the cost of an effect as a table cell; its value for programs is the cost change."""
     priced = not moves(effect) and effect.interval is None
     return FormattedValue(
-        cost_text(effect, money, plan), money.number(effect.cost_change_cents_per_h) if priced else None
+        effect_text(effect, money, plan), money.number(effect.cost_change_cents_per_h) if priced else None
     )
 
 

@@ -92,7 +92,7 @@ def _plan_columns(
         heading = f"{shown.heading} target"
         yield Column(heading, target, shown.unit, significant(6), rank=CSV_ONLY, none="none")
     if shown.percentile_ranks:
-        percentiles = percentiles_of(shown, pools, "plan")
+        percentiles = target_percentiles(shown, pools, "plan")
         for percentile in percentiles:
             beside = partial(_beside_limit, shown, f"p{percentile:g}")
             rank = CSV_ONLY if len(percentiles) == 1 else OTHER_STATISTIC
@@ -157,7 +157,7 @@ def of_pool(pool: Document, metric: str, table: TableName) -> Shown | None:
     return kind_of_pool(pool).shown(table).get(metric)
 
 
-def percentiles_of(shown: Shown, pools: Iterable[PoolRow], table: TableName) -> list[float]:
+def target_percentiles(shown: Shown, pools: Iterable[PoolRow], table: TableName) -> list[float]:
     """Return the percentiles of a metric that pools have targets for, in ascending order."""
     mine = (pool for pool in pools if of_pool(pool, shown.metric, table))
     found = {statistic_of(figure.measure) for pool in mine for figure in pool.measured(shown.metric)}

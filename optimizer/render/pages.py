@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KINDS, KindPoolFields, KindRowFields, kind_of_pool, kinds_of
 from optimizer.render.plots import draw
-from optimizer.render.report_sections import headline, report_sections, status
+from optimizer.render.report_sections import plan_headline, report_sections, status
 from optimizer.section import FOR_PROGRAMS, Column, Section
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
@@ -95,7 +95,7 @@ def _html(report: Report, system: System, origin: PageMetadata) -> str:
     return environment.get_template("page.html.j2").render(
         title=_TITLE,
         status=status(report.overview),
-        headline=headline(report.overview),
+        plan_headline=plan_headline(report.overview),
         sections=found,
         made=origin.sentence(),
         script=script,
@@ -153,7 +153,7 @@ def _markdown(report: Report, system: System, origin: PageMetadata) -> str:
     made = [] if origin == PageMetadata() else [_escaped(origin.sentence()), ""]
     lines = [f"# {_TITLE}", "", *made, _escaped(status(report.overview)), ""]
     lines += [_line(("figure", "value")), _line(("---", "---:"))]
-    for fact in headline(report.overview):
+    for fact in plan_headline(report.overview):
         value = _escaped(fact.value)
         lines.append(_line((_escaped(fact.name), f"**{value}**" if fact.alert else value)))
     for section in _parts(report, system):

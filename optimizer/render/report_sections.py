@@ -20,7 +20,7 @@ from optimizer.render.decision_sections import (
     repair_sections,
 )
 from optimizer.render.estimates import estimates_note, marked
-from optimizer.render.figures import of_pool, other_targets, percentiles_of
+from optimizer.render.figures import of_pool, other_targets, target_percentiles
 from optimizer.render.money import Money
 from optimizer.render.plan_sections import estimates_section, overload_section, unserved_section
 from optimizer.render.plan_text import figures_text, is_service, proved
@@ -82,7 +82,7 @@ def _robust(overview: Overview) -> Iterator[Section]:
             yield section
 
 
-def headline(overview: Overview) -> tuple[Fact, ...]:
+def plan_headline(overview: Overview) -> tuple[Fact, ...]:
     """Return the figures that summarise a plan."""
     plan = overview.plan
     replicas = sum(row.num_replicas for row in overview.placed)
@@ -285,7 +285,7 @@ def _columns(kind: Kind, shown: Shown, pools: Sequence[PoolRow]) -> Iterator[Col
     """Yield the columns of a metric: its mean and percentiles, its parts, its target and its margin."""
     if shown.part_of:
         return
-    percentiles = percentiles_of(shown, pools, "latencies") if shown.percentile_ranks else []
+    percentiles = target_percentiles(shown, pools, "latencies") if shown.percentile_ranks else []
     parts = [part for part in kind.shown("latencies").values() if part.part_of == shown.metric]
     has_percentiles = any(pool.measured(shown.metric) for pool in pools)
     for percentile in (None, *percentiles):

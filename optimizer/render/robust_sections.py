@@ -8,7 +8,7 @@ from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL, ReplicaPurposes
 from optimizer.plan.replica_counts import WANTED_UTILIZATION
 from optimizer.quantities import counted, quantity, share_text
-from optimizer.render.explanation_text import effect_value, service_changes
+from optimizer.render.explanation_text import effect_value, named_service_changes
 from optimizer.render.money import Money
 from optimizer.render.version_sections import version_sections
 from optimizer.section import RPM, Column, Section, name, table
@@ -184,4 +184,4 @@ def wish_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
         )
         yield table("What options cost", columns, explanation.wishes, "options")
         named = ((item.option, item.without) for item in explanation.wishes)
-        yield from service_changes(explanation.plan, "without an option", named)
+        yield from named_service_changes(explanation.plan, "without an option", named)

@@ -13,11 +13,11 @@ from optimizer.render.explanation_text import (
     limit_text,
     more_text,
     moves,
+    named_service_changes,
     part_text,
     reserve_text,
     served_text,
-    service_changes,
-    service_text,
+    service_sentence,
 )
 from optimizer.render.money import Money
 from optimizer.render.plan_text import figures_text
@@ -43,7 +43,7 @@ def server_sections(item: ServerExplanation, explanation: Explanation) -> Iterat
     if item.options:
         yield _candidates(item, Money.of(explanation.plan), explanation.plan)
         forced = ((option.accelerator, option.forced) for option in item.options)
-        yield from service_changes(
+        yield from named_service_changes(
             explanation.plan,
             "if it runs there",
             ((name, found.effect) for name, found in forced if found is not None),
@@ -150,7 +150,7 @@ def _next_best(alternative: Alternative, money: Money, plan: Plan) -> str:
         found = where or "none"
         return f"Best alternative found: {found}; not proved: {interval_text(effect.interval, money, plan)}."
     if effect.service:
-        return f"{start} would serve {served_text(effect)}: {service_text(effect)}."
+        return f"{start} would serve {served_text(effect)}: {service_sentence(effect)}."
     if moves(effect):
         cost = f"it would cost {more_text(effect, money)}"
         return f"{start} would serve the same with other reserves: {reserve_text(effect)}; {cost}."

@@ -189,7 +189,7 @@ def _excess(row: _Doubt) -> float | None:
     return check.simulated.value / check.limit - 1
 
 
-def repair_sections(found: RepairedPlan) -> list[Section]:
+def simulated_repair_sections(found: RepairedPlan) -> list[Section]:
     """Return the repairs of a plan, and the servers that are no longer served."""
     style = "green" if found.holds else "yellow"
     if not found.repairs:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from optimizer.limits.table import label_of
+from optimizer.limits.table import limit_label
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent, precise, share_text
 from optimizer.section import Column, Section, name, sentence, table, words
@@ -79,7 +79,7 @@ def _binds(point: SweepPoint) -> str:
 
 
 def _label(bind: SweepBinding) -> str:
-    return label_of(bind.limit, bind.item) if bind.item else "no accelerator can serve"
+    return limit_label(bind.limit, bind.item) if bind.item else "no accelerator can serve"
 
 
 def _first(row: tuple[SweepPoint, SweepBinding], column: Column) -> object:

@@ -91,7 +91,7 @@ def _missing(problem: Problem, replicas: IntArray) -> IntArray:
     return np.round(np.where(limits.addable & limits.own, over, 0.0)).astype(np.int64)
 
 
-def fits(problem: Problem, session: SessionFactory, deadline: Deadline | None = None) -> bool:
+def fits_in_units(problem: Problem, session: SessionFactory, deadline: Deadline | None = None) -> bool:
     """Return whether every server of a problem can be served with its reserve with the units that exist.
 
     Raises:

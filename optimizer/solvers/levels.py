@@ -66,7 +66,7 @@ def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
     return reserve.wanted & ~has & served(problem, replicas)
 
 
-def value_of(problem: Problem, replicas: IntArray) -> float:
+def transition_value(problem: Problem, replicas: IntArray) -> float:
     """Return the transition value of a solution [cents/h]."""
     value = float(values_of(problem, replicas).sum())
     return value + problem.tiers.difference(problem.limits.used(replicas))
@@ -107,7 +107,7 @@ class Reached:
             total += float(objective.on_unreserved[without_reserve(problem, replicas)].sum())
         if objective.on_off_preferred:
             total += objective.on_off_preferred * float((replicas * problem.off_preferred_rpm).sum())
-        total += objective.on_value * value_of(problem, replicas) if objective.on_value else 0.0
+        total += objective.on_value * transition_value(problem, replicas) if objective.on_value else 0.0
         return total + (objective.on_changes * changes_of(problem, replicas) if objective.on_changes else 0.0)
 
     def differences(self, than: "Reached") -> Iterator[float]:

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 
 from optimizer.errors import SpecError
-from optimizer.spec.faults import MAX_FAULTS, Fault, FaultyDocumentsError, in_order
+from optimizer.spec.faults import MAX_FAULTS, Fault, FaultyDocumentsError, sorted_faults
 from optimizer.spec.files import Part, Text, document_files, part_of, read_document, sound_spec
 from optimizer.spec.schema import SystemSpec
 from optimizer.spec.system import contradictions
@@ -50,14 +50,14 @@ def examine(path: str | os.PathLike[str]) -> Examination:
         faults += mine
         incomplete |= missing
     faults += contradictions(parts, incomplete)
-    return Examination(tuple(parts), tuple(in_order(faults)[:MAX_FAULTS]))
+    return Examination(tuple(parts), tuple(sorted_faults(faults)[:MAX_FAULTS]))
 
 
 def examine_text(text: Text) -> Examination:
     """Find all faults of one document."""
     parts, faults, incomplete = _examined(text)
     found = [*faults, *contradictions(parts, incomplete)]
-    return Examination(tuple(parts), tuple(in_order(found)[:MAX_FAULTS]))
+    return Examination(tuple(parts), tuple(sorted_faults(found)[:MAX_FAULTS]))
 
 
 def _examined(text: Text) -> tuple[list[Part], list[Fault], frozenset[str]]:

@@ -63,7 +63,7 @@ class Fault:
         return ": ".join(part for part in (self.place, self.path, self.problem) if part)
 
 
-def in_order(faults: Iterable[Fault]) -> list[Fault]:
+def sorted_faults(faults: Iterable[Fault]) -> list[Fault]:
     """Sort faults by file and line; those of documents in memory keep their order."""
     return sorted(faults, key=lambda fault: (fault.source, fault.position or (0, 0)))
 
@@ -73,7 +73,7 @@ class FaultyDocumentsError(SpecError):
 
     def __init__(self, faults: Sequence[Fault], others: int = 0) -> None:
         super().__init__(faults, others)
-        self.faults = tuple(in_order(faults))
+        self.faults = tuple(sorted_faults(faults))
         self.others = others
         """Number of further faults."""
 

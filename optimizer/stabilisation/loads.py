@@ -63,7 +63,7 @@ class LoadEstimate:
         return counting_deviation_rpm(self.mean_rpm, window_s * self.windows, variation)
 
 
-def scaled(estimate: LoadEstimate, factor: float) -> LoadEstimate:
+def scaled_load(estimate: LoadEstimate, factor: float) -> LoadEstimate:
     """Return the estimate of a load that is a multiple of another."""
     return replace(
         estimate,

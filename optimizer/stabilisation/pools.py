@@ -112,7 +112,7 @@ class Ruled:
         return {name: target.replicas for name, target in self.targets.items() if target.replicas}
 
 
-def as_planned(wanted: Recommendation) -> Ruled:
+def unchanged_plan(wanted: Recommendation) -> Ruled:
     """Return the result if no rule changes the plan."""
     return Ruled(wanted.targets, wanted.replicas)
 
@@ -138,11 +138,11 @@ def ruled(
         fleet_cost: cost of the plan [cents/h].
     """
     if wanted.unserved is not None:
-        return as_planned(wanted)
+        return unchanged_plan(wanted)
     if wanted.server.name in seen.unusable and not wanted.targets:
         return _kept_as_it_runs(running, last, "a length of its requests is unknown")
     if last is None:
-        return as_planned(wanted)
+        return unchanged_plan(wanted)
     if wanted.server.name in seen.missing and rules.hold_missing_load:
         return _kept_as_it_runs(running, last, "its load is missing from the last snapshot")
     return _Step(wanted, rules, last, seen, seen.replicas.get(wanted.server.name, {}), fleet_cost).ruled()

@@ -18,9 +18,16 @@ from optimizer.spec.versions import counted_load, share_of_load
 from optimizer.stabilisation.cards import FreeCards
 from optimizer.stabilisation.decisions import Decisions, Observation, ServerDecision
 from optimizer.stabilisation.keeping import Kept, Planner, by_server, left_by, share_out
-from optimizer.stabilisation.loads import LoadEstimate, scaled, with_load
+from optimizer.stabilisation.loads import LoadEstimate, scaled_load, with_load
 from optimizer.stabilisation.planning import plan_running_fleet
-from optimizer.stabilisation.pools import Recommendation, Ruled, as_planned, pending_since, remembered, ruled
+from optimizer.stabilisation.pools import (
+    Recommendation,
+    Ruled,
+    pending_since,
+    remembered,
+    ruled,
+    unchanged_plan,
+)
 from optimizer.stabilisation.reasons import decided_targets
 from optimizer.stabilisation.rules import Rules
 from optimizer.stabilisation.running import Running, kept_of, running_pools
@@ -56,7 +63,7 @@ def denoise_loads(
             estimates[name] = before
         else:
             share = share_of_load(server)  # loads are counted for servers, not for versions
-            counted = None if before is None or stated else scaled(before, 1 / share)
+            counted = None if before is None or stated else scaled_load(before, 1 / share)
             all_of_it, window_s = counted_load(server), rules.load_window_s
             found = with_load(
                 counted,
@@ -66,7 +73,7 @@ def denoise_loads(
                 all_of_it.arrival_cv,
                 rules.noise,
             )
-            estimates[name] = scaled(found, share)
+            estimates[name] = scaled_load(found, share)
         level = load.model_copy(update={"arrival_rate_rpm": estimates[name].level_rpm})
         servers[name] = server.with_load(level)
     changed = replace(system, servers=MappingProxyType({**system.servers, **servers}))
@@ -95,7 +102,7 @@ def _denoised_routes(
             rate_rpm, window_s = route.arrival_rate_rpm, rules.load_window_s
             assert rules.noise is not None
             found = with_load(found, rate_rpm, seen.now_s, window_s, cv, rules.noise)
-        estimates |= {server: scaled(found, share) for server, share in largest_shares(route).items()}
+        estimates |= {server: scaled_load(found, share) for server, share in largest_shares(route).items()}
         routes[name] = route.model_copy(update={"arrival_rate_rpm": found.level_rpm})
     return system.with_routes(routes)
 
@@ -232,7 +239,7 @@ class _PlannedFleet:
         moving |= self.plan.on_shared_cards.keys()
         moving |= {name for name, last in self.before.items() if last.shared_since_s is not None}
         found = {
-            name: as_planned(item)
+            name: unchanged_plan(item)
             if name in moving
             else ruled(item, self.rules, self.before.get(name), self.seen, self.running.get(name, {}), cost)
             for name, item in wanted.items()
@@ -243,12 +250,12 @@ class _PlannedFleet:
         for name in sorted(wanted, key=self.rank, reverse=True):
             if any(cards.missing(name, accelerator) for accelerator in beyond[name]):
                 cards.take_all(name, found[name].replicas, -1)
-                found[name] = as_planned(wanted[name])
+                found[name] = unchanged_plan(wanted[name])
                 cards.take_all(name, found[name].replicas)
         held = [name for name in sorted(wanted, key=self.rank) if _beyond(found[name], wanted[name])]
         while held and self.transition(wanted, found).blocked:
             name = held.pop()
-            found[name] = as_planned(wanted[name])
+            found[name] = unchanged_plan(wanted[name])
         return found
 
     def transition(self, wanted: Mapping[str, Recommendation], ways: Mapping[str, Ruled]) -> Transition:

@@ -17,7 +17,7 @@ from optimizer.plan.shortages import nearest_miss
 from optimizer.profiles import load_catalogue
 from optimizer.profiles.requested import check_request
 from optimizer.spec.examination import Examination, examine, examine_text
-from optimizer.spec.faults import Fault, in_order
+from optimizer.spec.faults import Fault, sorted_faults
 from optimizer.spec.files import text_of
 from optimizer.spec.names import Entry, Finding, Index, located
 from optimizer.spec.schema import Accelerator, Server
@@ -76,7 +76,7 @@ def _checked(found: Examination) -> Checked:
     system, index = join_parts(found.parts), Index.of(found.parts)
     unanswered = list(_unanswered(system, index))
     if unanswered:
-        return Checked(tuple(in_order(located(unanswered))), (), None)
+        return Checked(tuple(sorted_faults(located(unanswered))), (), None)
     written = Written()
     sized = len(system.servers) * len(system.accelerators) <= MAX_SIZED_PAIRS
     problems = [
@@ -87,7 +87,7 @@ def _checked(found: Examination) -> Checked:
         *slips(system, index, written),
         *(_sized(system, index, written) if sized else ()),
     ]
-    return Checked((), tuple(in_order(located(problems))), system, sized)
+    return Checked((), tuple(sorted_faults(located(problems))), system, sized)
 
 
 def _unanswered(system: System, index: Index) -> Iterator[Finding]:

@@ -99,7 +99,7 @@ def find_overload(system: System, plan: Plan) -> Overload | None:
         return None
     limit_s = min(LIMIT_S, system.options.time_limit_s)
     system = system.with_rate_factors(plan.factor_of_pair)  # in a repaired plan
-    return overload_of(find_candidates(system), plan, Deadline.after(limit_s))
+    return overload_of_candidates(find_candidates(system), plan, Deadline.after(limit_s))
 
 
 def is_overloaded(plan: Plan) -> bool:
@@ -107,7 +107,7 @@ def is_overloaded(plan: Plan) -> bool:
     return any(item.reason == "capacity" for item in plan.unserved) and bool(_cards_left(plan))
 
 
-def overload_of(candidates: Candidates, plan: Plan, deadline: Deadline) -> Overload | None:
+def overload_of_candidates(candidates: Candidates, plan: Plan, deadline: Deadline) -> Overload | None:
     """Return the result of `find_overload`, given the candidates of the system and a deadline."""
     now, in_part = service_by_priority(plan, candidates.system), in_part_first(candidates, plan, deadline)
     found: list[OtherOptions] = []

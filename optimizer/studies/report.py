@@ -17,7 +17,7 @@ from optimizer.studies.explanation.explain import explain
 from optimizer.studies.explanation.explanation_document import Explanation
 from optimizer.studies.overload import Overload, find_overload
 from optimizer.studies.overview import Overview, describe
-from optimizer.studies.simulation.plans import Progress, simulate_plan
+from optimizer.studies.simulation.plans import Progress, simulate_pools
 from optimizer.studies.simulation.simulation_document import Simulation
 from optimizer.studies.sweep.checkpoint import Checkpoint
 from optimizer.studies.sweep.parameters import read_variations
@@ -90,7 +90,7 @@ def make_report(
         estimates=price_of_estimates(system, plan),
         growth=None if brief else _growth(system),
         explanation=explain(system) if reasons else None,
-        simulation=None if effort is None else simulate_plan(system, plan, effort, progress),
+        simulation=None if effort is None else simulate_pools(system, plan, effort, progress),
     )
 
 

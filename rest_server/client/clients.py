@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from rest_server.client.calls import Answer, Call
 from rest_server.client.methods import Methods
-from rest_server.client.sending import ClientSettings, RetryDelay, httpx_module, outcome, request_of
+from rest_server.client.sending import ClientSettings, RetryDelay, httpx_module, httpx_request, outcome
 
 
 class _Client(Methods):
@@ -69,7 +69,7 @@ class Client(_Client):
         """Send a request, with retries if they can help, and return its answer."""
         for attempt in count():
             try:
-                result: Any = self._http.request(**request_of(call))
+                result: Any = self._http.request(**httpx_request(call))
             except self._transport_errors as failed:
                 result = failed
             found = outcome(call, result, attempt, self._settings)
@@ -103,7 +103,7 @@ class AsyncClient(_Client):
         """Send a request, with retries if they can help, and return its answer."""
         for attempt in count():
             try:
-                result: Any = await self._http.request(**request_of(call))
+                result: Any = await self._http.request(**httpx_request(call))
             except self._transport_errors as failed:
                 result = failed
             found = outcome(call, result, attempt, self._settings)

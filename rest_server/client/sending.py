@@ -81,7 +81,7 @@ def _check_header(name: str, value: str, *, spaces: bool = False) -> None:
         )
 
 
-def request_of(call: Call[Any]) -> dict[str, Any]:
+def httpx_request(call: Call[Any]) -> dict[str, Any]:
     """Return the arguments of an httpx request.
 
     Raises:

@@ -61,7 +61,7 @@ def classes_by_name(items: Iterable[ServiceClass], given: Iterable[object]) -> d
     return named
 
 
-def read_system(raw: object, ignored: list[str]) -> SystemSpec:
+def read_reference_system(raw: object, ignored: list[str]) -> SystemSpec:
     """Read a system, bare or in the reference's wrappers; like the reference, greedy without ``milpSolver``.
 
     Raises:

@@ -17,7 +17,7 @@ from rest_server.compat.changes import (
     without_item,
 )
 from rest_server.compat.lenient import read_entity, read_object
-from rest_server.compat.serializers import plain, service_class_json, target_json
+from rest_server.compat.serializers import plain_json, service_class_json, target_json
 from rest_server.fleet import Entities
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -58,7 +58,7 @@ def set_service_classes(raw: object, ignored: list[str]) -> Change:
     posted = next((value for key, value in spelled(raw).items() if key == "serviceclasses"), ())
     named = classes_by_name(items or (), posted)
     for item, shape, given in zip(items or (), answer["serviceClasses"] or (), posted, strict=True):
-        shape["priority"] = plain(spelled(given).get("priority", 0))
+        shape["priority"] = plain_json(spelled(given).get("priority", 0))
         if "model_targets" not in item.model_fields_set:
             shape["modelTargets"] = None
     return lambda entities: (with_items(entities, "service_classes", named), answer)
@@ -67,7 +67,7 @@ def set_service_classes(raw: object, ignored: list[str]) -> Change:
 def add_targets(raw: object, ignored: list[str]) -> Change:
     """Read the body of ``/addServiceClassModelTargets``; name and priority must match an existing class."""
     spec = read_entity(ServiceClass, read_object(raw), "", ignored)
-    priority = plain(spelled(raw).get("priority", 0))
+    priority = plain_json(spelled(raw).get("priority", 0))
 
     def change(entities: Entities) -> Changed:
         item = entities.service_classes.get(spec.name)

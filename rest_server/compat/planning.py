@@ -18,10 +18,10 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.spec.schema import AllocationData, OptimizerOptions, Server, SystemSpec
 from optimizer.spec.versions import planned_names
 from optimizer.stabilisation.keeping import Planner
-from rest_server.compat.bodies import read_options, read_system
+from rest_server.compat.bodies import read_options, read_reference_system
 from rest_server.compat.lenient import json_body
 from rest_server.compat.retention import PlanWithRetained, divide
-from rest_server.compat.serializers import kept_json, plain
+from rest_server.compat.serializers import kept_json, plain_json
 from rest_server.fleet import Entities, desired_allocations
 from rest_server.limits import check_size
 from rest_server.settings import Settings
@@ -61,14 +61,14 @@ def plan_document(body: bytes, settings: Settings) -> PlanningResult:
         SpecError: the body cannot be read, or the system exceeds the size limits.
     """
     ignored: list[str] = []
-    spec = read_system(json_body(body), ignored)
+    spec = read_reference_system(json_body(body), ignored)
     check_size(spec, settings)
     return replace(planned(Entities.of(spec), settings), ignored=tuple(ignored))
 
 
 def planned_fleet(body: bytes, outcome: PlanningResult) -> Arrival:
     """Return the system in a body of ``/optimizeOne`` with its desired allocations."""
-    return with_outcome(Entities.of(read_system(json_body(body), [])), outcome)
+    return with_outcome(Entities.of(read_reference_system(json_body(body), [])), outcome)
 
 
 def with_outcome(entities: Entities, outcome: PlanningResult) -> Arrival:
@@ -180,7 +180,7 @@ def with_batch_search(entities: Entities) -> Entities:
 
 
 def _json(answer: dict[str, Any]) -> bytes:
-    text = json.dumps(plain(answer), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(plain_json(answer), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode("utf-8", "backslashreplace")
 
 

@@ -13,7 +13,7 @@ from optimizer.spec.schema import AllocationData
 from optimizer.spec.system import System
 from optimizer.stabilisation.cards import FreeCards
 from optimizer.stabilisation.keeping import Planner, plan_keeping, share_out
-from rest_server.fleet import Entities, scaled
+from rest_server.fleet import Entities, resized
 
 LOWEST = 100
 """Priority of a server whose class is unknown."""
@@ -77,7 +77,7 @@ def _left_with(
 ) -> AllocationData:
     """Return the retained allocation of a server; all replicas if the capacity is unknown."""
     current = fleet.servers[name].current
-    return scaled(current, kept.get((name, current.accelerator), 0)) if name in counted else current
+    return resized(current, kept.get((name, current.accelerator), 0)) if name in counted else current
 
 
 def _rank(fleet: Entities) -> Callable[[str], tuple[int, str]]:

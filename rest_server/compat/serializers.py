@@ -26,13 +26,13 @@ EXACT = 2**53
 """Integers above this remain floats."""
 
 
-def plain(value: Any) -> Any:
+def plain_json(value: Any) -> Any:
     """Return plain values in which every integral float is an integer."""
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < EXACT else value
     if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: plain_json(item) for key, item in value.items()}
+    return [plain_json(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def accelerator_json(item: Accelerator) -> dict[str, Any]:
@@ -42,15 +42,15 @@ def accelerator_json(item: Accelerator) -> dict[str, Any]:
         "name": item.name,
         "type": _given(item, "type", ""),
         "multiplicity": _given(item, "multiplicity", 0),
-        "memSize": plain(item.memory_gb),
-        "memBW": plain(item.memory_bandwidth_gb_per_s),
+        "memSize": plain_json(item.memory_gb),
+        "memBW": plain_json(item.memory_bandwidth_gb_per_s),
         "power": {
-            "idle": plain(power.idle_w),
-            "full": plain(power.full_w),
-            "midPower": plain(power.mid_power_w),
-            "midUtil": plain(power.mid_utilization),
+            "idle": plain_json(power.idle_w),
+            "full": plain_json(power.full_w),
+            "midPower": plain_json(power.mid_power_w),
+            "midUtil": plain_json(power.mid_utilization),
         },
-        "cost": plain(item.cost_cents_per_h),
+        "cost": plain_json(item.cost_cents_per_h),
         **_beyond(item, ("availability", "tiers")),
     }
 
@@ -69,8 +69,8 @@ def profile_json(item: ModelProfile) -> dict[str, Any]:
         "accCount": _given(item, "acc_count", 0),
         "maxBatchSize": item.max_batch_size,
         "atTokens": item.at_tokens,
-        "decodeParms": {"alpha": plain(decode.base_ms), "beta": plain(decode.per_request_ms)},
-        "prefillParms": {"gamma": plain(prefill.base_ms), "delta": plain(prefill.per_token_ms)},
+        "decodeParms": {"alpha": plain_json(decode.base_ms), "beta": plain_json(decode.per_request_ms)},
+        "prefillParms": {"gamma": plain_json(prefill.base_ms), "delta": plain_json(prefill.per_token_ms)},
         **({} if item.iteration is None else {"perfParms": law_json(item.iteration)}),
         **_beyond(item, ("kv_capacity_tokens", "max_num_tokens", "scheduler")),
     }
@@ -79,11 +79,11 @@ def profile_json(item: ModelProfile) -> dict[str, Any]:
 def law_json(item: PerfParms) -> dict[str, Any]:
     """Return an iteration law in the newest reference's JSON format: three terms, plus others if given."""
     three = {
-        "alpha": plain(item.base_ms),
-        "beta": plain(item.compute_per_token_ms),
-        "gamma": plain(item.kv_read_per_token_ms),
+        "alpha": plain_json(item.base_ms),
+        "beta": plain_json(item.compute_per_token_ms),
+        "gamma": plain_json(item.kv_read_per_token_ms),
     }
-    given: dict[str, Any] = plain(item.model_dump(mode="json", by_alias=True, exclude_unset=True))
+    given: dict[str, Any] = plain_json(item.model_dump(mode="json", by_alias=True, exclude_unset=True))
     return given | three
 
 
@@ -91,9 +91,9 @@ def target_json(item: ModelTarget) -> dict[str, Any]:
     """Return the targets of a model in the reference's JSON format."""
     return {
         "model": item.model,
-        "slo-itl": plain(item.itl_ms),
-        "slo-ttft": plain(item.ttft_ms),
-        "slo-tps": plain(item.tps),
+        "slo-itl": plain_json(item.itl_ms),
+        "slo-ttft": plain_json(item.ttft_ms),
+        "slo-tps": plain_json(item.tps),
     }
 
 
@@ -135,9 +135,9 @@ def allocation_json(item: AllocationData) -> dict[str, Any]:
         "accelerator": item.accelerator,
         "numReplicas": item.num_replicas,
         "maxBatch": item.max_batch,
-        "cost": plain(item.cost_cents_per_h),
-        "itlAverage": plain(item.itl_ms),
-        "ttftAverage": plain(item.ttft_ms),
+        "cost": plain_json(item.cost_cents_per_h),
+        "itlAverage": plain_json(item.itl_ms),
+        "ttftAverage": plain_json(item.ttft_ms),
         **_beyond(item, ("avg_concurrency", "pools")),
         "load": load_json(item.load),
     }
@@ -155,9 +155,9 @@ def kept_json(item: AllocationData) -> dict[str, Any]:
 def load_json(item: Load) -> dict[str, Any]:
     """Return a load in the reference's JSON format."""
     return {
-        "arrivalRate": plain(item.arrival_rate_rpm),
-        "avgInTokens": plain(item.in_tokens),
-        "avgOutTokens": plain(item.out_tokens),
+        "arrivalRate": plain_json(item.arrival_rate_rpm),
+        "avgInTokens": plain_json(item.in_tokens),
+        "avgOutTokens": plain_json(item.out_tokens),
         **_beyond(item, ("throughput_rpm",)),
     }
 
@@ -174,7 +174,7 @@ def _beyond(item: Document, names: Iterable[str]) -> dict[str, Any]:
         value = getattr(item, name)
         if name in item.model_fields_set and value is not None:
             wire = type(item).model_fields[name].alias or name
-            found[wire] = plain(_dumped(value))
+            found[wire] = plain_json(_dumped(value))
     return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rest_server.emulator.asgi import BadRequest, encoded
-from rest_server.emulator.words import chat_tokens, prompt_tokens, text_of, tokens_until_stop, word
+from rest_server.emulator.words import chat_tokens, filler_text, prompt_tokens, tokens_until_stop, word
 
 DEFAULT_TOKENS = 16
 """Tokens of a completion without `max_tokens`, as in vLLM; a chat has no limit."""
@@ -76,7 +76,7 @@ def question_of(
     cut = None
     if stopped is not None:
         tokens, reason = stopped, "stop"
-        text = text_of(seed, tokens)
+        text = filler_text(seed, tokens)
         cut = min(text.index(one) for one in stops if one in text)
     options = body.get("stream_options") or {}
     return CompletionRequest(
@@ -123,12 +123,12 @@ class Writer:
     def _last_word(self, k: int) -> str:
         """Return the part of the last word that precedes the stop string."""
         seed = self._question.seed
-        return text_of(seed, k + 1)[len(text_of(seed, k)) : self._question.cut]
+        return filler_text(seed, k + 1)[len(filler_text(seed, k)) : self._question.cut]
 
     def whole(self) -> dict[str, Any]:
         """Return the answer without a stream."""
         question = self._question
-        text = text_of(question.seed, question.tokens)[: question.cut]
+        text = filler_text(question.seed, question.tokens)[: question.cut]
         part = {"message": {"role": "assistant", "content": text}} if question.is_chat else {"text": text}
         choice = {"index": 0, **part, "logprobs": None, "finish_reason": question.reason}
         return self._head | {"choices": [choice], "usage": self.usage(question.tokens)}

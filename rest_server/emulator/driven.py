@@ -32,10 +32,10 @@ def sections_of(
         Column("p95 measured", "measured_p95", form=digits, rank=1),
         Column("p95 simulated", "simulated_p95", form=digits, rank=1),
     )
-    return [Section(text=[Paragraph(cost_of(found, client_cpu_s))]), table("Latencies", columns, rows)]
+    return [Section(text=[Paragraph(client_cost(found, client_cpu_s))]), table("Latencies", columns, rows)]
 
 
-def cost_of(found: Sequence[MeasuredLoad], client_cpu_s: float) -> str:
+def client_cost(found: Sequence[MeasuredLoad], client_cpu_s: float) -> str:
     """Return a sentence on the requests and on the client's own part in their latencies."""
     sent = sum(len(one.sent_ms) for one in found)
     tokens = sum(float(np.nansum(one.tokens)) for one in found if one.load.streams)
@@ -85,7 +85,9 @@ def figure_of(rows: Sequence[DrivenMetric], found: Sequence[MeasuredLoad], clien
                     ),
                 )
             )
-    return Figure(title="Measured latencies", note=cost_of(found, client_cpu_s) + ".", panels=tuple(panels))
+    return Figure(
+        title="Measured latencies", note=client_cost(found, client_cpu_s) + ".", panels=tuple(panels)
+    )
 
 
 def _ms(value: float | None) -> str:

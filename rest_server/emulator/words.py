@@ -47,7 +47,7 @@ def word(seed: int, k: int) -> str:
     return text if k == 0 else " " + text
 
 
-def text_of(seed: int, tokens: int) -> str:
+def filler_text(seed: int, tokens: int) -> str:
     """Return a text of so many tokens."""
     return "".join(word(seed, k) for k in range(tokens))
 

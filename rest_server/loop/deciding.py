@@ -20,8 +20,8 @@ from optimizer.stabilisation.keeping import Planner
 from optimizer.stabilisation.stabilise import denoise_loads, plan_next, stabilise
 from rest_server.loop.config import LoopConfig
 from rest_server.loop.draining import PlannedReplicas, planned_replicas, with_backlogs, with_target_shares
-from rest_server.loop.drift import Drifts, compared, with_factors
-from rest_server.loop.loads import EstimatedLoad, LoadMemory, measured, with_measured_loads
+from rest_server.loop.drift import Drifts, with_factors, with_windows
+from rest_server.loop.loads import EstimatedLoad, LoadMemory, with_measured_loads, with_reading
 from rest_server.loop.window import Hold, HoldReason, Reading, Window
 
 
@@ -164,7 +164,7 @@ def decide(
     holds |= _unplanned(plan, system, holds) | {name: _LAST for name, _ in starved}
     workloads = _workloads(system, decisions, seen, holds)
     steady = _steady(memories, seen, holds, config.window_s)
-    drifts = compared(state.drifts, system, plan, steady, seen.now_s, config.drift)
+    drifts = with_windows(state.drifts, system, plan, steady, seen.now_s, config.drift)
     following = replace(following, decisions=decisions, drifts=drifts)
     in_all = planned_replicas(plan)
     planned = {
@@ -255,7 +255,7 @@ def _measured(
     memories, loads, holds = dict(state.loads), {}, {}
     for name in system.servers:
         reading = seen.readings.get(name, Hold(HoldReason.no_series, "the source does not know this server"))
-        memory, hold = measured(reading, memories.get(name, LoadMemory()), config, seen.now_s)
+        memory, hold = with_reading(reading, memories.get(name, LoadMemory()), config, seen.now_s)
         memories[name] = memory.with_ready(_all_ready(seen.replicas.get(name, {})), seen.now_s)
         load = memories[name].load
         if load is not None:

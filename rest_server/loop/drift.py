@@ -228,7 +228,7 @@ def with_factors(system: System, drifts: Drifts) -> System:
     if not factors:
         return system
     changed = {
-        (model, on): scaled(profile, factors.get(key_of(model, on), {}))
+        (model, on): retimed(profile, factors.get(key_of(model, on), {}))
         for (model, on), profile in system.profiles.items()
     }
     return replace(system, profiles=changed)
@@ -253,7 +253,7 @@ def named_times(profile: ModelProfile) -> dict[str, Time]:
     return found
 
 
-def scaled(profile: ModelProfile, factors: Mapping[str, float]) -> ModelProfile:
+def retimed(profile: ModelProfile, factors: Mapping[str, float]) -> ModelProfile:
     """Return a profile with some of its times multiplied, by their names in documents."""
     times = named_times(profile)
     return with_scaled_times(
@@ -261,7 +261,7 @@ def scaled(profile: ModelProfile, factors: Mapping[str, float]) -> ModelProfile:
     )
 
 
-def compared(
+def with_windows(
     drifts: Drifts,
     system: System,
     plan: Plan,
@@ -343,7 +343,7 @@ class _Prediction:
         plain = times(profile)
         if plain["utilization"] > MAX_UTILISATION:
             return None
-        return cls(plain, {name: times(scaled(profile, {name: 1 + STEP})) for name in named_times(profile)})
+        return cls(plain, {name: times(retimed(profile, {name: 1 + STEP})) for name in named_times(profile)})
 
     @property
     def hardly_waits(self) -> bool:

@@ -72,7 +72,7 @@ class LoadMemory:
         return self if ready == self.ready else replace(self, ready=ready, ready_since_s=now_s)
 
 
-def measured(
+def with_reading(
     reading: Reading, last: LoadMemory, config: LoopConfig, now_s: float
 ) -> tuple[LoadMemory, Hold | None]:
     """Return the memory with a reading, and the reason if it gives no load.

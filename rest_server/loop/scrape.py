@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from optimizer.spec.system import System
 from rest_server.loop.fetching import Fetcher, SourceError
 from rest_server.loop.metric_names import COUNTERS, GAUGES, HISTOGRAMS, Alternatives
-from rest_server.loop.window import Counts, Hold, HoldReason, Reading, Window, in_buckets, total
+from rest_server.loop.window import Counts, Hold, HoldReason, Reading, Window, in_buckets, summed
 
 AT_ONCE = 16
 """Replicas that are read at the same time."""
@@ -144,7 +144,7 @@ class _ServerHistory:
     def add(self, span_s: float | None, samples: Mapping[str, ReplicaSample], listed: Iterable[str]) -> None:
         """Add a read of all replicas; without a span it is the first one, and nothing can be counted."""
         if span_s is not None:
-            counts = total(
+            counts = summed(
                 counts_between(self.last.get(address, EMPTY), sample) for address, sample in samples.items()
             )
             self.steps.append(replace(counts, span_s=span_s))
@@ -158,7 +158,7 @@ class _ServerHistory:
         span_s = math.fsum(step.span_s for step in self.steps)
         while self.steps and span_s - self.steps[0].span_s / 2 >= window_s:
             span_s -= self.steps.popleft().span_s
-        return total(self.steps)
+        return summed(self.steps)
 
 
 class ScrapeReader:

@@ -127,7 +127,7 @@ Reading = Window | Hold
 """A window, or the reason that there is none."""
 
 
-def total(parts: Iterable[Counts]) -> Counts:
+def summed(parts: Iterable[Counts]) -> Counts:
     """Return the sum of time spans."""
     found = Counts()
     for part in parts:

@@ -102,7 +102,7 @@ class _Storing:
         loads = {name: self._update(name, change) for name, change in value_of(self.body).items()}
 
         def store(entities: Entities) -> Entities:
-            changed, self.unusable = with_loads(entities, loads)
+            changed, self.unusable = with_updates(entities, loads)
             changed.system()
             return changed
 
@@ -162,7 +162,7 @@ class _Storing:
         }
 
 
-def with_loads(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[Entities, frozenset[str]]:
+def with_updates(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[Entities, frozenset[str]]:
     """Return entities with new loads by server, and the servers whose requests lack a length.
 
     Loads of the latter are not stored.
@@ -361,14 +361,14 @@ def apply_plan(request: Request, condition: Condition) -> Response:
     plan = _last(held).plan
     served = {*plan.allocations, *(name for use in plan.shared_queues.values() for name in use.members)}
     unserved = [quote(item.server, safe="") for item in plan.unserved if item.server not in served]
-    revision, entities = condition.update(held, lambda now: applied(now, plan), "applied")
+    revision, entities = condition.update(held, lambda now: with_applied_plan(now, plan), "applied")
     servers = ServerList.model_construct(servers=tuple(entities.servers.values()))
     text = servers.to_json()
     headers = {"ETag": held.etag(revision)} | notice_headers((), unserved=unserved)
     return Response(text, media_type=JSON, headers=headers)
 
 
-def applied(entities: Entities, plan: Plan) -> Entities:
+def with_applied_plan(entities: Entities, plan: Plan) -> Entities:
     """Return entities with a plan as the current allocation of the servers that it serves."""
     known = plan.allocations.keys() | {item.server for item in plan.unserved} | plan.queued_servers
     planned = {

@@ -17,7 +17,7 @@ from optimizer.spec.schema import OptimizerOptions
 from rest_server.fleet import Entities
 from rest_server.limits import check_size
 from rest_server.v1.examples import ENTITIES
-from rest_server.v1.kinds import KINDS, EntityKind, Key, check_alone, check_beside
+from rest_server.v1.kinds import ENTITY_KINDS, EntityKind, Key, check_alone, check_beside
 from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute, held_fleet, precondition
 from rest_server.v1.work import value_of
@@ -28,7 +28,7 @@ Condition = Annotated[Precondition, Depends(precondition)]
 def entities_router() -> APIRouter:
     """Return the routes of all kinds of entities, and of the optimizer's options."""
     router = APIRouter(route_class=RawRoute, tags=["fleet"])
-    for kind in KINDS:
+    for kind in ENTITY_KINDS:
         _add_reads(router, kind)
         _add_put(router, kind)
         _add_delete(router, kind)

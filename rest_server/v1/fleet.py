@@ -16,7 +16,7 @@ from rest_server.history import Event
 from rest_server.limits import check_size
 from rest_server.v1.entities import Condition
 from rest_server.v1.examples import SYSTEMS
-from rest_server.v1.kinds import KINDS, check_alone, check_beside
+from rest_server.v1.kinds import ENTITY_KINDS, check_alone, check_beside
 from rest_server.v1.models import FleetEvent, FleetHistory, WrappedSystem
 from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, RawRoute, held_fleet
@@ -76,7 +76,7 @@ def import_fleet(
 
 def _check_items(spec: SystemSpec, imported: Entities) -> None:
     """Check every item as in an individual write, and that no name occurs twice."""
-    for kind in KINDS:
+    for kind in ENTITY_KINDS:
         seen = set()
         for i, item in enumerate(getattr(spec, _FIELDS[kind.section])):
             key = kind.key_of(item)

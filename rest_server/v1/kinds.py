@@ -168,7 +168,7 @@ def _with_capacity(entities: Entities, key: Key, capacity: Capacity | None) -> E
     return replace(entities, capacity=_with(entities.capacity, key[0], units))
 
 
-KINDS = (
+ENTITY_KINDS = (
     EntityKind(
         "accelerator", "/accelerators", "/accelerators/{name:any_text}", "accelerators",
         Accelerator, AcceleratorList, ("name",), _own_name, by_name, *_named("accelerators"),

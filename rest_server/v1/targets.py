@@ -31,7 +31,7 @@ State = Literal["no plan", "stale", "unknown"]
 router = APIRouter(route_class=RawRoute, tags=["control loop"])
 
 
-def by_server(request: Request, server: NameInPath, accelerator: NameInPath) -> Key:
+def server_and_accelerator(request: Request, server: NameInPath, accelerator: NameInPath) -> Key:
     """Return the server and accelerator in a path; a slash inside a name is written ``%2F``."""
     return by_model(request, server, accelerator)
 
@@ -150,7 +150,7 @@ def _refusal(problem: str) -> HTTPException:
     summary="Read the desired replicas of a server on an accelerator",
     responses=problems(404, 503),
 )
-async def read_target(request: Request, key: Annotated[Key, Depends(by_server)]) -> Response:
+async def read_target(request: Request, key: Annotated[Key, Depends(server_and_accelerator)]) -> Response:
     """Return the desired replicas of a server on an accelerator; 0 if the plan chose another accelerator.
 
     For KEDA's `metrics-api`, with `valueLocation: desiredReplicas`. The status is 503 if there is no plan, or

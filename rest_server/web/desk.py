@@ -21,15 +21,15 @@ from rest_server.security import KeyFiles, KeyScope
 from rest_server.web.changes import Changes, Steps
 from rest_server.web.shown import Opened, PlanView, StudyView
 from rest_server.web.work import (
+    first_document,
     is_sample,
     limits_view,
     open_path,
     open_text,
     plan_view,
     report_page,
-    started,
     study_view,
-    written,
+    written_document,
 )
 
 T = TypeVar("T")
@@ -177,7 +177,7 @@ class Desk:
         Raises:
             InferplanError: a fact is missing or invalid.
         """
-        return self._take(await self._run("open", started, facts, self._settings), UPLOAD)
+        return self._take(await self._run("open", first_document, facts, self._settings), UPLOAD)
 
     def _take(self, found: Opened | None, source: str, changes: Changes | None = None) -> bool:
         if found is None:
@@ -267,7 +267,7 @@ class Desk:
         Raises:
             InferplanError: under the same conditions as in `solve`.
         """
-        return await self._run("write", written, self.opened.base, self.changes)
+        return await self._run("write", written_document, self.opened.base, self.changes)
 
 
 def message_of(error: InferplanError | HTTPException) -> str:

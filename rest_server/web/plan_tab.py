@@ -10,7 +10,7 @@ from rest_server.web.charts import TypeCharts
 from rest_server.web.desk import Desk
 from rest_server.web.shown import in_words
 from rest_server.web.what_if import WhatIf
-from rest_server.web.widgets import FactBar, Tables, heading, scroll_to, show_tables
+from rest_server.web.widgets import FactBar, Tables, heading, scroll_to, show_static_tables
 
 Guarded = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
@@ -132,7 +132,7 @@ class PlanTab:
         self._server.clear()
         with self._server:
             heading(f"{name}: why this accelerator")
-            show_tables(found.tables, colours=self._desk.plan.colours if self._desk.plan else None)
+            show_static_tables(found.tables, colours=self._desk.plan.colours if self._desk.plan else None)
         scroll_to(self._server)
 
     async def _compare(self) -> None:
@@ -142,7 +142,7 @@ class PlanTab:
         self._limits.clear()
         with self._limits:
             heading("Limited against unlimited")
-            show_tables(found.tables)
+            show_static_tables(found.tables)
         scroll_to(self._limits)
 
     async def _save_yaml(self) -> None:

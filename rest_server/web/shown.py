@@ -184,7 +184,7 @@ def _value(value: Any) -> str | float | None:
     return plain if plain is None or isinstance(plain, str | int | float) else str(plain)
 
 
-def differences(now: Table, pinned: Table | None) -> list[dict[int, str]]:
+def row_differences(now: Table, pinned: Table | None) -> list[dict[int, str]]:
     """Return, for each row of a table, the change of its numbers from the same row of an earlier table.
 
     Rows are matched by name; new rows and new columns have no changes.
@@ -207,7 +207,7 @@ def _row_differences(now: tuple[TableCell, ...], before: tuple[TableCell, ...] |
             continue
         if isinstance(new.value, int | float) and isinstance(old.value, int | float):
             factor, unit = (100, POINTS) if new.text.endswith("%") else (1, "")
-            changes[i] = signed(factor * (new.value - old.value), (new.text, old.text), unit)
+            changes[i] = signed_text(factor * (new.value - old.value), (new.text, old.text), unit)
         elif old.text != new.text:
             changes[i] = f"was {old.text}"
     return {i: text for i, text in changes.items() if text}
@@ -243,7 +243,7 @@ def _more_or_less(difference: float) -> str:
     return "more" if difference > 0 else "less"
 
 
-def signed(difference: float, texts: Iterable[str], unit: str = "") -> str:
+def signed_text(difference: float, texts: Iterable[str], unit: str = "") -> str:
     """Return a difference with its sign and unit; empty if it would be shown as zero.
 
     Args:

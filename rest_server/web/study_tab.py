@@ -13,7 +13,7 @@ from rest_server.web.desk import Desk
 from rest_server.web.plan_tab import Guarded
 from rest_server.web.progress import SharedProgress
 from rest_server.web.shown import StudyView
-from rest_server.web.widgets import complain, heading, scroll_to, show_tables
+from rest_server.web.widgets import complain, heading, scroll_to, show_static_tables
 
 DAY = "0.4,0.3,0.3,0.4,0.6,0.9,1.1,1.2,1.2,1.1,0.8,0.5"
 """Default daily profile: factors for twelve steps."""
@@ -125,7 +125,7 @@ class StudyTab:
                 data = base64.b64encode(found.picture).decode("ascii")
                 picture = ui.element("img").classes("picture")
                 picture.props(f'src="data:image/svg+xml;base64,{data}" alt="Picture of the {name}"')
-            show_tables(found.tables, self._desk.plan.colours if self._desk.plan else None)
+            show_static_tables(found.tables, self._desk.plan.colours if self._desk.plan else None)
 
     def open(self) -> None:
         """Clear the answer, because another document was opened."""

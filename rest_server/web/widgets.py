@@ -6,7 +6,7 @@ from typing import Any
 
 from nicegui import ui
 
-from rest_server.web.shown import PlanFact, Table, TableCell, differences, signed
+from rest_server.web.shown import PlanFact, Table, TableCell, row_differences, signed_text
 
 ROWS_ON_A_PAGE = 30
 ROWS_WITHOUT_FILTER = 12
@@ -82,7 +82,7 @@ class Tables:
         earlier = {table.name: table for table in pinned}
         for panel, new in zip(self._panels, panels, strict=True):
             for table, view in zip(new, panel.views, strict=True):
-                view.show(table, differences(table, earlier.get(table.name)), colours or {})
+                view.show(table, row_differences(table, earlier.get(table.name)), colours or {})
 
 
 class _Panel:
@@ -98,7 +98,7 @@ class _Panel:
         self._box.delete()
 
 
-def show_tables(tables: Sequence[Table], colours: Mapping[str, str] | None = None) -> None:
+def show_static_tables(tables: Sequence[Table], colours: Mapping[str, str] | None = None) -> None:
     """Show static sections in vertical order."""
     Tables().show(tables, colours=colours)
 
@@ -250,7 +250,7 @@ class _FactCard:
         self._name.set_text(fact.name)
         self._value.set_text(fact.text)
         old = before.get(fact.name)
-        change = "" if old is None else signed(fact.value - old.value, (fact.text, old.text), fact.unit)
+        change = "" if old is None else signed_text(fact.value - old.value, (fact.text, old.text), fact.unit)
         self._change.set_text(change or " ")
         self._box.classes(add="alert" if fact.alert else "", remove="" if fact.alert else "alert")
 

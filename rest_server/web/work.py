@@ -18,7 +18,7 @@ from optimizer.pipeline import solve
 from optimizer.render.colours import type_colours
 from optimizer.render.comparison_sections import comparison_sections
 from optimizer.render.plan_sections import plan_sections
-from optimizer.render.report_sections import headline, status
+from optimizer.render.report_sections import plan_headline, status
 from optimizer.spec.faults import Fault
 from optimizer.spec.files import document_files, read_parts, read_text
 from optimizer.spec.messages import validated
@@ -211,7 +211,7 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
 
 def _facts(overview: Overview, service: Sequence[PriorityLoad]) -> tuple[PlanFact, ...]:
     """Return the key figures: service, by priority, and reserves before the cost, which depends on them."""
-    cost, *others = (PlanFact(*fact) for fact in headline(overview))
+    cost, *others = (PlanFact(*fact) for fact in plan_headline(overview))
     before = 2 if overview.plan.reserves else 1
     by_priority = [item.fact for item in service if item.load_rpm]
     if not 1 < len(by_priority) <= MAX_PRIORITIES:
@@ -274,7 +274,7 @@ def report_page(base: bytes, changes: Changes, settings: Settings) -> bytes:
     return study.page(study.answered(system, request), system, request)
 
 
-def written(base: bytes, changes: Changes) -> str:
+def written_document(base: bytes, changes: Changes) -> str:
     """Return a document with changes as YAML.
 
     Raises:
@@ -283,7 +283,7 @@ def written(base: bytes, changes: Changes) -> str:
     return yaml_text(changes.applied_to(json.loads(base)))
 
 
-def started(facts: str, settings: Settings) -> Opened:
+def first_document(facts: str, settings: Settings) -> Opened:
     """Return a first document from the facts of the form.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Any
 
 from optimizer.errors import FitError
 from optimizer.fitting.readers.guidellm_plans import STEADY, SWEEP_FIRST, sweep_rates
-from optimizer.fitting.readers.paths import find, number_of
+from optimizer.fitting.readers.paths import find, number_in
 
 _KINDS = {"prompt": "prompts", "output": "generations"}
 
@@ -50,7 +50,7 @@ def _assigned(text: str, name: str) -> Any:
 
 def _lengths(details: Any, name: str) -> dict[str, Any]:
     found = find(details, f"{name}/tokenDistributions/statistics") or {}
-    return {**found, "std_dev": math.sqrt(number_of(found.get("variance")) or 0.0)}
+    return {**found, "std_dev": math.sqrt(number_in(found.get("variance")) or 0.0)}
 
 
 def _strategies(kind: str, rates: Sequence[float]) -> list[dict[str, Any]]:

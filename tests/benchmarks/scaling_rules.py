@@ -24,7 +24,7 @@ from rest_server.loop.config import LoopConfig
 from rest_server.loop.deciding import CycleInputs, CycleOutcome, ExistingReplicas, LoopState, decide
 from rest_server.loop.forecast import RateForecast
 from rest_server.loop.loads import LoadMemory
-from rest_server.loop.window import Counts, Window, total
+from rest_server.loop.window import Counts, Window, summed
 
 SLOTS, BASE_S, SLOPE_S, START_S, DAY_S = 4, 0.2, 0.025, 150.0, 86_400.0
 SLOW_S, LOST_S = 0.7, 5.0
@@ -275,7 +275,7 @@ class Loop:
         if self.calls % self.every:
             return seen.desired
         waiting = 0 if self.completions else seen.waiting
-        window = Window(total(self.steps), waiting, seen.running, max(1, seen.ready), max(1, seen.ready))
+        window = Window(summed(self.steps), waiting, seen.running, max(1, seen.ready), max(1, seen.ready))
         there = {"s": {"GPU": ExistingReplicas(seen.desired, seen.ready)}}
         outcome = decide(
             self.system, self.config, self.state, CycleInputs(seen.now_s, {"s": window}, there), self.memo

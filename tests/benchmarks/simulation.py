@@ -32,7 +32,7 @@ from optimizer.simulation.machine.state import initial_state
 from optimizer.simulation.replicas import Effort, TokenReplica, run_replica
 from optimizer.simulation.summary import Summary, summarise
 from optimizer.simulation.workload import OpenLoad
-from optimizer.studies.simulation.plans import simulate_plan
+from optimizer.studies.simulation.plans import simulate_pools
 from optimizer.timing import PerfParms
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
@@ -94,7 +94,7 @@ def plans() -> None:
     ):
         plan = solve(system, unlimited=True)
         begin = time.perf_counter()
-        found = simulate_plan(system, plan, Effort())
+        found = simulate_pools(system, plan, Effort())
         print(f"{name}: {len(found.pools)} pools in {time.perf_counter() - begin:.1f} s")
 
 

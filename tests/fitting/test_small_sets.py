@@ -19,7 +19,7 @@ from optimizer.fitting.profile import FittedProfile
 from optimizer.fitting.readers.report import Benchmark
 from optimizer.fitting.replay import BenchmarkReplay
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
-from optimizer.fitting.selection import in_flight
+from optimizer.fitting.selection import mean_in_flight
 from optimizer.simulation.law import IterationCoefficients
 
 NOISE = 0.01
@@ -104,7 +104,7 @@ def check_sets(seeds: range) -> None:
         if not told and error >= KNOWN:
             silent[seed] = error
         context = max(law.kv_read_per_token_ms * (r.prompts.mean + r.answers.mean / 2) for r in runs)
-        if min(map(in_flight, runs)) <= ALONE and context < CONTEXT_SHARE * law.base_ms and not told:
+        if min(map(mean_in_flight, runs)) <= ALONE and context < CONTEXT_SHARE * law.base_ms and not told:
             shown += 1
     assert shown >= len(seeds) // 8
     assert len(silent) <= MISSED * (profiles - words), silent

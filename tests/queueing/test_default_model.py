@@ -8,7 +8,7 @@ from builders import accelerator, server, service_class
 from optimizer.compat.rows import ReplicaRow
 from optimizer.kinds.replicas import Replica, analyze_replicas
 from optimizer.spec.schema import ModelProfile
-from rest_server.compat.bodies import read_list, read_system
+from rest_server.compat.bodies import read_list, read_reference_system
 
 LINEAR = {"decodeParms": {"alpha": 10, "beta": 0.5}, "prefillParms": {"gamma": 5, "delta": 0.01}}
 THREE = {"alpha": 8.0, "beta": 0.02, "gamma": 1e-4}
@@ -65,18 +65,18 @@ def test_reference_routes_default_to_the_reference_model(unknown: dict[str, Any]
     (item,) = read_list("models", {"models": [{"name": "m", "acc": "A"} | ITERATION | unknown]}, []) or [None]
     assert item.queue_model == "reference"
     assert item.model_dump(by_alias=True, exclude_unset=True)["queueModel"] == "reference"
-    system = read_system(fleet(ITERATION) | unknown, [])
+    system = read_reference_system(fleet(ITERATION) | unknown, [])
     assert [item.queue_model for item in system.models] == ["reference"]
 
 
 def test_unsupported_reference_models_get_our_default() -> None:
     for law, model in ((FULL, "continuous"), (WHOLE, "continuous"), (BATCH, "bulk")):
-        assert read_system(fleet(law), []).models[0].queue_model == model
+        assert read_reference_system(fleet(law), []).models[0].queue_model == model
 
 
 def test_explicit_queue_model_wins_on_reference_routes() -> None:
     named = ITERATION | {"queueModel": "continuous"}
-    assert read_system(fleet(named), []).models[0].queue_model == "continuous"
+    assert read_reference_system(fleet(named), []).models[0].queue_model == "continuous"
 
 
 def test_reference_analyser_rows_use_the_reference_model() -> None:

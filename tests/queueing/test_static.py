@@ -13,7 +13,7 @@ from optimizer.kinds.replicas import Replica, analyze_replicas
 from optimizer.kinds.simulated import ReplicaSimulation, simulate_replica
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.system import System
-from optimizer.studies.simulation.plans import simulate_plan
+from optimizer.studies.simulation.plans import simulate_pools
 from optimizer.timing import RequestShapes, StaticLaw
 
 # Of the reference's workloads_static.json, lognormal lengths of 100 tokens on average: CV, batch, α, β, γ, δ,
@@ -93,7 +93,7 @@ def test_static_and_continuous_batching_plans() -> None:
         plan = solve(system)
         assert verify(plan, system) == []
         replicas.append(plan.allocations["s"][0].num_replicas)
-        simulated = simulate_plan(system, plan, Effort(requests=8_000)).pools[0]
+        simulated = simulate_pools(system, plan, Effort(requests=8_000)).pools[0]
         assert simulated.ttft is not None
         mean, predicted_ms = simulated.ttft.mean, plan.allocations["s"][0].ttft_ms
         assert mean.value - (mean.half_width or 0) < 1.05 * predicted_ms

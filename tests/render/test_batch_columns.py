@@ -21,7 +21,7 @@ from optimizer.render.comparison_sections import comparison_sections
 from optimizer.render.plan_sections import candidate_sections, plan_sections
 from optimizer.render.simulation_sections import simulation_csv, simulation_sections
 from optimizer.simulation.replicas import Effort
-from optimizer.studies.simulation.plans import simulate_plan
+from optimizer.studies.simulation.plans import simulate_pools
 from optimizer.studies.simulation.simulation_document import Simulation
 
 TOKENS = ("ITL", "TTFT", "itlAverage", "ttftAverage", "avgOutTokens")
@@ -61,7 +61,7 @@ def plan(*, mixed: bool = False) -> Plan:
 
 @cache
 def simulated(*, mixed: bool = False) -> Simulation:
-    return simulate_plan(fleet(mixed=mixed), plan(mixed=mixed), Effort(requests=2000))
+    return simulate_pools(fleet(mixed=mixed), plan(mixed=mixed), Effort(requests=2000))
 
 
 @cache

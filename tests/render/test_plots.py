@@ -38,11 +38,11 @@ from optimizer.studies.figures.figure_document import (
     ReferenceLine,
     Series,
 )
-from optimizer.studies.figures.kinds import KINDS, PLAN_KINDS
+from optimizer.studies.figures.kinds import PLAN_KINDS, PLOT_KINDS
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
-MADE = ["plan", *(kind for kind in KINDS if kind not in PLAN_KINDS)]
+MADE = ["plan", *(kind for kind in PLOT_KINDS if kind not in PLAN_KINDS)]
 """What covers everything that is drawn: the other kinds of plans are parts of the first."""
 SHOWN = [*MADE, "change"]
 EVIL = '<script>alert("1")</script> & $x_{1}$ \\frac \x01 ＡＩ \u202e' + "M" * 60

@@ -21,7 +21,7 @@ from optimizer.jobs.replaying import ReplayOptions, replay_loads
 from optimizer.render.comparison_sections import comparison_sections
 from optimizer.render.comparison_text import changes_text, headline
 from optimizer.render.explanation_sections import explanation_sections
-from optimizer.render.explanation_text import cost_text, service_text
+from optimizer.render.explanation_text import effect_text, service_sentence
 from optimizer.render.money import Money
 from optimizer.render.replay_sections import replay_sections
 from optimizer.render.report_sections import status
@@ -403,7 +403,7 @@ def check_effect(effect: Effect, facts: Facts) -> None:
 
 
 def check_effect_text(effect: Effect, facts: Facts, money: Money) -> None:
-    cell = cost_text(effect, money, facts.plan)
+    cell = effect_text(effect, money, facts.plan)
     if effect.interval is None and effect.service:
         word = cell.removeprefix("serves ")
         idle = all(not facts.load(item.server) for item in effect.service)
@@ -413,7 +413,7 @@ def check_effect_text(effect: Effect, facts: Facts, money: Money) -> None:
         assert number(cell.split(" ")[0]) == pytest.approx(
             effect.cost_change_cents_per_h / scale, abs=0.00501, rel=6e-4
         )
-    for part, item in zip(service_text(effect, 99).split(", "), effect.service, strict=False):
+    for part, item in zip(service_sentence(effect, 99).split(", "), effect.service, strict=False):
         said = part.removeprefix(f"{item.server} ")
         if not facts.load(item.server):
             match = re.fullmatch(r"(\S+) -> (\S+) of its replicas \(idle\)", said)

@@ -15,7 +15,7 @@ from optimizer import SpecError
 from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, Server, ServiceClass
 from rest_server.compat.answers import json_response, notice_headers
 from rest_server.compat.lenient import read_entity
-from rest_server.compat.serializers import plain
+from rest_server.compat.serializers import plain_json
 
 Json = dict[str, Any]
 
@@ -156,7 +156,7 @@ def test_of_two_targets_of_one_model_in_a_body_the_last_counts() -> None:
 )
 def test_only_integers_exact_as_floats_lose_their_fraction(value: float, text: str) -> None:
     """From 2**53 on, neighbouring integers share a float, so nothing says that it was one."""
-    assert json.dumps(plain({"x": [value]})) == f'{{"x": [{text}]}}'
+    assert json.dumps(plain_json({"x": [value]})) == f'{{"x": [{text}]}}'
 
 
 @pytest.mark.parametrize("count", [1, 19, 20, 21, 300])

@@ -13,7 +13,7 @@ from starlette.types import Message
 from wire_client import slow_system
 
 from rest_server import workers
-from rest_server.compat.bodies import read_system
+from rest_server.compat.bodies import read_reference_system
 from rest_server.fleet import Entities
 from rest_server.settings import Settings
 
@@ -130,7 +130,7 @@ def test_loads_whose_plan_times_out_are_stored_and_free_the_slot(
     monkeypatch.setattr(workers, "GRACE_S", 0.05)
     with in_a_thread(solver_processes=1, request_timeout_s=1.0, stateful=True) as here:
         until_ready(here)
-        fleet = Entities.of(read_system(slow_system(300), []))
+        fleet = Entities.of(read_reference_system(slow_system(300), []))
         here.app.state.held.update(lambda _: fleet)
 
         def stored_without_a_plan() -> bool:

@@ -22,7 +22,7 @@ from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.exact import solve_exactly
-from optimizer.solvers.levels import is_better, served, value_of
+from optimizer.solvers.levels import is_better, served, transition_value
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution, Status
@@ -146,7 +146,7 @@ def test_pricing_finds_the_cheapest_pattern_of_every_server(seed: int, *, only_b
                 replicas[candidates.row[part]] = count
             alone = problem.of_servers(np.arange(len(problem.priority)) == server)
             paid = sum(units[c] * n * prices[kind[c]] for c, n in pattern.items())
-            costs.append(value_of(alone, replicas[problem.table.server == server]) + paid)
+            costs.append(transition_value(alone, replicas[problem.table.server == server]) + paid)
         assert best[server] == pytest.approx(min(costs, default=np.inf), abs=1e-9)
 
 

@@ -16,7 +16,7 @@ from optimizer.generate import generate_system
 from optimizer.milp.highs import HighsSession
 from optimizer.milp.model import RunResult, RunStatus
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
-from optimizer.solvers.expansion import fits, least_expansion, unit_prices
+from optimizer.solvers.expansion import fits_in_units, least_expansion, unit_prices
 from optimizer.solvers.problem import Problem, build_problem
 
 by_value, by_units = (partial(least_expansion, units_first=first) for first in (False, True))
@@ -85,7 +85,7 @@ def test_some_prices_are_more_than_nothing() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_everything_fits_if_and_only_if_the_plan_is_complete(seed: int, *, mixed: bool) -> None:
     source = load_system(random_document(random.Random(seed))).with_options(heterogeneous=mixed)
-    assert fits(problem_of(source), HighsSession) == solve(source).complete
+    assert fits_in_units(problem_of(source), HighsSession) == solve(source).complete
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -144,12 +144,12 @@ def test_units_do_not_serve_a_server_below_its_needed_replicas() -> None:
     )
     assert by_value(problem, HighsSession) is None
     assert by_units(problem, HighsSession) is None
-    assert not fits(problem, HighsSession)
+    assert not fits_in_units(problem, HighsSession)
 
 
 def test_without_time_there_is_no_answer_rather_than_a_no() -> None:
     problem, gone = problem_of(generate_system(6, 5, 3, 0)), Deadline(0.0)
-    for ask in (by_value, by_units, fits, unit_prices):
+    for ask in (by_value, by_units, fits_in_units, unit_prices):
         with pytest.raises(OutOfTimeError):
             ask(problem, HighsSession, deadline=gone)
 

@@ -21,7 +21,7 @@ from optimizer.solvers.blocks import SolvedBlocks, solve_in_blocks
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Solution, Status
-from optimizer.studies.explanation.answering import answered
+from optimizer.studies.explanation.answering import all_answers
 from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.explanation_document import EffectRange, Explanation
 from optimizer.studies.explanation.resolving import QuestionBudget
@@ -91,18 +91,18 @@ def assert_answers_are_those_of_whole_solves(document: Json) -> None:
     system, soon = load_system(document), QuestionBudget(Deadline.after(3600))
     before = BasePlan(find_candidates(system), solve(system))
     servers, names = range(len(system.servers)), list(system.servers)
-    answers = answered(before, unit_questions(before), soon)
+    answers = all_answers(before, unit_questions(before), soon)
     for (place, sign), answer in answers.items():
         kind = before.problem.limits.items[place].item
         assert answer.interval is None
         assert_levels_are(answer.outcome, solve(with_fewer(document, kind, system.capacity[kind] + sign)))
-    for target, answer in answered(before, target_questions(before, servers), soon).items():
+    for target, answer in all_answers(before, target_questions(before, servers), soon).items():
         service_class, model, metric = target
         now = getattr(system.targets[service_class, model], f"{metric}_ms")
         looser = system.with_target(service_class, model, **{f"{metric}_ms": float(f"{now * 1.1:.12g}")})
         assert_levels_are(answer.outcome, solve(looser))
     questions = server_questions(before, servers, in_depth=True)
-    for (s, only), answer in answered(before, questions, soon).items():
+    for (s, only), answer in all_answers(before, questions, soon).items():
         server = system.servers[names[s]]
         taken = {pool.accelerator for pool in before.plan.allocations.get(names[s], ())}
         allowed = server.accelerators or tuple(system.accelerators)

@@ -20,7 +20,7 @@ from optimizer.studies.explanation import answering
 from optimizer.studies.explanation.answering import (
     Answer,
     Question,
-    answered,
+    all_answers,
 )
 from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.resolving import QuestionBudget
@@ -93,7 +93,7 @@ def test_the_difference_of_two_optima_is_in_every_interval(seed: int, make: Make
         questions = questions_of(before)
         optima = {key: solved(question) for key, question in questions.items()}
         for limit_s in LIMITS_S:
-            answers = answered(before, questions, QuestionBudget(Deadline.after(limit_s)))
+            answers = all_answers(before, questions, QuestionBudget(Deadline.after(limit_s)))
             assert answers.keys() == questions.keys()
             for key, answer in answers.items():
                 assert_the_truth_is_inside(before, truth, answer, optima[key])
@@ -114,7 +114,7 @@ def test_answers_from_other_processes_are_those_of_full_solves(monkeypatch: pyte
     source = scarce_system(1, mixed=True)
     before = BasePlan(find_candidates(source), solve(source))
     questions = questions_of(before)
-    answers = answered(before, questions, QuestionBudget(Deadline.after(3600)))
+    answers = all_answers(before, questions, QuestionBudget(Deadline.after(3600)))
     assert sent
     assert all(answer.interval is None for answer in answers.values())
     for key, question in questions.items():

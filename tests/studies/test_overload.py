@@ -12,7 +12,7 @@ from optimizer.cli.main import main
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.schema import SaturationPolicy
 from optimizer.studies import overload
-from optimizer.studies.overload import Overload, find_overload, overload_of
+from optimizer.studies.overload import Overload, find_overload, overload_of_candidates
 from optimizer.studies.service import service_by_priority
 
 ONE_REPLICA = 540.0
@@ -123,7 +123,7 @@ def test_what_is_not_solved_in_time_has_no_numbers() -> None:
     from optimizer import find_candidates
 
     system = load_system(fleet())
-    found = overload_of(find_candidates(system), solve(system), Deadline.after(0.0))
+    found = overload_of_candidates(find_candidates(system), solve(system), Deadline.after(0.0))
     assert found is not None
     assert all(item.service is None and item.total_cost_cents_per_h is None for item in found.options)
 

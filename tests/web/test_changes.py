@@ -12,7 +12,7 @@ from optimizer import load_system
 from optimizer.errors import SpecError
 from rest_server.web.changes import Changes, Steps, read_query
 from rest_server.web.desk import Desk
-from rest_server.web.shown import Table, TableCell, differences, signed
+from rest_server.web.shown import Table, TableCell, row_differences, signed_text
 
 KEYS = st.sampled_from(["load", "load:a&b=c", "count:H100", "cost:4x A100", "ttft:Premium/m 1", "policy"])
 CHANGES = st.dictionaries(KEYS, st.text(max_size=12), max_size=6).map(lambda given: Changes(given=given))
@@ -104,8 +104,8 @@ def test_differences_follow_the_names_of_rows() -> None:
         return Table("t", "T", (), ("server", "cost [USD/h]"), (False, True), cells, ())
 
     before = shown(("a", 1.0), ("b", 2.0))
-    assert differences(shown(("b", 5.0), ("new", 9.0), ("a", 1.0)), before) == [{1: "+3"}, {}, {}]
-    assert differences(before, None) == [{}, {}]
+    assert row_differences(shown(("b", 5.0), ("new", 9.0), ("a", 1.0)), before) == [{1: "+3"}, {}, {}]
+    assert row_differences(before, None) == [{}, {}]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_differences_follow_the_names_of_rows() -> None:
 def test_differences_have_the_decimals_of_values(
     difference: float, texts: tuple[str, str], shown: str
 ) -> None:
-    assert signed(difference, texts) == shown
+    assert signed_text(difference, texts) == shown
 
 
 def test_the_difference_of_shares_is_in_percentage_points() -> None:
@@ -128,4 +128,4 @@ def test_the_difference_of_shares_is_in_percentage_points() -> None:
         cells = (TableCell("a", "a"), TableCell(f"{share:.0%}", share))
         return Table("t", "T", (), ("server", "util"), (False, True), (cells,), ())
 
-    assert differences(shown(0.40), shown(0.35)) == [{1: "+5 % points"}]
+    assert row_differences(shown(0.40), shown(0.35)) == [{1: "+5 % points"}]

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from optimizer.fitting.readers.paths import Table, all_at, find, measured, number_of, plain, record, text_at
+from optimizer.fitting.readers.paths import Table, all_at, find, measured, number_in, plain, record, text_at
 from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, day_of, having
 from optimizer.fitting.record import RunRecord
 from optimizer.fitting.runs import Arrivals
@@ -60,7 +60,7 @@ def _run(value: Any, place: str) -> RunRecord:
     mode = next((text for text in texts if any(kind in text for kind in _KINDS)), "poisson")
     found = record(value, TABLE, place)
     urls = list(all_at(value, "input_config/**/urls/*"))
-    errors = sum(number_of(item) or 0.0 for item in all_at(value, "error_summary/*/count"))
+    errors = sum(number_in(item) or 0.0 for item in all_at(value, "error_summary/*/count"))
     smooth, streamed = found.arrival_cv, find(value, "input_config/**/streaming")
     return replace(
         found,
@@ -68,7 +68,7 @@ def _run(value: Any, place: str) -> RunRecord:
         arrival_cv=1 / math.sqrt(smooth) if smooth and smooth > 0 and "gamma" in mode else None,
         failed=found.failed if found.failed is not None else errors,
         cancelled=value.get("was_cancelled") is True,
-        timed=any(number_of(limit) for limit in all_at(value, *_LIMITS)),
+        timed=any(number_in(limit) for limit in all_at(value, *_LIMITS)),
         hint=f"{len(urls)} urls" if len(urls) > 1 else None,
         unusable="answers were not streamed (endpoint.streaming)" if streamed is False else None,
     )

@@ -12,7 +12,7 @@ from typing import Any
 from optimizer.errors import FitError
 from optimizer.fitting.lengths import with_shared_lengths
 from optimizer.fitting.readers.guidellm_plans import CLOSED, STEADY, csv_runs, strategies_of
-from optimizer.fitting.readers.paths import Path, Table, find, measured, number_of, plain, record, text_at
+from optimizer.fitting.readers.paths import Path, Table, find, measured, number_in, plain, record, text_at
 from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, cell_value, day_of
 from optimizer.fitting.record import RunRecord, TokenStats
 
@@ -136,12 +136,12 @@ def _items(report: BenchmarkFile) -> Iterator[tuple[Mapping[str, Any], str]]:
 
 
 def _run(item: Mapping[str, Any], place: str, strategy: Mapping[str, Any]) -> RunRecord:
-    start, end = number_of(item.get("start_time")), number_of(item.get("end_time"))
+    start, end = number_in(item.get("start_time")), number_in(item.get("end_time"))
     span = None if start is None or end is None else end - start
     found = record({**item, "span": span}, TABLE, place, exact_itl=True, timed=True)
     kind = str(strategy.get("type_") or strategy.get("kind") or "")
-    rate = number_of(strategy.get("rate"))
-    limits = (number_of(strategy.get(key)) for key in ("streams", "max_concurrency"))
+    rate = number_in(strategy.get("rate"))
+    limits = (number_in(strategy.get(key)) for key in ("streams", "max_concurrency"))
     users = next((limit for limit in limits if limit is not None), float(IN_FLIGHT))
     found = replace(
         found,
@@ -166,17 +166,17 @@ def _with_ends(item: Mapping[str, Any], found: TokenStats, row: str, column: str
         f"Token Metrics/Successful {column} Tokens/Percentiles",
     )
     known = isinstance(ends, list) and ends
-    least, most = map(number_of, (ends[0], ends[-1])) if known else (None, None)
+    least, most = map(number_in, (ends[0], ends[-1])) if known else (None, None)
     return found if least is None or most is None else found._replace(least=least, most=most)
 
 
 def _notes(item: Mapping[str, Any]) -> Iterator[str]:
     """Yield the aspects of a run that cannot be replayed."""
-    if number_of(
+    if number_in(
         find(item, "warmup_duration", "config/warmup/percent", "config/warmup/value", "Timings/Warmup/Sec")
     ):
         yield "the report excludes a warm-up: runs are assumed to start with an empty server"
-    if number_of(find(item, "config/strategy/rampup_duration")):
+    if number_in(find(item, "config/strategy/rampup_duration")):
         yield "the client ramped up (rampup_duration): runs are assumed to start at their full rate"
 
 

@@ -6,7 +6,7 @@ Source: `inference_perf/reportgen/base.py`, 2025 and 2026. All its times are in 
 from dataclasses import replace
 
 from optimizer.errors import FitError
-from optimizer.fitting.readers.paths import Table, find, measured, number_of, plain, record, text_at
+from optimizer.fitting.readers.paths import Table, find, measured, number_in, plain, record, text_at
 from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, having
 from optimizer.fitting.runs import Arrivals
 
@@ -44,11 +44,11 @@ def _read(report: BenchmarkFile) -> RunReport:
         FitError: it sums up several stages.
     """
     cached, prompts = (
-        number_of(find(report.tree, f"successes/prompt_tokens/{key}")) for key in ("cached", "total")
+        number_in(find(report.tree, f"successes/prompt_tokens/{key}")) for key in ("cached", "total")
     )
     config = report.beside("config.yaml")
     kind = text_at(config, "load/type")
-    workers, each = (number_of(find(config, f"load/{key}")) for key in _WORKERS)
+    workers, each = (number_in(find(config, f"load/{key}")) for key in _WORKERS)
     found = record(
         report.tree,
         TABLE,

@@ -7,7 +7,7 @@ are the only ones that state the engines behind the address.
 from dataclasses import replace
 from typing import Any
 
-from optimizer.fitting.readers.paths import Table, all_at, find, measured, number_of, plain, record, text_at
+from optimizer.fitting.readers.paths import Table, all_at, find, measured, number_in, plain, record, text_at
 from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, day_of, having
 from optimizer.fitting.record import RunRecord
 from optimizer.fitting.runs import Arrivals
@@ -74,7 +74,7 @@ def _run(tree: Any, place: str, tool: str) -> RunRecord:
         split="scenario.stack[].role" if {"prefill", "decode"} <= roles else None,
     )
     sizes = [
-        [number_of(find(one, f"accelerator/parallelism/{key}")) for key in ("tp", "pp")] for one in engines
+        [number_in(find(one, f"accelerator/parallelism/{key}")) for key in ("tp", "pp")] for one in engines
     ]
     tensor, pipeline = sizes[0] if sizes and all(size == sizes[0] for size in sizes) else (None, None)
     lost = (found.failed or 0.0) + (found.incomplete or 0.0)
@@ -90,7 +90,7 @@ def _run(tree: Any, place: str, tool: str) -> RunRecord:
 def _copies(engine: Any) -> float:
     """Return the engines of an entry; data-parallel ones with experts over their cards are a single one."""
     replicas, copies, experts = (
-        number_of(find(engine, path)) or 1.0
+        number_in(find(engine, path)) or 1.0
         for path in ("replicas", "accelerator/parallelism/dp", "accelerator/parallelism/ep")
     )
     return replicas * (copies if experts == 1 else 1.0)

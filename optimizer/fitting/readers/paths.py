@@ -77,7 +77,7 @@ def text_at(tree: Any, *paths: str) -> str | None:
     return next((value for value in all_at(tree, *paths) if isinstance(value, str) and value), None)
 
 
-def number_of(value: Any) -> float | None:
+def number_in(value: Any) -> float | None:
     """Return a number, or a number written as text; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -95,7 +95,7 @@ def read_numbers(tree: Any, table: Table, place: str) -> tuple[dict[str, float],
     values, fields = {}, {}
     for name, paths in table.items():
         for path in paths:
-            found = map(number_of, all_at(tree, path.keys))
+            found = map(number_in, all_at(tree, path.keys))
             value = next((value for value in found if value is not None and _is_told(name, value)), None)
             if value is not None:
                 values[name] = value * _factor(tree, path, place)

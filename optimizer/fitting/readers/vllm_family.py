@@ -15,7 +15,7 @@ import numpy as np
 
 from optimizer.errors import FitError
 from optimizer.fitting.checks import MAX_TOKENS
-from optimizer.fitting.readers.paths import Path, Table, find, measured, number_of, plain, record, text_at
+from optimizer.fitting.readers.paths import Path, Table, find, measured, number_in, plain, record, text_at
 from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, day_of
 from optimizer.fitting.record import RunRecord, TokenStats
 
@@ -126,7 +126,7 @@ def _notes(row: Mapping[str, Any]) -> list[str]:
 
 
 def _run(row: Mapping[str, Any], place: str) -> RunRecord:
-    rate, burstiness = number_of(row.get("request_rate")), number_of(row.get("burstiness"))
+    rate, burstiness = number_in(row.get("request_rate")), number_in(row.get("burstiness"))
     uneven = rate and math.isfinite(rate) and burstiness and 0 < burstiness != 1
     found = record(
         row if not find(row, "server_info/enable_dp_attention") else {**row, "dp_size": 1},
@@ -142,7 +142,7 @@ def _run(row: Mapping[str, Any], place: str) -> RunRecord:
         for name, kind in (("input", "prompt"), ("output", "output"))
     }
     answers, asked = lengths["output"], None
-    came = number_of(row.get("total_output_tokens_retokenized"))
+    came = number_in(row.get("total_output_tokens_retokenized"))
     if came and found.completed and answers.mean and came / found.completed < RETOKENISED * answers.mean:
         asked, answers = answers.mean, answers._replace(mean=came / found.completed)
     requested = found.requested
@@ -159,18 +159,18 @@ def _unusable(row: Mapping[str, Any]) -> str | None:
         )
     rate = row.get("request_rate")
     return (
-        None if rate is None or number_of(rate) is not None else f"request_rate {rate!r} cannot be replayed"
+        None if rate is None or number_in(rate) is not None else f"request_rate {rate!r} cannot be replayed"
     )
 
 
 def _is_on(value: Any) -> bool:
-    number = number_of(value)
+    number = number_in(value)
     return number > 0 if number is not None else bool(value) and str(value).lower() != "false"
 
 
 def _hint(row: Mapping[str, Any]) -> str | None:
     counts = (
-        f"{key} {row[key]}" for key in row if _COUNTED.fullmatch(key) and (number_of(row[key]) or 0) > 1
+        f"{key} {row[key]}" for key in row if _COUNTED.fullmatch(key) and (number_in(row[key]) or 0) > 1
     )
     texts = (value for key, value in row.items() if isinstance(value, str) and key not in _NAMES)
     found = (_HINT.search(text) for text in texts)
@@ -182,14 +182,14 @@ def _lengths(row: Mapping[str, Any], name: str, stated: TokenStats) -> TokenStat
     given, came = row.get(f"{name}_lens"), row.get("output_lens")
     if isinstance(given, list) and isinstance(came, list):
         # Failed requests have a prompt and no answer.
-        pairs = zip(map(number_of, given), map(number_of, came), strict=False)
+        pairs = zip(map(number_in, given), map(number_in, came), strict=False)
         kept = [one for one, answer in pairs if one and answer and 0 < one < MAX_TOKENS]
         if kept:
             return TokenStats(float(np.mean(kept)), float(np.std(kept)))
-    nominal = number_of(row.get("isl" if name == "input" else "osl"))
+    nominal = number_in(row.get("isl" if name == "input" else "osl"))
     if stated.mean is None and nominal is not None:
         return TokenStats(NOMINAL[0] * nominal, NOMINAL[1] * nominal)
-    ratio, most = number_of(row.get("random_range_ratio")), number_of(row.get(f"random_{name}_len"))
+    ratio, most = number_in(row.get("random_range_ratio")), number_in(row.get(f"random_{name}_len"))
     if stated.mean and ratio is not None and 0 <= ratio <= 1 and most:
         # vLLM draws from 1 - r to 1 + r of the length, SGLang from r to 1 of it: the mean tells which it was.
         around = abs(stated.mean / most - 1) < abs(stated.mean / most - (1 + ratio) / 2)

@@ -9,7 +9,7 @@ import numpy as np
 from optimizer.documents import Document
 from optimizer.kinds.batch_servers.fields import BatchProfile, BatchServerFields
 from optimizer.kinds.batch_servers.rows import BatchRow
-from optimizer.kinds.batch_servers.stages import names_of, repeated_name, slowest_part, stations_of
+from optimizer.kinds.batch_servers.stages import repeated_name, slowest_part, stage_names, stations_of
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH, Load
 from optimizer.kinds.kind import EngineContainer, EngineSettings, Fault, KindOf, OwnRows, Refused
 from optimizer.kinds.rows import Row
@@ -93,7 +93,7 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
         if twice is not None:
             yield "stages", f"two stages have the name {twice!r}; give each its own name"
         for profile in profiles:
-            line = line_of(server, profile, server.batch_timeout_ms)
+            line = server_line(server, profile, server.batch_timeout_ms)
             problem = line_problem(line) or server_problem(line.server, load.arrival_cv)
             if problem is not None:
                 part, why = problem
@@ -103,7 +103,7 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
         """Return the batching settings of servers, with all candidate windows if the plan chooses."""
         shares = [SHARES if server.batch_window == "optimal" else (1.0,) for server in servers]
         lines = [
-            line_of(server, None, share * server.batch_timeout_ms)
+            server_line(server, None, share * server.batch_timeout_ms)
             for server, mine in zip(servers, shares, strict=True)
             for share in mine
         ]
@@ -116,13 +116,13 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
         """Return a batch server with its stages and the window of the pool, or else of the server."""
         chosen_ms: float | None = getattr(pool, "batch_window_ms", None)
         window_ms = server.batch_timeout_ms if chosen_ms is None else chosen_ms
-        return LineReplica(line_of(server, profile, window_ms, max_batch))
+        return LineReplica(server_line(server, profile, window_ms, max_batch))
 
     def takes_turns(
         self, server: BatchServerFields, profile: BatchProfile, max_batch: int
     ) -> BatchServer | None:
         """Return the batch server for sharing a card in time; None unless its settings allow that."""
-        line = line_of(server, profile, server.batch_timeout_ms, max_batch)
+        line = server_line(server, profile, server.batch_timeout_ms, max_batch)
         plain = line.server._replace(trigger=OLDEST, room=UNLIMITED, counts_system=False)
         fits = line == Tandem(plain) and server.batch_window == "given"
         return line.server if fits else None
@@ -142,14 +142,14 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
     ) -> Mapping[str, Any]:
         """Return the window, and the bottleneck if there are stages or jobs."""
         assert isinstance(own, BatchingPolicy)
-        line = line_of(server, profile, server.batch_timeout_ms, max_batch)
+        line = server_line(server, profile, server.batch_timeout_ms, max_batch)
         return {
             "batch_window_ms": float(own.window_ms[0]),
-            "binding": slowest_part(line, names_of(server.stages)),
+            "binding": slowest_part(line, stage_names(server.stages)),
         }
 
 
-def line_of(
+def server_line(
     server: BatchServerFields, profile: BatchProfile | None, window_ms: float, max_batch: int | None = None
 ) -> Tandem:
     """Return a batch server with its stages for the queue model and the simulator.

@@ -19,7 +19,7 @@ from optimizer.documents import (
     is_none,
 )
 from optimizer.errors import AnalysisError
-from optimizer.kinds.batch_servers.stages import Stage, names_of, repeated_name, slowest_part, stations_of
+from optimizer.kinds.batch_servers.stages import Stage, repeated_name, slowest_part, stage_names, stations_of
 from optimizer.kinds.fields import LatencyTarget
 from optimizer.kinds.rows import OverloadedReplica, Row, UnstableReplica, simulated_values
 from optimizer.queueing.bulk.limits import line_problem, server_problem
@@ -262,7 +262,7 @@ def _figures(row: BatchRow, queues: BulkQueues, rate_rps: float) -> dict[str, fl
     }
     own: dict[str, float | str | None] = {name: float(values[0]) for name, values in found.own.items()}
     own |= {
-        "binding": slowest_part(row.line(), names_of(row.stages)),
+        "binding": slowest_part(row.line(), stage_names(row.stages)),
         "mean_ms": float(found.response_ms[0]),
         "rejected": float(found.loss[0]),
         "stable_rate_rps": float(queues.stable_rate_rps[0]),

@@ -42,7 +42,7 @@ def stations_of(stages: Sequence[Stage]) -> tuple[Station, ...]:
     return tuple(stage.station for place in ("before", "after") for stage in stages if stage.place == place)
 
 
-def names_of(stages: Sequence[Stage]) -> tuple[str, ...]:
+def stage_names(stages: Sequence[Stage]) -> tuple[str, ...]:
     """Return the names of the stages, in processing order."""
     return tuple(stage.name for place in ("before", "after") for stage in stages if stage.place == place)
 

@@ -19,7 +19,7 @@ from optimizer.candidates.pairs import Pairs, law_of, queue_capacity
 from optimizer.kinds.table import KindPoolFields
 from optimizer.plan.checks.differences import differences
 from optimizer.plan.checks.facts import Facts
-from optimizer.plan.checks.service import batch_limit
+from optimizer.plan.checks.service import stated_limit
 from optimizer.plan.document import Pool
 from optimizer.plan.rows import PoolRows, origin_of, pool_figures, pool_rows
 from optimizer.queueing.sizing import TPS_STABILITY_SHARE, largest_rate
@@ -120,7 +120,7 @@ def _batches(facts: Facts, rows: PoolRows) -> Iterator[str]:
     if facts.whole.options.batch_sizing != "optimal":
         return
     arrays, pools = facts.arrays, facts.placed.named_pools
-    limits = [batch_limit(facts, facts.system.servers[name], pool.accelerator) for name, pool in pools]
+    limits = [stated_limit(facts, facts.system.servers[name], pool.accelerator) for name, pool in pools]
     alone = np.flatnonzero(~arrays.servers.is_queue[rows.server] | (rows.rate_rps == 0))
     ceiling = np.array(limits).astype(np.int64)[alone]
     pairs = Pairs.of(arrays, *(column[alone] for column in rows[:3]))

@@ -31,7 +31,7 @@ def check_service(facts: Facts) -> list[str]:
     return [*found, *_members(facts)]
 
 
-def batch_limit(facts: Facts, server: Server, accelerator: str) -> float:
+def stated_limit(facts: Facts, server: Server, accelerator: str) -> float:
     """Return the batch limit of a pool by the documents (eq. 25); an upper limit if optimised.
 
     Args:
@@ -95,7 +95,7 @@ def _accelerators(facts: Facts, server: Server) -> Iterator[str]:
 def _batches(facts: Facts, server: Server) -> Iterator[str]:
     chosen = facts.system.options.batch_sizing == "optimal"  # `check_pools` checks which one
     for pool in facts.pools_of(server.name):
-        limit = min(batch_limit(facts, server, pool.accelerator), MAX_BATCH_LIMIT)
+        limit = min(stated_limit(facts, server, pool.accelerator), MAX_BATCH_LIMIT)
         if not 1 <= pool.max_batch <= limit or not (chosen or pool.max_batch == limit):
             yield f"batch {pool.max_batch} on {pool.accelerator}, the limit is {precise(limit)}"
 

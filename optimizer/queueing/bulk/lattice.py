@@ -113,6 +113,6 @@ def residual_excess(mean_ms: float, cv: float) -> Excess:
     return excess
 
 
-def scaled(excess: Excess, factor: float) -> Excess:
+def scaled_excess(excess: Excess, factor: float) -> Excess:
     """Return the expected excess of a time multiplied by a factor."""
     return lambda x: factor * excess(x / factor)

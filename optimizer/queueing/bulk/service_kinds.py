@@ -95,7 +95,7 @@ def moments_in_service(
 
 
 @compiled_with_arrays
-def kinds_of(
+def service_kinds_of(
     server: BatchServer, rate: float, starts: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the kinds of services: service time, mean number that leaves no request, and queue limit.
@@ -195,7 +195,7 @@ def service_of(
     """
     size, window, full_ms = server.size, server.window_ms, service_ms(server, server.size)
     spacing = window if server.trigger == CLOCK else full_ms
-    durations, flows, rooms = kinds_of(server, rate, starts)
+    durations, flows, rooms = service_kinds_of(server, rate, starts)
     far_late, first = left_over(server, rate, limit, spacing, starts)
     # All services last alike, so those that leave nobody are full ones with 0 left.
     if len(durations) == 1:

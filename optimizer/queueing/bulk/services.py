@@ -142,7 +142,7 @@ def moved_to(service: Service, rate: float, at: Progress, u: float, scratch: Scr
 
 
 @compiled
-def fill_queue(
+def fill_queue_before_end(
     service: Service, rate: float, rest: float, low: int, high: int, queue: FloatArray
 ) -> tuple[int, int]:
     """Fill the queue distribution `rest` before the end; return its smallest and largest queue."""
@@ -182,7 +182,7 @@ def beyond_in_service(
         at = moved_to(service, rate, at, u, scratch)
         waiting = Waiting(service.carried, at.low, at.high)
         if apart:
-            waiting = Waiting(queue, *fill_queue(service, rate, rest, at.low, at.high, queue))
+            waiting = Waiting(queue, *fill_queue_before_end(service, rate, rest, at.low, at.high, queue))
         late = late_share(law, service, gaps, rest, waiting, scratch)
         # A window that opened during the service, or goes on, makes requests later still.
         if service.pending and server.window_ms > rest:

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.lattice import Lattice, Transform, lognormal_excess, residual_excess, scaled
+from optimizer.queueing.bulk.lattice import (
+    Lattice,
+    Transform,
+    lognormal_excess,
+    residual_excess,
+    scaled_excess,
+)
 from optimizer.simulation.tandem import Station
 
 MIN_SCV = 0.2
@@ -53,12 +59,12 @@ class Wait:
         mean, cv, workers = self.station.mean_ms, self.station.cv, self.station.workers
         law = lattice.law(lognormal_excess(mean, cv))
         if self.chance * self.stretch > 0:
-            residual = lattice.law(scaled(residual_excess(mean, cv), self.stretch / workers))
+            residual = lattice.law(scaled_excess(residual_excess(mean, cv), self.stretch / workers))
             law = law * (
                 1 - self.chance + self.chance * (1 - self.load) * residual / (1 - self.load * residual)
             )
         if len(self.ahead) > 1:
-            one = lattice.law(scaled(lognormal_excess(mean, cv), 1 / workers))
+            one = lattice.law(scaled_excess(lognormal_excess(mean, cv), 1 / workers))
             law = law * np.polynomial.polynomial.polyval(one, self.ahead)
         return law
 

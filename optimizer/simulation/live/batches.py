@@ -10,7 +10,7 @@ from optimizer.simulation.live.replica import (
     LiveReplica,
     Rows,
     Step,
-    drop_waiting,
+    drop_from_queue,
     lengthened,
     make_room,
 )
@@ -48,7 +48,7 @@ class LiveBatches(LiveReplica):
     def cancel(self, row: int, now_ms: float) -> None:  # noqa: ARG002
         """Remove a request; a batch in service still takes its time."""
         state = self._states[0]
-        if not drop_waiting(self._queue, state, row):
+        if not drop_from_queue(self._queue, state, row):
             self._rows.leaving.add(row)
             return
         self._rows.release(row)

@@ -141,7 +141,7 @@ def make_room(queue: IntArray, state: Any) -> None:
         state["head"], state["tail"] = state["batch"], len(kept)
 
 
-def drop_waiting(queue: IntArray, state: Any, row: int) -> bool:
+def drop_from_queue(queue: IntArray, state: Any, row: int) -> bool:
     """Remove a request from such a queue; return False if it does not wait."""
     head, tail = int(state["head"]), int(state["tail"])
     places = np.flatnonzero(queue[head:tail] == row)

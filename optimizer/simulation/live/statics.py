@@ -11,7 +11,7 @@ from optimizer.simulation.live.replica import (
     LiveReplica,
     Rows,
     Step,
-    drop_waiting,
+    drop_from_queue,
     lengthened,
     make_room,
 )
@@ -50,7 +50,7 @@ class LiveStatics(LiveReplica):
     def cancel(self, row: int, now_ms: float) -> None:  # noqa: ARG002
         """Remove a request, at the latest with the step in progress; with padding, its slot stays taken."""
         state = self._line.states[0]
-        if drop_waiting(self._line.queue, state, row):
+        if drop_from_queue(self._line.queue, state, row):
             self._rows.release(row)
         elif state["end_ms"] < math.inf:
             self._rows.leaving.add(row)

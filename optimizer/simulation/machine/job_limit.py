@@ -124,7 +124,7 @@ def advance_jobs(
             else:
                 join(yard, row, now_ms)
             row = follower
-        serve(yard, stop, now_ms)
+        start_services(yard, stop, now_ms)
     state.now_ms, state.inside = now_ms, inside
     state.busy_ms, state.batch_ms, state.batches = busy_ms, batch_ms, batches
 
@@ -139,11 +139,11 @@ def join(yard: TandemState, row: int, now_ms: float) -> None:
     else:
         yard.behind[yard.last[stop]] = row
     yard.last[stop] = row
-    serve(yard, stop, now_ms)
+    start_services(yard, stop, now_ms)
 
 
 @compiled
-def serve(yard: TandemState, stop: int, now_ms: float) -> None:
+def start_services(yard: TandemState, stop: int, now_ms: float) -> None:
     """Start all services possible at a stop."""
     row = yard.first[stop]
     if stop == yard.server_stop:

@@ -21,13 +21,13 @@ def gather_prompts(machine: EngineState, limits: Limits) -> None:
     state.work_partial, state.work_partial_tokens = NO_REQUEST, 0
     budget = limits.max_num_tokens - (0 if limits.prefill_first else state.decodes)
     if state.partial != NO_REQUEST:
-        tokens = min(prompt_tokens(machine, state.partial) - state.partial_tokens, budget)
+        tokens = min(tokens_to_compute(machine, state.partial) - state.partial_tokens, budget)
         if tokens <= 0 or not fits(machine, limits, tokens):
             return
         _add_chunk(machine, state.partial, state.partial_tokens, tokens)
     while state.waiting > 0 and state.running < limits.max_batch and state.work_tokens < budget:
         row = state.first_waiting
-        tokens = prompt_tokens(machine, row)
+        tokens = tokens_to_compute(machine, row)
         left = budget - state.work_tokens
         if tokens > left:
             if not limits.prefill_first:
@@ -42,7 +42,7 @@ def gather_prompts(machine: EngineState, limits: Limits) -> None:
 
 
 @compiled
-def prompt_tokens(machine: EngineState, row: int) -> int:
+def tokens_to_compute(machine: EngineState, row: int) -> int:
     """Return the tokens to compute before the next output token: the prompt, and the lost output."""
     return machine.rows[row].in_tokens + machine.rows[row].made
 
@@ -54,7 +54,7 @@ def _add_chunk(machine: EngineState, row: int, start: int, tokens: int) -> None:
     state.work_prompts += 1
     state.work_tokens += tokens
     state.work_attention += tokens * (start + tokens / 2)
-    if start + tokens == prompt_tokens(machine, row):
+    if start + tokens == tokens_to_compute(machine, row):
         machine.places[state.work_completed].prompt = row
         state.work_completed += 1
     else:

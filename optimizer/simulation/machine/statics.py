@@ -59,7 +59,7 @@ def run_statics(
     line = StaticLine(
         empty_batch(), come_ms, in_tokens, out_tokens, first_ms, last_ms, np.empty(count, np.int64)
     )
-    run_batches(times, max_batch, max_queue, line)
+    run_static_batches(times, max_batch, max_queue, line)
     state = line.states[0]
     return float(state["busy_ms"]), float(state["batch_ms"]), int(state["batches"])
 
@@ -84,7 +84,7 @@ class StaticLine(NamedTuple):
 
 
 @entry
-def run_batches(times: StaticCoefficients, max_batch: int, max_queue: int, line: StaticLine) -> None:
+def run_static_batches(times: StaticCoefficients, max_batch: int, max_queue: int, line: StaticLine) -> None:
     """Run all requests through an empty replica."""
     state, arrival, tail, count = line.states[0], 0, 0, len(line.come_ms)
     while tail > state.head or arrival < count:

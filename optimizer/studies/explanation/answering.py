@@ -81,7 +81,7 @@ def effect_of(before: BasePlan, answer: Answer) -> Effect:
     return found.model_copy(update={"interval": answer.interval})
 
 
-def answered(
+def all_answers(
     before: BasePlan, questions: Mapping[_Key, Question], budget: QuestionBudget
 ) -> dict[_Key, Answer]:
     """Return the answers of all questions: solved in time, or bounded without a solve.

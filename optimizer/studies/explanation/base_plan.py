@@ -22,7 +22,7 @@ from optimizer.plan.views import PlanPlacements
 from optimizer.solvers.blocks import Solve, SolvedBlocks, solve_in_blocks
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.levels import changes_of, levels_of, served, trivial_bounds, value_of
+from optimizer.solvers.levels import changes_of, levels_of, served, transition_value, trivial_bounds
 from optimizer.solvers.objectives import CHANGES, VALUE
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution, differing, repaired
@@ -166,7 +166,7 @@ class BasePlan:
         problem = build_problem(candidates)
         full = repaired(problem, self.replicas(problem))
         shared = share_leftover(problem, full).replicas
-        sums = {VALUE: value_of(problem, shared), CHANGES: float(changes_of(problem, shared))}
+        sums = {VALUE: transition_value(problem, shared), CHANGES: float(changes_of(problem, shared))}
         reached = tuple(
             replace(level, value=sums.get(level.name, level.value))
             for level in levels_of(problem, full, proved=False)
@@ -238,7 +238,7 @@ class BasePlan:
         value = next(level for level in self.outcome.levels if level.name == VALUE)
         if value.bound is None:
             return -np.inf
-        return value_of(self.problem, self.replicas(self.problem)) - (value.value - value.bound)
+        return transition_value(self.problem, self.replicas(self.problem)) - (value.value - value.bound)
 
     def unexamined(self) -> PlanOutcome:
         """Return the plan as the answer to a question that adds something, with bounds that always hold."""

@@ -13,7 +13,7 @@ from optimizer.spec.schema import Server
 from optimizer.spec.streams import members_of
 from optimizer.spec.system import System
 from optimizer.spec.versions import versions_text
-from optimizer.studies.explanation.answering import Answer, answered, expect_questions
+from optimizer.studies.explanation.answering import Answer, all_answers, expect_questions
 from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.explained_routes import price_losses
 from optimizer.studies.explanation.explanation_document import Explanation
@@ -23,7 +23,7 @@ from optimizer.studies.explanation.servers import explain_servers, server_questi
 from optimizer.studies.explanation.targets import price_targets, target_questions
 from optimizer.studies.explanation.units import explain_units, unit_questions
 from optimizer.studies.explanation.wishes import wish_costs
-from optimizer.studies.overload import LIMIT_S, Overload, overload_of
+from optimizer.studies.overload import LIMIT_S, Overload, overload_of_candidates
 
 QUESTIONS_SHARE = 0.9
 """Share of the remaining time for servers, units and targets if a repair is searched for as well."""
@@ -69,7 +69,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     of_targets = target_questions(before, servers)
     of_units = unit_questions(before) if server is None else {}
     part = budget.part(QUESTIONS_SHARE if needs_repair else ALONE_SHARE)
-    answers = answered(before, {**of_targets, **of_servers, **of_units}, part)
+    answers = all_answers(before, {**of_targets, **of_servers, **of_units}, part)
     return Explanation(
         plan=found.plan,
         server=server,
@@ -119,7 +119,7 @@ def _names(server: Server) -> set[str]:
 def _overload(before: BasePlan, budget: QuestionBudget) -> Overload | None:
     """Return options that serve more load than a plan, if found within a fraction of the time."""
     deadline = Deadline.after(LIMIT_S).sooner(budget.deadline.share(OVERLOAD_SHARE))
-    return overload_of(before.candidates, before.plan, deadline)
+    return overload_of_candidates(before.candidates, before.plan, deadline)
 
 
 def _notes(system: System) -> tuple[str, ...]:

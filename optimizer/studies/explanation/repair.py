@@ -16,7 +16,7 @@ from optimizer.plan.reserve_uses import reserves_held
 from optimizer.quantities import quantity
 from optimizer.queueing.roots import smallest_integer
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
-from optimizer.solvers.expansion import Expansion, fits, least_expansion
+from optimizer.solvers.expansion import Expansion, fits_in_units, least_expansion
 from optimizer.solvers.levels import served_in_full
 from optimizer.solvers.limit_rows import LimitRows
 from optimizer.solvers.problem import Problem, build_problem
@@ -370,7 +370,7 @@ def _all_fits(candidates: Candidates, values_ms: Mapping[Target, float], deadlin
     if deadline.passed:  # before the candidates are sized again
         raise OutOfTimeError
     problem = build_problem(relaxed(candidates, values_ms)).serving_all_members()
-    return fits(problem, HighsSession, deadline)
+    return fits_in_units(problem, HighsSession, deadline)
 
 
 def _least(low: float, step: float, enough: Callable[[float], bool]) -> float | None:

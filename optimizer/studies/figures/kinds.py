@@ -56,7 +56,7 @@ SERVER_KINDS = ("cost", "pareto")
 """Figures of one server on all its accelerators, or on one."""
 PLAN_KINDS = ("plan", *PANELS)
 """Figures of an entire plan."""
-KINDS = (*PLAN_KINDS, *dict.fromkeys(name for some in PICTURES.values() for name in some), *SERVER_KINDS)
+PLOT_KINDS = (*PLAN_KINDS, *dict.fromkeys(name for some in PICTURES.values() for name in some), *SERVER_KINDS)
 
 
 @checks_documents
@@ -83,8 +83,8 @@ def make_figure(
         SpecError: a kind, a server or an accelerator does not exist, or a name is missing.
         SolverError: a plan was needed, and the solver failed.
     """
-    if kind not in KINDS:
-        raise SpecError(f"kind: {kind!r} does not exist; there are {', '.join(KINDS)}")
+    if kind not in PLOT_KINDS:
+        raise SpecError(f"kind: {kind!r} does not exist; there are {', '.join(PLOT_KINDS)}")
     if kind in PLAN_KINDS:
         return _plan_figure(system, before, WHOLE_PLAN if kind == "plan" else (kind,), backend)
     name = chosen_server(system, server)

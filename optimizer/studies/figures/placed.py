@@ -223,7 +223,7 @@ def place_unsized(system: System, server: str, accelerator: str | None, backend:
     if accelerator is None and len(known) != 1:
         return place(system, server, None, backend)
     chosen = known[0] if accelerator is None else known_name(accelerator, system.accelerators, "accelerator")
-    arrays = tabulate(alone(system, server))
+    arrays = tabulate(alone_in_system(system, server))
     if arrays.servers.load_rps[0] == 0:
         raise EmptyFigureError(_idle_text(server))
     pairs = sizable_pairs(arrays, Verdicts.none(arrays.profile_of.shape), choose_batch=False)
@@ -242,7 +242,7 @@ def chosen_server(system: System, name: str | None) -> str:
     return known_name(name, system.servers, "server")
 
 
-def alone(system: System, server: str) -> System:
+def alone_in_system(system: System, server: str) -> System:
     """Return the system with only one server, and its accelerators and current allocation."""
     return replace(system, servers=MappingProxyType({server: system.servers[server]}))
 
@@ -274,13 +274,13 @@ def _check_one_class(system: System, server: str) -> None:
         )
 
 
-def loaded(system: System, server: str) -> Candidates:
+def candidates_of_only(system: System, server: str) -> Candidates:
     """Return the candidates of the only server, which must have load.
 
     Raises:
         EmptyFigureError: the server has no load.
     """
-    candidates = find_candidates(alone(system, server))
+    candidates = find_candidates(alone_in_system(system, server))
     if candidates.arrays.servers.load_rps[0] == 0:
         raise EmptyFigureError(_idle_text(server))
     return candidates
@@ -346,7 +346,7 @@ def _pair(candidates: Candidates, accelerator: str) -> Pairs:
 
 
 def _as_candidate(system: System, server: str, accelerator: str) -> Placed:
-    candidates = loaded(system, server)
+    candidates = candidates_of_only(system, server)
     pair = _pair(candidates, accelerator)
     table = joined_candidates(candidates)
     row = np.flatnonzero(table.accelerator == pair.accelerator[0])
@@ -361,7 +361,7 @@ def _as_candidate(system: System, server: str, accelerator: str) -> Placed:
 
 
 def _as_planned(system: System, server: str, plan: Plan) -> Placed:
-    candidates = loaded(system, server)
+    candidates = candidates_of_only(system, server)
     pools = plan.allocations.get(server, ())
     if not pools:
         why = next((item.detail for item in plan.unserved if item.server == server), "nothing is chosen")

@@ -23,9 +23,9 @@ from optimizer.studies.figures.figure_document import CurvePanel, Figure, Refere
 from optimizer.studies.figures.placed import (
     LATENCY_TITLES,
     EmptyFigureError,
+    candidates_of_only,
     has_targets,
     joined_candidates,
-    loaded,
     numbers,
     of_statistic,
     rejection,
@@ -123,7 +123,7 @@ def pareto_figure(system: System, server: str, accelerator: str | None, plan: Pl
 
 def _candidates_of(system: System, server: str, accelerator: str | None) -> tuple[Candidates, CandidateTable]:
     """Return the candidates of a server, all or on one accelerator; at least one."""
-    candidates = loaded(system, server)
+    candidates = candidates_of_only(system, server)
     table = joined_candidates(candidates)
     if accelerator is not None:
         place_of = candidates.arrays.accelerator_names.index(

@@ -48,7 +48,7 @@ class Pods:
             yield last - first, self.ready(first)
 
 
-def targets_of(decisions: Decisions) -> Iterator[tuple[Place, ReplicaTarget]]:
+def replica_targets(decisions: Decisions) -> Iterator[tuple[Place, ReplicaTarget]]:
     """Yield every target with replicas."""
     for server, decision in decisions.servers.items():
         for accelerator, target in decision.targets.items():

@@ -23,7 +23,7 @@ from optimizer.stabilisation.decisions import Decisions, Observation
 from optimizer.stabilisation.keeping import Kept, Planner
 from optimizer.stabilisation.rules import Rules
 from optimizer.stabilisation.stabilise import denoise_loads, plan_next, stabilise
-from optimizer.studies.replay.pods import Place, Pods, targets_of
+from optimizer.studies.replay.pods import Place, Pods, replica_targets
 from optimizer.studies.replay.replay_document import (
     Replay,
     ReplayedRoute,
@@ -181,7 +181,7 @@ class _PolicyReplay:
                 first = decisions is None
                 seen = replace(seen, replicas={**there, **seen_cards(plan, pods, step.time_s)})
                 decisions = stabilise(plan, system, self.rules, decisions, seen, estimates)
-                own = {place: target.replicas for place, target in targets_of(decisions)}
+                own = {place: target.replicas for place, target in replica_targets(decisions)}
                 self.cards.follow(plan, system, own, pods, step.time_s)
                 pods.follow(own | self.cards.there, step.time_s, at_once=first)
             self._count(system, plan, decisions, pods, step.time_s, following)
@@ -228,7 +228,7 @@ class _PolicyReplay:
         }
         routed = routed_loads(system, plan, following)
         loads |= {name: rate for load in routed for name, rate in load.by_server.items()}
-        span_s, targets = following.time_s - now_s, dict(targets_of(decisions))
+        span_s, targets = following.time_s - now_s, dict(replica_targets(decisions))
         rates = {place: {place[0]: target.rate_rpm} for place, target in targets.items()}
         rates |= self.cards.rates_rpm()
         capacity_rpm = self._serve(loads, routed, rates, pods, (now_s, following.time_s))

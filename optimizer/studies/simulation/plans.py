@@ -16,7 +16,9 @@ Progress = Callable[[int, int], None]
 """Called with the numbers of finished pools and of all pools."""
 
 
-def simulate_plan(system: System, plan: Plan, effort: Effort, progress: Progress | None = None) -> Simulation:
+def simulate_pools(
+    system: System, plan: Plan, effort: Effort, progress: Progress | None = None
+) -> Simulation:
     """Simulate every pool of a plan that has a load.
 
     Args:

@@ -53,7 +53,7 @@ class _Progress:
     repairs: list[PoolDerating] = field(default_factory=list)
 
 
-def repair_plan(
+def solve_and_repair(
     system: System, solve: Solve, effort: Effort, progress: Progress | None = None
 ) -> RepairedPlan:
     """Solve and simulate, reduce rates that miss targets, and repeat until all served load meets them.

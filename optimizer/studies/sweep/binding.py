@@ -20,7 +20,7 @@ NO_CANDIDATE = "candidates"
 _Key = tuple[str, str]
 
 
-def binding_limits(solved: Solved) -> tuple[SweepBinding, ...]:
+def blocking_limits(solved: Solved) -> tuple[SweepBinding, ...]:
     """Return the limits that block better candidates, in the order of the rows."""
     problem, replicas = solved.problem, solved.solution.replicas
     full = served_in_full(problem, replicas)

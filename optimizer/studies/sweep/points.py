@@ -6,7 +6,7 @@ from optimizer.candidates import SizingMemo
 from optimizer.pipeline import solve_in_full
 from optimizer.spec.system import System
 from optimizer.studies.service import service_by_priority
-from optimizer.studies.sweep.binding import binding_limits
+from optimizer.studies.sweep.binding import blocking_limits
 from optimizer.studies.sweep.parameters import Variation
 from optimizer.studies.sweep.sweep_document import ServedShare, SweepPoint, UnitsUsed
 
@@ -60,6 +60,6 @@ def plan_point(system: System, values: Values, memo: SizingMemo | None = None) -
             for item in service_by_priority(plan, system)
         ),
         units=tuple(UnitsUsed(type=item.type, used=item.used) for item in plan.capacity),
-        binds=binding_limits(solved),
+        binds=blocking_limits(solved),
         levels=tuple(level.value for level in plan.levels),
     )

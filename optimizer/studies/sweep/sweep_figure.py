@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from optimizer.limits.cards import CARDS
-from optimizer.limits.table import label_of
+from optimizer.limits.table import limit_label
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import precise, quantity, share_text
 from optimizer.spec.schema import priority_name
@@ -84,7 +84,7 @@ def _curves(found: Sweep) -> list[CurvePanel]:
     if binding:
         # Other limits have no colour, and are distinguished by dashes.
         limits = tuple(
-            series(label_of(limit, item), held(limit, item), item if limit == CARDS else "")
+            series(limit_label(limit, item), held(limit, item), item if limit == CARDS else "")
             for limit, item in binding
         )
         title = "Servers that a limit keeps from service or from a cheaper candidate"
