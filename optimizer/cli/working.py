@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ from optimizer.cli.flags import add_request, request_of
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
+from optimizer.spec.files import read_text
 
 
 class WorkFlags(Request):
@@ -31,6 +33,10 @@ class WorkFlags(Request):
     """Name of the worker; default: host and process."""
     once: bool = False
     """End when no job waits."""
+    timeout: Annotated[float, Flag("S")] = Field(300.0, gt=0, le=86_400)
+    """Longest wait for a part of a download, an inference or an upload; then the job has failed [s] (300)."""
+    key_file: Annotated[Path | None, Flag("FILE")] = None
+    """File with the API key for the router (no key)."""
 
 
 def _add_work(parser: argparse.ArgumentParser) -> None:
@@ -46,8 +52,16 @@ def _work(arguments: argparse.Namespace) -> int:
     if parts.scheme != "http" or not parts.hostname:
         raise SpecError(f"URL: {arguments.url!r} must look like 'http://127.0.0.1:8100'")
     name = options.name or f"{socket.gethostname()}-{os.getpid()}"
+    key = "" if options.key_file is None else read_text(options.key_file).strip()
     settings = WorkerSettings(
-        arguments.url, name, options.jobs, options.transfers, options.lease, options.once
+        arguments.url,
+        name,
+        options.jobs,
+        options.transfers,
+        options.lease,
+        options.once,
+        options.timeout,
+        key,
     )
 
     async def run() -> None:

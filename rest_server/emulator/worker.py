@@ -5,7 +5,7 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +38,10 @@ class WorkerSettings:
     lease_s: float = 30.0
     drains: bool = False
     """Whether it ends when no job waits."""
+    timeout_s: float = 300.0
+    """Longest wait for a part of an answer: of a download, an inference or an upload."""
+    key: str = ""
+    """API key of the router."""
 
 
 class LeaseLostError(Exception):
@@ -60,7 +64,7 @@ class Worker:
         """
         self._settings = settings
         self._report = report
-        self._queue = settings.url.rstrip("/") + JobQueue.prefix
+        self._queue = JobQueue.prefix
         self._inside: set[asyncio.Task[None]] = set()
         self._stages = {
             "download": asyncio.Semaphore(settings.transfers),
@@ -80,7 +84,7 @@ class Worker:
             if free:
                 asked = {"worker": settings.name, "count": free, "seconds": settings.lease_s}
                 try:
-                    leased = (await _post(f"{self._queue}/lease", asked))["jobs"]
+                    leased = json.loads(await self._post(f"{self._queue}/lease", encoded(asked)))["jobs"]
                 except OSError as error:
                     if is_first:
                         raise SpecError(f"URL: {settings.url}: no job queue answers: {error}") from None
@@ -120,12 +124,12 @@ class Worker:
         wanted, content = job["input"], b""
         if wanted.get("download"):
             async with self._stage("download", line):
-                content = await _ask("GET", wanted["download"])
+                content = await self._ask("GET", wanted["download"])
         async with self._stage("inference", line):
             answer = await self._infer(wanted, content or encoded(wanted.get("body") or {}))
         if wanted.get("upload"):
             async with self._stage("upload", line):
-                await _ask("PUT", wanted["upload"], answer)
+                await self._ask("PUT", wanted["upload"], answer)
         await self._say(job, "complete", {"result": json.loads(answer)})
 
     @asynccontextmanager
@@ -140,8 +144,7 @@ class Worker:
         headers = {SERVER_HEADER.decode(): quote(wanted["server"])} if wanted.get("server") else {}
         while True:
             try:
-                url = self._settings.url.rstrip("/") + wanted.get("path", "/predict")
-                return await _ask("POST", url, content, headers)
+                return await self._post(wanted.get("path", "/predict"), content, headers)
             except urllib.error.HTTPError as error:
                 if error.code != FULL:
                     raise
@@ -162,32 +165,33 @@ class Worker:
             LeaseLostError: the lease is not the current one.
         """
         try:
-            await _post(f"{self._queue}/{quote(job['id'])}/{what}", body | {"lease": job["lease"]})
+            path = f"{self._queue}/{quote(job['id'])}/{what}"
+            await self._post(path, encoded(body | {"lease": job["lease"]}))
         except urllib.error.HTTPError as error:
             if error.code == LOST:
                 raise LeaseLostError from None
             raise
 
+    async def _post(self, path: str, content: bytes, headers: Mapping[str, str] | None = None) -> bytes:
+        """Return the router's answer; only it gets the key."""
+        key = {"Authorization": f"Bearer {self._settings.key}"} if self._settings.key else {}
+        url = self._settings.url.rstrip("/") + path
+        return await self._ask("POST", url, content, {**key, **(headers or {})})
 
-async def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(await _ask("POST", url, encoded(body)))
-    return found
+    async def _ask(
+        self, method: str, url: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> bytes:
+        """Return the body of an answer, asked in a thread.
 
+        Raises:
+            OSError: nothing answers in time, or with an error.
+        """
+        headers = {"Content-Type": JSON.decode(), **(headers or {})}
 
-async def _ask(
-    method: str, url: str, content: bytes | None = None, headers: dict[str, str] | None = None
-) -> bytes:
-    """Return the body of an answer, asked in a thread.
+        def asked() -> bytes:
+            request = urllib.request.Request(url, content, headers, method=method)  # noqa: S310
+            with urllib.request.urlopen(request, timeout=self._settings.timeout_s) as answer:  # noqa: S310
+                found: bytes = answer.read()
+                return found
 
-    Raises:
-        OSError: nothing answers, or with an error.
-    """
-    headers = {"Content-Type": JSON.decode()} | (headers or {})
-
-    def asked() -> bytes:
-        request = urllib.request.Request(url, content, headers, method=method)  # noqa: S310
-        with urllib.request.urlopen(request) as answer:  # noqa: S310
-            found: bytes = answer.read()
-            return found
-
-    return await asyncio.to_thread(asked)
+        return await asyncio.to_thread(asked)

@@ -61,11 +61,14 @@ class Emulator(NamedTuple):
     def replicas_of(self, server: str) -> list[dict[str, str]]:
         return [one for one in self.replicas if one["server"] == server]
 
-    def ask(self, path: str, body: Any = None, url: str | None = None, method: str | None = None) -> Answer:
+    def ask(
+        self, path: str, body: Any = None, url: str | None = None, method: str | None = None, key: str = ""
+    ) -> Answer:
         address = urlsplit(url or self.url)
         connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=PATIENCE_S)
         content = None if body is None else json.dumps(body)
-        connection.request(method or ("GET" if body is None else "POST"), path, content)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        connection.request(method or ("GET" if body is None else "POST"), path, content, headers)
         reply = connection.getresponse()
         answer = Answer(reply.status, reply.read().decode())
         connection.close()

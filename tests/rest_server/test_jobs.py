@@ -10,12 +10,13 @@ import sys
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
 from commands import COUNTED, ROOT
-from emulated import Emulator
+from emulated import FLEET, Emulator, emulated
 from patience import PATIENCE_S, until
 
 from rest_server.emulator.asgi import BadRequest
@@ -33,6 +34,7 @@ class Store(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _StoreHandler)
         self.got: list[str] = []
+        self.keys: list[str | None] = []
         self.put: dict[str, list[bytes]] = {}
         self.delay_s = 0.1
         self.at_once = self.most_at_once = 0
@@ -47,6 +49,7 @@ class _StoreHandler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.got.append(self.path)
+        self.server.keys.append(self.headers["Authorization"])
         self._take(b'{"image": 1}')
 
     def do_PUT(self) -> None:
@@ -161,6 +164,29 @@ def test_failed_jobs_are_put_aside(fleet: Emulator) -> None:
     dead = {job["id"]: job for job in fleet.ask(f"{JOBS}/dead").json["jobs"]}
     assert dead["wrong"]["state"] == "dead"
     assert [text.partition(":")[0] for text in dead["wrong"]["history"]] == ["attempt 1", "attempt 2"]
+
+
+def test_job_whose_download_hangs_fails_in_time(fleet: Emulator, store: Store) -> None:
+    store.delay_s = 3.0
+    submit(fleet, store, ["hangs"])
+    done = lines(worker(fleet, "w", "--once", "--timeout", "0.2"))
+    assert {(line["job"], line["state"]) for line in done} == {("hangs", "failed")}
+    assert "timed out" in str(done[0]["error"])
+
+
+def test_worker_sends_its_key_to_the_router_only(tmp_path: Path, store: Store) -> None:
+    document, keys, key = tmp_path / "fleet.yaml", tmp_path / "keys", tmp_path / "key"
+    document.write_text(FLEET)
+    keys.write_text("solve,read,write secret\n")
+    key.write_text("secret\n")
+    with emulated(document, "--keys-file", str(keys)) as fleet:
+        job = {"input": {"server": "eyes", "download": f"{store.url}/in/a"}}
+        assert fleet.ask(JOBS, job, key="secret").status == 201
+        without = worker(fleet, "w", "--once")
+        assert "no job queue answers: HTTP Error 401" in without.communicate(timeout=PATIENCE_S)[1]
+        (done,) = lines(worker(fleet, "w", "--once", "--key-file", str(key)))
+        assert done["state"] == "complete"
+    assert store.keys == [None]
 
 
 def test_only_the_current_lease_counts(fleet: Emulator) -> None:
