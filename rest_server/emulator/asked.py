@@ -1,5 +1,6 @@
 """What clients ask for: requests to the names of a document, and the servers that its router chooses."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,6 +10,7 @@ from optimizer.errors import SpecError
 from optimizer.kinds.simulated import open_load
 from optimizer.kinds.table import kind_of_pool
 from optimizer.plan import Plan
+from optimizer.plan.document import EXTERNAL
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.workload import OpenLoad
 from optimizer.spec.schema import Route
@@ -88,7 +90,7 @@ def loads_of(
     system: System,
     plan: Plan,
     runs: Sequence[PoolRun],
-    running: Mapping[str, int] | None,
+    running: Mapping[tuple[str, str], int] | None,
     requests: int,
     seed: int,
     course: Course,
@@ -100,7 +102,7 @@ def loads_of(
         system: the planned system.
         plan: its plan.
         runs: its pools.
-        running: running replicas of each server; None at an address that does not tell.
+        running: running replicas by server and accelerator; None at an address that does not tell.
         requests: requests to the name that is asked most; the others get theirs in the same time.
         seed: random seed.
         course: difference of the load from the plan's.
@@ -109,11 +111,16 @@ def loads_of(
     Raises:
         SpecError: none of the servers runs there.
     """
-    planned: dict[str, int] = {rented.server: 1 for rented in plan.rented}
-    for run in runs:
-        planned[run.server] = planned.get(run.server, 0) + run.pool.num_replicas
-    here = planned if running is None else running
-    ratios = {server: here.get(server, 0) / count for server, count in planned.items()}
+    pools = [(run.server, run.pool.accelerator, run.pool.num_replicas, run.rate_rps) for run in runs]
+    pools += [(rented.server, EXTERNAL, 1, 1.0) for rented in plan.rented]
+    here = Counter[str]()
+    planned_rps, here_rps = defaultdict[str, float](float), defaultdict[str, float](float)
+    for server, accelerator, count, each_rps in pools:
+        there = count if running is None else running.get((server, accelerator), 0)
+        here[server] += there
+        planned_rps[server] += count * each_rps
+        here_rps[server] += there * each_rps
+    ratios = {server: here_rps[server] / rate_rps for server, rate_rps in planned_rps.items()}
     found = [
         (asked, min(ratios[server] for server in asked.shares if ratios[server]))
         for asked in asked_of(system, plan, runs)

@@ -47,6 +47,8 @@ class Backend:
     """Network time between the clients of a server and this replica, by server."""
     slots: int = UNLIMITED_SLOTS
     """Largest batch."""
+    rate_rps: float = 1.0
+    """Planned load."""
     price: tuple[float, float] | None = None
     """Price of a million tokens of prompts and of answers [cents]; None if it runs on a card."""
     is_healthy: bool = True

@@ -5,6 +5,7 @@ import json
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -119,8 +120,8 @@ class MeasuredLoad:
 class DrivenFleet:
     """What an address tells of its fleet."""
 
-    replicas: Mapping[str, int] | None = None
-    """Number of running replicas of each server; None if it does not tell."""
+    replicas: Mapping[tuple[str, str], int] | None = None
+    """Number of running replicas by server and accelerator; None if it does not tell."""
     speed: float = 1.0
     """Model time per time of the machine."""
 
@@ -141,9 +142,7 @@ def fleet_at(url: str) -> DrivenFleet:
         return DrivenFleet()
     except (OSError, ValueError, KeyError) as error:
         raise SpecError(f"URL: {url}: no fleet answers: {error}; start it with 'inferplan emulate'") from None
-    counts: dict[str, int] = {}
-    for server in (server for one in found["replicas"] for server in one["servers"]):
-        counts[server] = counts.get(server, 0) + 1
+    counts = Counter((server, one["accelerator"]) for one in found["replicas"] for server in one["servers"])
     return DrivenFleet(counts, found["speed"])
 
 

@@ -101,7 +101,8 @@ def backend_of(
         slots = replica.limits.max_batch
     elif isinstance(replica, LineReplica):
         slots = replica.line.server.size
-    return Backend(name, servers, runs[0].planned, model, accelerator, url, app, network_ms, slots)
+    rate_rps = sum(run.rate_rps for run in runs)
+    return Backend(name, servers, runs[0].planned, model, accelerator, url, app, network_ms, slots, rate_rps)
 
 
 def replica_apps(

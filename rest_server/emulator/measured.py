@@ -83,8 +83,6 @@ def compared(
 ) -> Iterator[DrivenMetric]:
     """Yield the metrics of each server that answers requests to a name, and its share of them.
 
-    Servers of several pools are not compared.
-
     Args:
         found: what was measured of the name.
         everything: what was measured of all names.
@@ -105,10 +103,15 @@ def compared(
                 here |= found.noted("to", "both")
             whole = 100 * part.share / (1 - hits.get(server, 0.0))
             yield DrivenMetric(server, "share", "%", *_share(here), simulated=whole)
-        mine = [run for run in runs if run.server == server]
-        run, rows = mine[0] if len(mine) == 1 else None, found.at(server)
-        simulated = None if run is None else _simulated(run, rows, everything, runs, course, seed)
-        planned = {} if run is None or course != Course() else _planned(run)
+        mine, rows = [run for run in runs if run.server == server], found.at(server)
+        run = next(iter(mine), None)
+        counts = [each.pool.num_replicas for each in mine]
+        of_pools = [_simulated(each, rows, everything, runs, course, seed, len(mine)) for each in mine]
+        if len(mine) > 1 and part.replicas != sum(counts):
+            of_pools = []  # the share of each pool is not the plan's
+        rates = [each.rate_rps * count for each, count in zip(mine, counts, strict=True)]
+        simulated = _mixed(of_pools, rates)
+        planned = _planned(mine) if course == Course() else {}
         service = next((one for one in plan.rented if one.server == server), None)
         if service is not None:
             steps = max(system.named[server].current.load.out_tokens - 1, 0.0)
@@ -152,11 +155,35 @@ def _cost(found: MeasuredLoad, service: Rented, server: Server) -> DrivenMetric:
     return DrivenMetric(server.name, "cost", unit, float(measured), predicted=planned)
 
 
-def _planned(run: PoolRun) -> dict[str, float]:
-    """Return the figures of the plan by metric."""
-    pool = run.pool
-    first = {"latency": pool.ttft_ms, "ttft": pool.ttft_ms, "itl": pool.itl_ms}
-    return first | {"e2e": run.prediction.e2e_ms, "loss": 100 * pool.loss}
+def _planned(runs: Sequence[PoolRun]) -> dict[str, float]:
+    """Return the figures of the plan by metric: means over the loads of a server's pools."""
+    rates = [run.rate_rps * run.pool.num_replicas for run in runs]
+    found: dict[str, float] = {}
+    for run, rate_rps in zip(runs, rates, strict=True):
+        pool, share = run.pool, rate_rps / sum(rates)
+        figures = {"latency": pool.ttft_ms, "ttft": pool.ttft_ms, "itl": pool.itl_ms}
+        figures |= {"e2e": run.prediction.e2e_ms, "loss": 100 * pool.loss}
+        for name, value in figures.items():
+            found[name] = found.get(name, 0.0) + share * value
+    return found
+
+
+def _mixed(of_pools: Sequence[MeasuredLoad | None], rates: Sequence[float]) -> MeasuredLoad | None:
+    """Return the simulated times of requests to all pools of a server, each in proportion to its rate."""
+    known = [one for one in of_pools if one is not None]
+    if len(known) < len(of_pools) or not known:
+        return None
+    if len(known) == 1:
+        return known[0]
+    most = min(len(one.sent_ms) / rate for one, rate in zip(known, rates, strict=True))
+    counts = [int(most * rate) for rate in rates]
+    # The pools' requests alternate, so that the first and last tenth are of all pools, too.
+    order = np.argsort(np.concatenate([(np.arange(count) + 0.5) / count for count in counts]), kind="stable")
+    sent_ms, first_ms, last_ms, tokens = (
+        np.concatenate([getattr(one, name)[:count] for one, count in zip(known, counts, strict=True)])[order]
+        for name in ("sent_ms", "first_ms", "last_ms", "tokens")
+    )
+    return MeasuredLoad(known[0].load, sent_ms, first_ms, last_ms, tokens, np.zeros(len(tokens)))
 
 
 def _simulated(
@@ -166,17 +193,20 @@ def _simulated(
     runs: Sequence[PoolRun],
     course: Course,
     seed: int,
+    pools: int,
 ) -> MeasuredLoad | None:
     """Simulate a replica: with the same requests if it is the only one, else with its share of the load.
+
+    Its server has so many `pools`.
 
     Returns:
         The simulated times of its requests; None if it gets too few of a ramp or a trace, if users are
         divided, or if it shares a card under another load than the plan's.
     """
     load, (part,) = found.load, found.load.parts.values()
-    if part.replicas == 1 and run.card is None:
+    if part.replicas == 1 and run.card is None and pools == 1:
         return _replayed(run, found, everything, runs, seed)
-    if course.users is not None or (run.card is not None and course != Course()):
+    if course.users is not None or ((run.card is not None or pools > 1) and course != Course()):
         return None
     if course.trace is None and course.ramp is None:
         scale = course.scale * part.scale

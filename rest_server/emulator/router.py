@@ -232,7 +232,7 @@ class Router:
         if self._policy == "sticky" and session:
             first = zlib.crc32(session.encode())
         elif self._policy == "random":
-            first = self._rng.randrange(len(found))
+            (first,) = self._rng.choices(range(len(found)), [one.rate_rps or 1.0 for one in found])
         turned = [found[(first + k) % len(found)] for k in range(len(found))]
         if self._policy == "least":
             turned.sort(key=lambda one: one.app.load)

@@ -1,6 +1,7 @@
 """The load client against an emulated fleet: what it sends, measures and writes."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from commands import Run
 from emulated import FLEET, Emulator, emulated
 
+from optimizer import load_system, solve
 from optimizer.fitting.readers.table import read_benchmark
 from optimizer.fitting.runs import Arrivals
 from optimizer.simulation.requests import Requests
@@ -115,3 +117,41 @@ def test_measured_latencies_are_near_the_simulated(fleet: Emulator, fleet_docume
     itl, latency = means["talk", "ITL"], means["eyes", "latency"]
     assert itl["measured"] == pytest.approx(itl["simulated"], rel=0.05)
     assert latency["measured"] == pytest.approx(latency["simulated"], rel=0.1)
+
+
+MIXED = """
+accelerators:
+  - {name: fast, type: fast, cost: 50, memSize: 80}
+  - {name: slow, type: slow, cost: 40, memSize: 80}
+count: [{type: fast, count: 1}, {type: slow, count: 1}]
+models:
+  - {name: chat, acc: fast, queueModel: continuous, maxBatchSize: 4, kvCapacity: 4000,
+     perfParms: {alpha: 10.0, beta: 0.02, gamma: 0.0001}}
+  - {name: chat, acc: slow, queueModel: continuous, maxBatchSize: 4, kvCapacity: 4000,
+     perfParms: {alpha: 25.0, beta: 0.02, gamma: 0.0001}}
+serviceClasses: [{name: I, priority: 1, modelTargets: [{model: chat, slo-itl: 60, slo-ttft: 1000}]}]
+servers:
+  - {name: talk, class: I, model: chat,
+     currentAlloc: {load: {arrivalRate: 34/s, avgInTokens: 10, avgOutTokens: 15, outTokensCV: 0}}}
+optimizer: {heterogeneous: true}
+"""
+
+
+def test_pools_of_a_mixed_plan_get_their_loads(tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "mixed.yaml"
+    path.write_text(MIXED)
+    (pools,) = solve(load_system(path)).allocations.values()
+    planned = {pool.accelerator: pool.arrival_rate_rpm for pool in pools}
+    assert planned.keys() == {"fast", "slow"}
+    with emulated(path, "--route", "random", "--retries", "0") as fleet:
+        answer = run("drive", path, fleet.url, "--requests", "200", "--json")
+        metrics = fleet.ask("/metrics").text
+    assert answer.status == 0, answer.err
+    rows = {row["metric"]: row for row in answer.json}
+    # 10 and 25 ms an iteration: the mean depends on the division.
+    for name in ("ITL", "end-to-end"):
+        assert rows[name]["measured"] == pytest.approx(rows[name]["simulated"], rel=0.25)
+    assert rows["ITL"]["predicted"] == pytest.approx(rows["ITL"]["simulated"], rel=0.05)
+    sent = re.findall(r"inferplan_router_replica_requests_total{.*} (\d+)", metrics)
+    counts = dict(zip([one["accelerator"] for one in fleet.replicas], map(int, sent), strict=True))
+    assert counts["fast"] / 200 == pytest.approx(planned["fast"] / sum(planned.values()), abs=0.1)
