@@ -95,7 +95,7 @@ def _html(report: Report, system: System, origin: PageMetadata) -> str:
     return environment.get_template("page.html.j2").render(
         title=_TITLE,
         status=status(report.overview),
-        plan_headline=plan_headline(report.overview),
+        headline=plan_headline(report.overview),
         sections=found,
         made=origin.sentence(),
         script=script,

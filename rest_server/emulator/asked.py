@@ -111,16 +111,7 @@ def loads_of(
     Raises:
         SpecError: none of the servers runs there.
     """
-    pools = [(run.server, run.pool.accelerator, run.pool.num_replicas, run.rate_rps) for run in runs]
-    pools += [(rented.server, EXTERNAL, 1, 1.0) for rented in plan.rented]
-    here = Counter[str]()
-    planned_rps, here_rps = defaultdict[str, float](float), defaultdict[str, float](float)
-    for server, accelerator, count, each_rps in pools:
-        there = count if running is None else running.get((server, accelerator), 0)
-        here[server] += there
-        planned_rps[server] += count * each_rps
-        here_rps[server] += there * each_rps
-    ratios = {server: here_rps[server] / rate_rps for server, rate_rps in planned_rps.items()}
+    here, ratios = _running(plan, runs, running)
     found = [
         (asked, min(ratios[server] for server in asked.shares if ratios[server]))
         for asked in asked_of(system, plan, runs)
@@ -147,3 +138,19 @@ def loads_of(
             )
         )  # fmt: skip
     return loads
+
+
+def _running(
+    plan: Plan, runs: Sequence[PoolRun], running: Mapping[tuple[str, str], int] | None
+) -> tuple[Counter[str], dict[str, float]]:
+    """Return the running replicas of each server, and the share of its planned load that they take."""
+    pools = [(run.server, run.pool.accelerator, run.pool.num_replicas, run.rate_rps) for run in runs]
+    pools += [(rented.server, EXTERNAL, 1, 1.0) for rented in plan.rented]
+    here = Counter[str]()
+    planned_rps, here_rps = defaultdict[str, float](float), defaultdict[str, float](float)
+    for server, accelerator, count, each_rps in pools:
+        there = count if running is None else running.get((server, accelerator), 0)
+        here[server] += there
+        planned_rps[server] += count * each_rps
+        here_rps[server] += there * each_rps
+    return here, {server: here_rps[server] / rate_rps for server, rate_rps in planned_rps.items()}

@@ -150,7 +150,7 @@ def test_solve_explain_and_report_say_it_in_numbers(path: Path, capsys: pytest.C
 def test_no_other_options_are_solved_for_other_tables(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overload, "overload_of", None)  # whoever calls it fails
+    monkeypatch.setattr(overload, "overload_of_candidates", None)  # whoever calls it fails
     for flags in (["--csv"], ["--table", "cards"]):
         assert main(["solve", str(path), *flags]) == 0
     assert "H100" in capsys.readouterr().out
