@@ -1,6 +1,5 @@
 """Emulated replicas and their router over HTTP: what clients of vLLM and of batch servers meet."""
 
-import json
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +12,6 @@ from commands import Run
 from emulated import FLEET, Emulator, emulated
 from patience import until
 from prometheus_client.parser import text_string_to_metric_families
-
-from rest_server.emulator.words import prompt_tokens, write_tokenizer
 
 STREAM = {"stream": True, "stream_options": {"include_usage": True}}
 
