@@ -29,6 +29,7 @@ LIVE = {
     "shared-queue": Live("shared-queue.yaml", 0.3, 80),
     "routes": Live("routes.yaml", 0.1, 420, "chat"),
     "queue-servers": Live("queue-servers", 1.0, 300),
+    "batching-platform": Live("batching-platform", 0.0125, 4000),
     "multi-model": Live("multi-model-service", 0.1, 3000, "embed"),
     "serving-fleet": Live("serving-fleet", 0.05, 180, "us-assistant"),
 }

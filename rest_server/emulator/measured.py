@@ -17,7 +17,7 @@ from optimizer.spec.schema import Server
 from optimizer.spec.system import System
 from optimizer.studies.simulation.pools import PoolRun, simulated_runs
 from optimizer.units import MINUTES_PER_HOUR
-from rest_server.emulator.driver import MeasuredLoad, ServerLoad
+from rest_server.emulator.driver import AnsweringServer, MeasuredLoad, ServerLoad
 from rest_server.emulator.rented import cost_cents
 
 METRICS = {"ttft": "TTFT", "itl": "ITL", "e2e": "end-to-end", "latency": "latency"}
@@ -105,12 +105,7 @@ def compared(
             yield DrivenMetric(server, "share", "%", *_share(here), simulated=whole)
         mine, rows = [run for run in runs if run.server == server], found.at(server)
         run = next(iter(mine), None)
-        counts = [each.pool.num_replicas for each in mine]
-        of_pools = [_simulated(each, rows, everything, runs, course, seed, len(mine)) for each in mine]
-        if len(mine) > 1 and part.replicas != sum(counts):
-            of_pools = []  # the share of each pool is not the plan's
-        rates = [each.rate_rps * count for each, count in zip(mine, counts, strict=True)]
-        simulated = _mixed(of_pools, rates)
+        simulated = _simulated(mine, rows, everything, runs, course, seed)
         planned = _planned(mine) if course == Course() else {}
         service = next((one for one in plan.rented if one.server == server), None)
         if service is not None:
@@ -168,45 +163,47 @@ def _planned(runs: Sequence[PoolRun]) -> dict[str, float]:
     return found
 
 
-def _mixed(of_pools: Sequence[MeasuredLoad | None], rates: Sequence[float]) -> MeasuredLoad | None:
-    """Return the simulated times of requests to all pools of a server, each in proportion to its rate."""
-    known = [one for one in of_pools if one is not None]
-    if len(known) < len(of_pools) or not known:
-        return None
-    if len(known) == 1:
-        return known[0]
-    most = min(len(one.sent_ms) / rate for one, rate in zip(known, rates, strict=True))
-    counts = [int(most * rate) for rate in rates]
-    # The pools' requests alternate, so that the first and last tenth are of all pools, too.
-    order = np.argsort(np.concatenate([(np.arange(count) + 0.5) / count for count in counts]), kind="stable")
-    sent_ms, first_ms, last_ms, tokens = (
-        np.concatenate([getattr(one, name)[:count] for one, count in zip(known, counts, strict=True)])[order]
-        for name in ("sent_ms", "first_ms", "last_ms", "tokens")
-    )
-    return MeasuredLoad(known[0].load, sent_ms, first_ms, last_ms, tokens, np.zeros(len(tokens)))
-
-
 def _simulated(
-    run: PoolRun,
+    mine: Sequence[PoolRun],
     found: MeasuredLoad,
     everything: Sequence[MeasuredLoad],
     runs: Sequence[PoolRun],
     course: Course,
     seed: int,
-    pools: int,
 ) -> MeasuredLoad | None:
-    """Simulate a replica: with the same requests if it is the only one, else with its share of the load.
-
-    Its server has so many `pools`.
+    """Simulate a server: the only replica with the same requests, else one of each pool with its share.
 
     Returns:
         The simulated times of its requests; None if it gets too few of a ramp or a trace, if users are
-        divided, or if it shares a card under another load than the plan's.
+        divided, or if it has several pools or shares a card, and runs otherwise than planned.
     """
-    load, (part,) = found.load, found.load.parts.values()
-    if part.replicas == 1 and run.card is None and pools == 1:
-        return _replayed(run, found, everything, runs, seed)
-    if course.users is not None or ((run.card is not None or pools > 1) and course != Course()):
+    (part,) = found.load.parts.values()
+    if part.replicas == 1 and len(mine) == 1 and mine[0].card is None:
+        return _replayed(mine[0], found, everything, runs, seed)
+    counts = [run.pool.num_replicas for run in mine]
+    if len(mine) > 1 and (course != Course() or part.replicas != sum(counts)):
+        return None
+    of_pools = [_at_share(run, found.load, part, course, seed) for run in mine]
+    known = [one for one in of_pools if one is not None]
+    if len(known) < 2:
+        return next(iter(known), None)
+    # Each pool's requests are in proportion to its load, and alternate with those of the others.
+    rates = [run.rate_rps * count for run, count in zip(mine, counts, strict=True)]
+    most = min(len(one.sent_ms) / rate for one, rate in zip(known, rates, strict=True))
+    taken = [int(most * rate) for rate in rates]
+    order = np.argsort(np.concatenate([(np.arange(count) + 0.5) / count for count in taken]), kind="stable")
+    sent_ms, first_ms, last_ms, tokens = (
+        np.concatenate([getattr(one, name)[:count] for one, count in zip(known, taken, strict=True)])[order]
+        for name in ("sent_ms", "first_ms", "last_ms", "tokens")
+    )
+    return MeasuredLoad(found.load, sent_ms, first_ms, last_ms, tokens, np.zeros(len(tokens)))
+
+
+def _at_share(
+    run: PoolRun, load: ServerLoad, part: AnsweringServer, course: Course, seed: int
+) -> MeasuredLoad | None:
+    """Simulate a replica with its share of a load; None if it gets too few requests, or the load is another."""
+    if course.users is not None or (run.card is not None and course != Course()):
         return None
     if course.trace is None and course.ramp is None:
         scale = course.scale * part.scale
