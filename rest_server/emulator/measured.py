@@ -202,7 +202,7 @@ def _simulated(
 def _at_share(
     run: PoolRun, load: ServerLoad, part: AnsweringServer, course: Course, seed: int
 ) -> MeasuredLoad | None:
-    """Simulate a replica with its share of a load; None if it gets too few requests, or the load is another."""
+    """Simulate a replica with its share of a load; None with too few requests, or for a card another load."""
     if course.users is not None or (run.card is not None and course != Course()):
         return None
     if course.trace is None and course.ramp is None:
