@@ -22,6 +22,7 @@ class Live(NamedTuple):
     share: float
     requests: int
     server: str | None = None
+    speed: float = 1.0
 
 
 LIVE = {
@@ -29,7 +30,7 @@ LIVE = {
     "shared-queue": Live("shared-queue.yaml", 0.3, 80),
     "routes": Live("routes.yaml", 0.1, 420, "chat"),
     "queue-servers": Live("queue-servers", 1.0, 300),
-    "batching-platform": Live("batching-platform", 0.0125, 4000),
+    "batching-platform": Live("batching-platform", 0.05, 12_000, speed=0.25),
     "multi-model": Live("multi-model-service", 0.1, 3000, "embed"),
     "serving-fleet": Live("serving-fleet", 0.05, 180, "us-assistant"),
 }
@@ -40,6 +41,7 @@ def draw(name: str) -> None:
     live, program = LIVE[name], [sys.executable, "-m", "optimizer"]
     path = str(ROOT / "specs" / live.system)
     emulating = [*program, "emulate", path, "--port", "0", "--share", str(live.share)]
+    emulating += ["--speed", str(live.speed)]
     emulator = subprocess.Popen(emulating, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         assert emulator.stdout is not None
