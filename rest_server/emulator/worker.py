@@ -81,6 +81,7 @@ class Worker:
         settings, is_first = self._settings, True
         while not stop.is_set():
             free, leased = settings.jobs - len(self._inside), []
+            is_idle = not self._inside  # before it asks: a job that fails meanwhile waits again
             if free:
                 asked = {"worker": settings.name, "count": free, "seconds": settings.lease_s}
                 try:
@@ -93,7 +94,7 @@ class Worker:
                 task = asyncio.create_task(self._do(job))
                 self._inside.add(task)
                 task.add_done_callback(self._inside.discard)
-            if settings.drains and not leased and not self._inside:
+            if settings.drains and not leased and is_idle:
                 return
             if not leased:
                 with suppress(TimeoutError):
@@ -190,8 +191,12 @@ class Worker:
 
         def asked() -> bytes:
             request = urllib.request.Request(url, content, headers, method=method)  # noqa: S310
-            with urllib.request.urlopen(request, timeout=self._settings.timeout_s) as answer:  # noqa: S310
-                found: bytes = answer.read()
-                return found
+            try:
+                with urllib.request.urlopen(request, timeout=self._settings.timeout_s) as answer:  # noqa: S310
+                    found: bytes = answer.read()
+                    return found
+            except urllib.error.HTTPError as error:
+                error.close()  # otherwise its connection stays open
+                raise
 
         return await asyncio.to_thread(asked)

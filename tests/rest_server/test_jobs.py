@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from patience import PATIENCE_S, until
 from rest_server.emulator.asgi import BadRequest
 from rest_server.emulator.settings import FleetSettings
 from rest_server.emulator.steps.jobs import JobQueue
+from rest_server.emulator.worker import Worker, WorkerSettings
 
 JOBS = "/v1/jobs"
 
@@ -187,6 +188,49 @@ def test_worker_sends_its_key_to_the_router_only(tmp_path: Path, store: Store) -
         (done,) = lines(worker(fleet, "w", "--once", "--key-file", str(key)))
         assert done["state"] == "complete"
     assert store.keys == [None]
+
+
+class _Failing(BaseHTTPRequestHandler):
+    """A queue of one job; the worker is told that no job waits after the job that it has inside has failed."""
+
+    asked = 0
+    asked_again, failed = Event(), Event()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        status, found = 200, {}
+        if self.path.endswith("/lease"):
+            type(self).asked += 1
+            if self.asked == 2:
+                self.asked_again.set()
+                assert self.failed.wait(PATIENCE_S)
+                time.sleep(0.2)  # the worker is told that the job failed
+            job = {"id": "one", "lease": "x", "input": {}, "attempt": (self.asked + 1) // 2}
+            found = {"jobs": [job] if self.asked in {1, 3} else []}
+        elif self.path == "/predict":
+            assert self.asked_again.wait(PATIENCE_S)
+            status = 500
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps(found).encode())
+        if self.path.endswith("/fail"):
+            self.failed.set()
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing."""
+
+
+def test_worker_does_not_end_while_a_job_waits_again() -> None:
+    """A job that fails while the worker asks for more waits for its next attempt."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Failing) as queue:
+        thread = Thread(target=queue.serve_forever)
+        thread.start()
+        done: list[dict[str, Any]] = []
+        settings = WorkerSettings(f"http://127.0.0.1:{queue.server_port}", "w", drains=True)
+        asyncio.run(Worker(settings, done.append).run(asyncio.Event()))
+        queue.shutdown()
+        thread.join()
+    assert [(line["attempt"], line["state"]) for line in done] == [(1, "failed"), (2, "failed")]
 
 
 def test_only_the_current_lease_counts(fleet: Emulator) -> None:
