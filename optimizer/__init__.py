@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from optimizer.profiles import ProfileEstimate
     from optimizer.render.pages import render_report
     from optimizer.render.plots import draw
-    from optimizer.spec.schema import SystemSpec
+    from optimizer.schema import SystemSpec
     from optimizer.spec.system import System, load_system
     from optimizer.studies.comparison.compare import compare
     from optimizer.studies.comparison.comparison_document import Comparison
@@ -132,7 +132,7 @@ _HOMES = {
     "optimizer.profiles.estimate": ("ProfileEstimate",),
     "optimizer.render.pages": ("render_report",),
     "optimizer.render.plots": ("draw",),
-    "optimizer.spec.schema": ("SystemSpec",),
+    "optimizer.schema": ("SystemSpec",),
     "optimizer.spec.system": ("System", "load_system"),
     "optimizer.studies.figures.figure_document": ("Figure",),
     "optimizer.studies.figures.kinds": ("make_figure",),

@@ -21,8 +21,8 @@ from optimizer.plan import Plan
 from optimizer.profiles import Deployment, ProfileEstimate, estimate_profile
 from optimizer.profiles.estimate import find_model, find_slice
 from optimizer.render.terminal import Output, show
+from optimizer.schema.messages import did_you_mean, validated
 from optimizer.spec.arguments import checks_documents
-from optimizer.spec.messages import did_you_mean, validated
 from optimizer.spec.system import System
 from optimizer.studies.horizon.horizon_document import Horizon
 from optimizer.studies.simulation.simulation_document import RepairedPlan, Simulation

@@ -27,8 +27,8 @@ from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 import optimizer
 from optimizer.errors import MissingExtraError, SpecError
-from optimizer.spec.files import document_files
-from optimizer.spec.samples import sample_or_path
+from optimizer.schema.files import document_files
+from optimizer.schema.samples import sample_or_path
 from optimizer.stabilisation.rules import RECOMMENDED, Rules, read_rules
 from rest_server.compat.compat_routes import wire_router
 from rest_server.compat.queue import queue_router

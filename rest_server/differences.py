@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optimizer.documents import Document
-from optimizer.spec.schema import Capacity
+from optimizer.schema import Capacity
 from rest_server.fleet import Entities
 
 Key = tuple[str, ...]

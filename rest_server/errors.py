@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from optimizer.errors import AnalysisError, IncompletePlanError, InferplanError, SolverError, SpecError
-from optimizer.spec.messages import UNKNOWN_KEY, path_text, problem_text, unknown_key
+from optimizer.schema.messages import UNKNOWN_KEY, path_text, problem_text, unknown_key
 from rest_server.journal import StateNotWrittenError
 from rest_server.solver_processes import SolverUnavailableError
 from rest_server.workers import ClientDisconnectedError, QueueFullError, RequestTimeoutError

@@ -5,10 +5,17 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from optimizer.features.routes.streams import without_routed_loads
+from optimizer.features.shared_queues.streams import with_shared_queues
+from optimizer.features.versions.streams import (
+    planned_name,
+    planned_names,
+    with_allocation,
+    with_desired_applied,
+    with_versions,
+)
 from optimizer.plan import Plan
-from optimizer.spec.files import Part
-from optimizer.spec.routes import without_routed_loads
-from optimizer.spec.schema import (
+from optimizer.schema import (
     Accelerator,
     AllocationData,
     Capacity,
@@ -20,15 +27,8 @@ from optimizer.spec.schema import (
     ServiceClass,
     SystemSpec,
 )
-from optimizer.spec.shared_queues import with_shared_queues
+from optimizer.schema.files import Part
 from optimizer.spec.system import System, join_parts
-from optimizer.spec.versions import (
-    planned_name,
-    planned_names,
-    with_allocation,
-    with_desired_applied,
-    with_versions,
-)
 
 
 def _nothing() -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from optimizer.errors import SpecError
-from optimizer.spec.schema import SystemSpec
+from optimizer.schema import SystemSpec
 from rest_server.errors import error_response
 from rest_server.logs import ACCESS, FIELDS
 from rest_server.settings import PREFIX, Settings

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from optimizer.plan import Plan
-from optimizer.spec.schema import AllocationData
+from optimizer.schema import AllocationData
 from optimizer.stabilisation.decisions import Decisions, Observation, ReplicaStatus
 from optimizer.stabilisation.loads import LoadEstimate
 from optimizer.stabilisation.rules import Rules

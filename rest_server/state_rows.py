@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from optimizer.documents import Document
-from optimizer.spec.schema import (
+from optimizer.schema import (
     Accelerator,
     AllocationData,
     Capacity,

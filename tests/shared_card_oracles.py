@@ -22,7 +22,7 @@ from plan_search import (
 )
 
 from optimizer.candidates import Candidates, find_candidates
-from optimizer.candidates.card_patterns import COMPUTE_SLICES, MEMORY_SLICES, Seat
+from optimizer.features.shared_cards.patterns import COMPUTE_SLICES, MEMORY_SLICES, Seat
 from optimizer.spec.system import System, load_system
 
 TOLERANCE = 2e-9

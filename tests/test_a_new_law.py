@@ -18,8 +18,8 @@ from optimizer.kinds import table
 from optimizer.kinds.token_batching import TokenBatching
 from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.queueing.reference import ReplicaQueues
-from optimizer.spec.assumptions import check_profile
-from optimizer.spec.schema import ModelProfile
+from optimizer.schema import ModelProfile
+from optimizer.schema.assumptions import check_profile
 from optimizer.spec.system import System
 from optimizer.timing import RequestShapes, ServiceLaw, TokenTimes
 

@@ -33,6 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.queueing",),
     ("optimizer.limits",),
     ("optimizer.kinds",),
+    ("optimizer.schema",),
     ("optimizer.spec",),
     ("optimizer.profiles",),
     ("optimizer.candidates",),
@@ -57,6 +58,28 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.__main__",),
 )
 """Low to high: a module imports only what stands before it; those of one layer do not meet."""
+
+FEATURES = "optimizer.features"
+PARTS = {
+    "fields": "optimizer.schema",
+    "streams": "optimizer.spec",
+    "faults": "optimizer.spec",
+    "patterns": "optimizer.candidates",
+    "turns": "optimizer.candidates",
+    "parts": "optimizer.candidates",
+    "rows": "optimizer.candidates",
+    "offers": "optimizer.candidates",
+    "divisions": "optimizer.topologies",
+    "coupling": "optimizer.topologies",
+    "view": "optimizer.plan",
+    "checks": "optimizer.plan",
+    "state": "optimizer.stabilisation",
+    "explained": "optimizer.studies",
+    "replayed": "optimizer.studies",
+    "simulated": "optimizer.studies",
+    "sections": "optimizer.render",
+}
+"""Parts of a feature, and the package in whose layer each stands."""
 
 MUTUAL = {("rest_server.compat", "rest_server.v1")}
 """Packages that import each other, module by module without a circle."""
@@ -86,7 +109,7 @@ HOMES = {
     "pandas": ("optimizer.plan.tabular",),
     "rich": ("optimizer.render",),
     "shtab": ("optimizer.cli.shell",),
-    "yaml": ("optimizer.spec.yaml_format",),
+    "yaml": ("optimizer.schema.yaml_format",),
 }
 """The only modules or packages that may import a library."""
 
@@ -158,19 +181,36 @@ def own_imports(module: str) -> list[str]:
 
 
 @cache
+def home(module: str) -> str:
+    """Return a module, or for a part of a feature the package in whose layer it stands."""
+    part = module.rpartition(".")[2]
+    is_part = in_package(module, FEATURES) and sources()[module].name != "__init__.py"
+    assert not is_part or part in PARTS, f"{module} is no part in PARTS of {Path(__file__).name}; name it"
+    return PARTS[part] if is_part else module
+
+
+@cache
 def layer(module: str) -> int:
-    ranks = [i for i, group in enumerate(LAYERS) if any(in_package(module, name) for name in group)]
+    ranks = [i for i, group in enumerate(LAYERS) if any(in_package(home(module), name) for name in group)]
     assert len(ranks) == 1, f"{module} has no place in LAYERS of {Path(__file__).name}; give it one"
     return ranks[0]
 
 
 @cache
 def package_of(module: str) -> str:
-    return next(name for group in LAYERS for name in group if in_package(module, name))
+    return next(name for group in LAYERS for name in group if in_package(home(module), name))
 
 
 def modules() -> list[str]:
-    return [name for name in sources() if name != PUBLIC_FACADE]
+    """Return all modules but the facade, and the empty ones of features' folders."""
+    found = (name for name in sources() if name != PUBLIC_FACADE)
+    return [name for name in found if name not in folders_of_features()]
+
+
+def folders_of_features() -> set[str]:
+    return {
+        name for name, path in sources().items() if in_package(name, FEATURES) and path.stem == "__init__"
+    }
 
 
 def imports_between_parts(package: str) -> dict[str, set[str]]:
@@ -196,7 +236,8 @@ def test_imports_point_one_way() -> None:
 
 
 def test_parts_of_a_package_import_in_one_direction() -> None:
-    for package in {name.rpartition(".")[0] for name in modules()} - {"", PUBLIC_FACADE}:
+    packages = {name.rpartition(".")[0] for name in modules()} | {FEATURES}
+    for package in packages - {"", PUBLIC_FACADE}:
         graph = imports_between_parts(package)
         for one, other in MUTUAL & {(one, other) for one in graph for other in graph}:
             assert other in graph[one]

@@ -17,7 +17,7 @@ from optimizer.money import Price, currency_of, read_price
 from optimizer.plan.files import plan_from_value
 from optimizer.render.money import Money
 from optimizer.render.pages import render_report
-from optimizer.spec.schema import Accelerator
+from optimizer.schema import Accelerator
 from optimizer.studies.figures.kinds import make_figure
 from optimizer.units import UnitError
 

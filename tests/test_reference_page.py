@@ -11,7 +11,7 @@ from optimizer import Explanation
 from optimizer.candidates import RejectionReason
 from optimizer.cli.main import COMMANDS
 from optimizer.plan import Plan
-from optimizer.spec.schema import SystemSpec
+from optimizer.schema import SystemSpec
 from optimizer.studies.comparison.comparison_document import Comparison
 from optimizer.studies.figures.figure_document import Figure
 from optimizer.studies.report import Report

@@ -32,17 +32,17 @@ from optimizer import (
     verify,
 )
 from optimizer.candidates import find_candidates
+from optimizer.features.routes.divisions import COMFORTABLE, RouteArrays
+from optimizer.features.routes.streams import largest_mean
 from optimizer.plan.proof import prove
+from optimizer.schema import Route
 from optimizer.simulation.replicas import Effort
 from optimizer.solvers.deadline import Deadline
-from optimizer.spec.routes import largest_mean
-from optimizer.spec.schema import Route
 from optimizer.studies.load_changes import scale_loads, vary_loads
 from optimizer.studies.simulation.plans import simulate_pools
 from optimizer.studies.sweep.checkpoint import Checkpoint
 from optimizer.studies.sweep.parameters import read_variations
 from optimizer.studies.sweep.sweep import sweep
-from optimizer.topologies.divisions import COMFORTABLE, RouteArrays
 
 # --- the choice ------------------------------------------------------------------------------------------
 

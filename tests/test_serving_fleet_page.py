@@ -22,12 +22,12 @@ from optimizer import (
     solve,
     verify,
 )
+from optimizer.features.routes.streams import flows_of
+from optimizer.features.routes.view import small_token_share
 from optimizer.jobs.memory import MemoryQuestion, memory_of
-from optimizer.plan.route_uses import small_token_share
 from optimizer.profiles.catalogue import load_catalogue
+from optimizer.schema import Route
 from optimizer.simulation.replicas import Effort
-from optimizer.spec.routes import flows_of
-from optimizer.spec.schema import Route
 from optimizer.studies.simulation.plans import simulate_pools
 from optimizer.timing.static import longest_to_mean
 

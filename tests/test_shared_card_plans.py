@@ -13,8 +13,9 @@ from shared_card_oracles import best_by_cards, best_by_enumeration, random_docum
 from slow_cases import mostly_slow
 
 from optimizer import Plan, SpecError, load_system, solve, verify
-from optimizer.candidates import card_candidates, find_candidates
-from optimizer.candidates.card_patterns import Seat, maximal
+from optimizer.candidates import find_candidates
+from optimizer.features.shared_cards import offers as card_candidates
+from optimizer.features.shared_cards.patterns import Seat, maximal
 from optimizer.jobs.simulating import SimulateOptions, simulate_plan
 from optimizer.pipeline import solve_in_full
 from optimizer.plan.document import SharedPool

@@ -17,8 +17,8 @@ from optimizer.candidates.class_rows import rows_of
 from optimizer.candidates.pairs import arrays_of, sizable_pairs
 from optimizer.candidates.table import Verdicts
 from optimizer.cli.main import main
+from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.simulation.replicas import Effort
-from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.streams import members_of
 from optimizer.studies.simulation.plans import simulate_pools
 

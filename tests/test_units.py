@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from optimizer import load_system, units
 from optimizer.cli.main import main
 from optimizer.errors import SpecError
+from optimizer.schema import SystemSpec
 from optimizer.spec.loads import with_loads
-from optimizer.spec.schema import SystemSpec
 from optimizer.units import Scale, UnitError
 
 

@@ -14,10 +14,10 @@ from small_fleets import canary
 from version_oracles import STEP, cbc_levels, random_larger_splits, random_splits, spelled_out
 
 from optimizer import SpecError, compare, explain, load_system, scale_loads, solve, vary_loads, verify
+from optimizer.features.versions.streams import Version, versions_of
 from optimizer.jobs.horizons import horizon_of
 from optimizer.plan.document import OneVersion
 from optimizer.simulation.replicas import Effort
-from optimizer.spec.versions import Version, versions_of
 from optimizer.stabilisation.decisions import Observation
 from optimizer.stabilisation.rules import RECOMMENDED
 from optimizer.stabilisation.stabilise import denoise_loads, stabilise

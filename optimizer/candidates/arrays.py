@@ -14,18 +14,18 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates.caution import cautious
 from optimizer.documents import ANY_LOSS, DEFAULT_MAX_LOSS, MAX_COUNT
+from optimizer.features.places.streams import may_serve, network_ms
+from optimizer.features.shared_queues.streams import SharedQueue
+from optimizer.features.versions.streams import with_roll_back
 from optimizer.kinds.laws import LawTable
 from optimizer.kinds.queue_models import QUEUE_MODELS
 from optimizer.kinds.table import kind_of_profile
 from optimizer.queueing.measures import LOSS
 from optimizer.queueing.performance import OwnArrays
 from optimizer.queueing.targets import Targets
-from optimizer.spec.places import may_serve, network_ms
-from optimizer.spec.schema import DEFAULT_MAX_BATCH, CurrentPool, ModelProfile, ModelTarget, Server
-from optimizer.spec.shared_queues import SharedQueue
+from optimizer.schema import DEFAULT_MAX_BATCH, CurrentPool, ModelProfile, ModelTarget, Server
 from optimizer.spec.streams import members_of, replica_load
 from optimizer.spec.system import System
-from optimizer.spec.versions import with_roll_back
 
 ALL_MEMBERS = -1
 """Members of a row that serves all members of its server, as bits."""

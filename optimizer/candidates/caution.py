@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from optimizer.kinds.laws import laws_known
-from optimizer.spec.schema import ModelProfile
+from optimizer.schema import ModelProfile
 
 Time = tuple[str, str]
 """Time of a profile: the part with the parameters of a law, and the field in it."""

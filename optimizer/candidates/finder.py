@@ -10,16 +10,16 @@ import numpy as np
 
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.batches import with_best_batches
-from optimizer.candidates.card_candidates import find_patterns
 from optimizer.candidates.memo import SizingMemo
 from optimizer.candidates.pairs import Pairs, arrays_of, chunks, law_of, sizable_pairs
-from optimizer.candidates.queue_candidates import queue_candidates
-from optimizer.candidates.renting import rented
-from optimizer.candidates.reserve import with_reserve
 from optimizer.candidates.rows import candidate_rows, no_rows
 from optimizer.candidates.sized import loaded_candidates
 from optimizer.candidates.table import Candidates, CandidateTable, Verdicts
-from optimizer.candidates.undivided import undivided_candidates
+from optimizer.features.external.offers import rented
+from optimizer.features.reserves.offers import with_reserve
+from optimizer.features.routes.offers import undivided_candidates
+from optimizer.features.shared_cards.offers import find_patterns
+from optimizer.features.shared_queues.offers import queue_candidates
 from optimizer.parallel import in_threads
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.features import EXTERNAL, ROUTES, SHARED_CARD, SHARED_QUEUE

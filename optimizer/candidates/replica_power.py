@@ -13,10 +13,10 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
 from optimizer.candidates.measuring import performances
 from optimizer.candidates.pairs import law_of
-from optimizer.candidates.queue_candidates import Subsets
 from optimizer.candidates.table import Candidates, CandidateTable
+from optimizer.features.shared_queues.offers import Subsets
 from optimizer.queueing.performance import Performance
-from optimizer.spec.schema import Power
+from optimizer.schema import Power
 
 WEIGHTS_ACTIVITY = 0.55
 """Share of full activity while a replica computes, if none of its time grows with the batch. Fitted, like its

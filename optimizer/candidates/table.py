@@ -12,10 +12,10 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates.arrays import SystemArrays
-from optimizer.candidates.card_patterns import SharedCards
+from optimizer.features.shared_cards.patterns import SharedCards
 from optimizer.quantities import quantity
 from optimizer.queueing.measures import TargetMeasure
-from optimizer.spec.schema import EstimateEnd, Server
+from optimizer.schema import EstimateEnd, Server
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 

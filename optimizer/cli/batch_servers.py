@@ -10,7 +10,7 @@ from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
 from optimizer.kinds.batch_servers.rows import BatchAnswer, BatchRow
 from optimizer.kinds.rows import UnstableReplica
-from optimizer.spec.messages import validated
+from optimizer.schema.messages import validated
 from optimizer.units import MILLISECONDS, MILLISECONDS_PER_REQUEST
 
 

@@ -13,8 +13,8 @@ from optimizer.jobs.requests import RequestError
 from optimizer.plan import load_system_or_plan
 from optimizer.render.comparison_sections import comparison_sections
 from optimizer.render.progress import working
-from optimizer.spec.messages import validated
-from optimizer.spec.schema import OptimizerOptions
+from optimizer.schema import OptimizerOptions
+from optimizer.schema.messages import validated
 from optimizer.studies.comparison.comparison_document import Comparison
 
 _EPILOG = """\

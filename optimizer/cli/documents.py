@@ -12,8 +12,8 @@ from optimizer.cli.flags import add_request, request_of
 from optimizer.generate import generate_document
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
-from optimizer.spec.files import read_parts
-from optimizer.spec.schema import SystemSpec
+from optimizer.schema import SystemSpec
+from optimizer.schema.files import read_parts
 from optimizer.spec.system import join_parts, joined_document
 from optimizer.spec.writing import write_document
 

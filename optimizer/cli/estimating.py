@@ -12,7 +12,7 @@ from optimizer.profiles.estimate import find_model, find_slice
 from optimizer.profiles.points import estimate_points
 from optimizer.render.estimate_sections import estimate_sections, point_sections
 from optimizer.render.memory_sections import memory_sections
-from optimizer.spec.files import read_text
+from optimizer.schema.files import read_text
 
 _ONLY_MEMORY = [
     name for name in MemoryQuestion.model_fields if name not in {"model", "accelerators", *SETTINGS}

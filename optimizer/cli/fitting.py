@@ -16,7 +16,7 @@ from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
 from optimizer.render.fit_sections import fit_sections, prediction_sections
 from optimizer.render.progress import telling, working
-from optimizer.spec.samples import PREFIX
+from optimizer.schema.samples import PREFIX
 from optimizer.spec.writing import check_suffix, write_document, write_text
 from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, SchedulerName
 

@@ -14,7 +14,7 @@ from optimizer.jobs.flag import Flag, details_of
 from optimizer.jobs.memory import MemoryQuestion
 from optimizer.jobs.requests import Request, RequestError
 from optimizer.quantities import precise
-from optimizer.spec.messages import validated
+from optimizer.schema.messages import validated
 from optimizer.units import Scale, UnitError
 
 _Request = TypeVar("_Request", bound=Request)

@@ -174,7 +174,7 @@ class _ArgumentParser(argparse.ArgumentParser):
 
     def _nearest_flag(self, word: str) -> str:
         """Return a hint that names the flag most similar to a word, or an empty string."""
-        from optimizer.spec.messages import did_you_mean
+        from optimizer.schema.messages import did_you_mean
 
         name = word.lstrip("-")
         flags = [text.lstrip("-") for action in self._actions for text in action.option_strings]
@@ -190,7 +190,7 @@ class _ArgumentParser(argparse.ArgumentParser):
         """
         if action.choices is None or value in action.choices:
             return
-        from optimizer.spec.messages import did_you_mean
+        from optimizer.schema.messages import did_you_mean
 
         known = [str(choice) for choice in action.choices]
         hint = did_you_mean(str(value), known)

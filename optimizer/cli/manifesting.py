@@ -25,9 +25,9 @@ from optimizer.render.autoscalers import (
 )
 from optimizer.render.cluster_table import read_cluster_table
 from optimizer.render.manifests import WorkloadManifest, deployment_patch, manifests_text, variants
+from optimizer.schema.yaml_format import yaml_text
 from optimizer.spec.system import System, load_system
 from optimizer.spec.writing import write_text
-from optimizer.spec.yaml_format import yaml_text
 
 SERVICE_URL = "http://inferplan.inferplan.svc:8080"
 

@@ -16,7 +16,7 @@ from optimizer.kinds.replicas import Replica
 from optimizer.kinds.token_batching import LENGTHS_NEEDED
 from optimizer.profiles import Deployment
 from optimizer.profiles.replicas import EstimatedReplica, estimate_replica
-from optimizer.spec.messages import validated
+from optimizer.schema.messages import validated
 from optimizer.units import (
     MILLISECONDS,
     MILLISECONDS_PER_REQUEST,

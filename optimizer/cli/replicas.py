@@ -22,9 +22,9 @@ from optimizer.kinds.simulated import simulate_replica
 from optimizer.profiles.replicas import EstimatedReplica
 from optimizer.quantities import precise
 from optimizer.render.replica_sections import batch_sections, performance_sections, sizing_sections
+from optimizer.schema.files import lines_of, read_text
+from optimizer.schema.messages import validated
 from optimizer.simulation.replicas import Effort
-from optimizer.spec.files import lines_of, read_text
-from optimizer.spec.messages import validated
 from optimizer.units import MILLISECONDS, REQUESTS_PER_SECOND
 
 _Target = Annotated[float | None, Flag("MS", MILLISECONDS)]

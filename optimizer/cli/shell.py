@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.cli.command import Command
-from optimizer.spec.samples import PREFIX, samples
+from optimizer.schema.samples import PREFIX, samples
 from optimizer.spec.writing import copy_tree
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")

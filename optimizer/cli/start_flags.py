@@ -11,7 +11,7 @@ from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
 from optimizer.money import EXAMPLES, Price, read_price
 from optimizer.profiles.catalogue import load_catalogue, slice_of
-from optimizer.spec.schema import SaturationPolicy
+from optimizer.schema import SaturationPolicy
 from optimizer.starters.facts import ByName, Demand, Template
 from optimizer.starters.prices import Offer, PriceList, read_prices
 from optimizer.units import MILLISECONDS, UnitError

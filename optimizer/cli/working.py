@@ -17,7 +17,7 @@ from optimizer.cli.flags import add_request, request_of
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
-from optimizer.spec.files import read_text
+from optimizer.schema.files import read_text
 
 
 class WorkFlags(Request):

@@ -18,8 +18,8 @@ from optimizer.kinds.replicas import (
     analyze_replicas,
     size_replicas,
 )
-from optimizer.spec.files import json_value
-from optimizer.spec.messages import validated
+from optimizer.schema.files import json_value
+from optimizer.schema.messages import validated
 from optimizer.timing import PerfParms
 
 

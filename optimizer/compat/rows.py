@@ -24,8 +24,8 @@ from optimizer.kinds.rows import OverloadedReplica, Row, UnstableReplica
 from optimizer.kinds.simulated import ReplicaSimulation, simulate_replica
 from optimizer.kinds.token_batching import LENGTHS_NEEDED
 from optimizer.queueing.measures import LATENCIES
+from optimizer.schema.messages import validated
 from optimizer.simulation.replicas import Effort
-from optimizer.spec.messages import validated
 from optimizer.timing import (
     DEFAULT_MAX_NUM_TOKENS,
     Batching,

@@ -6,7 +6,7 @@ import numpy as np
 
 from optimizer.fitting.replay import RunMetrics
 from optimizer.fitting.runs import BenchmarkRun
-from optimizer.spec.provenance import FitErrors
+from optimizer.schema.provenance import FitErrors
 
 ERROR_DIGITS = 4
 """Significant digits of errors and condition numbers in documents."""

@@ -9,10 +9,10 @@ from typing import Any
 from optimizer.errors import SpecError
 from optimizer.fitting.profile import FittedProfile
 from optimizer.kinds.table import LawFields
+from optimizer.schema import ModelProfile, SystemSpec
+from optimizer.schema.files import Part, Text, part_of, read_parts, section_items
+from optimizer.schema.messages import validated
 from optimizer.spec.editing import with_item
-from optimizer.spec.files import Part, Text, part_of, read_parts, section_items
-from optimizer.spec.messages import validated
-from optimizer.spec.schema import ModelProfile, SystemSpec
 from optimizer.spec.system import join_parts, joined_document
 
 _BATCH_KEYS = {"maxBatchSize", "atTokens"}

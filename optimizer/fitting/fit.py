@@ -26,7 +26,7 @@ from optimizer.fitting.selection import (
     split_runs,
     terms_of,
 )
-from optimizer.spec.provenance import FitErrors, Provenance, domain_of
+from optimizer.schema.provenance import FitErrors, Provenance, domain_of
 from optimizer.timing import PerfParms
 
 LOW_LOAD = 0.85

@@ -11,11 +11,11 @@ from optimizer.errors import FitError, SpecError
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
 from optimizer.fitting.server import ServerSettings
 from optimizer.printed import Printed
+from optimizer.schema.files import plain_value, read_text
+from optimizer.schema.messages import validated
+from optimizer.schema.provenance import FitErrors, Provenance
 from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.lengths import LengthDistributionKind
-from optimizer.spec.files import plain_value, read_text
-from optimizer.spec.messages import validated
-from optimizer.spec.provenance import FitErrors, Provenance
 from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, PerfParms, SchedulerName
 
 SHARED_FIELDS = (

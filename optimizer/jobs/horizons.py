@@ -23,7 +23,7 @@ from optimizer.studies.load_changes import scale_loads
 from optimizer.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
-    from optimizer.spec.schema import Route, Server
+    from optimizer.schema import Route, Server
 
 MAX_HOURS = 1_000
 """Maximum number of hours whose loads can be given as factors: six weeks."""

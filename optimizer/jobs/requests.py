@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
+from optimizer.schema import AnyCasePolicy, EstimateEnd
 from optimizer.spec.loads import with_loads
-from optimizer.spec.schema import AnyCasePolicy, EstimateEnd
 from optimizer.spec.system import System
 from optimizer.studies.load_changes import scale_loads, vary_loads
 from optimizer.units import SECONDS, SHARE

@@ -9,12 +9,14 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import SystemArrays, own_fields, tabulate_as_served
 from optimizer.candidates.measuring import largest_rates_of, measure_pairs
-from optimizer.candidates.renting import rented_per_million
 from optimizer.candidates.replica_power import power_of_rows
 from optimizer.candidates.table import Source
-from optimizer.plan.card_uses import card_uses
-from optimizer.plan.document import Plan, PlanLevel, Pool, Rented, SharedCardUse, SharedQueueUse, Unserved
-from optimizer.plan.queue_uses import (
+from optimizer.features.external.offers import rented_per_million
+from optimizer.features.reserves.view import reserves_held
+from optimizer.features.routes.view import Divisions, all_large_cents_per_h, divisions_of, routed_loads_rpm
+from optimizer.features.shared_cards.view import card_uses
+from optimizer.features.shared_queues.streams import SharedQueue
+from optimizer.features.shared_queues.view import (
     Served,
     measured_members,
     member_figures,
@@ -22,8 +24,7 @@ from optimizer.plan.queue_uses import (
     queues_as_served,
     short_members,
 )
-from optimizer.plan.reserve_uses import reserves_held
-from optimizer.plan.route_uses import Divisions, all_large_cents_per_h, divisions_of, routed_loads_rpm
+from optimizer.plan.document import Plan, PlanLevel, Pool, Rented, SharedCardUse, SharedQueueUse, Unserved
 from optimizer.plan.rows import MEANS_OF_POOLS, origin_of, pool_figures
 from optimizer.plan.shortages import Shortages
 from optimizer.plan.views import PlanPlacements, StatedFacts, sections
@@ -33,7 +34,6 @@ from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
 from optimizer.spec.features import ROUTES, SHARED_CARD, SHARED_QUEUE
 from optimizer.spec.placed import needs_power
-from optimizer.spec.shared_queues import SharedQueue
 from optimizer.tolerances import ROUNDING
 from optimizer.units import SECONDS_PER_MINUTE
 

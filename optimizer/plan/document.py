@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from optimizer.candidates.card_patterns import SharingMode
 from optimizer.documents import MIN_RATE, Document, is_none
 from optimizer.errors import IncompletePlanError, SpecError
+from optimizer.features.shared_cards.patterns import SharingMode
+from optimizer.features.versions.streams import planned_name
 from optimizer.kinds.table import KindPoolFields
 from optimizer.money import cost_amount, cost_unit
 from optimizer.plan.notebook import notebook_table, plan_section
@@ -17,12 +18,11 @@ from optimizer.plan.tabular import PLACED, data_frame, placed_values
 from optimizer.printed import Printed
 from optimizer.quantities import counted, precise, quantity
 from optimizer.queueing.measures import MISSED, metric_of
+from optimizer.schema import AllocationData, CurrentPool, EstimateEnd, Load, Server
+from optimizer.schema.allocations import PoolMode
 from optimizer.section import Section
 from optimizer.solvers.solution import SolverName
-from optimizer.spec.schema import AllocationData, CurrentPool, EstimateEnd, Load, Server
-from optimizer.spec.schema.allocations import PoolMode
 from optimizer.spec.system import System
-from optimizer.spec.versions import planned_name
 from optimizer.text import some_names
 
 SHARED = "shared cards"

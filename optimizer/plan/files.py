@@ -8,11 +8,11 @@ from optimizer.errors import SpecError
 from optimizer.plan.document import Plan, Pool
 from optimizer.plan.tier_uses import difference_cents_per_h
 from optimizer.quantities import precise
+from optimizer.schema.files import is_system, part_of, read_document
+from optimizer.schema.messages import validated
+from optimizer.schema.recognition import answer_name, is_plan
+from optimizer.schema.samples import sample_or_path
 from optimizer.spec.arguments import check_path
-from optimizer.spec.files import is_system, part_of, read_document
-from optimizer.spec.messages import validated
-from optimizer.spec.recognition import answer_name, is_plan
-from optimizer.spec.samples import sample_or_path
 from optimizer.spec.system import System, join_parts, load_system
 from optimizer.tolerances import SAME
 

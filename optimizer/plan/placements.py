@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from optimizer.plan.document import EXTERNAL, SHARED, Plan, Pool, QueueMember, Rented, SharedCardUse
-from optimizer.spec.schema.allocations import PoolMode
+from optimizer.schema.allocations import PoolMode
 
 
 class Spot(NamedTuple):

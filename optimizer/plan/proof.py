@@ -18,11 +18,11 @@ from optimizer.errors import SpecError
 from optimizer.limits.cards import CARDS
 from optimizer.plan.document import Plan
 from optimizer.quantities import precise, quantity
+from optimizer.schema.files import json_value, read_text
+from optimizer.schema.messages import validated
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.problem import build_problem
-from optimizer.spec.files import json_value, read_text
-from optimizer.spec.messages import validated
 from optimizer.spec.system import System
 from optimizer.tolerances import ROUNDING
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.measuring import measure_pairs
-from optimizer.candidates.reserve import least_available, replicas_for_both
+from optimizer.features.reserves.offers import least_available, replicas_for_both
 from optimizer.plan.document import Pool, ReplicaPurposes, ReserveUse, RolloutUse
 from optimizer.plan.rows import pool_rows
 from optimizer.tolerances import ROUNDING

@@ -21,6 +21,7 @@ from optimizer.plan.reasons import (
     shortage_reason,
 )
 from optimizer.plan.views import PlanPlacements
+from optimizer.schema import Server
 from optimizer.spec.placed import (
     PlacedUnits,
     kept_replicas,
@@ -29,7 +30,6 @@ from optimizer.spec.placed import (
     priced_beside,
     stock_of,
 )
-from optimizer.spec.schema import Server
 from optimizer.spec.streams import members_of
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optimizer.errors import MissingExtraError, SpecError
-from optimizer.spec.shared_queues import SharedQueue
+from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.spec.system import System
 
 Row = Mapping[str, object]

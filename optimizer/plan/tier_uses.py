@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from optimizer.plan.document import TierUse
 from optimizer.plan.placements import PlacementRow
-from optimizer.spec.robustness import tiered
-from optimizer.spec.schema import Accelerator
+from optimizer.schema import Accelerator
+from optimizer.spec.prices import tiered
 from optimizer.spec.system import System
 
 

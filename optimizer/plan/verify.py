@@ -13,20 +13,20 @@ from types import MappingProxyType
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.pairs import arrays_of
-from optimizer.candidates.renting import rented_cost, rented_per_million
+from optimizer.features.external.offers import rented_cost, rented_per_million
+from optimizer.features.reserves.checks import check_reserves
+from optimizer.features.routes.view import Divisions, all_large_cents_per_h, divisions_within
+from optimizer.features.shared_cards.checks import check_shared_cards
+from optimizer.features.shared_queues.view import member_figures, queue_uses
 from optimizer.limits.cards import CARDS
-from optimizer.plan.checks.card_checks import check_shared_cards
 from optimizer.plan.checks.differences import differences
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.checks.levels import check_levels
 from optimizer.plan.checks.names import as_planned, check_names
 from optimizer.plan.checks.pools import check_members, check_pools
-from optimizer.plan.checks.reserve_checks import check_reserves
 from optimizer.plan.checks.service import check_service
 from optimizer.plan.checks.unserved import check_unserved
 from optimizer.plan.document import Plan, Rented, SharedQueueUse
-from optimizer.plan.queue_uses import member_figures, queue_uses
-from optimizer.plan.route_uses import Divisions, all_large_cents_per_h, divisions_within
 from optimizer.plan.views import StatedFacts, sections
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.features import ROUTES, SHARED_QUEUE

@@ -13,12 +13,16 @@ from optimizer.candidates.arrays import (
     reserve_arrays,
     server_loads_rps,
 )
+from optimizer.features.caches.view import cache_uses
+from optimizer.features.offline.view import deadline_uses
+from optimizer.features.reserves.view import reserve_uses
+from optimizer.features.rollouts.view import rollout_uses
+from optimizer.features.routes.view import Divisions, route_uses
+from optimizer.features.versions.view import split_uses
 from optimizer.limits.cards import CARDS
 from optimizer.limits.limit import Limit, PlacedReplicas
 from optimizer.limits.power_limit import POWER
 from optimizer.limits.table import LIMITS
-from optimizer.plan.cache_uses import cache_uses
-from optimizer.plan.deadline_uses import deadline_uses
 from optimizer.plan.document import (
     CapacityUse,
     Change,
@@ -36,14 +40,10 @@ from optimizer.plan.document import (
 from optimizer.plan.placements import PlacementRow, Serving, parts_by_server, place_name, placement_rows
 from optimizer.plan.power_uses import power_at_load_w
 from optimizer.plan.replica_counts import replica_counts
-from optimizer.plan.reserve_uses import reserve_uses
-from optimizer.plan.rollout_uses import rollout_uses
-from optimizer.plan.route_uses import Divisions, route_uses
 from optimizer.plan.tier_uses import difference_cents_per_h, tier_uses
-from optimizer.plan.version_uses import split_uses
 from optimizer.spec.features import CACHE, DEADLINE, ROUTES, SPLIT
 from optimizer.spec.placed import PlacedUnits, placed, placed_cards, placed_cost, stock_of
-from optimizer.spec.robustness import tiered
+from optimizer.spec.prices import tiered
 from optimizer.spec.system import System
 
 

@@ -17,8 +17,8 @@ from optimizer.errors import SpecError
 from optimizer.profiles.facts import AcceleratorFacts, ModelEntry, Sourced
 from optimizer.profiles.layers import ModelFacts
 from optimizer.profiles.model_config import model_of_config
-from optimizer.spec.files import plain_value
-from optimizer.spec.messages import kind_of, validated
+from optimizer.schema.files import plain_value
+from optimizer.schema.messages import kind_of, validated
 
 _Entry = TypeVar("_Entry", bound=Sourced)
 _TUNED = re.compile(r"(instruct|chat|base|hf|it|\d{4})$")

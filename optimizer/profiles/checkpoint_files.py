@@ -8,8 +8,8 @@ from typing import Any
 
 from optimizer.errors import SpecError
 from optimizer.profiles.config_keys import yaml_table
-from optimizer.spec.files import json_value, read_text
-from optimizer.spec.messages import kind_of
+from optimizer.schema.files import json_value, read_text
+from optimizer.schema.messages import kind_of
 
 FORMAT_FILES = tuple(yaml_table("quantisation.yaml")["files"])
 """Files that state formats: ModelOpt, AWQ, GPTQ, AutoRound."""

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from optimizer.errors import SpecError
-from optimizer.spec.files import plain_value
+from optimizer.schema.files import plain_value
 
 _CHANGES_MEMORY = re.compile(
     r"layer|head|window|local|global|chunk|compress|lora|shar|state|ssm|linear|conv|index|spars|expert|moe|ffn|"

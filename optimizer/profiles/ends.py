@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from optimizer.profiles.estimate import ProfileEstimate
 from optimizer.profiles.intervals import Estimated
-from optimizer.spec.schema import EstimateEnd
+from optimizer.schema import EstimateEnd
 from optimizer.timing import PerfParms
 
 

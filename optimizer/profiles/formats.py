@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from optimizer.errors import SpecError
 from optimizer.profiles.facts import DenseTflops
 from optimizer.profiles.layers import CACHE_BYTES, Matrix, ModelFacts
-from optimizer.spec.messages import known_name
+from optimizer.schema.messages import known_name
 
 BYTES: Mapping[str, float] = {
     "bf16": 2.0,

@@ -28,8 +28,8 @@ from optimizer.profiles.layer_kinds import layer_count, layer_kind
 from optimizer.profiles.layers import Layer, Matrix, ModelFacts, grouped
 from optimizer.profiles.quantisation import with_formats
 from optimizer.quantities import counted
-from optimizer.spec.files import json_value, read_text
-from optimizer.spec.messages import kind_of
+from optimizer.schema.files import json_value, read_text
+from optimizer.schema.messages import kind_of
 
 _WRAPPERS = ("text_config", "llm_config", "language_config")
 _OUTER = ("tie_word_embeddings",)

@@ -9,8 +9,8 @@ from optimizer.kinds.replicas import Replica
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.ends import at_end
 from optimizer.profiles.estimate import ProfileEstimate, estimate_profile, find_slice
-from optimizer.spec.messages import validated
-from optimizer.spec.schema import EstimateEnd
+from optimizer.schema import EstimateEnd
+from optimizer.schema.messages import validated
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from optimizer.profiles.estimate import DoesNotFitError, ProfileEstimate, estima
 from optimizer.profiles.facts import AcceleratorFacts
 from optimizer.profiles.layers import ModelFacts
 from optimizer.profiles.model_config import read_model_config
-from optimizer.spec.schema import Accelerator, EstimateEnd, EstimateSettings, ModelProfile, Server
+from optimizer.schema import Accelerator, EstimateEnd, EstimateSettings, ModelProfile, Server
 from optimizer.spec.system import System
 
 _REMEMBERED = 2**14

@@ -3,15 +3,15 @@
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
+from optimizer.features.versions.streams import Version
 from optimizer.kinds.kind import EngineSettings
 from optimizer.kinds.table import kind_of_pool
 from optimizer.pipeline import solve
 from optimizer.plan import Plan, Pool
 from optimizer.plan.placements import placements_of
 from optimizer.render.manifests import workload_pairs
-from optimizer.spec.schema import Server
+from optimizer.schema import Server
 from optimizer.spec.system import System
-from optimizer.spec.versions import Version
 
 
 def plans_elsewhere(system: System, used: Collection[tuple[str, str]]) -> Iterator[tuple[System, Plan]]:

@@ -6,8 +6,8 @@ from typing import Annotated
 from pydantic import Field
 
 from optimizer.documents import Document, Name, PositiveCount, is_none
-from optimizer.spec.files import plain_value, read_text
-from optimizer.spec.messages import validated
+from optimizer.schema.files import plain_value, read_text
+from optimizer.schema.messages import validated
 
 _LABEL = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 _VALUE = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"

@@ -10,8 +10,8 @@ from optimizer.render.estimates import outside_range
 from optimizer.render.explanation_sections import explanation_sections
 from optimizer.render.money import Money
 from optimizer.render.sweep_sections import sweep_sections
+from optimizer.schema import Accelerator
 from optimizer.section import Column, Paragraph, Section, name, table, titled_list
-from optimizer.spec.schema import Accelerator
 from optimizer.spec.system import System
 from optimizer.studies.comparison.comparison_document import Comparison
 from optimizer.studies.report import Report

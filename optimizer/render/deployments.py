@@ -20,7 +20,7 @@ from optimizer.render.manifests import (
     slug,
     strategy_of,
 )
-from optimizer.spec.schema import ModelProfile
+from optimizer.schema import ModelProfile
 from optimizer.spec.system import System
 
 SERVER_LABEL, ACCELERATOR_LABEL = "inferplan_server", "inferplan_accelerator"

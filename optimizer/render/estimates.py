@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from optimizer.plan import Plan, Pool
 from optimizer.plan.notebook import MARK
 from optimizer.quantities import counted
-from optimizer.spec.schema import EstimateEnd
+from optimizer.schema import EstimateEnd
 
 MAX_NAMED = 5
 """Maximum number of profiles or pools named in a sentence."""

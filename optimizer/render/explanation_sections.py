@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
+from optimizer.features.reserves.sections import replica_section
+from optimizer.features.routes.sections import loss_sections
 from optimizer.limits.budget import BUDGET
 from optimizer.limits.table import limit_label
 from optimizer.money import in_cost_unit
@@ -26,8 +28,6 @@ from optimizer.render.explanation_text import (
 )
 from optimizer.render.money import Money
 from optimizer.render.plan_sections import limit_columns, limit_unit, overload_section
-from optimizer.render.robust_sections import replica_section, wish_sections
-from optimizer.render.route_sections import loss_sections
 from optimizer.render.server_sections import server_sections
 from optimizer.section import RPM, Column, FormattedValue, Section, name, sentence, table, titled_list, words
 from optimizer.studies.explanation.explanation_document import (
@@ -59,7 +59,7 @@ def explanation_sections(explanation: Explanation) -> list[Section]:
     if explanation.server is None:
         parts += [*_overview(explanation, money), *_unserved(explanation), overload]
         parts += [*_types(explanation, money), *_limits(explanation, money)]
-        parts += [*wish_sections(explanation, money), *loss_sections(explanation, money)]
+        parts += [*_wish_sections(explanation, money), *loss_sections(explanation, money)]
         parts += [replica_section(plan)] if plan.replica_counts else []
     else:
         parts += [*server_sections(explanation.servers[0], explanation), overload]
@@ -384,3 +384,17 @@ def _rest(count: int, *, more: bool) -> str:
     which = {True: "the other", False: "any of the" if count > 1 else "the"}[more]
     targets = "latency target" if count == 1 else counted(count, "latency target")
     return f"Relaxing {which} {targets} by 10 % changes nothing."
+
+
+def _wish_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
+    """Yield the cost of reserves, limits, prices and preferences, if there are any."""
+    if explanation.wishes:
+        columns = (
+            name("option", "option"),
+            Column(
+                "without it", lambda item: effect_value(item.without, money, explanation.plan), money.unit
+            ),
+        )
+        yield table("What options cost", columns, explanation.wishes, "options")
+        named = ((item.option, item.without) for item in explanation.wishes)
+        yield from named_service_changes(explanation.plan, "without an option", named)

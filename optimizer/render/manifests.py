@@ -19,8 +19,8 @@ from optimizer.plan import Plan, Pool
 from optimizer.plan.document import SharedPool
 from optimizer.plan.placements import PlacementRow, placements_of
 from optimizer.render.cluster_table import EMPTY_TABLE, ClusterTable
+from optimizer.schema.yaml_format import yaml_text
 from optimizer.spec.system import System
-from optimizer.spec.yaml_format import yaml_text
 from optimizer.tolerances import ROUNDING
 
 MAX_NAME = 63

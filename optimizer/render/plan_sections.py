@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from optimizer.candidates import Candidates
+from optimizer.features.routes.sections import route_sections
+from optimizer.features.shared_cards.sections import shared_card_sections
+from optimizer.features.shared_queues.sections import shared_queue_sections
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.shown import LOSS
 from optimizer.kinds.table import KINDS, in_order, kind_of_pool
@@ -15,13 +18,10 @@ from optimizer.plan.token_costs import token_costs
 from optimizer.quantities import counted, percent, quantity, share_text
 from optimizer.render.estimates import ENDS, estimates_note, marked
 from optimizer.render.explanation_text import part_text
+from optimizer.render.feature_sections import feature_sections
 from optimizer.render.figures import columns_of, other_targets, plan_columns
 from optimizer.render.money import Money
 from optimizer.render.plan_text import figures_text, level_unit, overload_notes, overload_rows, proved
-from optimizer.render.robust_sections import robust_sections
-from optimizer.render.route_sections import route_sections
-from optimizer.render.shared_card_sections import shared_card_sections
-from optimizer.render.shared_queue_sections import shared_queue_sections
 from optimizer.section import (
     FOR_PROGRAMS,
     RPM,
@@ -60,7 +60,7 @@ def plan_sections(
         *route_sections(plan),
         _cards(plan),
         *_limits(plan),
-        *robust_sections(plan, token_costs(plan, system)),
+        *feature_sections(plan, token_costs(plan, system)),
         unserved_section(plan),
         overload_section(overload, plan),
         *([] if price is None else [estimates_section(price, plan)]),

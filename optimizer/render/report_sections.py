@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from optimizer.features.routes.sections import route_sections
+from optimizer.features.shared_cards.sections import shared_card_sections
+from optimizer.features.shared_queues.sections import shared_queue_sections
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.shown import Shown, TableName
 from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
@@ -20,14 +23,11 @@ from optimizer.render.decision_sections import (
     repair_sections,
 )
 from optimizer.render.estimates import estimates_note, marked
+from optimizer.render.feature_sections import feature_sections
 from optimizer.render.figures import of_pool, other_targets, target_percentiles
 from optimizer.render.money import Money
 from optimizer.render.plan_sections import estimates_section, overload_section, unserved_section
 from optimizer.render.plan_text import figures_text, is_service, proved
-from optimizer.render.robust_sections import robust_sections
-from optimizer.render.route_sections import route_sections
-from optimizer.render.shared_card_sections import shared_card_sections
-from optimizer.render.shared_queue_sections import shared_queue_sections
 from optimizer.render.simulation_sections import simulation_sections
 from optimizer.section import RPM, Column, Fact, Paragraph, Section, name, table
 from optimizer.spec.system import System
@@ -63,7 +63,7 @@ def report_sections(report: Report, system: System) -> list[Section]:
         *shared_queue_sections(overview.queues),
         *shared_card_sections(plan),
         *route_sections(plan),
-        *_robust(overview),
+        *_of_features(overview),
         *_latencies(overview),
         *_simulation(report),
         _utilisation(overview),
@@ -72,11 +72,11 @@ def report_sections(report: Report, system: System) -> list[Section]:
     ]
 
 
-def _robust(overview: Overview) -> Iterator[Section]:
+def _of_features(overview: Overview) -> Iterator[Section]:
     """Yield reserves, tiers and rented services, and the cost of tokens if any of them or a limit exists."""
     plan = overview.plan
     shown = bool(plan.rented or plan.tiers or plan.reserves or plan.limits or plan.deadlines or plan.caches)
-    for section in robust_sections(plan, overview.token_costs):
+    for section in feature_sections(plan, overview.token_costs):
         if section.name != "tokens" or (shown and section.rows):
             section.on_request = False
             yield section

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from optimizer.quantities import counted, percent, share_text
-from optimizer.spec.schema import priority_name
+from optimizer.schema import priority_name
 from optimizer.studies.comparison.comparison_document import PriorityRow
 from optimizer.studies.service import PriorityService
 

@@ -18,8 +18,8 @@ from rich.text import Text
 
 from optimizer.errors import SpecError
 from optimizer.render.names import shortened
+from optimizer.schema.messages import did_you_mean
 from optimizer.section import CSV_ONLY, FOR_PROGRAMS, Column, Paragraph, Section
-from optimizer.spec.messages import did_you_mean
 from optimizer.text import printable
 
 WIDTH_WITHOUT_TERMINAL = 80

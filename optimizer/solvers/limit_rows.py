@@ -20,7 +20,7 @@ from optimizer.limits.rollout import extra_replicas
 from optimizer.limits.table import LIMITS
 from optimizer.limits.tier_rows import CardTierRow, TierRow
 from optimizer.spec.placed import kept_replicas, stock_of
-from optimizer.spec.robustness import PricedUnits, committed_cents_per_h, tiered
+from optimizer.spec.prices import PricedUnits, committed_cents_per_h, tiered
 from optimizer.spec.system import System
 from optimizer.tolerances import ROUNDING
 

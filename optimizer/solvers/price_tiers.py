@@ -13,8 +13,8 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.limits.budget import BUDGET
 from optimizer.limits.tier_rows import CARD_TIERS, TIERS
-from optimizer.spec.robustness import committed_cents_per_h, tiered
-from optimizer.spec.schema import Accelerator
+from optimizer.schema import Accelerator
+from optimizer.spec.prices import committed_cents_per_h, tiered
 
 NAMES = {False: TIERS, True: CARD_TIERS}
 """Name of the row by whether it counts the cards of a type."""

@@ -14,14 +14,14 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import ALL_MEMBERS, MemberArrays, ReserveArrays
-from optimizer.candidates.queue_parts import QueueParts
 from optimizer.candidates.table import Source
 from optimizer.documents import MAX_COUNT
+from optimizer.features.shared_queues.parts import QueueParts
+from optimizer.schema import OptimizerOptions
 from optimizer.solvers.limit_rows import LimitRows, limit_rows
 from optimizer.solvers.objectives import LevelObjective, later_objectives, service_objectives
 from optimizer.solvers.price_tiers import Tiers, tiers_of
 from optimizer.spec.placed import needs_power
-from optimizer.spec.schema import OptimizerOptions
 from optimizer.topologies.table import TOPOLOGIES
 from optimizer.topologies.topology import Topology
 from optimizer.units import SECONDS_PER_MINUTE

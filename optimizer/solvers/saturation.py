@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
-from optimizer.candidates.queue_parts import QueueParts
+from optimizer.features.shared_queues.parts import QueueParts
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.greedy import rows_by_server
 from optimizer.solvers.levels import served

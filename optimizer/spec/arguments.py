@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar, get_args
 from pydantic import BaseModel
 
 from optimizer.errors import SpecError
-from optimizer.spec.messages import did_you_mean
+from optimizer.schema.messages import did_you_mean
 
 READERS = {"System": "load_system", "Plan": "load_plan"}
 """Functions that read a document, by the name of its class."""

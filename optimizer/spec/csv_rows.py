@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from optimizer.errors import SpecError
 from optimizer.quantities import counted
-from optimizer.spec.files import lines_of, read_text
+from optimizer.schema.files import lines_of, read_text
 
 
 def csv_rows(

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from optimizer.money import Price
-from optimizer.spec.files import Part
-from optimizer.spec.names import Finding, Index
-from optimizer.spec.positions import Location
-from optimizer.spec.schema import Accelerator, AllocationData, Server
+from optimizer.schema import Accelerator, AllocationData, Server
+from optimizer.schema.files import Part
+from optimizer.schema.names import Finding, Index
+from optimizer.schema.positions import Location
 
 
 def first_currency(

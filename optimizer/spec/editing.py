@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from optimizer.spec.files import WRAPPERS, Text
-from optimizer.spec.yaml_format import yaml_flow, yaml_root, yaml_text
+from optimizer.schema.files import WRAPPERS, Text
+from optimizer.schema.yaml_format import yaml_flow, yaml_root, yaml_text
 
 _STEP = 2
 """Indentation of new lines [columns]."""

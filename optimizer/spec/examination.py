@@ -8,9 +8,9 @@ import os
 from dataclasses import dataclass
 
 from optimizer.errors import SpecError
-from optimizer.spec.faults import MAX_FAULTS, Fault, FaultyDocumentsError, sorted_faults
-from optimizer.spec.files import Part, Text, document_files, part_of, read_document, sound_spec
-from optimizer.spec.schema import SystemSpec
+from optimizer.schema import SystemSpec
+from optimizer.schema.faults import MAX_FAULTS, Fault, FaultyDocumentsError, sorted_faults
+from optimizer.schema.files import Part, Text, document_files, part_of, read_document, sound_spec
 from optimizer.spec.system import contradictions
 
 _ALL_SECTIONS = frozenset(field.alias or name for name, field in SystemSpec.model_fields.items())

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 
-from optimizer.spec.schema import Accelerator, Server
-from optimizer.spec.shared_queues import SharedQueue
-from optimizer.spec.versions import Version
+from optimizer.features.shared_queues.streams import SharedQueue
+from optimizer.features.versions.streams import Version
+from optimizer.schema import Accelerator, Server
 
 ROUTES, SHARED_QUEUE, SHARED_CARD, SPLIT = "routes", "shared_queue", "shared_card", "split"
 DEADLINE, CACHE, EXTERNAL, PLACES, SLICES = "deadline", "cache_hit_rate", "external", "places", "slices"

@@ -13,9 +13,9 @@ from functools import partial
 from types import MappingProxyType
 
 from optimizer.errors import SpecError
+from optimizer.schema import Route, Server
 from optimizer.spec.csv_rows import csv_rows
 from optimizer.spec.loads import divided, loaded, noun_of, owner_of_load
-from optimizer.spec.schema import Route, Server
 from optimizer.spec.system import System
 from optimizer.units import UnitError, time_s
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from optimizer.errors import SpecError
-from optimizer.spec.assumptions import check_lengths, check_load
+from optimizer.features.offline.streams import with_deadline_of_load
+from optimizer.features.routes.streams import route_of
+from optimizer.schema import Load, Route, Server
+from optimizer.schema.assumptions import check_lengths, check_load
+from optimizer.schema.messages import did_you_mean, validated
 from optimizer.spec.csv_rows import csv_rows
-from optimizer.spec.messages import did_you_mean, validated
-from optimizer.spec.offline import with_deadline_of_load
-from optimizer.spec.routes import route_of
-from optimizer.spec.schema import Load, Route, Server
 from optimizer.spec.system import System, with_changed_load, with_changed_route
 from optimizer.units import REQUESTS_PER_MINUTE, TOKENS, UnitError
 

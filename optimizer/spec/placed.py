@@ -10,7 +10,7 @@ from optimizer.documents import UnlimitedCards
 from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
 from optimizer.limits.rollout import extra_replicas
 from optimizer.limits.table import LIMITS
-from optimizer.spec.robustness import price_of_card
+from optimizer.spec.prices import price_of_card
 from optimizer.spec.system import System
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from optimizer.spec.caches import thinned
-from optimizer.spec.schema import Load, Server
-from optimizer.spec.shared_queues import SharedQueue
-from optimizer.spec.versions import Version
+from optimizer.features.caches.streams import thinned
+from optimizer.features.shared_queues.streams import SharedQueue
+from optimizer.features.versions.streams import Version
+from optimizer.schema import Load, Server
 
 
 @dataclass(frozen=True, slots=True)

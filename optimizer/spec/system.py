@@ -15,50 +15,38 @@ from typing import Any
 
 from optimizer.documents import UnlimitedCards
 from optimizer.errors import SpecError
-from optimizer.kinds.kind import Kind
-from optimizer.kinds.table import KINDS, kind_of_profile
-from optimizer.spec.allocations import pool_problems, undefined_accelerators
-from optimizer.spec.arguments import check_field_names, check_path
-from optimizer.spec.assumptions import (
-    check_lengths,
-    check_load,
-    check_profile,
-    check_server,
-    check_target,
-    check_variability,
-)
-from optimizer.spec.caches import target_of_misses
-from optimizer.spec.currency import currency_problems, first_currency
-from optimizer.spec.faults import MAX_FAULTS, Fault, FaultyDocumentsError
-from optimizer.spec.features import (
-    DEADLINE,
-    PLACES,
-    ROUTES,
-    SHARED_CARD,
-    SHARED_QUEUE,
-    SLICES,
-    SPLIT,
-    features_of,
-)
-from optimizer.spec.files import Part, read_parts, spec_from_value
-from optimizer.spec.messages import known_name, validated
-from optimizer.spec.names import Entry, Finding, Index, Names, located
-from optimizer.spec.offline import (
+from optimizer.features.caches.streams import target_of_misses
+from optimizer.features.offline.streams import (
     offline_faults,
     with_deadline_of_load,
     with_load_of_deadline,
 )
-from optimizer.spec.places import place_problems
-from optimizer.spec.positions import Location
-from optimizer.spec.robustness import check_options, option_problems, server_problems
-from optimizer.spec.routes import (
+from optimizer.features.places.streams import place_problems
+from optimizer.features.routes.streams import (
     route_of,
     route_problems,
     with_routed_loads,
     with_undivided_lengths,
     without_routed_loads,
 )
-from optimizer.spec.schema import (
+from optimizer.features.shared_cards.faults import shared_card_problems
+from optimizer.features.shared_queues.streams import (
+    as_served,
+    planned_servers,
+    queue_problems,
+    with_shared_queues,
+)
+from optimizer.features.versions.streams import (
+    Version,
+    target_key,
+    target_of_version,
+    version_problems,
+    whole_servers,
+    with_versions,
+)
+from optimizer.kinds.kind import Kind
+from optimizer.kinds.table import KINDS, kind_of_profile
+from optimizer.schema import (
     OFFLINE_PRIORITY,
     Accelerator,
     Capacity,
@@ -71,23 +59,35 @@ from optimizer.spec.schema import (
     ServiceClass,
     SystemSpec,
 )
-from optimizer.spec.shared_cards import shared_card_problems
-from optimizer.spec.shared_queues import (
-    as_served,
-    planned_servers,
-    queue_problems,
-    with_shared_queues,
+from optimizer.schema.assumptions import (
+    check_lengths,
+    check_load,
+    check_profile,
+    check_server,
+    check_target,
+    check_variability,
 )
+from optimizer.schema.current_pools import pool_problems, undefined_accelerators
+from optimizer.schema.faults import MAX_FAULTS, Fault, FaultyDocumentsError
+from optimizer.schema.files import Part, read_parts, spec_from_value
+from optimizer.schema.messages import known_name, validated
+from optimizer.schema.names import Entry, Finding, Index, Names, located
+from optimizer.schema.positions import Location
+from optimizer.spec.arguments import check_field_names, check_path
+from optimizer.spec.currency import currency_problems, first_currency
+from optimizer.spec.features import (
+    DEADLINE,
+    PLACES,
+    ROUTES,
+    SHARED_CARD,
+    SHARED_QUEUE,
+    SLICES,
+    SPLIT,
+    features_of,
+)
+from optimizer.spec.prices import check_options, option_problems, server_problems
 from optimizer.spec.streams import Stream, members_of, streams_of
 from optimizer.spec.unsupported import UNSUPPORTED, check_topology_options, topology_problems
-from optimizer.spec.versions import (
-    Version,
-    target_key,
-    target_of_version,
-    version_problems,
-    whole_servers,
-    with_versions,
-)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from types import MappingProxyType
 
 from optimizer.documents import Document
 from optimizer.errors import SpecError
-from optimizer.spec.files import Part
-from optimizer.spec.names import Finding, Index
-from optimizer.spec.schema import OptimizerOptions, Server
+from optimizer.schema import OptimizerOptions, Server
+from optimizer.schema.files import Part
+from optimizer.schema.names import Finding, Index
 
 _ROUTE_RESERVE = "a route has no reserve but a higher arrivalRate"
 _CARD_RESERVE = "servers on shared cards have no reserve"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.errors import SpecError
-from optimizer.spec.files import SUFFIXES
-from optimizer.spec.yaml_format import yaml_text
+from optimizer.schema.files import SUFFIXES
+from optimizer.schema.yaml_format import yaml_text
 
 
 def write_document(raw: Mapping[str, Any], path: Path) -> None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.candidates import SizingMemo
+from optimizer.features.routes.streams import with_partners
+from optimizer.features.shared_cards.state import FreeCards
 from optimizer.limits.limit import PlacedReplicas
 from optimizer.limits.table import limit_named
 from optimizer.pipeline import Solved, Timings, solve_in_full
@@ -17,9 +19,7 @@ from optimizer.plan import Plan
 from optimizer.plan.placements import PlacementRow, placements_of
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.placed import PlacedUnits, placed
-from optimizer.spec.routes import with_partners
 from optimizer.spec.system import System
-from optimizer.stabilisation.cards import FreeCards
 
 Runs = Mapping[str, Mapping[str, int]]
 """Running replicas, by server and accelerator."""

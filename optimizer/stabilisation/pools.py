@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import ceil, floor
 
 from optimizer.plan import Pool, Unserved
-from optimizer.spec.schema import Server
+from optimizer.schema import Server
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import (
     Moment,

@@ -6,8 +6,8 @@ from typing import Annotated
 from pydantic import Field
 
 from optimizer.documents import Document, In, Seconds, Share
-from optimizer.spec.files import plain_value, read_text
-from optimizer.spec.messages import validated
+from optimizer.schema.files import plain_value, read_text
+from optimizer.schema.messages import validated
 from optimizer.units import SHARE
 
 _Factor = Annotated[float, Field(ge=1, le=10)]

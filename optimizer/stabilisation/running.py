@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from optimizer.spec.schema import Server
+from optimizer.schema import Server
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Decisions, Observation, ReplicaTarget, ServerDecision
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from types import MappingProxyType
 
+from optimizer.features.routes.streams import largest_shares, route_of, undivided_servers
+from optimizer.features.shared_cards.state import FreeCards
+from optimizer.features.versions.streams import counted_load, share_of_load
 from optimizer.plan import Plan
 from optimizer.plan.placements import placements_of
-from optimizer.spec.routes import largest_shares, route_of, undivided_servers
 from optimizer.spec.system import System
-from optimizer.spec.versions import counted_load, share_of_load
-from optimizer.stabilisation.cards import FreeCards
 from optimizer.stabilisation.decisions import Decisions, Observation, ServerDecision
 from optimizer.stabilisation.keeping import Kept, Planner, by_server, left_by, share_out
 from optimizer.stabilisation.loads import LoadEstimate, scaled_load, with_load

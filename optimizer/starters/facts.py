@@ -8,7 +8,7 @@ from typing import Literal
 from optimizer.documents import MAX_QUANTITY
 from optimizer.errors import SpecError
 from optimizer.money import Price
-from optimizer.spec.schema import SaturationPolicy
+from optimizer.schema import SaturationPolicy
 from optimizer.starters.prices import Offer
 from optimizer.starters.use_cases import UseCase, use_case
 from optimizer.units import REQUESTS_PER_MINUTE, UnitError, is_number

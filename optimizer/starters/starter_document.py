@@ -9,9 +9,9 @@ import textwrap
 from collections.abc import Iterator
 
 from optimizer.profiles.catalogue import load_catalogue
-from optimizer.spec.files import Part, part_of, text_of
+from optimizer.schema.files import Part, part_of, text_of
+from optimizer.schema.yaml_format import yaml_value
 from optimizer.spec.system import join_parts
-from optimizer.spec.yaml_format import yaml_value
 from optimizer.starters.facts import (
     TEMPLATES,
     Demand,

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from pydantic import Field
 
 from optimizer.documents import AnswerTokens, Coefficient, Document, Milliseconds, Name, Tokens
-from optimizer.spec.files import plain_value
-from optimizer.spec.messages import known_name, validated
+from optimizer.schema.files import plain_value
+from optimizer.schema.messages import known_name, validated
 
 _FILE = "use_cases.yaml"
 

@@ -10,7 +10,7 @@ from optimizer.candidates import find_candidates
 from optimizer.errors import SpecError
 from optimizer.generate import generate_system
 from optimizer.pipeline import Timings, solve
-from optimizer.spec.files import parse_part
+from optimizer.schema.files import parse_part
 from optimizer.spec.system import join_parts
 
 MAX_TYPES = 14

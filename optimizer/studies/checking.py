@@ -12,18 +12,18 @@ import numpy as np
 
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.errors import SpecError
+from optimizer.features.versions.streams import Version
 from optimizer.kinds.laws import laws_known
 from optimizer.plan.shortages import nearest_miss
 from optimizer.profiles import load_catalogue
 from optimizer.profiles.requested import check_request
+from optimizer.schema import Accelerator, Server
+from optimizer.schema.faults import Fault, sorted_faults
+from optimizer.schema.files import text_of
+from optimizer.schema.names import Entry, Finding, Index, located
 from optimizer.spec.examination import Examination, examine, examine_text
-from optimizer.spec.faults import Fault, sorted_faults
-from optimizer.spec.files import text_of
-from optimizer.spec.names import Entry, Finding, Index, located
-from optimizer.spec.schema import Accelerator, Server
 from optimizer.spec.streams import members_of
 from optimizer.spec.system import System, join_parts
-from optimizer.spec.versions import Version
 from optimizer.studies.slips import Written, slips
 
 DOCUMENT = "document"

@@ -12,8 +12,8 @@ from optimizer.candidates import SizingMemo
 from optimizer.documents import Document
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
+from optimizer.schema import EstimateEnd
 from optimizer.solvers.deadline import Deadline
-from optimizer.spec.schema import EstimateEnd
 from optimizer.spec.system import System
 
 LIMIT_S = 10.0

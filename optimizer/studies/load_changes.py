@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from optimizer.features.versions.streams import whole_servers
+from optimizer.schema import Load
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.loads import owners_of_load, rate_rpm, with_owners, with_rates
-from optimizer.spec.schema import Load
 from optimizer.spec.system import System, with_changed_load
-from optimizer.spec.versions import whole_servers
 
 RATE_FACTORS = (0.5, 1.5)
 """Range of the uniform random factors on arrival rates."""

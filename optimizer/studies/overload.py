@@ -17,14 +17,14 @@ from optimizer.arrays import BoolArray, IntArray
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.documents import Document, is_none
 from optimizer.errors import SolverError
+from optimizer.features.reserves.view import unneeded_replicas
 from optimizer.pipeline import choose
 from optimizer.plan import Plan, Pool, make_plan, verify
 from optimizer.plan.placements import parts_of
-from optimizer.plan.reserve_uses import unneeded_replicas
+from optimizer.schema import SaturationPolicy
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.most_load import most_load_rps
 from optimizer.solvers.problem import Problem, build_problem
-from optimizer.spec.schema import SaturationPolicy
 from optimizer.spec.system import System
 from optimizer.studies.service import PriorityService, service_by_priority
 from optimizer.tolerances import ROUNDING

@@ -12,6 +12,7 @@ from pydantic import Field
 from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.pairs import arrays_of
 from optimizer.documents import Document, is_none
+from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KindRowFields, in_order, kind_of_pool
 from optimizer.plan import Plan, Pool, TargetFigure
@@ -20,8 +21,7 @@ from optimizer.plan.placements import parts_of
 from optimizer.plan.power_uses import power_at_load_w
 from optimizer.plan.token_costs import cost_per_million
 from optimizer.queueing.measures import MISSED, is_about, label_of
-from optimizer.spec.schema import ModelTarget, Server
-from optimizer.spec.shared_queues import SharedQueue
+from optimizer.schema import ModelTarget, Server
 from optimizer.spec.system import System
 
 

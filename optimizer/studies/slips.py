@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from optimizer.profiles.catalogue import slice_of
-from optimizer.spec.allocations import undefined_accelerators
-from optimizer.spec.files import Part, section_items
-from optimizer.spec.names import Entry, Finding, Index, Names
-from optimizer.spec.positions import Location
-from optimizer.spec.schema import ModelTarget
+from optimizer.schema import ModelTarget
+from optimizer.schema.current_pools import undefined_accelerators
+from optimizer.schema.files import Part, section_items
+from optimizer.schema.names import Entry, Finding, Index, Names
+from optimizer.schema.positions import Location
 from optimizer.spec.system import System
 
 HALF = 0.5

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from optimizer.features.routes.coupling import Routing
+from optimizer.features.shared_cards.coupling import CardUnits
 from optimizer.spec.features import ROUTES, SHARED_CARD
-from optimizer.topologies.card_topology import CardUnits
-from optimizer.topologies.route_topology import Routing
 from optimizer.topologies.topology import Topology
 
 TOPOLOGIES: Mapping[str, type[Topology]] = MappingProxyType({SHARED_CARD: CardUnits, ROUTES: Routing})

@@ -10,7 +10,7 @@ from pydantic_core import to_json
 
 from optimizer.jobs.requests import Request
 from optimizer.jobs.study import FLEET, Awaited, Blocking, Fleet
-from optimizer.spec.schema import SystemSpec
+from optimizer.schema import SystemSpec
 from optimizer.spec.system import System, load_system
 
 SystemLike = System | SystemSpec | Mapping[str, Any] | str | os.PathLike[str]

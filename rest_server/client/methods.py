@@ -14,7 +14,7 @@ from optimizer.jobs.table import Studies
 from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
 from optimizer.profiles.memory_document import MemoryAnswer
-from optimizer.spec.schema import (
+from optimizer.schema import (
     Accelerator,
     Capacity,
     ModelProfile,

@@ -5,9 +5,7 @@ from typing import Any
 
 from optimizer.documents import ANY_LOSS, NUMBERS_ONLY, Document
 from optimizer.errors import SpecError
-from optimizer.spec.files import MAX_WRAPPERS, WRAPPERS, spec_from_value
-from optimizer.spec.messages import kind_of, path_text
-from optimizer.spec.schema import (
+from optimizer.schema import (
     Accelerator,
     Capacity,
     ModelProfile,
@@ -16,6 +14,8 @@ from optimizer.spec.schema import (
     ServiceClass,
     SystemSpec,
 )
+from optimizer.schema.files import MAX_WRAPPERS, WRAPPERS, spec_from_value
+from optimizer.schema.messages import kind_of, path_text
 from rest_server.compat.lenient import checked, is_flat, read_entity, read_object
 
 SECTIONS: dict[str, type[Document]] = {

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from optimizer.spec.schema import ModelTarget, ServiceClass
+from optimizer.schema import ModelTarget, ServiceClass
 from rest_server.compat.bodies import classes_by_name, read_list
 from rest_server.compat.changes import (
     Change,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.errors import SpecError
-from optimizer.spec.schema import Accelerator, AllocationData, Capacity, ModelProfile, Server
+from optimizer.schema import Accelerator, AllocationData, Capacity, ModelProfile, Server
 from rest_server.compat.bodies import read_list
 from rest_server.compat.changes import Change, Changed, echoed, found, with_items, without_item
 from rest_server.compat.lenient import read_entity, read_object

@@ -17,9 +17,7 @@ from optimizer.documents import NUMBERS_ONLY, Document
 from optimizer.errors import SpecError
 from optimizer.kinds.queue_models import REFERENCE
 from optimizer.kinds.table import KINDS, kind_of_profile
-from optimizer.spec.assumptions import check_load
-from optimizer.spec.messages import kind_of, path_text, validated
-from optimizer.spec.schema import (
+from optimizer.schema import (
     Accelerator,
     Capacity,
     ModelProfile,
@@ -28,6 +26,8 @@ from optimizer.spec.schema import (
     Server,
     ServiceClass,
 )
+from optimizer.schema.assumptions import check_load
+from optimizer.schema.messages import kind_of, path_text, validated
 
 _Model = TypeVar("_Model", bound=Document)
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from optimizer.documents import UnlimitedCards
+from optimizer.features.shared_cards.state import FreeCards
 from optimizer.plan import Plan
-from optimizer.spec.schema import AllocationData
+from optimizer.schema import AllocationData
 from optimizer.spec.system import System
-from optimizer.stabilisation.cards import FreeCards
 from optimizer.stabilisation.keeping import Planner, plan_keeping, share_out
 from rest_server.fleet import Entities, resized
 

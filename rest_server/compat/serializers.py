@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from optimizer.documents import Document
-from optimizer.spec.schema import (
+from optimizer.features.reserves.fields import ReserveFields
+from optimizer.schema import (
     Accelerator,
     AllocationData,
     Load,
@@ -19,7 +20,6 @@ from optimizer.spec.schema import (
     Server,
     ServiceClass,
 )
-from optimizer.spec.schema.reserve_fields import ReserveFields
 from optimizer.timing import DecodeParms, PerfParms, PrefillParms
 
 EXACT = 2**53

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optimizer.errors import SpecError
+from optimizer.features.versions.streams import whole_name
 from optimizer.kinds.simulated import open_load
 from optimizer.kinds.table import kind_of_pool
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL
+from optimizer.schema import Route
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.workload import OpenLoad
-from optimizer.spec.schema import Route
 from optimizer.spec.system import System
-from optimizer.spec.versions import whole_name
 from optimizer.studies.simulation.pools import PoolRun, open_load_of, stream_of
 from optimizer.units import SECONDS_PER_MINUTE
 from rest_server.emulator.driver import AnsweringServer, ServerLoad

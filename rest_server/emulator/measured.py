@@ -8,12 +8,12 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.plan import Plan
 from optimizer.plan.document import Rented
+from optimizer.schema import Server
 from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import DEFAULT_REQUESTS, Effort, TokenReplica
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.summary import MIN_REQUESTS, PARTS, half_width
 from optimizer.simulation.workload import MergedLoad, TraceLoad
-from optimizer.spec.schema import Server
 from optimizer.spec.system import System
 from optimizer.studies.simulation.pools import PoolRun, simulated_runs
 from optimizer.units import MINUTES_PER_HOUR

@@ -4,10 +4,10 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterator
 
+from optimizer.features.reserves.fields import External
 from optimizer.kinds.simulated import open_load
 from optimizer.plan import Plan
 from optimizer.simulation.live.replica import LiveReplica, Rows, Step
-from optimizer.spec.schema.reserve_fields import External
 from optimizer.spec.system import System
 from rest_server.emulator.backend import Backend
 from rest_server.emulator.engine import Engine

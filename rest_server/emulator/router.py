@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from optimizer.features.versions.streams import Version
 from optimizer.plan import Plan
 from optimizer.spec.system import System
-from optimizer.spec.versions import Version
 from rest_server.emulator.asgi import (
     EVENTS,
     TEXT,

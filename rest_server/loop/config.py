@@ -7,8 +7,8 @@ from pydantic import Field
 
 from optimizer.documents import Document, Name, Seconds, Share
 from optimizer.errors import SpecError
-from optimizer.spec.files import plain_value, read_text
-from optimizer.spec.messages import validated
+from optimizer.schema.files import plain_value, read_text
+from optimizer.schema.messages import validated
 from optimizer.stabilisation.rules import RECOMMENDED, Rules
 
 LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]

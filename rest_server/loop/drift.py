@@ -23,8 +23,8 @@ from optimizer.errors import SpecError
 from optimizer.plan import Plan, Pool
 from optimizer.plan.rows import pool_rows
 from optimizer.queueing.performance import MS_PER_S
-from optimizer.spec.assumptions import check_variability
-from optimizer.spec.schema import ModelProfile
+from optimizer.schema import ModelProfile
+from optimizer.schema.assumptions import check_variability
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 from rest_server.loop.config import DriftSettings

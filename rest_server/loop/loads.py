@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from optimizer.errors import SpecError
 from optimizer.kinds.fields import Load
-from optimizer.spec.assumptions import check_variability
+from optimizer.schema.assumptions import check_variability
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 from rest_server.loop.config import LoopConfig

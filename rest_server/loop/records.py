@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from optimizer.candidates import SizingMemo
 from optimizer.errors import SpecError
-from optimizer.spec.files import read_text
+from optimizer.schema.files import read_text
 from optimizer.spec.system import System
 from optimizer.spec.writing import write_text
 from rest_server.loop.config import LoopConfig

@@ -12,8 +12,8 @@ from fastapi import APIRouter, Body, Depends, HTTPException, Request, Response
 
 from optimizer.documents import Document
 from optimizer.errors import SpecError
-from optimizer.spec.messages import validated
-from optimizer.spec.schema import OptimizerOptions
+from optimizer.schema import OptimizerOptions
+from optimizer.schema.messages import validated
 from rest_server.fleet import Entities
 from rest_server.limits import check_size
 from rest_server.v1.examples import ENTITIES

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Body, HTTPException, Path, Query, Request, Respon
 
 from optimizer.errors import SpecError
 from optimizer.plan import Plan
-from optimizer.spec.files import spec_from_value
-from optimizer.spec.schema import SystemSpec
+from optimizer.schema import SystemSpec
+from optimizer.schema.files import spec_from_value
 from rest_server.fleet import Entities
 from rest_server.history import Event
 from rest_server.limits import check_size

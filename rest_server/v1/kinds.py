@@ -10,11 +10,11 @@ from starlette.convertors import PathConvertor, register_url_convertor
 
 from optimizer.documents import Document
 from optimizer.errors import SpecError
-from optimizer.spec.assumptions import check_lengths, check_load
-from optimizer.spec.messages import path_text
-from optimizer.spec.offline import offline_faults
-from optimizer.spec.routes import kind_problems
-from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, Route, Server, ServiceClass
+from optimizer.features.offline.streams import offline_faults
+from optimizer.features.routes.streams import kind_problems
+from optimizer.schema import Accelerator, Capacity, ModelProfile, Route, Server, ServiceClass
+from optimizer.schema.assumptions import check_lengths, check_load
+from optimizer.schema.messages import path_text
 from rest_server.fleet import Entities
 from rest_server.v1.models import (
     AcceleratorList,

@@ -16,7 +16,7 @@ from optimizer.jobs.simulating import EffortOptions as EffortOptions
 from optimizer.jobs.simulating import SimulateOptions as SimulateOptions
 from optimizer.kinds.replicas import LatencyTargets, Replica, ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
-from optimizer.spec.schema import (
+from optimizer.schema import (
     Accelerator,
     Capacity,
     EstimateEnd,

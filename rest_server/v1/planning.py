@@ -12,7 +12,7 @@ from optimizer.jobs.memory import MemoryQuestion
 from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
 from optimizer.profiles.memory_document import MemoryAnswer
-from optimizer.spec.schema import SystemSpec
+from optimizer.schema import SystemSpec
 from rest_server.v1.examples import ANALYSES, SIZINGS, SYSTEMS
 from rest_server.v1.models import (
     Analyses,

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Body, Request, Response
 
 from optimizer.jobs.study import Study
 from optimizer.jobs.table import STUDIES
-from optimizer.spec.schema import SystemSpec
+from optimizer.schema import SystemSpec
 from optimizer.studies.comparison.comparison_document import Comparison
 from rest_server.v1.examples import COMPARISONS, OTHER_SIDES
 from rest_server.v1.models import CompareOptions, OtherSide, TwoSides, WrappedSystem

@@ -12,9 +12,9 @@ from optimizer.jobs.comparing import compare_plans
 from optimizer.jobs.requests import RequestError
 from optimizer.jobs.table import STUDIES
 from optimizer.plan import Plan, plan_from_value
-from optimizer.spec.messages import validated
-from optimizer.spec.recognition import is_plan
-from optimizer.spec.schema import SystemSpec
+from optimizer.schema import SystemSpec
+from optimizer.schema.messages import validated
+from optimizer.schema.recognition import is_plan
 from optimizer.spec.system import System
 from rest_server.settings import Settings
 from rest_server.v1.models import CompareOptions, OtherSide, TwoSides

@@ -13,9 +13,9 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from optimizer.plan.card_uses import SHARED_NAME
-from optimizer.spec.schema import Server
-from optimizer.spec.versions import versions_text
+from optimizer.features.shared_cards.view import SHARED_NAME
+from optimizer.features.versions.streams import versions_text
+from optimizer.schema import Server
 from optimizer.stabilisation.decisions import ReplicaTarget, TargetReason
 from rest_server.fleet import Entities
 from rest_server.state import FleetStore, Snapshot

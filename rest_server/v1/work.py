@@ -18,10 +18,10 @@ from optimizer.jobs.memory import MemoryQuestion, memory_of
 from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing, analyze_replicas, size_replicas
 from optimizer.kinds.rows import Row
 from optimizer.pipeline import Timings, solve
+from optimizer.schema import SystemSpec
+from optimizer.schema.files import Part, json_value, spec_from_value
+from optimizer.schema.messages import kind_of, validated
 from optimizer.solvers.deadline import Deadline
-from optimizer.spec.files import Part, json_value, spec_from_value
-from optimizer.spec.messages import kind_of, validated
-from optimizer.spec.schema import SystemSpec
 from optimizer.spec.system import System, join_parts
 from optimizer.stabilisation.decisions import Decisions, Observation
 from optimizer.stabilisation.keeping import Planner

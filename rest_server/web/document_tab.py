@@ -10,7 +10,7 @@ from nicegui.events import UploadEventArguments
 
 from optimizer.errors import SpecError
 from optimizer.profiles.catalogue import load_catalogue
-from optimizer.spec.samples import PREFIX, samples
+from optimizer.schema.samples import PREFIX, samples
 from optimizer.starters.use_cases import use_cases
 from rest_server.web.desk import Desk
 from rest_server.web.widgets import complain, heading

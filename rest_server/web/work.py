@@ -11,6 +11,7 @@ from typing import Any
 
 from optimizer.documents import UnlimitedCards
 from optimizer.errors import SpecError
+from optimizer.features.versions.streams import whole_servers
 from optimizer.jobs.comparing import CompareOptions, compare_plans
 from optimizer.jobs.table import STUDIES
 from optimizer.money import cost_unit, in_cost_unit, read_price
@@ -19,13 +20,12 @@ from optimizer.render.colours import type_colours
 from optimizer.render.comparison_sections import comparison_sections
 from optimizer.render.plan_sections import plan_sections
 from optimizer.render.report_sections import plan_headline, status
-from optimizer.spec.faults import Fault
-from optimizer.spec.files import document_files, read_parts, read_text
-from optimizer.spec.messages import validated
-from optimizer.spec.samples import PREFIX, sample_or_path
+from optimizer.schema.faults import Fault
+from optimizer.schema.files import document_files, read_parts, read_text
+from optimizer.schema.messages import validated
+from optimizer.schema.samples import PREFIX, sample_or_path
+from optimizer.schema.yaml_format import yaml_text
 from optimizer.spec.system import System, joined_document
-from optimizer.spec.versions import whole_servers
-from optimizer.spec.yaml_format import yaml_text
 from optimizer.studies.checking import check_text
 from optimizer.studies.estimates import price_of_estimates
 from optimizer.studies.overview import Overview, describe

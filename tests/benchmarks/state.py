@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from optimizer import load_system
-from optimizer.spec.schema import Server
+from optimizer.schema import Server
 from rest_server.fleet import Entities
 from rest_server.state import FleetStore
 from rest_server.state_file import open_state

@@ -23,7 +23,7 @@ from builders import accelerator, document, profile, server, service_class
 from commands import ROOT, Answer, Run
 from patience import PATIENCE_S
 
-from optimizer.spec.files import MAX_YAML_BYTES
+from optimizer.schema.files import MAX_YAML_BYTES
 
 Json = dict[str, Any]
 

@@ -10,7 +10,7 @@ from commands import Run, is_one_line
 from optimizer.cli.main import main
 from optimizer.fitting.profile import read_profile
 from optimizer.render.fit_sections import fit_sections, verdict
-from optimizer.spec.files import parse_part
+from optimizer.schema.files import parse_part
 from optimizer.spec.system import join_parts, load_system
 from optimizer.spec.writing import write_document
 

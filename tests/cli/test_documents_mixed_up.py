@@ -10,8 +10,8 @@ from commands import Run, is_one_line
 from optimizer import Comparison, Explanation, Figure, Report, load_plan
 from optimizer.cli.main import main
 from optimizer.fitting.profile import FittedProfile
-from optimizer.spec.recognition import answer_name
-from optimizer.spec.schema import SystemSpec
+from optimizer.schema import SystemSpec
+from optimizer.schema.recognition import answer_name
 from optimizer.spec.writing import write_document, write_text
 from optimizer.studies.simulation.simulation_document import RepairedPlan, Simulation
 

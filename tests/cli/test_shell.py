@@ -14,7 +14,7 @@ from optimizer import SpecError, load_system
 from optimizer.cli.main import COMMANDS, EXIT_CODES
 from optimizer.cli.shell import SHELLS
 from optimizer.errors import InferplanError
-from optimizer.spec.samples import samples
+from optimizer.schema.samples import samples
 
 
 def test_every_sample_has_a_name_and_is_read_by_it(run: Run, specs: Path) -> None:
@@ -42,7 +42,7 @@ def test_the_samples_are_written_whole_and_over_nothing(run: Run, tmp_path: Path
 
 
 def test_a_package_without_samples_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("optimizer.spec.samples.resources.files", lambda _: tmp_path / "optimizer")
+    monkeypatch.setattr("optimizer.schema.samples.resources.files", lambda _: tmp_path / "optimizer")
     with pytest.raises(SpecError, match="the samples are not installed"):
         samples()
 

@@ -10,8 +10,8 @@ from optimizer.compat.row_types import kind_of_row
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.kinds.class_simulation import ClassSimulation
 from optimizer.kinds.rows import Row
+from optimizer.schema.messages import validated
 from optimizer.simulation.replicas import Effort
-from optimizer.spec.messages import validated
 
 LINEAR = {
     "maxBatchSize": 8,

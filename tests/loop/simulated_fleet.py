@@ -36,7 +36,7 @@ servers:
 
 
 def chat_system() -> System:
-    from optimizer.spec.files import plain_value
+    from optimizer.schema.files import plain_value
 
     return load_system(plain_value(CHAT, "fleet"))  # type: ignore[arg-type]
 

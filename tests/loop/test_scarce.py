@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from two_sizes import two_sizes
 
-from optimizer.spec.files import parse_part
+from optimizer.schema.files import parse_part
 from optimizer.spec.system import System, join_parts
 from rest_server.loop.config import LoopConfig
 from rest_server.loop.deciding import CycleInputs, ExistingReplicas, LoopState, decide

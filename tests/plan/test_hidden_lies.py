@@ -19,7 +19,7 @@ from pydantic_core import to_jsonable_python
 from slow_cases import mostly_slow
 
 from optimizer import Plan, System, find_candidates, load_system, solve, verify
-from optimizer.candidates.turns import measure_turns
+from optimizer.features.shared_cards.turns import measure_turns
 
 VALUE = -2
 """Place of the level of value."""
@@ -47,7 +47,7 @@ def once(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture
 def measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("optimizer.plan.card_uses.measure_turns", once(measure_turns))
+    monkeypatch.setattr("optimizer.features.shared_cards.view.measure_turns", once(measure_turns))
 
 
 def values_in(value: Any, path: Place = ()) -> Iterator[tuple[Place, Any]]:

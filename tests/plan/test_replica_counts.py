@@ -9,7 +9,7 @@ import pytest
 from small_fleets import available
 
 from optimizer import explain, solve, verify
-from optimizer.candidates.reserve import least_available, replicas_for_both
+from optimizer.features.reserves.offers import least_available, replicas_for_both
 from optimizer.render.explanation_sections import explanation_sections
 from optimizer.render.plan_sections import plan_sections
 from optimizer.render.report_sections import report_sections

@@ -15,8 +15,8 @@ from optimizer.cli.main import main
 from optimizer.errors import SpecError
 from optimizer.profiles import Deployment, estimate_profile
 from optimizer.render.pages import render_report
+from optimizer.schema import SystemSpec
 from optimizer.simulation.replicas import TokenReplica
-from optimizer.spec.schema import SystemSpec
 from optimizer.studies.figures.kinds import make_figure
 from optimizer.studies.simulation.pools import pool_runs
 

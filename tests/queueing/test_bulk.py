@@ -8,12 +8,12 @@ from optimizer.kinds.batch_servers.rows import BatchRow
 from optimizer.kinds.simulated import open_load
 from optimizer.queueing.bulk.limits import server_problem
 from optimizer.queueing.bulk.steady import server_steady_state
+from optimizer.schema import Load
 from optimizer.simulation.arrivals import arrival_times_ms
 from optimizer.simulation.batches import TRIGGERS, BatchServer
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.machine.collecting import run_batches
 from optimizer.simulation.replicas import Effort, LineReplica, run_replica
-from optimizer.spec.schema import Load
 
 Row = tuple[int, float, float, float, int | None, bool, str, float, float, float, float]
 # Rows of the reference's workloads_batch.json: B, W, base, slope, K, whether it counts those in service,

@@ -7,7 +7,7 @@ from builders import accelerator, server, service_class
 
 from optimizer.compat.rows import ReplicaRow
 from optimizer.kinds.replicas import Replica, analyze_replicas
-from optimizer.spec.schema import ModelProfile
+from optimizer.schema import ModelProfile
 from rest_server.compat.bodies import read_list, read_reference_system
 
 LINEAR = {"decodeParms": {"alpha": 10, "beta": 0.5}, "prefillParms": {"gamma": 5, "delta": 0.01}}

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.arrays import FloatArray
+from optimizer.features.shared_queues.streams import mixed_load
 from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.performance import ReplicaLimits, Variability
@@ -30,8 +31,7 @@ from optimizer.queueing.priority.model import (
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
-from optimizer.spec.schema import Load
-from optimizer.spec.shared_queues import mixed_load
+from optimizer.schema import Load
 from optimizer.timing import IterationLaw, LinearLaw, RequestShapes
 
 POINTS = json.loads((Path(__file__).parents[1] / "data" / "priority_waits.json").read_text("utf-8"))["points"]

@@ -13,7 +13,7 @@ from builders import accelerator, document, profile, running, server, service_cl
 from fastapi.testclient import TestClient
 
 from optimizer import SolverError, load_system, solve
-from optimizer.spec.schema import (
+from optimizer.schema import (
     Accelerator,
     Capacity,
     ModelProfile,

@@ -27,7 +27,7 @@ from optimizer.jobs.horizons import HorizonOptions
 from optimizer.jobs.memory import MemoryQuestion, memory_of
 from optimizer.jobs.simulating import SimulateOptions, simulate_plan
 from optimizer.jobs.sweeping import SweepOptions
-from optimizer.spec.schema import Capacity, OptimizerOptions, Server
+from optimizer.schema import Capacity, OptimizerOptions, Server
 from optimizer.studies.horizon.horizon_document import Horizon
 from optimizer.studies.sweep.sweep_document import Sweep
 from rest_server.client import (

@@ -10,7 +10,7 @@ from api_clients import client, state_of
 from fastapi.testclient import TestClient
 
 from optimizer import Plan, load_system, solve, verify
-from optimizer.spec.schema import Route
+from optimizer.schema import Route
 from optimizer.stabilisation.decisions import TargetReason
 from optimizer.stabilisation.rules import RECOMMENDED
 

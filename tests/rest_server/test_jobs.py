@@ -191,7 +191,7 @@ def test_worker_sends_its_key_to_the_router_only(tmp_path: Path, store: Store) -
 
 
 class _Failing(BaseHTTPRequestHandler):
-    """A queue of one job; the worker is told that no job waits after the job that it has inside has failed."""
+    """A queue of one job; the worker is told that no job waits after the job inside it has failed."""
 
     asked = 0
     asked_again, failed = Event(), Event()

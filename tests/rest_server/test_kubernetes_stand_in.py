@@ -31,7 +31,7 @@ from lightkube.types import OnErrorAction, OnErrorResult, PatchType
 from patience import PATIENCE_S, until
 from two_sizes import two_sizes
 
-from optimizer.spec.files import parse_part
+from optimizer.schema.files import parse_part
 from optimizer.spec.system import join_parts
 from rest_server.loop.config import KubernetesTarget
 from rest_server.loop.deciding import ExistingReplicas

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from wire_client import LOAD, one_server
 
 from optimizer import SpecError
-from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, Server, ServiceClass
+from optimizer.schema import Accelerator, Capacity, ModelProfile, Server, ServiceClass
 from rest_server.compat.answers import json_response, notice_headers
 from rest_server.compat.lenient import read_entity
 from rest_server.compat.serializers import plain_json

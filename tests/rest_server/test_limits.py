@@ -10,7 +10,7 @@ from service_runs import connected, in_a_thread
 from wire_client import CLASSES, MODELS, one_server, system, wire_client
 
 from optimizer.errors import SpecError
-from optimizer.spec.files import spec_from_value
+from optimizer.schema.files import spec_from_value
 from rest_server.limits import check_size
 from rest_server.settings import Settings
 

@@ -35,7 +35,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
 
 @pytest.fixture(scope="module")
 def system() -> System:
-    from optimizer.spec.files import plain_value
+    from optimizer.schema.files import plain_value
 
     return load_system(plain_value(FLEET, "fleet"))  # type: ignore[arg-type]
 

@@ -18,8 +18,8 @@ from commands import COUNTED
 from emulated import Emulator, emulated
 
 from optimizer import load_system, solve
+from optimizer.schema.files import plain_value
 from optimizer.simulation.requests import Requests
-from optimizer.spec.files import plain_value
 from rest_server.emulator.driver import MeasuredLoad, ServerLoad, drive
 from rest_server.loop.demo import FLEET, LOOP
 from rest_server.loop.loads import EstimatedLoad, with_measured_loads

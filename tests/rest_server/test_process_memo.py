@@ -8,7 +8,7 @@ import pytest
 from wire_client import wire_client
 
 from optimizer.generate import generate_document
-from optimizer.spec.files import spec_from_value
+from optimizer.schema.files import spec_from_value
 from rest_server.sizing_memo import memo_of_process
 
 

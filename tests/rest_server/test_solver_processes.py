@@ -17,7 +17,7 @@ from patience import PATIENCE_S, until
 from service_runs import alive
 
 from optimizer.errors import SolverError, SpecError
-from optimizer.spec.files import json_value
+from optimizer.schema.files import json_value
 from rest_server import solver_processes
 from rest_server.solver_processes import PRELOADED, Job, SolverProcesses, SolverUnavailableError, is_remotable
 

@@ -9,8 +9,8 @@ import pytest
 from builders import accelerator, profile, server, service_class
 
 from optimizer import load_system, solve
-from optimizer.spec.files import spec_from_value
-from optimizer.spec.schema import Accelerator, Server
+from optimizer.schema import Accelerator, Server
+from optimizer.schema.files import spec_from_value
 from rest_server.fleet import Entities, desired_allocations
 from rest_server.state import Arrival, FleetStore, RevisionConflictError
 

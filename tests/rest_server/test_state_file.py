@@ -16,8 +16,8 @@ from fastapi.testclient import TestClient
 
 from optimizer import solve
 from optimizer.errors import SpecError
-from optimizer.spec.files import spec_from_value
-from optimizer.spec.schema import Accelerator, AllocationData, CurrentPool, Route
+from optimizer.schema import Accelerator, AllocationData, CurrentPool, Route
+from optimizer.schema.files import spec_from_value
 from rest_server import state_rows
 from rest_server.app import create_app
 from rest_server.compat.entities import add_accelerator, add_model

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from optimizer.schema.files import section_items, text_of
 from optimizer.spec.editing import with_item
-from optimizer.spec.files import section_items, text_of
 
 FITTED: dict[str, Any] = {
     "name": "llama", "acc": "A", "accCount": 1, "maxBatchSize": 64, "queueModel": "continuous",

@@ -12,7 +12,7 @@ import pytest
 from builders import Json, accelerator, document, refusal, server
 
 from optimizer import load_system
-from optimizer.spec.files import (
+from optimizer.schema.files import (
     MAX_JSON_BYTES,
     MAX_YAML_BYTES,
     parse_part,
@@ -282,7 +282,7 @@ def test_nesting_of_any_depth_is_refused_and_not_followed() -> None:
     # In a process of its own: a stack that overflows takes the whole process with it.
     openings = ("[", '{"a":', "- ")
     program = (
-        "import sys; from optimizer.spec.files import parse_part; from optimizer import SpecError\n"
+        "import sys; from optimizer.schema.files import parse_part; from optimizer import SpecError\n"
         "for opening in sys.argv[1:]:\n"
         "    for depth in (100, 5_000, 200_000):\n"
         "        print(f'{depth} times {opening}', end=': ', flush=True)\n"

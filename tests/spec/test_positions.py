@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from optimizer.spec.files import WRAPPERS
-from optimizer.spec.positions import Location, duplicate_key, find_positions
+from optimizer.schema.files import WRAPPERS
+from optimizer.schema.positions import Location, duplicate_key, find_positions
 
 YAML = """\
 # a comment

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from optimizer import load_system
-from optimizer.spec.files import parse_part, read_parts
+from optimizer.schema.files import parse_part, read_parts
 from optimizer.spec.system import join_parts, joined_document
 from optimizer.spec.writing import write_document
 

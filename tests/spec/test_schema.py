@@ -9,9 +9,9 @@ from pydantic import ValidationError
 from optimizer import SystemSpec, load_system
 from optimizer.documents import MAX_COUNT
 from optimizer.kinds.laws import laws_known
-from optimizer.spec.files import spec_from_value
-from optimizer.spec.messages import path_text, validated
-from optimizer.spec.schema import Load, ModelProfile, OptimizerOptions, Server, ServiceClass
+from optimizer.schema import Load, ModelProfile, OptimizerOptions, Server, ServiceClass
+from optimizer.schema.files import spec_from_value
+from optimizer.schema.messages import path_text, validated
 
 
 def refused(raw: Json) -> str:

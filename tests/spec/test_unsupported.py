@@ -9,8 +9,8 @@ from builders import Json, accelerator, document, profile, server, service_class
 
 from optimizer import SpecError, load_system
 from optimizer.cli.main import main
+from optimizer.schema import OptimizerOptions, Server
 from optimizer.spec.examination import examine
-from optimizer.spec.schema import OptimizerOptions, Server
 from optimizer.spec.unsupported import UNSUPPORTED
 
 Capture = pytest.CaptureFixture[str]

@@ -8,8 +8,8 @@ from route_oracles import random_routes
 from slow_cases import mostly_slow
 
 from optimizer import load_system
+from optimizer.features.routes.streams import with_partners
 from optimizer.plan import verify
-from optimizer.spec.routes import with_partners
 from optimizer.stabilisation.decisions import TargetReason
 from optimizer.stabilisation.rules import Rules
 

@@ -12,7 +12,7 @@ from optimizer import load_system, make_report, solve
 from optimizer.cli.main import main
 from optimizer.errors import SpecError
 from optimizer.money import Price
-from optimizer.spec.files import plain_value
+from optimizer.schema.files import plain_value
 from optimizer.spec.system import System
 from optimizer.starters.prices import Offer, read_prices
 from optimizer.starters.starter_document import Demand, StarterFacts, Template, document_of, notes_of

@@ -16,12 +16,12 @@ from slow_cases import mostly_slow
 
 from optimizer import System, load_system, solve
 from optimizer.cli.main import main
-from optimizer.plan.route_uses import capacities_rps, divisions_within
+from optimizer.features.routes.divisions import RouteArrays
+from optimizer.features.routes.view import capacities_rps, divisions_within
 from optimizer.spec.load_traces import LoadStep
 from optimizer.studies.horizon.horizon import plan_horizon
 from optimizer.studies.horizon.horizon_document import Horizon
 from optimizer.studies.service import service_by_priority
-from optimizer.topologies.divisions import RouteArrays
 
 SPEC = Path(__file__).resolve().parent.parent.parent / "specs" / "routes.yaml"
 OFFERED = 3

@@ -9,8 +9,8 @@ from builders import Json, accelerator, document, server, service_class
 
 from optimizer import Plan, System, explain, load_system, make_report, render_report, solve
 from optimizer.cli.main import main
+from optimizer.schema import SaturationPolicy
 from optimizer.solvers.deadline import Deadline
-from optimizer.spec.schema import SaturationPolicy
 from optimizer.studies import overload
 from optimizer.studies.overload import Overload, find_overload, overload_of_candidates
 from optimizer.studies.service import service_by_priority

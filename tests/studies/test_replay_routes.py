@@ -10,13 +10,13 @@ from builders import Json, accelerator, profile, service_class
 
 from optimizer import Plan, System, load_system, solve
 from optimizer.cli.main import main
+from optimizer.features.routes.replayed import RoutedLoad, routed_loads
 from optimizer.jobs.replaying import ReplayOptions, replay_loads
+from optimizer.schema import Route
 from optimizer.spec.load_traces import LoadStep
-from optimizer.spec.schema import Route
 from optimizer.stabilisation.rules import RECOMMENDED, Rules
 from optimizer.studies.replay.replay import FOLLOWED, MEAN, replay
 from optimizer.studies.replay.replay_document import Replay
-from optimizer.studies.replay.replayed_routes import RoutedLoad, routed_loads
 
 STEP_S = 60.0
 KINDS: list[Json] = [

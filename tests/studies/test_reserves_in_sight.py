@@ -11,11 +11,11 @@ from feature_fleets import random_features
 from slow_cases import mostly_slow
 
 from optimizer import Plan, System, compare, explain, load_system, scale_loads, solve
+from optimizer.features.shared_queues.streams import SharedQueue
+from optimizer.features.versions.streams import Version
 from optimizer.render.comparison_text import headline
-from optimizer.spec.schema import AllocationData
-from optimizer.spec.shared_queues import SharedQueue
+from optimizer.schema import AllocationData
 from optimizer.spec.streams import members_of
-from optimizer.spec.versions import Version
 from optimizer.studies.explanation.explanation_document import Effect, Explanation
 from optimizer.studies.sweep.checkpoint import Checkpoint
 from optimizer.studies.sweep.parameters import read_variations

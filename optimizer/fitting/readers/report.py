@@ -14,7 +14,7 @@ from optimizer.fitting.notes import Note, sentences
 from optimizer.fitting.readers.paths import find
 from optimizer.fitting.record import RunRecord
 from optimizer.fitting.runs import BenchmarkRun
-from optimizer.spec.files import plain_value, read_text
+from optimizer.schema.files import plain_value, read_text
 
 
 class Benchmark(NamedTuple):

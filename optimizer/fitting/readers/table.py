@@ -15,7 +15,7 @@ from optimizer.fitting.readers import (
 )
 from optimizer.fitting.readers.paths import find
 from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader
-from optimizer.spec.files import read_text
+from optimizer.schema.files import read_text
 
 _MODULES = (guidellm, vllm_family, inference_perf, aiperf, llmd, trtllm_bench, points)
 READERS: tuple[Reader, ...] = tuple(module.READER for module in _MODULES)

@@ -9,15 +9,15 @@ import numpy as np
 from optimizer.candidates.arrays import SystemArrays, server_loads_rps
 from optimizer.candidates.measuring import MemberMetrics
 from optimizer.candidates.replica_power import largest_power_w
+from optimizer.features.shared_queues.view import measured_members
+from optimizer.features.versions.streams import Version
 from optimizer.plan.document import Plan, Pool, Rented, SharedPool, Unserved
-from optimizer.plan.queue_uses import measured_members
 from optimizer.plan.rows import pool_rows
 from optimizer.plan.views import PlanPlacements
+from optimizer.schema import Server
 from optimizer.spec.placed import PlacedUnits, kept_replicas, needs_power
-from optimizer.spec.robustness import tiered
-from optimizer.spec.schema import Server
+from optimizer.spec.prices import tiered
 from optimizer.spec.system import System
-from optimizer.spec.versions import Version
 from optimizer.units import SECONDS_PER_MINUTE
 
 

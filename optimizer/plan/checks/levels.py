@@ -12,9 +12,9 @@ from optimizer.plan.checks.differences import close
 from optimizer.plan.checks.facts import Facts, has_reserve_to_have
 from optimizer.plan.document import EXTERNAL, PlanLevel
 from optimizer.quantities import precise
+from optimizer.schema import priority_name
 from optimizer.solvers.objectives import CHANGES, OFF_PREFERRED, VALUE, proved_within, reserve_level
 from optimizer.solvers.problem import gap_target
-from optimizer.spec.schema import priority_name
 from optimizer.tolerances import ROUNDING, SAME
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from optimizer.documents import MIN_RATE
+from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.kinds.laws import laws_known
 from optimizer.plan.document import Plan
 from optimizer.quantities import precise
-from optimizer.spec.schema import AllocationData, Server
-from optimizer.spec.shared_queues import SharedQueue
+from optimizer.schema import AllocationData, Server
 from optimizer.spec.system import System
 from optimizer.tolerances import SAME
 

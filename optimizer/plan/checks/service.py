@@ -7,14 +7,14 @@ import math
 from collections.abc import Iterator
 
 from optimizer.candidates.arrays import profile_of, rolls_out
-from optimizer.candidates.renting import missed_target
 from optimizer.documents import MAX_BATCH_LIMIT
+from optimizer.features.external.offers import missed_target
+from optimizer.features.places.streams import may_serve
+from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.plan.checks.differences import close
 from optimizer.plan.checks.facts import Facts
 from optimizer.quantities import be, counted, precise
-from optimizer.spec.places import may_serve
-from optimizer.spec.schema import DEFAULT_MAX_BATCH, Server
-from optimizer.spec.shared_queues import SharedQueue
+from optimizer.schema import DEFAULT_MAX_BATCH, Server
 from optimizer.tolerances import SAME
 
 

@@ -12,14 +12,14 @@ import numpy as np
 
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.candidates.arrays import rolls_out
+from optimizer.features.reserves.checks import without_reserves
+from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.plan.checks.differences import differences
 from optimizer.plan.checks.facts import Facts
-from optimizer.plan.checks.reserve_checks import without_reserves
 from optimizer.plan.document import Unserved
 from optimizer.plan.shortages import Shortages
 from optimizer.solvers.problem import gap_target
-from optimizer.spec.robustness import tiered
-from optimizer.spec.shared_queues import SharedQueue
+from optimizer.spec.prices import tiered
 from optimizer.spec.streams import members_of
 from optimizer.spec.system import System
 

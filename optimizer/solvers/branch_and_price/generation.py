@@ -14,7 +14,7 @@ from optimizer.solvers.branch_and_price.bounds import lagrangian_bound
 from optimizer.solvers.branch_and_price.master import MasterProblem
 from optimizer.solvers.branch_and_price.pool import ColumnPool, priced, reduced_costs
 from optimizer.solvers.deadline import Deadline
-from optimizer.spec.robustness import ENDLESS
+from optimizer.spec.prices import ENDLESS
 from optimizer.tolerances import ROUNDING
 
 EACH_ROUND = 3

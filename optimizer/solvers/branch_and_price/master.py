@@ -14,7 +14,7 @@ from optimizer.milp.model import MilpModel
 from optimizer.solvers.branch_and_price.candidates import PatternCandidates
 from optimizer.solvers.branch_and_price.columns import PatternColumns
 from optimizer.solvers.objectives import LevelConstraint, LevelObjective
-from optimizer.spec.robustness import ENDLESS
+from optimizer.spec.prices import ENDLESS
 from optimizer.tolerances import ROUNDING
 
 

@@ -14,7 +14,7 @@ from optimizer.documents import Document
 from optimizer.plan import Placement, Plan
 from optimizer.plan.token_costs import cost_per_million
 from optimizer.printed import Printed
-from optimizer.spec.schema import OptimizerOptions
+from optimizer.schema import OptimizerOptions
 from optimizer.studies.service import PriorityService
 
 Kind = Literal["scarcity", "options", "load_change", "plans"]

@@ -15,7 +15,7 @@ from optimizer.plan import Plan, Pool
 from optimizer.plan.document import EXTERNAL, Rented, ReserveUse
 from optimizer.plan.placements import PlacementRow, Serving, parts_of
 from optimizer.plan.tier_uses import difference_cents_per_h
-from optimizer.spec.schema import Load, Server
+from optimizer.schema import Load, Server
 from optimizer.spec.streams import replica_load
 from optimizer.spec.system import System
 from optimizer.studies.comparison.comparison_document import (

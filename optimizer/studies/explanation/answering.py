@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from optimizer.candidates import Candidates
+from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.parallel import in_processes, may_start_processes, start_processes, wake_processes
 from optimizer.pipeline import choose
 from optimizer.solvers.blocks import solve_in_blocks
@@ -15,7 +16,6 @@ from optimizer.solvers.merging import merged_bounds
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution, Status
-from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
 from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.explanation_document import Effect, EffectRange

@@ -12,12 +12,13 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
 from optimizer.candidates.table import Source
+from optimizer.features.routes.coupling import Routing
+from optimizer.features.shared_cards.view import units_of
+from optimizer.features.shared_queues.view import served_members
 from optimizer.plan import Plan
-from optimizer.plan.card_uses import units_of
 from optimizer.plan.document import EXTERNAL, SHARED
 from optimizer.plan.placements import parts_of, place_name
 from optimizer.plan.proof import ordered_levels
-from optimizer.plan.queue_uses import served_members
 from optimizer.plan.views import PlanPlacements
 from optimizer.solvers.blocks import Solve, SolvedBlocks, solve_in_blocks
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
@@ -30,7 +31,6 @@ from optimizer.solvers.saturation import share_leftover
 from optimizer.solvers.solution import Solution, SolvedLevel, Status
 from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.tolerances import ROUNDING
-from optimizer.topologies.route_topology import Routing
 
 
 class BasePlan:

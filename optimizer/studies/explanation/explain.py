@@ -5,17 +5,17 @@ from typing import Any
 
 from optimizer.candidates import SizingMemo
 from optimizer.errors import SpecError
+from optimizer.features.routes.explained import price_losses
+from optimizer.features.versions.streams import versions_text
 from optimizer.pipeline import solve_in_full
+from optimizer.schema import Server
+from optimizer.schema.messages import known_name
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.arguments import checks_documents
-from optimizer.spec.messages import known_name
-from optimizer.spec.schema import Server
 from optimizer.spec.streams import members_of
 from optimizer.spec.system import System
-from optimizer.spec.versions import versions_text
 from optimizer.studies.explanation.answering import Answer, all_answers, expect_questions
 from optimizer.studies.explanation.base_plan import BasePlan
-from optimizer.studies.explanation.explained_routes import price_losses
 from optimizer.studies.explanation.explanation_document import Explanation
 from optimizer.studies.explanation.repair import find_repair
 from optimizer.studies.explanation.resolving import QuestionBudget

@@ -11,12 +11,12 @@ import numpy as np
 
 from optimizer.candidates import Candidates
 from optimizer.candidates.table import Source
+from optimizer.features.reserves.view import reserves_held
+from optimizer.features.routes.view import divisions_of, routed_loads_rpm
+from optimizer.features.shared_queues.view import queues_as_served, short_members
 from optimizer.plan import Plan
 from optimizer.plan.build import served_fraction
 from optimizer.plan.placements import parts_by_server, placements_of
-from optimizer.plan.queue_uses import queues_as_served, short_members
-from optimizer.plan.reserve_uses import reserves_held
-from optimizer.plan.route_uses import divisions_of, routed_loads_rpm
 from optimizer.solvers.levels import served_in_full
 from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem

@@ -10,9 +10,9 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates import Candidates, Rejection
 from optimizer.candidates.arrays import ALL_MEMBERS
+from optimizer.features.reserves.view import reserves_held
 from optimizer.pipeline import choose
 from optimizer.plan import Plan
-from optimizer.plan.reserve_uses import reserves_held
 from optimizer.quantities import quantity
 from optimizer.queueing.roots import smallest_integer
 from optimizer.solvers.deadline import Deadline, OutOfTimeError

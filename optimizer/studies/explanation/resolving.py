@@ -13,7 +13,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable, find_candidates
-from optimizer.candidates.card_candidates import find_patterns
+from optimizer.features.shared_cards.offers import find_patterns
 from optimizer.parallel import in_threads, thread_count
 from optimizer.pipeline import choose
 from optimizer.solvers.deadline import Deadline, OutOfTimeError

@@ -7,7 +7,7 @@ import numpy as np
 
 from optimizer.candidates import Candidates, CandidateTable, Rejection
 from optimizer.candidates.arrays import ALL_MEMBERS, own_fields
-from optimizer.candidates.reserve import share_beside_reserve
+from optimizer.features.reserves.offers import share_beside_reserve
 from optimizer.kinds.batch_servers.stages import STAGE
 from optimizer.plan import Plan
 from optimizer.studies.explanation.answering import Answer, Question, effect_of

@@ -10,7 +10,7 @@ from typing import Any
 
 from optimizer.candidates import SizingMemo, find_candidates
 from optimizer.limits.table import LIMITS
-from optimizer.spec.schema import OptimizerOptions
+from optimizer.schema import OptimizerOptions
 from optimizer.spec.system import System
 from optimizer.studies.explanation.explanation_document import WishCost
 from optimizer.studies.explanation.outcome import PlanOutcome

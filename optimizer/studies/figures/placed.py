@@ -24,6 +24,7 @@ from optimizer.candidates.pairs import (
     targets_of,
 )
 from optimizer.candidates.table import Candidates, RejectionReason, Verdicts
+from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.queue_models import REFERENCE
 from optimizer.kinds.table import kind_of_law
@@ -35,9 +36,8 @@ from optimizer.queueing.bulk.model import BulkQueues
 from optimizer.queueing.measures import LATENCIES, LatencyName, TargetMeasure
 from optimizer.queueing.performance import Performance, QueueModel
 from optimizer.queueing.reference import ReplicaQueues
-from optimizer.spec.assumptions import could_use
-from optimizer.spec.messages import known_name
-from optimizer.spec.shared_queues import SharedQueue
+from optimizer.schema.assumptions import could_use
+from optimizer.schema.messages import known_name
 from optimizer.spec.system import System
 from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, Series, SeriesStyle
 from optimizer.timing import Law

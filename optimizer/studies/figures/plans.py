@@ -7,6 +7,7 @@ model, then by priority, so that comparable servers are adjacent.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
@@ -16,7 +17,6 @@ from optimizer.plan.tier_uses import difference_cents_per_h
 from optimizer.quantities import counted, quantity, share_text
 from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, TargetMeasure, is_about
 from optimizer.queueing.targets import target_share
-from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.streams import replica_load
 from optimizer.spec.system import System
 from optimizer.studies.figures.figure_document import (
@@ -30,7 +30,7 @@ from optimizer.studies.figures.figure_document import (
 from optimizer.studies.overview import Overview, PoolRow
 
 if TYPE_CHECKING:
-    from optimizer.spec.schema import Server
+    from optimizer.schema import Server
 
 MAX_ROWS = 40
 """Maximum number of servers, or models, on a page."""

@@ -17,7 +17,7 @@ from optimizer.money import cost_unit, in_cost_unit
 from optimizer.plan import Plan, Pool
 from optimizer.quantities import quantity
 from optimizer.queueing.targets import meets_target
-from optimizer.spec.messages import known_name
+from optimizer.schema.messages import known_name
 from optimizer.spec.system import System
 from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, Series, target_line
 from optimizer.studies.figures.placed import (

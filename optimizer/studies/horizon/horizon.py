@@ -9,14 +9,15 @@ policies with their best reservations are candidates too, so the result is never
 from collections.abc import Sequence
 from functools import partial
 
+from optimizer.features.routes.divisions import Division
+from optimizer.features.routes.streams import large_rpm, quality_lost, small_rpm
+from optimizer.features.routes.view import divisions_within
 from optimizer.parallel import as_done
 from optimizer.pipeline import solve
 from optimizer.plan import Placement, Plan
-from optimizer.plan.route_uses import divisions_within
+from optimizer.schema import Route
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.loads import owners_of_load, rate_rpm
-from optimizer.spec.routes import large_rpm, quality_lost, small_rpm
-from optimizer.spec.schema import Route
 from optimizer.spec.system import System
 from optimizer.studies.horizon.horizon_document import Horizon, HourlyRoute, HourlyUse, HourPlan, Reservation
 from optimizer.studies.horizon.hours import Hour, alone, chained, from_nothing, hours_of, peak_of
@@ -30,7 +31,6 @@ from optimizer.studies.horizon.reservations import (
     used_by,
     with_reservations,
 )
-from optimizer.topologies.divisions import Division
 from optimizer.units import MINUTES_PER_HOUR
 
 MAX_ROUNDS = 20

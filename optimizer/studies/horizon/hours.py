@@ -6,13 +6,13 @@ from itertools import pairwise
 from types import MappingProxyType
 
 from optimizer.candidates import SizingMemo
+from optimizer.features.offline.streams import without_past_deadlines
 from optimizer.parallel import as_done
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
+from optimizer.schema import AllocationData, Server
 from optimizer.spec.load_traces import LoadStep, with_step
 from optimizer.spec.loads import owners_of_load, rate_rpm, with_owners
-from optimizer.spec.offline import without_past_deadlines
-from optimizer.spec.schema import AllocationData, Server
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_HOUR
 

@@ -12,7 +12,7 @@ from optimizer.documents import UnlimitedCards
 from optimizer.plan import Plan
 from optimizer.plan.placements import placements_of
 from optimizer.plan.tier_uses import accelerators_used, tier_cost
-from optimizer.spec.schema import Accelerator, PriceTier
+from optimizer.schema import Accelerator, PriceTier
 from optimizer.spec.system import System
 
 Taken = Mapping[str, tuple[int, ...]]

@@ -10,14 +10,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from optimizer.candidates import SizingMemo
+from optimizer.features.offline.streams import without_past_deadlines
+from optimizer.features.routes.replayed import RoutedLoad, routed_loads
+from optimizer.features.routes.streams import route_of
+from optimizer.features.shared_cards.replayed import ReplayedCards, seen_cards
 from optimizer.pipeline import Solved, solve, solve_in_full
 from optimizer.plan import Plan
+from optimizer.schema import AllocationData, Route
+from optimizer.schema.current_pools import with_replicas
 from optimizer.solvers.deadline import Deadline
-from optimizer.spec.allocations import with_replicas
 from optimizer.spec.load_traces import LoadStep, with_step
-from optimizer.spec.offline import without_past_deadlines
-from optimizer.spec.routes import route_of
-from optimizer.spec.schema import AllocationData, Route
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Decisions, Observation
 from optimizer.stabilisation.keeping import Kept, Planner
@@ -31,8 +33,6 @@ from optimizer.studies.replay.replay_document import (
     ReplayPolicy,
     ReplayStep,
 )
-from optimizer.studies.replay.replayed_cards import ReplayedCards, seen_cards
-from optimizer.studies.replay.replayed_routes import RoutedLoad, routed_loads
 
 if TYPE_CHECKING:
     from optimizer.stabilisation.loads import LoadEstimate

@@ -11,6 +11,15 @@ from optimizer.candidates.arrays import largest_loss, profile_of, tabulate_as_se
 from optimizer.candidates.pairs import arrays_of
 from optimizer.documents import ANY_LOSS
 from optimizer.errors import SpecError
+from optimizer.features.offline.simulated import OfflineRun, offline_run
+from optimizer.features.places.streams import network_ms
+from optimizer.features.shared_cards.simulated import (
+    CardInTurns,
+    card_in_turns,
+    items_with_load,
+    load_of_item,
+    replica_on_card,
+)
 from optimizer.kinds.class_simulation import runs_of
 from optimizer.kinds.replicas import Percentiles
 from optimizer.kinds.simulated import open_load
@@ -31,18 +40,9 @@ from optimizer.simulation.summary import (
     summarise,
 )
 from optimizer.simulation.workload import Load, MergedLoad, OpenLoad, TraceLoad
-from optimizer.spec.places import network_ms
 from optimizer.spec.streams import members_of, replica_load
 from optimizer.spec.system import System
 from optimizer.studies.simulation.predictions import Prediction, member_predictions, predictions
-from optimizer.studies.simulation.simulated_cards import (
-    CardInTurns,
-    card_in_turns,
-    items_with_load,
-    load_of_item,
-    replica_on_card,
-)
-from optimizer.studies.simulation.simulated_offline import OfflineRun, offline_run
 from optimizer.studies.simulation.simulation_document import (
     ConfidenceInterval,
     SimulatedFigure,

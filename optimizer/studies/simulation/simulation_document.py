@@ -10,7 +10,7 @@ from optimizer.kinds.replicas import Percentiles
 from optimizer.kinds.table import KindSimulatedFields
 from optimizer.plan import Plan
 from optimizer.printed import Printed
-from optimizer.spec.schema import EstimateEnd
+from optimizer.schema import EstimateEnd
 
 Verdict = Literal["held", "missed", "close"]
 """Verdict on a target: met, missed, or too close to the limit to decide."""

@@ -15,18 +15,18 @@ from pydantic import Field
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates import SizingMemo
 from optimizer.documents import MAX_QUANTITY, Document
+from optimizer.features.routes.divisions import RouteArrays
+from optimizer.features.routes.view import capacities_rps
+from optimizer.features.versions.streams import whole_name, whole_servers
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
-from optimizer.plan.route_uses import capacities_rps
+from optimizer.schema import Route, Server
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.loads import owners_of_load, rate_rpm, with_rates
-from optimizer.spec.schema import Route, Server
 from optimizer.spec.system import System
-from optimizer.spec.versions import whole_name, whole_servers
 from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, digest_of, ignore_progress
 from optimizer.studies.sweep.sweep_document import SafeFleet, SampledDays
 from optimizer.tolerances import ROUNDING
-from optimizer.topologies.divisions import RouteArrays
 from optimizer.units import SECONDS_PER_MINUTE
 
 SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from optimizer.errors import SpecError
+from optimizer.features.routes.streams import route_of
 from optimizer.limits.table import LIMITS
 from optimizer.money import CENTS, cost_unit, currency_of, read_price
-from optimizer.spec.messages import known_name, validated
-from optimizer.spec.routes import route_of
-from optimizer.spec.schema import Accelerator, OptimizerOptions
+from optimizer.schema import Accelerator, OptimizerOptions
+from optimizer.schema.messages import known_name, validated
 from optimizer.spec.system import System, with_changed_route
 from optimizer.studies.load_changes import scale_loads
 from optimizer.units import SHARE, WATTS, Scale, UnitError, is_number

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from optimizer.features.routes.streams import flows_of
 from optimizer.plan import Plan
-from optimizer.spec.routes import flows_of
 from optimizer.spec.system import System
 from rest_server.emulator.asgi import BadRequest
 from rest_server.emulator.metrics import family, labels

@@ -1,0 +1,21 @@
+"""Result caches as a table."""
+
+from collections.abc import Iterator
+
+from optimizer.plan import Plan
+from optimizer.quantities import quantity, share_text
+from optimizer.section import RPM, Column, Section, name, table
+
+
+def cache_sections(plan: Plan) -> Iterator[Section]:
+    """Yield the hits and misses of caches."""
+    if not plan.caches:
+        return
+    columns = (
+        name("server", "server"),
+        Column("hit rate", "hit_rate", form=share_text),
+        Column("hits", "hits_rpm", RPM, quantity, rank=1),
+        Column("misses", "misses_rpm", RPM, quantity),
+    )
+    note = "Loads and capacities are those of the misses; targets on percentiles and shares all requests'."
+    yield table("Caches", columns, plan.caches, "caches", notes=[note])

@@ -1,0 +1,1 @@
+"""External services, rented by the token."""

@@ -1,0 +1,1 @@
+"""Offline work with a deadline."""

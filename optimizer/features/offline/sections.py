@@ -1,0 +1,24 @@
+"""Offline work and its deadlines as a table."""
+
+from collections.abc import Iterator
+
+from optimizer.plan import Plan
+from optimizer.quantities import quantity, share_text
+from optimizer.section import RPM, Column, Section, name, table
+
+
+def deadline_sections(plan: Plan) -> Iterator[Section]:
+    """Yield the deadlines of offline work."""
+    if not plan.deadlines:
+        return
+    columns = (
+        name("server", "server"),
+        Column("requests", "requests", form=quantity),
+        Column("deadline", "hours", "h", quantity),
+        Column("capacity", "capacity_rpm", RPM, quantity, rank=1),
+        Column("finishes", "finishes_h", "h", quantity, none="never"),
+        Column("done by then", lambda item: item.done_in_time / item.requests, form=share_text),
+    )
+    late = [item.server for item in plan.deadlines if not item.in_time]
+    notes = [f"Not done by their deadlines: {', '.join(late)}."] if late else []
+    yield table("Offline work", columns, plan.deadlines, "deadlines", notes=notes)

@@ -1,0 +1,77 @@
+"""Offline work: its load, its rank below every priority, and checks that no other load is given."""
+
+from collections.abc import Iterator, Mapping
+from math import isclose
+
+from optimizer.errors import SpecError
+from optimizer.kinds.fields import Load
+from optimizer.quantities import precise
+from optimizer.schema import OfflineWork, Server
+from optimizer.schema.messages import validated
+from optimizer.tolerances import ROUNDING
+
+
+def with_load_of_deadline(server: Server) -> Server:
+    """Return a server with the arrival rate that its deadline requires, or unchanged without a deadline.
+
+    Raises:
+        SpecError: the rate is out of range.
+    """
+    if server.deadline is None:
+        return server
+    values = server.current.load.model_dump(exclude_unset=True) | {
+        "arrival_rate_rpm": server.deadline.rate_rpm
+    }
+    load = validated(Load, values, f"servers.{server.name}.deadline: ")
+    return server.with_load(load)
+
+
+def with_deadline_of_load(server: Server) -> Server:
+    """Return a server with the number of offline requests that matches its changed arrival rate.
+
+    Raises:
+        SpecError: the rate means that no requests remain.
+    """
+    work, rate_rpm = server.deadline, server.current.load.arrival_rate_rpm
+    if work is None or isclose(rate_rpm, work.rate_rpm, rel_tol=ROUNDING):
+        return server
+    if not rate_rpm:
+        raise SpecError(f"servers.{server.name}.deadline: no requests are left; remove it")
+    changed = work.model_copy(update={"requests": rate_rpm * work.hours * 60})
+    return server.model_copy(update={"deadline": changed})
+
+
+def without_past_deadlines(servers: Mapping[str, Server], elapsed_h: float) -> dict[str, Server]:
+    """Return, without remaining requests, the servers whose deadline is less than `elapsed_h` away."""
+    return {
+        name: _done(server, server.deadline)
+        for name, server in servers.items()
+        if server.deadline is not None and elapsed_h >= server.deadline.hours
+    }
+
+
+def _done(server: Server, work: OfflineWork) -> Server:
+    load = server.current.load.model_copy(update={"arrival_rate_rpm": 0.0})
+    return server.model_copy(
+        update={
+            "deadline": work.model_copy(update={"requests": 0.0}),
+            "current": server.current.model_copy(update={"load": load}),
+            "min_num_replicas": 0,
+        }
+    )
+
+
+def offline_faults(server: Server) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield path and message of each field that contradicts a server's deadline."""
+    work, rate_rpm = server.deadline, server.current.load.arrival_rate_rpm
+    if work is None:
+        return
+    if rate_rpm and not isclose(rate_rpm, work.rate_rpm, rel_tol=ROUNDING):
+        asked = f"{precise(rate_rpm)} requests/min, but the deadline requires {precise(work.rate_rpm)}"
+        yield ("currentAlloc", "load", "arrivalRate"), f"{asked}; remove one of the two"
+    try:
+        with_load_of_deadline(server)
+    except SpecError:
+        asked = f"{precise(work.requests)} requests in {precise(work.hours)} h"
+        text = f"{asked} exceed the largest rate that can be planned; give more hours"
+        yield ("deadline",), text

@@ -1,0 +1,1 @@
+"""Places of accelerators and servers."""

@@ -1,0 +1,1 @@
+"""Reserves: headroom, spare replicas and availability."""

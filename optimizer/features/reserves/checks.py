@@ -1,0 +1,160 @@
+"""Check the reserves that the plan states for servers.
+
+Rates and replicas are counted from the pools, and availability follows from the binomial distribution. Queue
+models recompute the target measures at the load and with headroom, with all replicas and without the spare
+ones.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from optimizer.candidates.arrays import rolls_out
+from optimizer.candidates.measuring import measure_pairs, targets_hold
+from optimizer.features.reserves.offers import availability_of
+from optimizer.features.reserves.view import unneeded_replicas
+from optimizer.plan.checks.facts import Facts, headroom_of
+from optimizer.plan.document import Plan, Pool
+from optimizer.plan.rows import pool_rows
+from optimizer.quantities import counted, precise
+from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
+from optimizer.schema import Server
+from optimizer.spec.streams import members_of
+from optimizer.tolerances import SAME
+from optimizer.units import SECONDS_PER_MINUTE
+
+NO_CHANCE = 1e-20
+"""Probability that is left out of a sum."""
+
+
+def check_reserves(facts: Facts) -> list[str]:
+    """Return the servers whose stated reserve is missing, or is there although it is stated as missing."""
+    problems = []
+    for item in facts.plan.reserves:
+        server = facts.system.servers.get(item.server)
+        if server is None or not facts.pools_of(item.server):
+            continue  # the views find a wrong list of reserves
+        short = item.server in facts.short
+        lacks = "is not served in full" if short else next(lacking(facts, server), None)
+        if lacks is not None and item.has_reserve:
+            problems.append(f"{item.server}: {lacks}")
+        if lacks is None and not item.has_reserve:
+            problems.append(f"{item.server}: keeps its reserve, the plan says that it does not")
+    return problems
+
+
+def lacking(facts: Facts, server: Server) -> Iterator[str]:
+    """Yield the missing parts of a server's reserve."""
+    pools, load = facts.pools_of(server.name), facts.load_rpm[server.name]
+    grown, gone = load * (1 + headroom_of(facts.system, server)), server.spare_replicas
+    left = sum(pool.max_arrival_rate_rpm * max(1 - gone / pool.num_replicas, 0.0) for pool in pools)
+    without = f" without {gone} of its replicas" if gone else ""
+    least, replicas = server.min_num_replicas, sum(pool.num_replicas for pool in pools)
+    if (gone or server.availability_target is not None) and len(pools) > 1:
+        yield f"has {len(pools)} pools, its spares or availability target require one"
+        return
+    if replicas < least + gone:
+        yield f"has {counted(replicas, 'replica')}, its reserve requires {least} and {gone} spares"
+        return
+    if left < grown * (1 - SAME):
+        yield f"carries at most {precise(left)}{without}, its reserve requires {precise(grown)} requests/min"
+        return
+    if server.availability_target is not None:
+        there = _availability(facts, server, grown)
+        if there < server.availability_target * (1 - SAME):
+            target = precise(server.availability_target)
+            yield f"enough replicas are available with probability {precise(there)}, its target is {target}"
+    others = sorted({(rate, spares) for rate in (load, grown) for spares in (0, gone)} - {(load, 0)})
+    if others:  # `check_pools` measures all replicas at the load
+        yield from _missed(facts, server, others)
+
+
+def _availability(facts: Facts, server: Server, grown_rpm: float) -> float:
+    """Return the probability that enough replicas are available for the load with headroom."""
+    (pool,) = facts.pools_of(server.name)
+    each = pool.max_arrival_rate_rpm / pool.num_replicas
+    needed = max(math.ceil(grown_rpm / each * (1 - SAME)), server.min_num_replicas, 1)
+    there = availability_of(facts.system, server.model, pool.accelerator)
+    return enough_probability(pool.num_replicas, needed, there)
+
+
+def _missed(facts: Facts, server: Server, cases: Sequence[tuple[float, int]]) -> Iterator[str]:
+    """Yield the targets that are missed at loads [requests/min] if numbers of replicas are unavailable."""
+    arrays, pools = facts.arrays, facts.pools_of(server.name)
+    most, one = sum(pool.max_arrival_rate_rpm for pool in pools), range(len(pools))
+    s, a, batch, _ = pool_rows(arrays, ((server.name, pool) for pool in pools)).take(np.tile(one, len(cases)))
+    each = [
+        load * pool.max_arrival_rate_rpm / most / SECONDS_PER_MINUTE / max(pool.num_replicas - gone, 1)
+        for load, gone in cases
+        for pool in pools
+    ]
+    texts = [
+        f"{precise(load)} requests/min" + f" without {gone} replicas" * (gone > 0) for load, gone in cases
+    ]
+    if arrays.servers.is_queue[s[0]]:
+        holds = targets_hold(arrays, s, a, batch, np.array(each))
+        for row in np.flatnonzero(~holds).tolist():
+            yield f"a server of the queue misses a target at {texts[row // len(pools)]}"
+        return
+    found = measure_pairs(arrays, s, a, batch, np.array(each))
+    targets = arrays.servers.targets.take(s)
+    for k, row in np.argwhere(~meets_target(found.targets, targets.limits, 2 * MISS_TOLERANCE)).tolist():
+        measure, limit = targets.measures[k], targets.limits[k, row]
+        figure = measure.text(found.targets[k, row])
+        yield f"{measure.label} at {texts[row // len(pools)]} is {figure}, target {measure.text(limit)}"
+
+
+def without_reserves(facts: Facts) -> Facts:
+    """Return the plan without the replicas that only reserves need, if the others meet all targets."""
+    pools = dict(facts.plan.allocations)
+    for name in (item.server for item in facts.plan.reserves if item.server not in facts.short):
+        server, mine = facts.whole.servers[name], facts.pools_of(name)
+        if members_of(server) != (server,) or rolls_out(facts.whole, server):
+            continue
+        unneeded = unneeded_replicas(mine, facts.load_rpm[name], server.min_num_replicas)
+        fewer = replace(facts, plan=_with_pools(facts.plan, {name: _reduced(mine, unneeded)}))
+        if not any(_missed(fewer, server, [(facts.load_rpm[name], 0)])):
+            pools |= {name: fewer.pools_of(name)}
+    return replace(facts, plan=_with_pools(facts.plan, pools))
+
+
+def _with_pools(plan: Plan, pools: Mapping[str, tuple[Pool, ...]]) -> Plan:
+    return plan.model_copy(update={"allocations": {**plan.allocations, **pools}})
+
+
+def _reduced(pools: Sequence[Pool], fewer: Mapping[str, int]) -> tuple[Pool, ...]:
+    """Return pools with fewer replicas, by accelerator."""
+    left = ((pool, pool.num_replicas - fewer[pool.accelerator]) for pool in pools)
+    return tuple(
+        pool.model_copy(
+            update={
+                "num_replicas": count,
+                "cost_cents_per_h": pool.cost_cents_per_h * count / pool.num_replicas,
+                "max_arrival_rate_rpm": pool.max_arrival_rate_rpm * count / pool.num_replicas,
+            }
+        )
+        for pool, count in left
+        if count
+    )
+
+
+def enough_probability(count: int, needed: int, there: float) -> float:
+    """Return the probability that at least `needed` of `count` replicas are available.
+
+    It is a sum of binomial terms, independent of the planner's closed form: of the smaller side of `needed`,
+    from there outwards until the terms vanish.
+    """
+    if there >= 1:
+        return float(count >= needed)
+    log_there, log_gone = math.log(there), math.log1p(-there)
+    is_upper = needed > count * there
+    total = 0.0
+    for j in range(needed, count + 1) if is_upper else range(needed - 1, -1, -1):
+        ways = math.lgamma(count + 1) - math.lgamma(j + 1) - math.lgamma(count - j + 1)
+        chance = math.exp(ways + j * log_there + (count - j) * log_gone)
+        total += chance
+        if chance < NO_CHANCE:
+            break
+    return total if is_upper else 1 - total

@@ -1,0 +1,1 @@
+"""Routes: a router divides requests between a small and a large model."""

@@ -1,0 +1,271 @@
+"""Routes: a router divides requests between a small and a large server.
+
+Both are ordinary servers, and the division is a function of their replicas, so a solution is a number of
+replicas of each candidate. In models the shares are variables. Equation numbers refer to ``docs/math.md``.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.candidates import Candidates, CandidateTable
+from optimizer.features.routes.divisions import LARGEST_COEFFICIENT, Division, RouteArrays
+from optimizer.features.routes.streams import NEGLIGIBLE_SHARE
+from optimizer.milp.model import COVER_SCALE, ModelRows
+from optimizer.tolerances import COVER
+from optimizer.topologies.topology import Label, ModelColumns, Topology, Variables
+
+ENDLESS = np.inf
+
+
+@dataclass(frozen=True)
+class Routing(Topology):
+    """All routes with load in a problem."""
+
+    place: ClassVar[str] = "routes"
+    name: ClassVar[str] = "routes"
+    advice: ClassVar[str] = "list fewer accelerators for each server"
+    counts_replicas: ClassVar[bool] = True
+    routes: tuple[RouteArrays, ...]
+    joint_load: BoolArray
+    """Servers of routes."""
+    idle: BoolArray
+    """Small servers, whose requests the large ones can also serve."""
+    undivided: BoolArray
+    """Whether a candidate is for a route whose router is off, shape (C,)."""
+
+    @classmethod
+    def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:
+        """Return the candidates for routes whose router is off."""
+        return [] if candidates.undivided is None else [candidates.undivided]
+
+    @classmethod
+    def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "Routing | None":
+        """Return the routes of a system; None if no route has load."""
+        system, names = candidates.system, candidates.arrays.server_names
+        loaded = [route for route in system.routes.values() if route.arrival_rate_rpm]
+        routes = tuple(RouteArrays.of(route, names) for route in loaded)
+        joint_load, idle = np.zeros((2, servers), np.bool_)
+        idle[[route.small for route in routes]] = True
+        joint_load[[index for route in routes for index in (route.small, route.large)]] = True
+        return cls(routes, joint_load, idle, added) if routes else None
+
+    def take(self, rows: IntArray | BoolArray, servers: BoolArray | None = None) -> "Routing":
+        """Return the routes over some candidates; with `servers`, only those whose large one is in it."""
+        routes = tuple(route for route in self.routes if servers is None or servers[route.large])
+        idle = np.zeros(len(self.idle), np.bool_)
+        idle[[route.small for route in routes]] = True
+        return replace(self, routes=routes, idle=idle, undivided=self.undivided[rows])
+
+    def together(self, chosen: BoolArray) -> BoolArray:
+        """Return the chosen servers, plus the small server of a route if its large one is chosen."""
+        found = chosen.copy()
+        for route in self.routes:
+            found[route.small] = chosen[route.large]
+        return found
+
+    def groups(self) -> Iterator[Sequence[int]]:
+        """Yield both servers of each route."""
+        for route in self.routes:
+            yield route.small, route.large
+
+    def without_idle(self, table: CandidateTable, replicas: IntArray, running: BoolArray) -> IntArray:
+        """Return a solution without replicas of unserved routes, and of small servers without a router."""
+        found = replicas.copy()
+        for route, division in self.divisions(table, replicas):
+            if division is None:
+                found[(table.server == route.small) | (table.server == route.large)] = 0
+            elif not division.routed:
+                found[(table.server == route.small) & ~running] = 0
+        return found
+
+    def apart(self) -> tuple[BoolArray, ...]:
+        """Return keys by which candidates with and without a router never dominate each other."""
+        return self.undivided, ~self.undivided
+
+    def mark(self, row: int) -> tuple[str, str]:
+        """Return suffixes that mark the variable of a candidate for a router that is off."""
+        return ("_off", " without a router") if self.undivided[row] else ("", "")
+
+    def usable(self, table: CandidateTable) -> BoolArray:
+        """Return a mask of candidates that meet their targets at any lower rate, as routed loads vary."""
+        return np.asarray(table.meets_targets_below_max_rate | ~self.joint_load[table.server], np.bool_)
+
+    def served(self, table: CandidateTable, replicas: IntArray, has: BoolArray) -> BoolArray:
+        """Return a mask of served servers: the large one of a route if its requests can be divided."""
+        found = has.copy()
+        for route, division in self.divisions(table, replicas):
+            found[route.large] = division is not None
+        return found
+
+    def in_full(self, table: CandidateTable, replicas: IntArray, full: BoolArray) -> BoolArray:
+        """Return a mask of servers served in full; of a route, the small one, and the large one if served."""
+        nobody = np.zeros(len(full), np.bool_)
+        return np.where(self.joint_load, self.idle | self.served(table, replicas, nobody), full)
+
+    def divisions(
+        self, table: CandidateTable, replicas: IntArray, routes: Sequence[RouteArrays] | None = None
+    ) -> Iterator[tuple[RouteArrays, Division | None]]:
+        """Yield the division of each route, or of given ones, for the replicas of a solution, shape (C,)."""
+        rate = replicas * table.max_rate_rps
+        for route in self.routes if routes is None else routes:
+            large = table.server == route.large
+            yield (
+                route,
+                route.division(
+                    float(rate[table.server == route.small].sum()),
+                    float(rate[large & ~self.undivided].sum()),
+                    float(rate[large & self.undivided].sum()),
+                ),
+            )
+
+    def tidied(self, table: CandidateTable, replicas: IntArray) -> IntArray:
+        """Return a solution without routers that send all requests to the large server.
+
+        That server then has the candidates for a router that is off, which can carry more.
+        """
+        found = replicas.copy()
+        for route, division in self.divisions(table, replicas):
+            if not route.has_undivided or division is None or not division.routed:
+                continue
+            large_rps = float(route.rate_rps @ (route.large_base + route.large_slope * division.shares))
+            if large_rps < route.load_rps * (1 - NEGLIGIBLE_SHARE):
+                continue
+            rows = np.flatnonzero(table.server == route.large)
+            off = {int(table.accelerator[c]): c for c in rows[self.undivided[rows]]}
+            for c in rows[~self.undivided[rows]]:
+                other = off.get(int(table.accelerator[c]))
+                if found[c] and other is not None:
+                    found[other], found[c] = found[other] + found[c], 0
+        return found
+
+    def block(self, table: CandidateTable, columns: ModelColumns) -> tuple[Variables, ModelRows]:
+        """Return variables and rows of the routes whose large server has a column (eq. 222-225).
+
+        The variables of a route are: whether its router is in use, whether its large server has no replica,
+        and the shares. In single-accelerator plans, one more per column states whether it is used.
+        """
+        routes = [route for route in self.routes if route.large in columns.servers]
+        server, rate = table.server[columns.rows], table.max_rate_rps[columns.rows]
+        one_of = np.flatnonzero(self.joint_load[server]) if columns.is_single else np.zeros(0, np.int64)
+        rows, place = ModelRows(), columns.first
+        integer, upper, changes = list[bool](), list[float](), list[float]()
+        for route in routes:
+            unserved, count = columns.unserved(route.large), len(route.rate_rps)
+            small, large = np.flatnonzero(server == route.small), np.flatnonzero(server == route.large)
+            _add_loads(rows, route, (small, rate[small]), (large, rate[large]), unserved, place)
+            _add_shares(rows, route, unserved, place)
+            # The variable that says that the large server has no replica forbids any of its columns.
+            together = float(columns.most[large].sum())
+            rows.add_one(-ENDLESS, together, (large, np.ones(len(large))), ([place + 1], [together]))
+            if route.has_undivided:
+                _add_states(rows, large, columns.most, self.undivided[columns.rows[large]], place)
+            place += 2 + count
+            integer += [True, True, *[False] * count]
+            upper += [1.0, 1.0, *route.upper.tolist()]
+            changes += [0.0, float(columns.on_leaving[route.large]), *[0.0] * count]
+        _add_single(rows, columns, server, one_of, place + np.arange(len(one_of)))
+
+        # For a warm start the divisions follow from the replicas by themselves.
+        def point(replicas: IntArray) -> FloatArray:
+            values: list[float] = []
+            for route, division in self.divisions(table, replicas, routes):
+                shares = [0.0] * len(route.rate_rps) if division is None else list(division.shares)
+                empty = not replicas[table.server == route.large].any()
+                values += [float(division is not None and division.routed), float(empty), *shares]
+            return np.concatenate([values, replicas[columns.rows[one_of]] > 0]).astype(np.float64)
+
+        ones = np.ones(len(one_of))
+        block = Variables(
+            upper=np.append(upper, ones),
+            point=point,
+            labels=lambda: _labels(routes, one_of, server),
+            changes=np.append(changes, 0 * ones),
+            integer=np.append(integer, ones > 0).astype(np.bool_),
+        )
+        return block, rows
+
+
+def _labels(routes: Sequence[RouteArrays], one_of: IntArray, server: IntArray) -> Iterator[Label]:
+    for r, route in enumerate(routes):
+        yield f"on_{r}", f"the router of {route.name} is in use", -1, -1
+        yield f"w_{r}", f"{route.name} needs no replica of its large model", route.large, -1
+        for d in range(len(route.rate_rps)):
+            yield f"phi_{r}_{d}", f"share of kind {d + 1} of {route.name} at the small model", route.small, -1
+    for column in one_of.tolist():
+        yield f"z_{column}", "has its replicas on this accelerator", int(server[column]), -1
+
+
+def _add_loads(
+    rows: ModelRows,
+    route: RouteArrays,
+    small: tuple[IntArray, FloatArray],
+    large: tuple[IntArray, FloatArray],
+    unserved: int,
+    place: int,
+) -> None:
+    """Require both servers to carry the load that the route sends them; without router, the large one all."""
+    scale, total = COVER_SCALE / route.load_rps, route.load_rps
+    shares = place + 2 + np.arange(len(route.rate_rps))
+    slack = COVER_SCALE * COVER
+    small_rates, large_rates = (np.minimum(scale * rate, LARGEST_COEFFICIENT) for _, rate in (small, large))
+    rows.add_one(-slack, ENDLESS, (small[0], small_rates), (shares, -scale * route.rate_rps))
+    base = float(route.rate_rps @ route.large_base)
+    rows.add_one(
+        COVER_SCALE - slack,
+        ENDLESS,
+        (large[0], large_rates),
+        ([unserved], [COVER_SCALE]),
+        ([place], [scale * (total - base)]),
+        (shares, -scale * route.rate_rps * route.large_slope),
+    )
+
+
+def _add_shares(rows: ModelRows, route: RouteArrays, unserved: int, place: int) -> None:
+    """Bound the shares by the errors of a router in use, and the lost quality by its limit."""
+    count = len(route.rate_rps)
+    every, shares, router = np.arange(count), place + 2 + np.arange(count), np.full(count, place)
+    nothing, endless = np.zeros(count), np.full(count, ENDLESS)
+    rows.add(nothing, endless, (every, shares, np.ones(count)), (every, router, -route.lower))
+    rows.add(-endless, nothing, (every, shares, np.ones(count)), (every, router, -route.upper))
+    rows.add_one(-ENDLESS, 1.0, ([place, unserved], [1.0, 1.0]))
+    if route.loss_scale:
+        scale = route.loss_scale
+        rows.add_one(-ENDLESS, scale * route.max_loss, (shares, scale * route.quality))
+
+
+def _add_states(rows: ModelRows, large: IntArray, most: IntArray, undivided: BoolArray, place: int) -> None:
+    """Allow only the large server's candidates for the router's state, in use or off."""
+    every, router = np.arange(len(large)), np.full(len(large), place)
+    upper = most[large].astype(np.float64)
+    rows.add(
+        np.full(len(large), -ENDLESS),
+        np.where(undivided, upper, 0.0),
+        (every, large, np.ones(len(large))),
+        (every, router, np.where(undivided, upper, -upper)),
+    )
+
+
+def _add_single(
+    rows: ModelRows, columns: ModelColumns, server: IntArray, one_of: IntArray, z: IntArray
+) -> None:
+    """Use one accelerator for each server (eq. 225).
+
+    Args:
+        rows: the rows so far.
+        columns: the columns of the model.
+        server: server of each column, shape (n,).
+        one_of: columns that exclude the others of their server, shape (Z,).
+        z: variables that are 1 if such a column is used.
+    """
+    count = len(one_of)
+    if not count:
+        return
+    every, one = np.arange(count), np.ones(count)
+    most = columns.most[one_of].astype(np.float64)
+    rows.add(np.full(count, -ENDLESS), np.zeros(count), (every, one_of, one), (every, z, -most))
+    servers, row = np.unique(server[one_of], return_inverse=True)
+    rows.add(np.full(len(servers), -ENDLESS), np.ones(len(servers)), (row, z, one))

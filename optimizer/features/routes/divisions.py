@@ -1,0 +1,195 @@
+"""A route as arrays, and the division of its requests between given replicas of both servers.
+
+Equation numbers refer to ``docs/math.md``.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from optimizer.arrays import FloatArray
+from optimizer.features.routes.streams import NEGLIGIBLE_SHARE, flows_of, has_undivided
+from optimizer.milp.model import COVER_SCALE, MilpModel
+from optimizer.schema import Route
+from optimizer.tolerances import COVER
+from optimizer.units import SECONDS_PER_MINUTE
+
+SNAP = 5e-9
+"""Distance of a share from the end of its range that counts as rounding."""
+COMFORTABLE = 0.9
+"""Utilisation, relative to the largest rate within targets, up to which quality has precedence over spare
+capacity.
+"""
+LARGEST_COEFFICIENT = 1e12
+"""Maximum coefficient of a rate that carries tiny loads, because solvers reject much larger ones."""
+LP_LIMIT_S = 60.0
+"""Time limit of a linear program of a few variables [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Division of a route's requests."""
+
+    routed: bool
+    """Whether the router is in use; otherwise all requests go to the large model."""
+    shares: tuple[float, ...]
+    """Share of each kind at the small model."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteArrays:
+    """A route with load; kinds as arrays of shape (D,)."""
+
+    name: str
+    small: int
+    """Index of the small server."""
+    large: int
+    rate_rps: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    quality: FloatArray
+    """Fraction of all answers that is worse per unit of the share at the small model."""
+    large_base: FloatArray
+    large_slope: FloatArray
+    """Change of the requests at the large model per unit of the share at the small model."""
+    max_loss: float
+    has_undivided: bool
+    """Whether other candidates of the large server serve all requests if the router is off."""
+    known: dict[tuple[float, float, float], Division | None] = field(default_factory=dict)
+    """Cached divisions by capacities of the servers."""
+
+    @classmethod
+    def of(cls, route: Route, names: tuple[str, ...]) -> "RouteArrays":
+        """Return a route as arrays, given the names of all servers."""
+        flows = flows_of(route)
+        return cls(
+            name=route.name,
+            small=names.index(route.small),
+            large=names.index(route.large),
+            rate_rps=np.array([flow.rate_rpm for flow in flows]) / SECONDS_PER_MINUTE,
+            lower=np.array([flow.lower for flow in flows]),
+            upper=np.array([flow.upper for flow in flows]),
+            quality=np.array([flow.quality for flow in flows]),
+            large_base=np.array([flow.large_base for flow in flows]),
+            large_slope=np.array([flow.large_slope for flow in flows]),
+            max_loss=route.max_loss,
+            has_undivided=has_undivided(route),
+        )
+
+    @property
+    def load_rps(self) -> float:
+        """Arrival rate of all kinds."""
+        return float(self.rate_rps.sum())
+
+    @property
+    def loss_scale(self) -> float:
+        """Factor that scales the row of lost quality so that its largest coefficient is 1000."""
+        return COVER_SCALE / float(self.quality.max()) if self.quality.any() else 0.0
+
+    def division(self, small_rps: float, large_rps: float, undivided_rps: float) -> Division | None:
+        """Return the division between replicas with given maximum rates [requests/s]; None if there is none.
+
+        It has the least quality loss with which no server exceeds the utilisation `COMFORTABLE`, or else the
+        least utilisation of the busier server. If it is equally good, the large model takes all requests (eq.
+        227).
+        """
+        key = small_rps, large_rps, undivided_rps
+        if key not in self.known:
+            self.known[key] = self._divide(*key)
+        return self.known[key]
+
+    def most_rps(self, small_rps: float, large_rps: float, undivided_rps: float) -> float:
+        """Return the largest rate of the route for replicas with given maximum rates [requests/s].
+
+        The loads of both servers are proportional to the rate, so it is the load divided by the minimum
+        utilisation of the busier server.
+        """
+        both = np.array([small_rps, large_rps])
+        found = self._minimised(both, _Bounds(np.inf, self.max_loss), on_loss=False)
+        alone_rps = undivided_rps if self.has_undivided else large_rps
+        return alone_rps if found is None else max(alone_rps, self.load_rps / found.utilisation)
+
+    def _divide(self, small_rps: float, large_rps: float, undivided_rps: float) -> Division | None:
+        alone_rps = undivided_rps if self.has_undivided else large_rps
+        alone = self.load_rps / alone_rps if alone_rps else np.inf
+        undivided = Division(routed=False, shares=(0.0,) * len(self.rate_rps))
+        if alone <= COMFORTABLE or (undivided_rps and alone <= 1 + 2 * COVER):
+            return undivided
+        both = np.array([small_rps, large_rps])
+        # With room to spare: the least loss of quality, then the least utilisation without more loss.
+        first = self._minimised(both, _Bounds(COMFORTABLE, self.max_loss), on_loss=True)
+        if first is not None:
+            second = self._minimised(both, _Bounds(COMFORTABLE, first.lost), on_loss=False)
+            return (second or first).division
+        # Without it the load comes first: the least utilisation, then the least loss at that utilisation. A
+        # router that does not bring less utilisation than the large server alone is left out.
+        first = self._minimised(both, _Bounds(1.0, self.max_loss), on_loss=False)
+        if alone <= 1 + 2 * COVER and (first is None or alone <= first.utilisation * (1 + NEGLIGIBLE_SHARE)):
+            return undivided
+        if first is None:
+            return None
+        second = self._minimised(both, _Bounds(first.utilisation, self.max_loss), on_loss=True)
+        return (second or first).division
+
+    def _minimised(self, capacity_rps: FloatArray, most: "_Bounds", *, on_loss: bool) -> "_Shares | None":
+        """Return the shares with the least quality loss, or with the least utilisation of the busier server.
+
+        Args:
+            capacity_rps: maximum rates of the small and the large server.
+            most: upper bounds of both.
+            on_loss: whether the lost quality is minimised.
+        """
+        from optimizer.milp.highs import HighsSession
+
+        upper = self.upper if capacity_rps[0] else np.zeros(len(self.upper))
+        if (self.lower > upper).any():
+            return None
+        # Variables: the small server's share of each kind of request, and the utilisation u of the busier
+        # server. Rows: the load of each server is at most u times its capacity, and the loss is limited.
+        n, scale = len(self.rate_rps) + 1, COVER_SCALE / self.load_rps
+        loads = np.array([self.rate_rps, self.rate_rps * self.large_slope]) * scale
+        base = np.array([0.0, float(self.rate_rps @ self.large_base)]) * scale
+        lost = np.append(self.quality * (self.loss_scale or 1.0), 0.0)
+        capacity = np.minimum(capacity_rps * scale, LARGEST_COEFFICIENT)
+        matrix = np.vstack([np.column_stack([loads, -capacity]), lost])
+        model = MilpModel(
+            lower=np.append(self.lower, 0.0),
+            upper=np.append(upper, most.utilisation + 2 * COVER),
+            integer=np.zeros(n, np.bool_),
+            row_start=np.arange(4) * n,
+            row_index=np.tile(np.arange(n), 3),
+            row_value=matrix.ravel(),
+            row_lower=np.full(3, -np.inf),
+            row_upper=np.append(
+                2 * COVER * COVER_SCALE - base, (most.lost + 2 * COVER) * (self.loss_scale or 1.0)
+            ),
+        )
+        objective = lost if on_loss else np.append(np.zeros(n - 1), COVER_SCALE)
+        x = HighsSession(model).relax(objective, LP_LIMIT_S).x
+        if x is None:
+            return None
+        # The solver is exact only up to its tolerance: shares at a bound are put there.
+        shares = np.clip(x[:-1], self.lower, upper)
+        for bound in (self.lower, upper):
+            shares = np.where(np.abs(shares - bound) <= SNAP, bound, shares)
+        return _Shares(shares, float(self.quality @ shares), float(x[-1]))
+
+
+class _Bounds(NamedTuple):
+    """Upper bounds in a division: on lost quality and utilisation."""
+
+    utilisation: float
+    lost: float
+
+
+class _Shares(NamedTuple):
+    """Shares at the small model, their lost quality, and the utilisation of the busier server."""
+
+    shares: FloatArray
+    lost: float
+    utilisation: float
+
+    @property
+    def division(self) -> Division:
+        return Division(routed=True, shares=tuple(self.shares.tolist()))

@@ -1,0 +1,35 @@
+"""Candidates of routes whose router is off: their large server with the mean request of all kinds.
+
+With a router, the large server is sized for the most demanding mix that the router can send to it, in which
+requests are longer if simple ones are short.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+
+from optimizer.arrays import frozen
+from optimizer.candidates.arrays import SystemArrays
+from optimizer.candidates.table import CandidateTable
+from optimizer.features.routes.streams import undivided_servers
+from optimizer.spec.system import System
+
+
+def undivided_candidates(
+    system: System, arrays: SystemArrays, size: Callable[[System], CandidateTable]
+) -> CandidateTable | None:
+    """Return candidates of large servers that receive all requests of their routes; None if there are none.
+
+    Args:
+        system: the system.
+        arrays: the same as arrays.
+        size: returns the candidates of a system.
+    """
+    alone = undivided_servers(system.servers, system.routes.values())
+    if not alone:
+        return None
+    table = size(replace(system, servers=MappingProxyType(alone), routes=MappingProxyType({})))
+    index = np.array([arrays.server_names.index(name) for name in alone])
+    return replace(table, server=frozen(index[table.server]))

@@ -1,0 +1,77 @@
+"""Requests of routes in a replay: their division, and those that ready replicas miss."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from optimizer.features.routes.streams import large_rpm, small_rpm
+from optimizer.plan import Plan
+from optimizer.spec.load_traces import LoadStep
+from optimizer.spec.system import System
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedLoad:
+    """Requests of a route, divided by the shares of a plan [requests/min]."""
+
+    route: str
+    small: str
+    """Server of the small model."""
+    large: str
+    """Server of the large model."""
+    offered_rpm: float
+    """Requests of the route."""
+    small_rpm: float
+    """Requests at the small model."""
+    large_rpm: float
+    """Requests at the large model, including those that ran on the small one before."""
+    quality_lost: float
+    """Share of answers that are worse because the small model produced them."""
+
+    @property
+    def by_server(self) -> dict[str, float]:
+        """Requests by server."""
+        return {self.small: self.small_rpm, self.large: self.large_rpm}
+
+    @property
+    def rerun_rpm(self) -> float:
+        """Requests that both models serve."""
+        return max(0.0, self.small_rpm + self.large_rpm - self.offered_rpm)
+
+    def missed_rpm(self, takes_rpm: Mapping[str, float]) -> dict[str, float]:
+        """Return the requests that each server misses; their sum is that of the route.
+
+        A request that the small model misses does not run again, so none is missed twice.
+
+        Args:
+            takes_rpm: maximum rates of the ready replicas, by server.
+        """
+        small = max(0.0, self.small_rpm - takes_rpm[self.small])
+        rerun = self.rerun_rpm * (1 - small / self.small_rpm) if self.small_rpm else 0.0
+        direct = self.large_rpm - self.rerun_rpm
+        return {self.small: small, self.large: max(0.0, direct + rerun - takes_rpm[self.large])}
+
+
+def routed_loads(system: System, plan: Plan, step: LoadStep) -> list[RoutedLoad]:
+    """Return the requests of each route at the rate of a step, divided as in the plan.
+
+    Args:
+        system: the system; a route missing in the step has the rate of the system.
+        plan: the plan.
+        step: the offered loads.
+    """
+    found = []
+    for name, known in system.routes.items():
+        route, use = step.routes.get(name, known), plan.routes[name]
+        shares = [kind.small_share for kind in use.kinds]
+        found.append(
+            RoutedLoad(
+                route=name,
+                small=route.small,
+                large=route.large,
+                offered_rpm=route.arrival_rate_rpm,
+                small_rpm=small_rpm(route, shares),
+                large_rpm=large_rpm(route, shares, routed=use.routed),
+                quality_lost=use.quality_lost,
+            )
+        )
+    return found

@@ -1,0 +1,184 @@
+"""Routes in a plan: the load of each server, the lost quality, and the savings of the small model."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from optimizer.candidates import Candidates
+from optimizer.features.routes.coupling import Routing
+from optimizer.features.routes.divisions import Division, RouteArrays
+from optimizer.features.routes.streams import flows_of, has_undivided, large_rpm, quality_lost, small_rpm
+from optimizer.plan.document import Plan, Pool, RoutedKind, RouteUse, traffic_rpm
+from optimizer.schema import Route
+from optimizer.solvers.problem import Problem
+from optimizer.solvers.solution import Solution
+from optimizer.spec.system import System
+from optimizer.units import SECONDS_PER_MINUTE
+
+Divisions = Mapping[str, Division | None]
+"""Division of each route's requests, by name; None if the route is not served."""
+
+
+def divisions_of(system: System, problem: Problem, solution: Solution) -> Divisions:
+    """Return the division of the requests of each route in a solution; empty without load."""
+    found: dict[str, Division | None] = {
+        name: Division(routed=False, shares=(0.0,) * len(route.kinds))
+        for name, route in system.routes.items()
+    }
+    routing = problem.topology(Routing)
+    if routing is not None:
+        for route, division in routing.divisions(problem.table, solution.replicas):
+            found[route.name] = division
+    return found
+
+
+def divisions_within(plan: Plan, system: System) -> Divisions:
+    """Return the division of routes' requests among a plan's replicas, possibly at changed rates.
+
+    Args:
+        plan: the plan.
+        system: the planned system, with current rates of its routes.
+    """
+    return {
+        name: RouteArrays.of(route, _servers(route)).division(*capacities_rps(route, plan))
+        if route.arrival_rate_rpm
+        else Division(routed=False, shares=(0.0,) * len(route.kinds))
+        for name, route in system.routes.items()
+    }
+
+
+def capacities_rps(route: Route, plan: Plan) -> tuple[float, float, float]:
+    """Return the maximum rates of a route's replicas [requests/s], as arguments of `RouteArrays.division`."""
+    small, large = (
+        sum(pool.max_arrival_rate_rpm for pool in plan.allocations.get(server, ())) / SECONDS_PER_MINUTE
+        for server in _servers(route)
+    )
+    undivided = has_undivided(route) and not plan.routes[route.name].routed
+    return (small, 0.0, large) if undivided else (small, large, 0.0)
+
+
+def routed_loads_rpm(
+    system: System, divisions: Divisions, running: Collection[str]
+) -> dict[str, dict[str, float]]:
+    """Return the loads of routed servers [requests/min], in the format of `as_served`.
+
+    All requests of an unserved route are assigned to its large server.
+
+    Args:
+        system: the planned system.
+        divisions: division of the requests of routes.
+        running: servers with replicas in the plan.
+    """
+    loads: dict[str, dict[str, float]] = {}
+    for name, division in divisions.items():
+        route = system.routes[name]
+        shares = (0.0,) * len(route.kinds) if division is None else division.shares
+        routed = division is not None and division.routed
+        both = small_rpm(route, shares), large_rpm(route, shares, routed=routed)
+        for server, rate in zip(_servers(route), both, strict=True):
+            loads[server] = {server: traffic_rpm(rate, idle=server not in running)}
+    return loads
+
+
+def route_uses(
+    system: System,
+    divisions: Divisions,
+    pools: Mapping[str, Sequence[Pool]],
+    all_large: Mapping[str, float | None],
+) -> dict[str, RouteUse]:
+    """Return the routes of a plan.
+
+    Args:
+        system: the planned system.
+        divisions: division of the requests of routes.
+        pools: pools by server.
+        all_large: cost of all requests on the large model [cents/h].
+    """
+    return {
+        name: _use(
+            system.routes[name],
+            division,
+            [pool for server in _servers(system.routes[name]) for pool in pools.get(server, ())],
+            all_large[name],
+        )
+        for name, division in divisions.items()
+    }
+
+
+def with_savings(plan: Plan, candidates: Candidates) -> Plan:
+    """Return a plan with savings relative to all candidates, for plans made with only some of them.
+
+    Args:
+        plan: the plan.
+        candidates: all candidates of the system.
+    """
+    routes = {}
+    for name, use in plan.routes.items():
+        all_large = all_large_cents_per_h(candidates, candidates.system.routes[name])
+        saving = 1 - use.cost_cents_per_h / all_large if use.served and all_large else None
+        routes[name] = use.model_copy(update={"all_large_cents_per_h": all_large, "saving": saving})
+    return plan.model_copy(update={"routes": routes})
+
+
+def _servers(route: Route) -> tuple[str, str]:
+    return route.small, route.large
+
+
+def all_large_cents_per_h(candidates: Candidates, route: Route) -> float | None:
+    """Return the minimum cost of all requests on one accelerator of the large server, ignoring capacity.
+
+    Args:
+        candidates: candidates with those of the large server.
+        route: the route.
+
+    Returns:
+        The cost [cents/h]; None if no accelerator can serve them.
+    """
+    table, undivided = candidates.table, candidates.undivided
+    large = candidates.arrays.server_names.index(route.large)
+    if undivided is not None and (undivided.server == large).any():
+        table = undivided
+    rows = np.flatnonzero(table.server == large)
+    return float(table.cost_cents_per_h[rows].min()) if len(rows) else None
+
+
+def _use(route: Route, division: Division | None, pools: Sequence[Pool], all_large: float | None) -> RouteUse:
+    served = division is not None
+    shares = (0.0,) * len(route.kinds) if division is None else division.shares
+    routed = division is not None and division.routed and any(shares)  # without shares it routes nothing
+    cost = sum(pool.cost_cents_per_h for pool in pools)
+    large = large_rpm(route, shares, routed=routed) if served else 0.0
+    small = small_rpm(route, shares)
+    return RouteUse(
+        small=route.small,
+        large=route.large,
+        served=served,
+        routed=routed,
+        kinds=tuple(
+            RoutedKind(
+                name=kind.name or f"kind {i}",
+                arrival_rate_rpm=flow.rate_rpm,
+                small_share=share,
+                least_share=flow.lower,
+                most_share=flow.upper,
+                quality_lost=flow.quality * share,
+            )
+            for i, (kind, flow, share) in enumerate(zip(route.kinds, flows_of(route), shares, strict=True), 1)
+        ),
+        arrival_rate_rpm=route.arrival_rate_rpm,
+        small_rpm=small,
+        large_rpm=large,
+        rerun_rpm=small + large - route.arrival_rate_rpm if route.rerun and routed else 0.0,
+        small_token_share=small_token_share(route, shares),
+        quality_lost=quality_lost(route, shares),
+        max_loss=route.max_loss,
+        cost_cents_per_h=cost,
+        all_large_cents_per_h=all_large,
+        saving=1 - cost / all_large if served and all_large else None,
+    )
+
+
+def small_token_share(route: Route, shares: Sequence[float]) -> float:
+    """Return the share of input and output tokens that belong to requests at the small model (eq. 228)."""
+    tokens = [kind.share * (kind.in_tokens + kind.out_tokens) for kind in route.kinds]
+    return sum(share * each for share, each in zip(shares, tokens, strict=True)) / sum(tokens)

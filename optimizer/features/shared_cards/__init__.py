@@ -1,0 +1,1 @@
+"""Servers that share cards: whole, in slices, side by side or in turns."""

@@ -1,0 +1,127 @@
+"""Check shared cards: the fit on a card, and everything that follows from the pattern of a card.
+
+The pattern with the stated servers, batches and largest rates is found again among all patterns of the
+servers that share. Its cards are then placed and measured again.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from optimizer.candidates import Candidates, find_candidates
+from optimizer.features.shared_cards.patterns import CardPattern, Seat, SharedCards
+from optimizer.features.shared_cards.view import missed_targets, uses_of
+from optimizer.plan.checks.differences import close, differences
+from optimizer.plan.checks.facts import Facts
+from optimizer.plan.document import SharedCardUse
+from optimizer.quantities import precise
+from optimizer.tolerances import SAME
+from optimizer.units import SECONDS_PER_MINUTE
+
+MEMORY_SLICES, COMPUTE_SLICES, ALL_SHARES = 8, 7, 1.0
+"""Capacity of one card in each unit."""
+MAX_TURNS = 4
+"""Maximum number of servers that share a card in time."""
+
+
+def check_shared_cards(facts: Facts, candidates: Candidates | None) -> list[str]:
+    """Return the errors of shared cards.
+
+    Args:
+        facts: the plan and its system.
+        candidates: candidates of the system, if available; otherwise the servers are sized again.
+    """
+    uses = facts.plan.shared_cards
+    problems = [f"{use.name}: {line}" for use in uses for line in _room(facts, use)]
+    if problems:
+        return problems
+    known = candidates or _sized(facts)
+    shared = known.shared
+    assert shared is not None
+    units, problems = _units(known, shared, uses)
+    if problems:
+        return problems
+    missed = [f"{name}: {line}" for pattern in units for name, line in missed_targets(shared, pattern)]
+    return [*missed, *_loads(facts), *differences(uses_of(known, shared, units), uses, "sharedCards")]
+
+
+def _sized(facts: Facts) -> Candidates:
+    """Size the servers that can share cards."""
+    sharing = {name: server for name, server in facts.whole.servers.items() if server.shared_card}
+    return find_candidates(replace(facts.whole, servers=MappingProxyType(sharing)))
+
+
+def _units(
+    candidates: Candidates, shared: SharedCards, uses: Sequence[SharedCardUse]
+) -> tuple[Counter[CardPattern], list[str]]:
+    """Return the number of cards of each stated pattern, and the uses for which there is no pattern."""
+    names = candidates.arrays.server_names
+    servers = frozenset(names.index(item.server) for use in uses for item in use.servers)
+    known: dict[tuple[object, ...], list[CardPattern]] = {}
+    for pattern in (one.only(servers) for one in shared.patterns):
+        seats = tuple((names[seat.server], copies, *_place(shared, seat)) for seat, copies in pattern.seats)
+        card = candidates.arrays.accelerator_names[pattern.accelerator]
+        known.setdefault((card, pattern.mode, seats), []).append(pattern)
+    units, problems = Counter[CardPattern](), list[str]()
+    for use in uses:
+        seats = tuple(
+            (item.server, item.per_card, item.accelerator, item.share, item.slowdown, item.max_batch)
+            for item in use.servers
+        )
+        rates = [item.max_arrival_rate_rpm / SECONDS_PER_MINUTE / use.num_cards for item in use.servers]
+        options = known.get((use.accelerator, use.mode, seats), [])
+        found = next((one for one in options if all(map(close, rates, one.rates))), None)
+        if found is None:
+            shown = " or ".join(_rates(one.rates) for one in options) or "nothing"
+            problems.append(f"{use.name}: a card carries {shown} requests/s, the plan says {_rates(rates)}")
+        else:
+            units[found] += use.num_cards
+    return units, problems
+
+
+def _place(shared: SharedCards, seat: Seat) -> tuple[object, ...]:
+    """Return the accelerator, share, slowdown and batch limit of a seat, as stated in plans."""
+    name = shared.arrays.accelerator_names[seat.place]
+    if seat.mode != "shares":
+        return name, None, None, seat.max_batch
+    return shared.card_of[name], seat.uses[1], seat.slowdown, seat.max_batch
+
+
+def _rates(rates: Sequence[float]) -> str:
+    return " + ".join(precise(rate) for rate in rates)
+
+
+def _loads(facts: Facts) -> Iterator[str]:
+    """Yield the servers whose load their shared cards cannot carry."""
+    for name, items in facts.on_cards.items():
+        load, most = facts.load_rpm[name], math.fsum(item.max_arrival_rate_rpm for item in items)
+        if most < load * (1 - SAME) or name in facts.listed:
+            yield f"{name}: its shared cards carry {precise(most)} of {precise(load)} requests/min"
+
+
+def _room(facts: Facts, use: SharedCardUse) -> Iterator[str]:
+    """Check that all replicas fit on one card (eq. 230)."""
+    if use.num_cards < 1 or not use.servers or any(item.per_card < 1 for item in use.servers):
+        yield f"{use.num_cards} cards with {len(use.servers)} servers"
+    card = facts.whole.accelerators[use.accelerator]
+    if use.mode == "slices":
+        parts = [(item.per_card, facts.whole.accelerators[item.accelerator].slice) for item in use.servers]
+        memory = sum(count * part.memory for count, part in parts if part)
+        compute = sum(count * part.compute for count, part in parts if part)
+        if memory > MEMORY_SLICES or compute > COMPUTE_SLICES:
+            there = f"a card has {MEMORY_SLICES} and {COMPUTE_SLICES}"
+            yield f"{memory} memory and {compute} compute slices, {there}"
+        return
+    memory_gb = math.fsum(item.per_card * item.memory_gb for item in use.servers)
+    if memory_gb > card.memory_gb * (1 + SAME):
+        yield f"{precise(memory_gb)} GB of memory, a card has {precise(card.memory_gb)} GB"
+    shares = math.fsum(item.per_card * (item.share or 0.0) for item in use.servers)
+    if shares > ALL_SHARES + SAME:
+        yield f"shares add up to {precise(shares)}, a card has {precise(ALL_SHARES)}"
+    count = sum(item.per_card for item in use.servers)
+    if use.mode == "whole" and count > 1:
+        yield f"{count} replicas on a full card"
+    if use.mode == "time" and (count > MAX_TURNS or count > len({item.server for item in use.servers})):
+        yield f"{count} replicas share a card in time, at most one replica of each of {MAX_TURNS} servers can"

@@ -1,0 +1,255 @@
+"""Find the patterns of shared cards: servers with `sharedCard` on parts of each accelerator.
+
+Each part of a card (the full card, a share, or a slice) becomes an accelerator of an auxiliary system, in
+which the servers are sized alone. Servers that share a card in time are sized together, at fixed proportions
+of their rates. Equation numbers refer to ``docs/math.md``.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from optimizer.arrays import frozen
+from optimizer.candidates.caution import slower
+from optimizer.candidates.table import Candidates
+from optimizer.errors import SpecError
+from optimizer.features.shared_cards.patterns import (
+    COMPUTE_SLICES,
+    MEMORY_SLICES,
+    CardPattern,
+    Seat,
+    SharedCards,
+    SharingMode,
+    maximal,
+)
+from optimizer.features.shared_cards.turns import largest_rates_rps, turn_of
+from optimizer.schema import Accelerator, AllocationData, ModelProfile, Server
+from optimizer.spec.system import System
+
+MAX_PATTERNS = 1000
+"""Maximum number of patterns per accelerator."""
+MAX_TURNS = 4
+"""Maximum number of servers that share a card in time; the model was validated with 2 to 4."""
+MIN_LOAD_PART = 0.01
+"""Minimum remainder of a load, as a fraction of it, that gets its own proportion."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a card as an accelerator of the sized system."""
+
+    name: str
+    source: str
+    """Accelerator whose token and batch times apply: the card or the slice."""
+    card: str
+    mode: SharingMode
+    uses: tuple[float, float]
+    """Share of the card, next to its memory, or memory and compute slices."""
+    slowdown: float = 1.0
+    model: str | None = None
+    """Model that the share is restricted to; None if any."""
+
+
+def find_patterns(system: System, size: Callable[[System], Candidates]) -> SharedCards:
+    """Return the patterns of the shared cards of a system in which servers can share some.
+
+    Args:
+        system: the system.
+        size: finds the candidates of a system in which no server shares a card.
+
+    Raises:
+        SpecError: an accelerator has too many patterns.
+    """
+    sharing = {name: server for name, server in system.servers.items() if server.shared_card}
+    parts = {part.name: part for part in _parts(system, {server.model for server in sharing.values()})}
+    sized = size(_divided(system, sharing, parts))
+    seats = _seats(system, sized, parts)
+    index = {name: s for s, name in enumerate(system.servers)}
+    rates = zip(sized.arrays.server_names, sized.arrays.servers.load_rps.tolist(), strict=True)
+    loads = {index[name]: rate for name, rate in rates}
+    patterns = [
+        pattern
+        for a, card in enumerate(system.accelerators.values())
+        for pattern in _patterns_of(system, sized, (a, card), seats.get(card.name, []), loads)
+    ]
+    servers = sorted({seat.server for pattern in patterns for seat, _ in pattern.seats})
+    return SharedCards(
+        tuple(patterns),
+        frozen(np.array(servers, np.int64)),
+        frozen(np.array([loads[s] for s in servers])),
+        tuple(system.servers),
+        sized.system,
+        sized.arrays,
+        MappingProxyType({name: part.card for name, part in parts.items()}),
+    )
+
+
+# --- parts of cards ------------------------------------------------------------------------------------
+
+
+def _parts(system: System, models: set[str]) -> Iterator[_Part]:
+    """Yield the parts of cards: slices, full cards, and the shares used by some models."""
+    for name, card in system.accelerators.items():
+        if card.slice is not None:
+            uses = float(card.slice.memory), float(card.slice.compute)
+            yield _Part(name, name, card.slice.card, "slices", uses)
+        elif card.multiplicity == 1:
+            yield _Part(name, name, name, "whole", (0.0, 1.0))
+            for model in sorted(models):
+                profile = system.profiles.get((model, name))
+                for i, one in enumerate(profile.shares if profile else ()):
+                    share = f"{name} {model} {i}"
+                    yield _Part(share, name, name, "shares", (0.0, one.share), one.slowdown, model)
+
+
+def _divided(system: System, sharing: Mapping[str, Server], parts: Mapping[str, _Part]) -> System:
+    """Return a system of the sharing servers in which parts of cards are accelerators in unlimited number."""
+    accelerators: dict[str, Accelerator] = {}
+    profiles: dict[tuple[str, str], ModelProfile] = {}
+    by_source: dict[str, list[_Part]] = {}
+    for part in parts.values():
+        changes = {"name": part.name, "slice": None, "tiers": ()}
+        accelerators[part.name] = system.accelerators[part.source].model_copy(update=changes)
+        by_source.setdefault(part.source, []).append(part)
+    for (model, name), profile in system.profiles.items():
+        for part in by_source.get(name, ()):
+            if part.model in (None, model) and _fits(system.accelerators[name], profile):
+                shown = slower(profile, part.slowdown) if part.slowdown > 1 else profile
+                profiles[model, part.name] = shown.model_copy(update={"accelerator": part.name})
+    known = {model for model, _ in profiles}
+    servers = {name: _alone(server, parts) for name, server in sharing.items() if server.model in known}
+    options = {"unlimited": True, "heterogeneous": False, "budget_cents_per_h": None}
+    return replace(
+        system,
+        accelerators=MappingProxyType({name: accelerators[name] for name in sorted(accelerators)}),
+        profiles=MappingProxyType({key: profiles[key] for key in sorted(profiles)}),
+        servers=MappingProxyType(servers),
+        options=system.options.model_copy(update=options),
+        kept=MappingProxyType({}),
+    )
+
+
+def _fits(card: Accelerator, profile: ModelProfile) -> bool:
+    alone = profile.acc_count == 1 and not profile.is_estimated
+    return alone and 0 < profile.memory_gb <= card.memory_gb
+
+
+def _alone(server: Server, parts: Mapping[str, _Part]) -> Server:
+    """Return a server prepared for sizing alone, without its current allocation."""
+    allowed = server.accelerators
+    names = tuple(
+        name for name, part in parts.items() if allowed is None or {part.source, part.card} & {*allowed}
+    )
+    current = AllocationData(load=server.current.load)
+    changes = {"shared_card": False, "accelerators": names, "external": None, "current": current}
+    return server.model_copy(update=changes)
+
+
+def _seats(system: System, sized: Candidates, parts: Mapping[str, _Part]) -> dict[str, list[Seat]]:
+    """Return the seats on each card in which servers meet their targets at all rates up to the maximum."""
+    index = {name: s for s, name in enumerate(system.servers)}
+    table, found = sized.table, dict[str, list[Seat]]()
+    for c in np.flatnonzero(table.meets_targets_below_max_rate).tolist():
+        name = sized.arrays.server_names[table.server[c]]
+        part = parts[sized.arrays.accelerator_names[table.accelerator[c]]]
+        memory_gb = sized.system.profiles[system.servers[name].model, part.name].memory_gb
+        seat = Seat(
+            index[name],
+            int(table.accelerator[c]),
+            part.mode,
+            int(table.max_batch[c]),
+            float(table.max_rate_rps[c]),
+            part.uses if part.mode == "slices" else (memory_gb, part.uses[1]),
+            part.slowdown,
+        )
+        if table.load_rps[c] > 0:
+            found.setdefault(part.card, []).append(seat)
+    return found
+
+
+# --- patterns ------------------------------------------------------------------------------------------
+
+
+def _patterns_of(
+    system: System,
+    sized: Candidates,
+    card: tuple[int, Accelerator],
+    seats: Sequence[Seat],
+    loads: Mapping[int, float],
+) -> list[CardPattern]:
+    """Return the patterns of an accelerator: full cards, shares, slices, and time-sharing.
+
+    Args:
+        system: the system.
+        sized: the candidates of parts of cards.
+        card: the accelerator with its index.
+        seats: the seats on it.
+        loads: the load of each server [requests/s].
+
+    Raises:
+        SpecError: there are too many.
+    """
+    a, item = card
+    by_mode = {mode: [seat for seat in seats if seat.mode == mode] for mode in ("whole", "shares", "slices")}
+    found = [CardPattern(a, "whole", ((seat, 1),), (seat.rate_rps,)) for seat in by_mode["whole"]]
+    found += _multisets(card, "shares", by_mode["shares"], (item.memory_gb, 1.0))
+    found += _multisets(card, "slices", by_mode["slices"], (MEMORY_SLICES, COMPUTE_SLICES))
+    return found + list(_turns(system, sized, card, by_mode["whole"], loads))
+
+
+def _multisets(
+    card: tuple[int, Accelerator], mode: SharingMode, seats: Sequence[Seat], limits: tuple[float, float]
+) -> Iterator[CardPattern]:
+    """Yield the patterns to which no replica can be added (eq. 230)."""
+    counts = maximal(seats, limits, MAX_PATTERNS) if seats else []
+    if counts is None:
+        raise SpecError(
+            f"accelerators.{card[1].name}: more than {MAX_PATTERNS} ways to share a card in {mode}; give "
+            "fewer servers sharedCard, or limit their accelerators"
+        )
+    for numbers in counts:
+        taken = tuple((seat, count) for seat, count in zip(seats, numbers, strict=True) if count)
+        yield CardPattern(card[0], mode, taken, tuple(count * seat.rate_rps for seat, count in taken))
+
+
+def _turns(
+    system: System,
+    sized: Candidates,
+    card: tuple[int, Accelerator],
+    seats: Sequence[Seat],
+    loads: Mapping[int, float],
+) -> Iterator[CardPattern]:
+    """Yield the patterns in which servers share a card in time, in the proportions of their loads (eq. 232).
+
+    A second set of proportions is that of the loads remaining after the maximum number of full cards.
+    """
+    names = tuple(system.servers)
+    tried = [
+        (seat, turn_of(sized.system, sized.arrays, names[seat.server], seat.place, seat.max_batch))
+        for seat in seats
+    ]
+    shares = [
+        system.profiles[system.servers[names[seat.server]].model, card[1].name].shares for seat in seats
+    ]
+    turns = {seat: turn for (seat, turn), some in zip(tried, shares, strict=True) if turn and not some}
+    for count in range(2, MAX_TURNS + 1):
+        for some in itertools.combinations(turns, count):
+            if sum(seat.uses[0] for seat in some) > card[1].memory_gb:
+                continue
+            mixes = dict.fromkeys(
+                tuple(_mix(seat, loads[seat.server], whole=whole) for seat in some) for whole in (False, True)
+            )
+            for mix in mixes:
+                rates = largest_rates_rps([turns[seat] for seat in some], np.array(mix))
+                if rates is not None:
+                    taken = tuple((seat._replace(mode="time"), 1) for seat in some)
+                    yield CardPattern(card[0], "time", taken, tuple(rates.tolist()))
+
+
+def _mix(seat: Seat, load_rps: float, *, whole: bool) -> float:
+    """Return the part of a load that remains after filling full cards; all of it if nothing remains."""
+    left = load_rps - np.floor(load_rps / seat.rate_rps) * seat.rate_rps if whole else load_rps
+    return float(left if left > MIN_LOAD_PART * load_rps else load_rps)

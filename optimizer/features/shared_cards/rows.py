@@ -1,0 +1,48 @@
+"""Shared cards as rows of a candidate table: units of each pattern, and each server on shared cards.
+
+The units belong to an artificial server with the index after the last and no load. The row of a server on
+shared cards costs nothing, because the units carry its load.
+"""
+
+import numpy as np
+
+from optimizer.candidates.rows import unsized_rows
+from optimizer.candidates.table import Candidates, CandidateTable, Source
+from optimizer.features.shared_cards.patterns import SharedCards
+
+
+def card_rows(candidates: Candidates, shared: SharedCards) -> list[CandidateTable]:
+    """Return the rows of shared cards: servers on them, and a unit of each pattern."""
+    return [_servers(candidates, shared), _units(candidates, shared)]
+
+
+def _servers(candidates: Candidates, shared: SharedCards) -> CandidateTable:
+    arrays, count = candidates.arrays, len(shared.servers)
+    return unsized_rows(
+        Source.on_cards,
+        shared.servers,
+        np.full(count, len(arrays.accelerator_names) + 1),
+        np.full(count, len(arrays.type_names)),
+        cost_per_replica=np.zeros(count),
+        max_rate_rps=shared.load_rps,
+        load_rps=shared.load_rps,
+    )
+
+
+def _units(candidates: Candidates, shared: SharedCards) -> CandidateTable:
+    arrays, count = candidates.arrays, len(shared.patterns)
+    accelerator = np.array([one.accelerator for one in shared.patterns], np.int64)
+    documents = list(candidates.system.accelerators.values())
+    cards = [documents[a] for a in accelerator.tolist()]
+    return unsized_rows(
+        Source.cards,
+        np.full(count, len(arrays.server_names)),
+        accelerator,
+        arrays.kind[accelerator],
+        units_per_replica=np.array([card.multiplicity for card in cards], np.int64),
+        cost_per_replica=np.array([card.cost_cents_per_h for card in cards], np.float64),
+        max_rate_rps=np.ones(count),
+        load_rps=np.zeros(count),
+        meets_targets_below_max_rate=np.ones(count, np.bool_),
+        pattern=np.arange(count),
+    )

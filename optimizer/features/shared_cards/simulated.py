@@ -1,0 +1,88 @@
+"""Simulation inputs of servers on shared cards: alone with the times of their part, or in turns."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optimizer.candidates.caution import slower
+from optimizer.kinds.simulated import open_load
+from optimizer.kinds.table import kind_of_profile
+from optimizer.plan import Plan
+from optimizer.plan.document import SharedCardUse, SharedPool
+from optimizer.schema import ModelProfile
+from optimizer.simulation.batches import BatchServer
+from optimizer.simulation.engine import SimulatedRun
+from optimizer.simulation.replicas import Effort, SimulatedReplica
+from optimizer.simulation.time_sharing import run_shared_card
+from optimizer.simulation.workload import OpenLoad
+from optimizer.spec.streams import replica_load
+from optimizer.spec.system import System
+from optimizer.units import SECONDS_PER_MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class CardInTurns:
+    """A card that servers share in time, simulated for the requests of one of them."""
+
+    servers: tuple[BatchServer, ...]
+    loads: tuple[OpenLoad, ...]
+    place: int
+
+    def run(self, effort: Effort, stream: int) -> list[SimulatedRun]:
+        """Run the card, and return the runs of the server; there are enough requests for each server."""
+        rates = [load.rate_rps for load in self.loads]
+        needed = int(np.ceil(effort.requests * sum(rates) / rates[self.place]))
+        seeds = np.random.SeedSequence([effort.seed, stream]).generate_state(1)
+        longer = replace(effort, requests=needed, seed=int(seeds[0]))
+        return run_shared_card(self.servers, self.loads, longer)[self.place]
+
+
+def items_with_load(plan: Plan) -> Iterator[tuple[SharedCardUse, int, SharedPool]]:
+    """Yield the loaded servers of shared cards, with their cards and their position on these."""
+    for use in plan.shared_cards:
+        for place, item in enumerate(use.servers):
+            if item.arrival_rate_rpm > 0:
+                yield use, place, item
+
+
+def part_profile(system: System, item: SharedPool) -> ModelProfile:
+    """Return the profile of a server on its part of a card, with the times for its share."""
+    profile = system.profiles[system.servers[item.server].model, item.accelerator]
+    return slower(profile, item.slowdown or 1.0)
+
+
+def replica_on_card(system: System, item: SharedPool) -> SimulatedReplica:
+    """Return a replica on its part of a card."""
+    profile = part_profile(system, item)
+    return kind_of_profile(profile).replica(system.servers[item.server], profile, item.max_batch, item)
+
+
+def card_in_turns(system: System, use: SharedCardUse, place: int) -> CardInTurns | None:
+    """Return a card that servers share in time; None if its parts are independent."""
+    if use.mode != "time":
+        return None
+    return CardInTurns(
+        tuple(_batch_server(system, item) for item in use.servers),
+        tuple(
+            open_load(
+                replica_load(system.servers[item.server]),
+                item.arrival_rate_rpm / SECONDS_PER_MINUTE / use.num_cards,
+            )
+            for item in use.servers
+        ),
+        place,
+    )
+
+
+def _batch_server(system: System, item: SharedPool) -> BatchServer:
+    server, profile = system.servers[item.server], part_profile(system, item)
+    found = kind_of_profile(profile).takes_turns(server, profile, item.max_batch)
+    assert found is not None
+    return found
+
+
+def load_of_item(system: System, item: SharedPool) -> tuple[OpenLoad, float]:
+    """Return the load of one replica on a shared card, and its rate [requests/s]."""
+    rate_rps = item.arrival_rate_rpm / SECONDS_PER_MINUTE / item.num_replicas
+    return open_load(replica_load(system.servers[item.server]), rate_rps), rate_rps

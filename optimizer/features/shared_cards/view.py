@@ -1,0 +1,276 @@
+"""Shared cards in a plan: units of each pattern, the servers on them, and their metrics at the load.
+
+Equation numbers refer to ``docs/math.md``.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from optimizer.arrays import IntArray
+from optimizer.candidates import Candidates
+from optimizer.candidates.measuring import ReplicaMetrics, measure_pairs
+from optimizer.candidates.table import Source
+from optimizer.features.shared_cards.patterns import CardPattern, Seat, SharedCards
+from optimizer.features.shared_cards.turns import MARGIN, Turn, measure_turns, turn_of
+from optimizer.plan.document import Placement, Plan, SharedCardUse, SharedPool, TargetFigure
+from optimizer.plan.rows import pool_figures
+from optimizer.queueing.measures import TargetMeasure
+from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
+from optimizer.solvers.problem import Problem
+from optimizer.units import SECONDS_PER_MINUTE
+
+SHARED_NAME = "shared"
+"""Prefix of the names of shared cards, followed by their servers."""
+
+
+def card_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> tuple[SharedCardUse, ...]:
+    """Return the shared cards of a solution, sorted by name.
+
+    Args:
+        candidates: the candidates.
+        problem: the planning problem.
+        replicas: the solution, shape (C,).
+    """
+    shared, table = candidates.shared, problem.table
+    if shared is None:
+        return ()
+    on_cards = np.flatnonzero((table.source == Source.on_cards) & (replicas > 0))
+    servers = frozenset(table.server[on_cards].tolist())
+    units: Counter[CardPattern] = Counter()
+    for c in np.flatnonzero((table.source == Source.cards) & (replicas > 0)).tolist():
+        kept = shared.patterns[int(table.pattern[c])].only(servers)
+        if kept.seats:
+            units[kept] += int(replicas[c])
+    return uses_of(candidates, shared, units)
+
+
+def uses_of(
+    candidates: Candidates, shared: SharedCards, units: Mapping[CardPattern, int]
+) -> tuple[SharedCardUse, ...]:
+    """Return shared cards, given their number for each pattern, sorted by name."""
+    carried: dict[int, float] = {}
+    for pattern, count in units.items():
+        for (seat, _), rate in zip(pattern.seats, pattern.rates, strict=True):
+            carried[seat.server] = carried.get(seat.server, 0.0) + count * rate
+    loads = dict(zip(shared.servers.tolist(), shared.load_rps.tolist(), strict=True))
+    shares = {s: loads[s] / rate for s, rate in carried.items()}
+    uses, names = [], Counter[str]()
+    for pattern, count in sorted(units.items(), key=lambda item: _order(candidates, item[0])):
+        name = _name(candidates, pattern)
+        names[name] += 1
+        name += f"-{names[name]}" if names[name] > 1 else ""
+        uses.append(_use(candidates, shared, name, pattern, count, shares))
+    return tuple(sorted(uses, key=lambda use: use.name))
+
+
+def units_of(candidates: Candidates, plan: Plan) -> dict[int, int]:
+    """Return the number of cards in a plan for each pattern that also exists in other candidates."""
+    shared, found = candidates.shared, dict[int, int]()
+    if shared is None:
+        return found
+    names = candidates.arrays.server_names
+    servers = frozenset(names.index(name) for name in plan.on_shared_cards if name in names)
+    kept = [one.only(servers) for one in shared.patterns]
+    for use in plan.shared_cards:
+        wanted = {(item.server, item.per_card, item.share, item.accelerator) for item in use.servers}
+        for p, one in enumerate(kept):
+            card = candidates.arrays.accelerator_names[one.accelerator]
+            if one.mode != use.mode or card != use.accelerator or p in found:
+                continue
+            mine = {
+                (
+                    names[seat.server],
+                    copies,
+                    seat.uses[1] if one.mode == "shares" else None,
+                    shared.arrays.accelerator_names[seat.place] if one.mode == "slices" else card,
+                )
+                for seat, copies in one.seats
+            }
+            if mine == wanted:
+                found[p] = use.num_cards
+                break
+    return found
+
+
+def _order(candidates: Candidates, pattern: CardPattern) -> tuple[object, ...]:
+    return _name(candidates, pattern), pattern.mode, pattern.seats, pattern.rates
+
+
+def _name(candidates: Candidates, pattern: CardPattern) -> str:
+    servers = dict.fromkeys(candidates.arrays.server_names[seat.server] for seat, _ in pattern.seats)
+    return "-".join([SHARED_NAME, *servers])
+
+
+def _use(
+    candidates: Candidates,
+    shared: SharedCards,
+    name: str,
+    pattern: CardPattern,
+    count: int,
+    shares: Mapping[int, float],
+) -> SharedCardUse:
+    """Return cards of a pattern.
+
+    Args:
+        candidates: the candidates.
+        shared: the patterns.
+        name: name of the cards.
+        pattern: the servers on a card.
+        count: number of cards.
+        shares: load of each server divided by the rate that all its shared cards can carry.
+    """
+    card = candidates.arrays.accelerator_names[pattern.accelerator]
+    cost = count * candidates.system.accelerators[card].cost_cents_per_h
+    weights = [card_share(pattern.mode, seat.uses[1], seat.uses[0], copies) for seat, copies in pattern.seats]
+    rates = [rate * shares[seat.server] for (seat, _), rate in zip(pattern.seats, pattern.rates, strict=True)]
+    servers = [
+        SharedPool(
+            **_seat_fields(candidates, shared, seat, figures),
+            num_replicas=copies * count,
+            per_card=copies,
+            cost_cents_per_h=cost * weight / sum(weights),
+            arrival_rate_rpm=count * rate * SECONDS_PER_MINUTE,
+            max_arrival_rate_rpm=count * most * SECONDS_PER_MINUTE,
+            **figures,
+        )
+        for (seat, copies), weight, rate, most, figures in zip(
+            pattern.seats, weights, rates, pattern.rates, _figures(shared, pattern, rates), strict=True
+        )
+    ]
+    return SharedCardUse(
+        name=name,
+        accelerator=card,
+        mode=pattern.mode,
+        num_cards=count,
+        cost_cents_per_h=cost,
+        servers=tuple(servers),
+    )
+
+
+def _seat_fields(
+    candidates: Candidates, shared: SharedCards, seat: Seat, figures: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the fields of a server on a part of a card that do not depend on the number of cards."""
+    place = shared.arrays.accelerator_names[seat.place]
+    server = candidates.system.servers[candidates.arrays.server_names[seat.server]]
+    profile = shared.system.profiles[server.model, place]
+    whole, whole_cost = cheapest_cards(candidates, seat.server)
+    accelerator = place if seat.mode == "slices" else shared.card_of[place]
+    fields = {
+        "server": server.name,
+        "accelerator": accelerator,
+        "max_batch": seat.max_batch,
+        "memory_gb": profile.memory_gb,
+        "share": seat.uses[1] if seat.mode == "shares" else None,
+        "slowdown": seat.slowdown if seat.mode == "shares" else None,
+        "whole_cards": whole,
+        "whole_cost_cents_per_h": whole_cost,
+    }
+    found = profile.provenance
+    if found is None:
+        return fields
+    load, in_flight = server.current.load, figures["utilization"] * seat.max_batch
+    return fields | {
+        "provenance": found.of_pair(server.model, accelerator),
+        "outside": tuple(found.domain.misses(load.in_tokens, load.out_tokens, in_flight)),
+    }
+
+
+def card_share(mode: str, share: float, memory_slices: float, copies: int) -> float:
+    """Return the weight of a server in the cost of a card: its shares, its memory slices, or one turn."""
+    return copies * {"shares": share, "slices": memory_slices}.get(mode, 1.0)
+
+
+def cheapest_cards(candidates: Candidates, s: int) -> tuple[Placement | None, float | None]:
+    """Return the cheapest unshared cards for a server, and their cost [cents/h]; None if there are none."""
+    table = candidates.table
+    rows = np.flatnonzero(table.server == s)
+    if not len(rows):
+        return None, None
+    best = rows[np.argmin(table.cost_cents_per_h[rows])]
+    accelerator = candidates.arrays.accelerator_names[table.accelerator[best]]
+    count = int(table.num_replicas[best])
+    own = Placement(accelerator=accelerator, num_replicas=count)
+    return own, float(table.cost_cents_per_h[best])
+
+
+# --- figures -------------------------------------------------------------------------------------------
+
+
+def _figures(shared: SharedCards, pattern: CardPattern, rates: Sequence[float]) -> list[dict[str, Any]]:
+    """Return the metrics of each seat at the rates of one card [requests/s]."""
+    if pattern.mode == "time":
+        return list(turn_figures(_turns(shared, pattern), rates))
+    pairs, found = _measured(shared, pattern, rates)
+    return list(pool_figures(shared.arrays, shared.system, pairs, found))
+
+
+def missed_targets(shared: SharedCards, pattern: CardPattern) -> Iterator[tuple[str, str]]:
+    """Yield the targets that servers miss at the largest rates of a card, with the name of the server."""
+    for s, measure, value, limit in _measured_targets(shared, pattern):
+        if not meets_target(value, limit, 10 * MISS_TOLERANCE):
+            text = f"{measure.text(value)}, target {measure.text(limit)}"
+            yield shared.names[s], f"{measure.label} at its largest rate is {text}"
+
+
+def _measured_targets(
+    shared: SharedCards, pattern: CardPattern
+) -> Iterator[tuple[int, TargetMeasure, float, float]]:
+    """Yield each seat's server, measures, values and limits at the largest rates of a card.
+
+    Percentiles of servers that share a card in time include the margin of the model.
+    """
+    servers = [seat.server for seat, _ in pattern.seats]
+    if pattern.mode == "time":
+        turns = _turns(shared, pattern)
+        for s, turn, found in zip(servers, turns, measure_turns(turns, np.array(pattern.rates)), strict=True):
+            for measure, value in found.figures.items():
+                margin = 1.0 if measure.percentile is None else MARGIN
+                inside = margin * (value - turn.network_ms)
+                yield s, measure, inside + turn.network_ms, turn.limits[measure] + turn.network_ms
+        return
+    pairs, measured = _measured(shared, pattern, pattern.rates)
+    targets = shared.arrays.servers.targets.take(pairs[0])
+    for i, s in enumerate(servers):
+        for k, measure in enumerate(targets.measures):
+            yield s, measure, float(measured.targets[k, i]), float(targets.limits[k, i])
+
+
+def _measured(
+    shared: SharedCards, pattern: CardPattern, rates: Sequence[float]
+) -> tuple[tuple[IntArray, IntArray, IntArray], ReplicaMetrics]:
+    """Return the pairs of a card's seats, and their metrics at the rates of one card [requests/s]."""
+    names = shared.arrays.server_names
+    pairs = (
+        np.array([names.index(shared.names[seat.server]) for seat, _ in pattern.seats]),
+        np.array([seat.place for seat, _ in pattern.seats]),
+        np.array([seat.max_batch for seat, _ in pattern.seats]),
+    )
+    each_rps = np.array([rate / copies for rate, (_, copies) in zip(rates, pattern.seats, strict=True)])
+    return pairs, measure_pairs(shared.arrays, *pairs, each_rps)
+
+
+def _turns(shared: SharedCards, pattern: CardPattern) -> list[Turn]:
+    seats = [seat for seat, _ in pattern.seats]
+    found = [
+        turn_of(shared.system, shared.arrays, shared.names[s.server], s.place, s.max_batch) for s in seats
+    ]
+    return [turn for turn in found if turn is not None]
+
+
+def turn_figures(turns: Sequence[Turn], rates_rps: Sequence[float]) -> Iterator[dict[str, Any]]:
+    """Yield the metrics of servers that share a card in time, at their rates on one card.
+
+    Percentiles are those of the model, without its margin.
+    """
+    for turn, found in zip(turns, measure_turns(turns, np.array(rates_rps)), strict=True):
+        yield {
+            **found.pool_figures(turn),
+            "targets": tuple(
+                TargetFigure(measure=measure.label, value=value, limit=turn.limits[measure] + turn.network_ms)
+                for measure, value in found.figures.items()
+            ),
+        }

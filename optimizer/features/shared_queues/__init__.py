@@ -1,0 +1,1 @@
+"""Servers that share the replicas of one queue."""

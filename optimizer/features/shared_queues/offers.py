@@ -1,0 +1,151 @@
+"""Candidates of shared queues: each subset of a queue's loaded servers, on each accelerator.
+
+A subset is sized as a separate queue with its own mix, batch and memory limits, and classes. Its rows then
+become rows of the queue that record the members they serve. Equation numbers refer to ``docs/math.md``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from optimizer.arrays import IntArray, frozen
+from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays, tabulate
+from optimizer.candidates.memo import SizingMemo
+from optimizer.candidates.pairs import Pairs, chunks, sizable_pairs
+from optimizer.candidates.rows import no_rows
+from optimizer.candidates.sized import loaded_candidates
+from optimizer.candidates.table import CandidateTable, RejectionReason, Verdicts
+from optimizer.features.reserves.offers import with_reserve
+from optimizer.features.shared_queues.streams import SharedQueue
+from optimizer.queueing.targets import DELAYED
+from optimizer.spec.system import System
+from optimizer.units import SECONDS_PER_MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTables:
+    """Candidates of shared queues: within their limits on replicas, and with their reserve."""
+
+    table: CandidateTable
+    with_reserve: CandidateTable
+
+
+@dataclass(frozen=True, slots=True)
+class Subsets:
+    """The V subsets of the loaded members of shared queues, each treated as a queue."""
+
+    arrays: SystemArrays
+    """A system in which each subset is a server."""
+    queue: IntArray
+    """Index of the queue in the planned system, shape (V,)."""
+    members: IntArray
+    """Members, as bits; shape (V,)."""
+
+    @classmethod
+    def of(cls, system: System, arrays: SystemArrays) -> "Subsets | None":
+        """Return all subsets; None if there is no loaded queue."""
+        servers: list[SharedQueue] = []
+        queue, members = [], []
+        for s in np.flatnonzero(arrays.servers.is_queue).tolist():
+            server = system.servers[arrays.server_names[s]]
+            assert isinstance(server, SharedQueue)
+            for bits, part in _subsets(arrays, s, server):
+                servers.append(part)
+                queue.append(s)
+                members.append(bits)
+        if not servers:
+            return None
+        names = [f"{i:06d}" for i in range(len(servers))]
+        factors = {
+            (name, accelerator): factor
+            for name, server in zip(names, servers, strict=True)
+            for (owner, accelerator), factor in system.rate_factors.items()
+            if owner == server.name
+        }
+        alone = replace(
+            system,
+            servers=MappingProxyType(dict(zip(names, servers, strict=True))),
+            rate_factors=MappingProxyType(factors),
+        )
+        return cls(tabulate(alone), np.array(queue, np.int64), np.array(members, np.int64))
+
+    def servers_of(self, table: CandidateTable) -> IntArray:
+        """Return the subset of each row of queues; 0 for other rows, shape (C,)."""
+        keys = zip(self.queue.tolist(), self.members.tolist(), strict=True)
+        place = {key: i for i, key in enumerate(keys)}
+        rows = zip(table.server.tolist(), table.members.tolist(), strict=True)
+        return np.array([place.get(key, 0) for key in rows], np.int64)
+
+    def in_queues(self, table: CandidateTable) -> CandidateTable:
+        """Return rows of subsets as rows of their queues."""
+        return replace(
+            table, server=frozen(self.queue[table.server]), members=frozen(self.members[table.server])
+        )
+
+
+def _subsets(arrays: SystemArrays, s: int, server: SharedQueue) -> Iterator[tuple[int, SharedQueue]]:
+    """Yield the subsets of a queue's loaded members, the full set first; all contain the idle members."""
+    members = arrays.servers.members
+    mine = np.flatnonzero(members.server == s)
+    rates = dict(zip([part.name for part in server.parts], members.load_rps[mine].tolist(), strict=True))
+    loaded = [place for place, rate in enumerate(rates.values()) if rate > 0]
+    idle = sum(1 << place for place, rate in enumerate(rates.values()) if not rate)
+    names = list(rates)
+    for chosen in range((1 << len(loaded)) - 1, 0, -1):
+        places = [place for i, place in enumerate(loaded) if chosen >> i & 1]
+        bits = idle + sum(1 << place for place in places)
+        part = server.only({names[place]: rates[names[place]] * SECONDS_PER_MINUTE for place in places})
+        yield ALL_MEMBERS if len(places) == len(loaded) else bits, part
+
+
+def queue_candidates(
+    system: System, arrays: SystemArrays, verdicts: Verdicts, memo: SizingMemo | None
+) -> QueueTables | None:
+    """Size the shared queues of a system, and reject pairs on which no subset can be served.
+
+    Args:
+        system: the system.
+        arrays: the same as arrays.
+        verdicts: receives the rejections of queues.
+        memo: cache of sizings.
+    """
+    subsets = Subsets.of(system, arrays)
+    if subsets is None:
+        return None
+    mine = Verdicts.none(subsets.arrays.profile_of.shape)
+    pairs = _near(subsets.arrays, sizable_pairs(subsets.arrays, mine, choose_batch=False), mine)
+    rows = chunks(subsets.arrays, pairs, np.arange(len(pairs.server)))
+    tables = [loaded_candidates(subsets.arrays, pairs.take(part), mine, memo) for part in rows]
+    table = CandidateTable.joined([no_rows(subsets.arrays, pairs), *tables])
+    over = table.num_replicas > subsets.arrays.servers.max_replicas[table.server]
+    within, more = with_reserve(subsets.arrays, table.take(~over))
+    _reject_queues(subsets, mine, verdicts)
+    return QueueTables(subsets.in_queues(within), subsets.in_queues(more))
+
+
+def _reject_queues(subsets: Subsets, mine: Verdicts, verdicts: Verdicts) -> None:
+    """Reject a queue on an accelerator with the reason of its last rejected subset, the smallest."""
+    for s in np.unique(subsets.queue).tolist():
+        own = np.flatnonzero(subsets.queue == s)
+        for a in np.flatnonzero((mine.reason[own] > 0).all(axis=0)).tolist():
+            last = own[-1]
+            verdicts.reason[s, a] = mine.reason[last, a]
+            verdicts.value[s, a] = mine.value[last, a]
+            verdicts.limit[s, a] = mine.limit[last, a]
+            verdicts.measure[s, a] = mine.measure[last, a]
+
+
+def _near(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> Pairs:
+    """Reject pairs whose network latency reaches a target of any loaded member; return the others."""
+    members = arrays.servers.members
+    loaded = members.load_rps > 0
+    least_ms = np.full(len(arrays.server_names), np.inf)
+    for metric in DELAYED:
+        np.minimum.at(least_ms, members.server[loaded], members.targets.limit(metric)[loaded])
+    time_ms, limit_ms = arrays.servers.network_ms[pairs.server, pairs.accelerator], least_ms[pairs.server]
+    far = (time_ms > 0) & (time_ms >= limit_ms)
+    at = pairs.server[far], pairs.accelerator[far]
+    verdicts.reject(*at, RejectionReason.network, time_ms[far], limit_ms[far])
+    return pairs.take(~far)

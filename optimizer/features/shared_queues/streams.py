@@ -1,0 +1,295 @@
+"""Servers that share one queue: they are planned as one server, under the queue's name.
+
+Such a server has the load of all its members and the mean request of their mix. Code that counts replicas,
+cards, costs or changes treats it like any server; only sizing, service and plan metrics use its members.
+Equation numbers refer to ``docs/math.md``.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from optimizer.kinds.table import KINDS, kind_of_profile
+from optimizer.schema import AllocationData, Load, ModelProfile, Server
+from optimizer.schema.names import Entry, Finding, Index
+from optimizer.timing import is_static
+
+MAX_MEMBERS = 6
+"""Maximum number of servers of a queue, because each subset of them is sized."""
+_LENGTHS = (("in_tokens", "in_tokens_cv"), ("out_tokens", "out_tokens_cv"))
+_EQUAL = (
+    "max_batch_size",
+    "min_num_replicas",
+    "max_num_replicas",
+    "keep_accelerator",
+    "place",
+    "may_serve_from",
+    "accelerators",
+    "preferred",
+    "spare_replicas",
+    "availability_target",
+    "surge",
+)
+"""Fields about replicas, which must be equal for all servers of a queue."""
+
+
+class SharedQueue(Server):
+    """A shared queue as one server; changing its load also scales its members' loads."""
+
+    members: tuple[Server, ...] = ()
+    """The member servers, from the highest priority down."""
+
+    @property
+    def parts(self) -> tuple[Server, ...]:
+        """The members with their shares of the queue's load."""
+        if not self.members:
+            return ()
+        mixed, now = mixed_load([member.current.load for member in self.members]), self.current.load
+        if mixed == now:
+            return tuple(self._part(member, member.current.load) for member in self.members)
+        factors = {
+            name: getattr(now, name) / getattr(mixed, name) if getattr(mixed, name) else 1.0
+            for name in ("arrival_rate_rpm", "in_tokens", "out_tokens")
+        }
+        stated = {
+            name: getattr(now, name)
+            for name in ("arrival_cv", "in_tokens_cv", "out_tokens_cv")
+            if getattr(now, name) != getattr(mixed, name)
+        }
+        return tuple(
+            self._part(
+                member,
+                member.current.load.model_copy(
+                    update={name: getattr(member.current.load, name) * f for name, f in factors.items()}
+                    | stated
+                ),
+            )
+            for member in self.members
+        )
+
+    def _part(self, member: Server, load: Load) -> Server:
+        """Return a member with a given load and the queue's current allocation."""
+        current = self.current if self.current.stated_pools else member.current
+        return member.model_copy(update={"current": current.model_copy(update={"load": load})})
+
+    def only(self, loads_rpm: Mapping[str, float]) -> "SharedQueue":
+        """Return the queue with some of its members, at other arrival rates [requests/min]."""
+        kept = [
+            part.with_load(part.current.load.model_copy(update={"arrival_rate_rpm": loads_rpm[part.name]}))
+            for part in self.parts
+            if part.name in loads_rpm
+        ]
+        if not kept:
+            return self.model_copy(update={"members": (), "min_num_replicas": 0, "current": _idle(self)})
+        return self._of(kept)
+
+    def with_members(self, changed: Mapping[str, Server]) -> "SharedQueue":
+        """Return the queue with some of its members replaced, by name."""
+        return self._of([changed.get(part.name, part) for part in self.parts])
+
+    def _of(self, members: Sequence[Server]) -> "SharedQueue":
+        load = mixed_load([member.current.load for member in members])
+        current = self.current.model_copy(update={"load": load})
+        return self.model_copy(update={"members": tuple(members), "current": current})
+
+
+def _idle(server: Server) -> AllocationData:
+    return server.current.model_copy(update={"load": Load()})
+
+
+def mixed_load(loads: Sequence[Load]) -> Load:
+    """Return the load of a mix: the sum of rates, and means of lengths over requests (eq. 174, 175)."""
+    rate = sum(load.arrival_rate_rpm for load in loads)
+    weights = [load.arrival_rate_rpm / rate if rate else 1 / len(loads) for load in loads]
+    if len(loads) == 1:
+        return loads[0]
+    values: dict[str, float] = {"arrival_rate_rpm": rate}
+    for name, cv_name in _LENGTHS:
+        pairs = [(getattr(load, name), getattr(load, cv_name)) for load in loads]
+        mean = sum(w * value for w, (value, _) in zip(weights, pairs, strict=True))
+        square = sum(w * value**2 * (1 + cv**2) for w, (value, cv) in zip(weights, pairs, strict=True))
+        alike = len(set(pairs)) == 1
+        values[name] = pairs[0][0] if alike else mean
+        values[cv_name] = pairs[0][1] if alike or not mean else max(square / mean**2 - 1, 0.0) ** 0.5
+    cvs = [load.arrival_cv for load in loads]
+    scv = sum(w * cv**2 for w, cv in zip(weights, cvs, strict=True))
+    values["arrival_cv"] = cvs[0] if len(set(cvs)) == 1 else scv**0.5
+    return Load().model_copy(update=values)
+
+
+def with_shared_queues(
+    servers: Mapping[str, Server], priority_of: Callable[[Server], int]
+) -> Mapping[str, Server]:
+    """Return servers by name in which each shared queue is one server, sorted by name.
+
+    Args:
+        servers: the servers of documents.
+        priority_of: returns the priority of a server.
+    """
+    queues = _members(servers.values())
+    if not queues:
+        return servers
+    planned = {name: server for name, server in servers.items() if server.shared_queue is None}
+    for name, members in queues.items():
+        order = sorted(members, key=lambda member: (priority_of(member), member.name))
+        planned[name] = _queue(name, order)
+    return MappingProxyType({name: planned[name] for name in sorted(planned)})
+
+
+def _queue(name: str, members: Sequence[Server]) -> SharedQueue:
+    """Return a queue with the options of its first member, and the allocation that any member states."""
+    first = members[0]
+    running = [member.current for member in members if member.current.stated_pools]
+    load = mixed_load([member.current.load for member in members])
+    current = (running[0] if running else AllocationData()).model_copy(update={"load": load})
+    values = {field: getattr(first, field) for field in Server.model_fields}
+    values |= {"name": name, "shared_queue": None, "current": current, "desired": AllocationData()}
+    return SharedQueue.model_construct(**values, members=tuple(members))
+
+
+def planned_servers(servers: Mapping[str, Server], changed: Mapping[str, Server]) -> dict[str, Server]:
+    """Return replaced servers in planned form, in which members of a queue become a changed queue.
+
+    Args:
+        servers: the servers of a system.
+        changed: replacements, by the name of a server, a member of a queue or a queue.
+    """
+    planned = {name: server for name, server in changed.items() if name in servers}
+    rest = changed.keys() - planned.keys()
+    for name, server in servers.items() if rest else ():
+        if isinstance(server, SharedQueue):
+            mine = {part.name: changed[part.name] for part in server.parts if part.name in rest}
+            planned |= {name: server.with_members(mine)} if mine else {}
+    return planned
+
+
+def as_served(
+    servers: Mapping[str, Server], served_rpm: Mapping[str, Mapping[str, float]]
+) -> Mapping[str, Server]:
+    """Return servers in which shared queues and routed servers have only the load that a plan serves.
+
+    Args:
+        servers: the planned servers.
+        served_rpm: served arrival rates [requests/min], by queue and member; routed servers are keyed by
+            their name on both levels.
+    """
+    changed = {
+        name: server.only(served_rpm.get(name, {}))
+        if isinstance(server, SharedQueue)
+        else server.with_load(
+            server.current.load.model_copy(update={"arrival_rate_rpm": served_rpm[name][name]})
+        )
+        for name, server in servers.items()
+        if isinstance(server, SharedQueue) or name in served_rpm
+    }
+    return MappingProxyType({**servers, **changed}) if changed else servers
+
+
+def _members(servers: Iterable[Server]) -> dict[str, list[Server]]:
+    queues: dict[str, list[Server]] = {}
+    for server in servers:
+        if server.shared_queue is not None:
+            queues.setdefault(server.shared_queue, []).append(server)
+    return queues
+
+
+# --- checks --------------------------------------------------------------------------------------------
+
+
+def queue_problems(index: Index, profiles: Mapping[str, Sequence[ModelProfile]]) -> Iterator[Finding]:
+    """Yield the contradictions of servers that share a queue.
+
+    Args:
+        index: the items of the documents.
+        profiles: the profiles of each model.
+    """
+    queues: dict[str, list[Entry]] = {}
+    for entry in index.servers.values():
+        if entry.item.shared_queue is not None:
+            queues.setdefault(entry.item.shared_queue, []).append(entry)
+    for name, entries in queues.items():
+        part, at, first = entries[0]
+        here = (*at, "sharedQueue")
+        if name in index.servers:
+            yield Finding(part, here, f"{name!r} is also the name of a server; give the queue another name")
+        if len(entries) > MAX_MEMBERS:
+            text = f"{len(entries)} servers share {name!r}, at most {MAX_MEMBERS} can; divide them"
+            yield Finding(*entries[MAX_MEMBERS][:2], text)
+        for entry in entries:
+            yield from _differences(entry, first, index)
+            yield from _unsupported(entry, index, profiles.get(entry.item.model, ()))
+        yield from _allocations(entries)
+
+
+def _differences(entry: Entry, first: Server, index: Index) -> Iterator[Finding]:
+    part, at, server = entry
+    fields = ("model", *_EQUAL)
+    for field in fields:
+        mine, other = getattr(server, field), getattr(first, field)
+        if mine != other:
+            alias = Server.model_fields[field].alias or field
+            yield Finding(
+                part,
+                (*at, alias),
+                f"{_shown(mine)}, but {first.name!r} in the same shared queue has {_shown(other)}; servers "
+                "that share replicas need the same",
+            )
+    shares = [_headroom(one, index) for one in (server, first)]
+    if shares[0] != shares[1]:
+        yield Finding(
+            part,
+            (*at, "headroomShare"),
+            f"{_shown(shares[0])}, but {first.name!r} in the same shared queue has {_shown(shares[1])}; "
+            "servers that share replicas need the same, stated for them or their classes",
+        )
+
+
+def _headroom(server: Server, index: Index) -> float | None:
+    if server.headroom_share is not None or server.service_class not in index.classes:
+        return server.headroom_share
+    share: float | None = index.classes[server.service_class].item.headroom_share
+    return share
+
+
+def _unsupported(entry: Entry, index: Index, profiles: Collection[ModelProfile]) -> Iterator[Finding]:
+    """Yield settings of a server that its priority queue does not support."""
+    part, at, server = entry
+    if any(kind_of_profile(profile) is not KINDS[0] or is_static(profile) for profile in profiles):
+        text = f"{server.model!r} is not batched continuously, which a shared queue needs; remove it"
+        yield Finding(part, (*at, "sharedQueue"), text)
+    known = index.classes.get(server.service_class)
+    if known is None:
+        return
+    target = next((item for item in known.item.model_targets if item.model == server.model), None)
+    if target is None:
+        text = f"class {server.service_class!r} has no target for {server.model!r}; add one"
+        yield Finding(part, (*at, "class"), text)
+    elif target.tps:
+        text = f"class {server.service_class!r} has slo-tps for {server.model!r}; a shared queue needs a rate"
+        yield Finding(part, (*at, "class"), text)
+
+
+def _allocations(entries: Sequence[Entry]) -> Iterator[Finding]:
+    """Yield servers whose stated current allocation differs from the first stated one."""
+    stated = [entry for entry in entries if entry.item.current.stated_pools]
+    for part, at, server in stated[1:]:
+        first = stated[0].item
+        mine, other = (_pools_text(one.current) for one in (server, first))
+        if mine != other:
+            text = (
+                f"{mine}, but {first.name!r} in the same shared queue runs on {other}; state the queue's "
+                "replicas once, or alike"
+            )
+            yield Finding(part, (*at, "currentAlloc"), text)
+
+
+def _pools_text(current: AllocationData) -> str:
+    return " and ".join(
+        f"{pool.num_replicas} x {pool.accelerator} at {pool.cost_cents_per_h:g}"
+        for pool in current.stated_pools
+    )
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "nothing"
+    return ", ".join(value) if isinstance(value, tuple) else str(value).lower()

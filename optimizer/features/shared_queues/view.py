@@ -1,0 +1,141 @@
+"""Shared queues in a plan: the members served, their metrics, and the reasons for unserved members."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+
+from optimizer.arrays import BoolArray
+from optimizer.candidates import Candidates, CandidateTable
+from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
+from optimizer.candidates.measuring import MemberMetrics, measure_members
+from optimizer.features.shared_queues.streams import SharedQueue
+from optimizer.plan.document import Pool, QueueMember, SharedQueueUse
+from optimizer.plan.rows import pool_rows, target_figures
+from optimizer.solvers.problem import Problem
+from optimizer.solvers.solution import Solution
+from optimizer.spec.system import System
+from optimizer.units import SECONDS_PER_MINUTE
+
+Served = Mapping[str, Mapping[str, float]]
+"""Arrival rates that queues serve, by queue and member [requests/min]."""
+
+
+def queues_as_served(candidates: Candidates, problem: Problem, solution: Solution) -> Served:
+    """Return the served members of each shared queue in a solution; empty without replicas."""
+    served: dict[str, dict[str, float]] = {}
+    members, table = problem.members, problem.table
+    for s, name in enumerate(candidates.arrays.server_names):
+        server = candidates.system.servers[name]
+        if not isinstance(server, SharedQueue):
+            continue
+        chosen = np.flatnonzero((solution.replicas > 0) & (table.server == s))
+        rates = members.load_rps[members.server == s] * SECONDS_PER_MINUTE
+        bits = int(table.members[chosen[0]]) if len(chosen) else 0
+        if not problem.min_replicas[s]:
+            bits |= sum(1 << place for place, rate in enumerate(rates.tolist()) if not rate)
+        served[name] = {
+            part.name: float(rates[place]) for place, part in enumerate(server.parts) if bits >> place & 1
+        }
+        if len(chosen) and _shares_leftover(problem, int(chosen[0])):
+            assert problem.queue_parts is not None
+            shares = problem.queue_parts.shares(table, int(chosen[0]), int(solution.replicas[chosen[0]]))
+            served[name] = {
+                part.name: float(rates[place]) * shares[part.name]
+                for place, part in enumerate(server.parts)
+                if part.name in shares
+            }
+    return served
+
+
+def _shares_leftover(problem: Problem, row: int) -> bool:
+    """Return whether replicas of a queue can serve a part of its next member: those of a reserve never do."""
+    by_policy = problem.options.saturation_policy != "None" and len(problem.limits) > 0
+    is_reserve = problem.reserve.wanted[problem.table.server[row]] and problem.table.reserved[row]
+    return by_policy and problem.queue_parts is not None and not is_reserve
+
+
+def served_members(
+    candidates: Candidates, table: CandidateTable, uses: Mapping[str, SharedQueueUse]
+) -> BoolArray:
+    """Return a mask of the candidates that serve the same members as a plan, shape (C,)."""
+    names, members = candidates.arrays.server_names, candidates.arrays.servers.members
+    wanted = np.full(len(names) + 1, ALL_MEMBERS)  # shared cards have the index after the last server
+    for s, name in enumerate(names):
+        if name in uses and uses[name].unserved:
+            mine = np.flatnonzero(members.server == s).tolist()
+            served = [int(members.place[m]) for m in mine if members.names[m] in uses[name].members]
+            wanted[s] = sum(1 << place for place in served)
+    same: BoolArray = table.members == wanted[table.server]
+    return same
+
+
+def queue_uses(
+    system: System, served: Served, figures: Mapping[tuple[str, str], dict[str, object]]
+) -> dict[str, SharedQueueUse]:
+    """Return the shared queues of a plan, with the metrics of their members.
+
+    Args:
+        system: the planned system.
+        served: served rates of each queue.
+        figures: metrics of the loaded members, by queue and member.
+    """
+    uses = {}
+    for name, rates in served.items():
+        server = system.servers[name]
+        assert isinstance(server, SharedQueue)
+        uses[name] = SharedQueueUse(
+            members={
+                member: QueueMember.model_validate({"arrivalRate": rate, **figures.get((name, member), {})})
+                for member, rate in rates.items()
+            },
+            unserved=tuple(part.name for part in server.parts if part.name not in rates),
+        )
+    return uses
+
+
+def measured_members(
+    arrays: SystemArrays, pools: Iterable[tuple[str, Pool]]
+) -> Iterator[tuple[tuple[str, str], MemberMetrics]]:
+    """Yield the metrics of the loaded members of queues, by queue and member.
+
+    Args:
+        arrays: the system as the plan serves it.
+        pools: the pools of a plan, with the names of their servers.
+    """
+    queues = dict(zip(arrays.server_names, arrays.servers.is_queue.tolist(), strict=True))
+    rows = [(name, pool) for name, pool in pools if queues[name] and pool.arrival_rate_rpm > 0]
+    if not rows:
+        return
+    for found in measure_members(arrays, *pool_rows(arrays, rows)):
+        yield (rows[found.row][0], arrays.servers.members.names[found.member]), found
+
+
+def member_figures(
+    arrays: SystemArrays, members: Iterable[tuple[tuple[str, str], MemberMetrics]]
+) -> Iterator[tuple[tuple[str, str], dict[str, object]]]:
+    """Yield the fields of measured members, by queue and member."""
+    measures = arrays.servers.members.targets.measures
+    for key, found in members:
+        yield key, {**found.means, "targets": target_figures(measures, found.targets, found.limits)}
+
+
+# --- members that are not served -----------------------------------------------------------------------
+
+
+def short_members(
+    candidates: Candidates, problem: Problem, served: Served
+) -> Iterator[tuple[int, int, float]]:
+    """Yield queue, member and served share of each queue member that is not served in full.
+
+    Args:
+        candidates: the candidates.
+        problem: the planning problem.
+        served: served rates of each queue.
+    """
+    members = problem.members
+    for s, name in enumerate(candidates.arrays.server_names):
+        for m in np.flatnonzero(members.server == s).tolist() if name in served else ():
+            load = float(members.load_rps[m]) * SECONDS_PER_MINUTE
+            rate = served[name].get(members.names[m])
+            if rate is None or rate < load:
+                yield s, m, 0.0 if rate is None else rate / load

@@ -1,0 +1,1 @@
+"""Versions of a server, with a share of its load each."""

@@ -1,0 +1,341 @@
+"""Versions: a split server is planned as one server for each version (math.md section 30).
+
+Planning treats versions like any servers. Documents, loads and the stateful service use the server's name;
+plans use the names of its versions, such as ``chat (v2)``.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from math import fsum, isclose
+from types import MappingProxyType
+from typing import Any
+
+from optimizer.documents import MIN_RATE
+from optimizer.errors import SpecError
+from optimizer.features.caches.streams import thinned
+from optimizer.schema import AllocationData, Load, ModelProfile, ModelTarget, Server, VersionShare
+from optimizer.schema.assumptions import check_lengths, check_server, check_target, check_variability
+from optimizer.schema.current_pools import pool_problems, undefined_accelerators
+from optimizer.schema.names import Entry, Finding, Index, Names
+from optimizer.tolerances import ROUNDING
+
+_OF_EACH = ("name", "model", "split", "roll_back", "current", "desired")
+"""Fields that can differ between a version and its server."""
+
+
+class Version(Server):
+    """A version of a server in the form of a server, with its share of the load."""
+
+    whole: Server
+    """The split server, with all its load."""
+    weight: float
+    """The version's share of the load."""
+
+    @property
+    def is_main(self) -> bool:
+        """Whether the version is that of the server's own model."""
+        return self.model == self.whole.model
+
+
+def version_name(server: Server, model: str) -> str:
+    """Return the name under which a server's version is planned."""
+    return f"{server.name} ({model})"
+
+
+def versions_of(server: Server) -> tuple[Version, ...]:
+    """Return the versions of a server, in the order of its document; empty if it is not split (eq. 212)."""
+    found = []
+    common = {field: getattr(server, field) for field in Server.model_fields if field not in _OF_EACH}
+    for share in server.split or ():
+        load = thinned(server.current.load, share.weight)
+        if load.arrival_rate_rpm < MIN_RATE:
+            load = load.model_copy(update={"arrival_rate_rpm": 0.0})
+        is_main = share.model == server.model
+        if is_main and server.roll_back:  # it must also be able to take all arriving requests
+            load = load.model_copy(
+                update={"arrival_cv": max(load.arrival_cv, server.current.load.arrival_cv)}
+            )
+        current = server.current if is_main else share.current or AllocationData()
+        own: dict[str, Any] = {
+            "name": version_name(server, share.model),
+            "model": share.model,
+            "split": None,
+            "roll_back": is_main and server.roll_back,
+            "current": current.model_copy(update={"load": load}),
+            "desired": AllocationData(),
+        }
+        found.append(Version.model_construct(**common, **own, whole=server, weight=share.weight))
+    return tuple(found)
+
+
+def with_versions(servers: Mapping[str, Server]) -> Mapping[str, Server]:
+    """Return servers by name, with split servers replaced by their versions, sorted by name."""
+    if not any(server.split for server in servers.values()):
+        return servers
+    parts = {part.name: part for server in servers.values() for part in (versions_of(server) or (server,))}
+    return MappingProxyType({name: parts[name] for name in sorted(parts)})
+
+
+def whole_servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
+    """Return servers by name, with versions replaced by their split servers, sorted by name."""
+    groups: dict[str, list[Version]] = {}
+    found: dict[str, Server] = {}
+    for name, server in servers.items():
+        if isinstance(server, Version):
+            groups.setdefault(server.whole.name, []).append(server)
+        else:
+            found[name] = server
+    if not groups:
+        return servers
+    found |= {name: _whole(versions) for name, versions in groups.items()}
+    return MappingProxyType({name: found[name] for name in sorted(found)})
+
+
+def _whole(versions: Sequence[Version]) -> Server:
+    """Return the split server of versions whose loads, allocations or options might have changed."""
+    whole = versions[0].whole
+    by_model = {version.model: version for version in versions}
+    ordered = tuple(by_model[share.model] for share in whole.split or ())
+    if ordered == versions_of(whole):
+        return whole
+    main = by_model[whole.model]
+    rate = fsum(version.current.load.arrival_rate_rpm for version in ordered)
+    load = main.current.load.model_copy(
+        update={"arrival_rate_rpm": rate, "arrival_cv": whole.current.load.arrival_cv}
+    )
+    changes: dict[str, Any] = {
+        "split": _shares(ordered, rate),
+        "roll_back": main.roll_back,
+        "current": main.current.model_copy(update={"load": load}),
+    }
+    changes |= {field: getattr(main, field) for field in Server.model_fields if field not in _OF_EACH}
+    return whole.model_copy(
+        update={field: value for field, value in changes.items() if value != getattr(whole, field)}
+    )
+
+
+def _shares(versions: Sequence[Version], rate_rpm: float) -> tuple[VersionShare, ...]:
+    """Return the shares of versions by their loads, with their allocations; the loads sum to `rate_rpm`."""
+    loads = [version.current.load.arrival_rate_rpm for version in versions]
+    as_stated = all(
+        isclose(load, version.weight * rate_rpm, rel_tol=ROUNDING, abs_tol=MIN_RATE)
+        for load, version in zip(loads, versions, strict=True)
+    )
+    shares = []
+    for share, load, version in zip(versions[0].whole.split or (), loads, versions, strict=True):
+        current = version.current.model_copy(update={"load": Load()})
+        changes: dict[str, Any] = {} if as_stated else {"weight": load / rate_rpm}
+        if not version.is_main and current != (share.current or AllocationData()):
+            changes["current"] = current
+        shares.append(share.model_copy(update=changes) if changes else share)
+    return tuple(shares)
+
+
+def planned_names(server: Server) -> tuple[str, ...]:
+    """Return the names under which a document's server is planned: queue, versions, or its own name."""
+    versions = tuple(version.name for version in versions_of(server))
+    return versions or (server.shared_queue or server.name,)
+
+
+def planned_name(server: Server) -> str:
+    """Return the name under which the server's own model is planned."""
+    return version_name(server, server.model) if server.split else server.shared_queue or server.name
+
+
+def whole_name(server: Server) -> str:
+    """Return the name of a planned server, or of the split server if it is a version."""
+    return server.whole.name if isinstance(server, Version) else server.name
+
+
+def share_of_load(server: Server) -> float:
+    """Return a version's share of its server's load; 1 for other servers, or if it has no share."""
+    return server.weight or 1.0 if isinstance(server, Version) else 1.0
+
+
+def counted_load(server: Server) -> Load:
+    """Return the load that is counted for a server; for a version, that of all versions together."""
+    load = server.current.load
+    if not isinstance(server, Version):
+        return load
+    rate = load.arrival_rate_rpm / share_of_load(server)
+    cv = server.whole.current.load.arrival_cv
+    return load.model_copy(update={"arrival_rate_rpm": rate, "arrival_cv": cv})
+
+
+def versions_text(server: Server) -> str:
+    """Return the names of a server's versions, for messages."""
+    return ", ".join(planned_names(server))
+
+
+def with_allocation(server: Server, name: str, allocation: AllocationData, field: str = "current") -> Server:
+    """Return a server with another allocation and the same load.
+
+    Args:
+        server: a server of a document.
+        name: name of the server, or of one of its versions.
+        allocation: the allocation.
+        field: ``current`` or ``desired``.
+    """
+    if name in {server.name, planned_name(server)} or not server.split:
+        load = server.current.load if field == "current" else allocation.load
+        return server.model_copy(update={field: allocation.model_copy(update={"load": load})})
+    own = allocation.model_copy(update={"load": Load()})
+    shares = tuple(
+        share.model_copy(update={field: own}) if version_name(server, share.model) == name else share
+        for share in server.split
+    )
+    return server.model_copy(update={"split": shares})
+
+
+def desired_of(server: Server) -> dict[str, AllocationData]:
+    """Return the desired allocations of a server, or those of its versions if they exist, by name."""
+    if not server.split:
+        return {server.name: server.desired}
+    others = {version_name(server, share.model): share.desired for share in server.split if share.desired}
+    return {planned_name(server): server.desired} | others
+
+
+def with_desired_applied(server: Server) -> Server:
+    """Return a server whose desired allocations, including those of versions, are now current."""
+    current = server.desired.model_copy(update={"load": server.current.load})
+    changes: dict[str, Any] = {"current": current}
+    if server.split:
+        changes["split"] = tuple(
+            share.model_copy(update={"current": share.desired}) if share.desired else share
+            for share in server.split
+        )
+    return server.model_copy(update=changes)
+
+
+def with_roll_back(server: Server, headroom_share: float) -> float:
+    """Return the headroom with which a version could take the load of all versions (eq. 213)."""
+    if isinstance(server, Version) and server.roll_back and server.weight:
+        return (1 + headroom_share) / server.weight - 1
+    return headroom_share
+
+
+def target_key(server: Server, targets: Mapping[tuple[str, str], ModelTarget]) -> tuple[str, str]:
+    """Return the service class and model whose targets apply to a server.
+
+    A version whose model has no targets in the class has those of the server's own model.
+    """
+    own = server.service_class, server.model
+    return (
+        (server.service_class, server.whole.model)
+        if isinstance(server, Version) and own not in targets
+        else own
+    )
+
+
+def target_of_version(target: ModelTarget, server: Server) -> ModelTarget:
+    """Return a version's targets: latencies apply to each request, throughput is divided by weight."""
+    if not isinstance(server, Version):
+        return target
+    return target.model_copy(update={"model": server.model, "tps": target.tps * server.weight})
+
+
+# --- checks --------------------------------------------------------------------------------------------
+
+
+def version_problems(
+    index: Index,
+    profiles: Mapping[str, Sequence[ModelProfile]],
+    accelerators: Names,
+    models: Names,
+    *,
+    lengths_optional: bool,
+) -> Iterator[Finding]:
+    """Yield the contradictions of servers that are split.
+
+    Args:
+        index: the items of the documents.
+        profiles: the profiles of each model.
+        accelerators: the accelerators of the documents.
+        models: the models of the documents.
+        lengths_optional: whether an unstated input or output length is 0 instead of a fault.
+    """
+    taken = {entry.item.shared_queue: "a shared queue" for entry in index.servers.values()}
+    taken |= dict.fromkeys(index.servers, "a server")
+    for entry in index.servers.values():
+        part, at, server = entry
+        for path, text in _faults(server):
+            yield Finding(part, (*at, *path), text)
+        for i, share in enumerate(server.split or ()):
+            here, name = (*at, "split", i), version_name(server, share.model)
+            if name in taken:
+                text = f"its version would be named {name!r}, which is {taken[name]}; rename that"
+                yield Finding(part, (*here, "model"), text)
+            yield from models.missing(part, (*here, "model"), share.model)
+            if share.current is not None:
+                current = (*here, "currentAlloc")
+                yield from pool_problems(part, current, share.current)
+                yield from undefined_accelerators(part, current, share.current, accelerators)
+            if share.model != server.model:
+                yield from _of_profiles(entry, i, index, profiles.get(share.model, ()), lengths_optional)
+        taken |= {version_name(server, share.model): "another version" for share in server.split or ()}
+
+
+def _of_profiles(
+    entry: Entry,
+    i: int,
+    index: Index,
+    mine: Sequence[ModelProfile],
+    lengths_optional: bool,  # noqa: FBT001  passed by position
+) -> Iterator[Finding]:
+    """Yield settings of a server that the profiles of a version do not support."""
+    part, at, server = entry
+    share = server.split[i]
+    one = server.model_copy(update={"model": share.model})
+    load, place = server.current.load, "currentAlloc.load."
+    checks: list[Callable[[], None]] = [
+        partial(check_server, one, "", mine),
+        partial(check_variability, load, place, mine),
+    ]
+    checks += [] if lengths_optional else [partial(check_lengths, load, place, mine)]
+    known = index.classes.get(server.service_class)
+    targets = {target.model: target for target in known.item.model_targets} if known else {}
+    if server.model in targets and share.model not in targets:
+        here = f"the targets of {server.model!r} in class {server.service_class!r}"
+        checks.append(partial(check_target, targets[server.model], here, mine))
+    for check in checks:
+        try:
+            check()
+        except SpecError as error:
+            yield Finding(part, (*at, "split", i, "model"), str(error))
+
+
+def _faults(server: Server) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield path and message of each contradiction of a server's split."""
+    if not server.split:
+        if server.split is not None:
+            yield ("split",), "the list is empty; give each version a model and a weight, or remove it"
+        if server.roll_back:
+            yield ("rollBack",), "the server has no versions to roll back from; remove it, or add split"
+        return
+    yield from _weight_faults(server, server.split)
+    for i, share in enumerate(server.split):
+        here = ("split", i, "currentAlloc")
+        if share.current is not None and share.model == server.model:
+            yield here, f"{share.model!r} is the server's own model; state it in the server's currentAlloc"
+        if share.current is not None and share.current.load != Load():
+            yield (*here, "load"), "the load of a version follows from its weight; remove it"
+
+
+def _weight_faults(
+    server: Server, split: Sequence[VersionShare]
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    weights = {share.model: share.weight for share in split}
+    for i, share in enumerate(split):
+        if any(share.model == other.model for other in split[:i]):
+            yield ("split", i, "model"), f"{share.model!r} occurs twice; list it once"
+    total = fsum(share.weight for share in split)
+    if abs(total - 1) > ROUNDING:
+        yield ("split",), f"the weights sum to {total:.12g}, not 1; change them"
+    if server.model not in weights:
+        text = (
+            f"{server.model!r}, the server's own model, is missing; add it, with weight 0 if it gets nothing"
+        )
+        yield ("split",), text
+    elif server.roll_back and not weights[server.model]:
+        text = f"{server.model!r} has weight 0 and no replicas; give it a weight above 0"
+        yield ("rollBack",), text

@@ -1,0 +1,46 @@
+"""Price tiers and the cost of tokens as tables."""
+
+from collections.abc import Iterator, Mapping
+
+from optimizer.plan import Plan
+from optimizer.plan.document import EXTERNAL
+from optimizer.render.money import Money
+from optimizer.section import Column, Section, name, table
+
+
+def tier_sections(plan: Plan) -> Iterator[Section]:
+    """Yield the price tiers in use."""
+    if not plan.tiers:
+        return
+    money = Money.of(plan)
+    columns = (
+        name("units", "name"),
+        Column("used", "used", form=",d"),
+        money.column("cost", lambda use: use.cost_cents_per_h),
+        money.column("list price", lambda use: use.cost_cents_per_h - use.difference_cents_per_h),
+        money.column("tiers", lambda use: use.difference_cents_per_h),
+    )
+    yield table("Price tiers", columns, plan.tiers, "tiers")
+
+
+def token_section(plan: Plan, costs: Mapping[str, float]) -> Section:
+    """Return the cost of tokens; shown by default with reserves, limits, tiers or rented services.
+
+    Args:
+        plan: the plan.
+        costs: cost per million tokens of each server [cents].
+    """
+    money, rented = Money.of(plan), {item.server for item in plan.rented}
+
+    def placed(server: str) -> str:
+        pools = [pool.placed_on for pool in plan.pools_of(server)]
+        return EXTERNAL if server in rented else " + ".join(pools)
+
+    columns = (
+        name("server", str),
+        name("placed on", placed),
+        Column("cost per million tokens", lambda item: money.number(costs[item]), money.unit[:-2], ",.2f"),
+    )
+    title = "Cost per million input and output tokens"
+    shown = bool(plan.rented or plan.reserves or plan.tiers or plan.limits)
+    return table(title, columns, sorted(costs), "tokens", on_request=not shown, may_be_empty=True)

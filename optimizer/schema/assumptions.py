@@ -1,0 +1,222 @@
+"""Assumptions of queue models: laws, targets and loads that a model does not support are rejected."""
+
+from collections.abc import Iterable
+from functools import partial
+
+from optimizer.errors import SpecError
+from optimizer.kinds.fields import Load, PlacedServer
+from optimizer.kinds.kind import Kind
+from optimizer.kinds.laws import laws_known
+from optimizer.kinds.queue_models import QUEUE_MODELS, law_problem, variability_problem, way_to
+from optimizer.kinds.table import KINDS, in_order, kind_of_profile
+from optimizer.quantities import precise
+from optimizer.queueing.measures import TargetMeasure
+from optimizer.queueing.performance import VARIABILITY, QueueModel
+from optimizer.schema import ModelProfile, ModelTarget, Server
+
+
+def check_profile(profile: ModelProfile, place: str) -> None:
+    """Check that a profile's queue model supports its law; messages start with `place`.
+
+    Raises:
+        SpecError: the queue model does not support the law, or the profile has fields that its kind does not
+            allow.
+    """
+    terms = profile.iteration.further_terms if profile.iteration else []
+    if profile.scheduler != "chunked":
+        terms.append(f"scheduler: {profile.scheduler}")
+    refused = kind_of_profile(profile).refused_in_profiles
+    for name in refused.fields:
+        if getattr(profile, name):
+            raise SpecError(f"{place}.{ModelProfile.model_fields[name].alias}: {refused.because}")
+    for law in laws_known(profile):
+        problem = law_problem(profile.queue_model, law, f" ({', '.join(terms)})" if terms else "")
+        if problem is not None:
+            raise SpecError(f"{place}: {problem}")
+
+
+def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) -> None:
+    """Check a server against the kind of its model's profiles.
+
+    Args:
+        server: the server.
+        prefix: prefix of messages.
+        profiles: the profiles of its model.
+
+    Raises:
+        SpecError: the model has several kinds, the server has fields of another kind, or its kind rejects it.
+    """
+    mine = list(profiles)
+    kinds = in_order(set(map(kind_of_profile, mine)))
+    for kind in KINDS if mine else ():
+        given = [] if kind in kinds else [name for name in _own_fields(kind) if _is_stated(server, name)]
+        if given:
+            key = Server.model_fields[given[0]].alias or given[0]
+            raise SpecError(
+                f"{prefix}{key}: {server.model!r} has no {kind.gives}, but only {kind.name} {kind.does}; "
+                "remove it"
+            )
+    if len(kinds) > 1:
+        other, one = (kind.gives for kind in kinds[:2])
+        raise SpecError(
+            f"{prefix}model: {server.model!r} has {one} on some accelerators and {other} on others; give "
+            "it one kind of latency model"
+        )
+    for path, problem in kinds[0].check(server, mine, server.current.load):
+        raise SpecError(f"{prefix}{path}: {problem}")
+
+
+def _own_fields(kind: Kind) -> list[str]:
+    """Return the fields of a server that only this kind has."""
+    fields = kind.server_fields.model_fields if kind.server_fields else {}
+    return [name for name in fields if name not in PlacedServer.model_fields]
+
+
+def _is_stated(server: Server, name: str) -> bool:
+    stated = name in server.model_fields_set
+    return stated and getattr(server, name) != Server.model_fields[name].default
+
+
+def check_load(load: Load, prefix: str) -> None:
+    """Check a load beyond its schema, without other documents.
+
+    Raises:
+        SpecError: the mean output length is between 0 and 1.
+    """
+    if 0 < load.out_tokens < 1:
+        raise SpecError(f"{prefix}avgOutTokens: must be 0 (idle) or at least 1, not {load.out_tokens:g}")
+
+
+def lacks_lengths(load: Load, profiles: Iterable[ModelProfile]) -> bool:
+    """Return whether requests to a token model arrive without a stated input or output length."""
+    return any(_unstated_lengths(load, profiles))
+
+
+def _unstated_lengths(load: Load, profiles: Iterable[ModelProfile]) -> tuple[bool, bool]:
+    """Return whether the input length and the output length of arriving requests are not stated.
+
+    An input length of 0 is valid, but it must be stated, because forgetting it makes every request cheaper.
+    """
+    kinds = [kind_of_profile(profile) for profile in profiles]
+    if not load.arrival_rate_rpm or not kinds:
+        return False, False
+    no_input = "in_tokens" not in load.model_fields_set and any("in_tokens" in kind.lengths for kind in kinds)
+    return no_input, not load.out_tokens and not any(kind.demand_rps(load, 0.0) for kind in kinds)
+
+
+def check_lengths(load: Load, prefix: str, profiles: Iterable[ModelProfile]) -> None:
+    """Check that requests to a token model have an input and an output length.
+
+    Args:
+        load: the load.
+        prefix: prefix of messages.
+        profiles: the profiles of the model.
+
+    Raises:
+        SpecError: a length is not stated.
+    """
+    no_input, no_output = _unstated_lengths(load, profiles)
+    if not no_input and not no_output:
+        return
+    in_length = "the mean input length (0 for requests without input)"
+    out_length = "the mean output length (at least 1)"
+    if no_output:
+        what = "avgOutTokens: 0 or missing" + (", and avgInTokens is missing" if no_input else "")
+        give = f"{in_length} and {out_length}" if no_input else out_length
+    else:
+        what, give = "avgInTokens: missing", in_length
+    arrive = f"{precise(load.arrival_rate_rpm)} requests/min arrive"
+    raise SpecError(f"{prefix}{what}, but {arrive}; give {give}, or set arrivalRate to 0")
+
+
+def check_variability(load: Load, prefix: str, profiles: Iterable[ModelProfile]) -> None:
+    """Check that the queue models of a model's profiles support the variability of its load.
+
+    Args:
+        load: the load.
+        prefix: prefix of messages.
+        profiles: the profiles of the model.
+
+    Raises:
+        SpecError: a queue model assumes another coefficient of variation.
+    """
+    if all(getattr(load, name) == 1 for name in VARIABILITY):
+        return
+    coefficients = {Load.model_fields[name].alias or name: getattr(load, name) for name in VARIABILITY}
+    for profile in profiles:
+        owner = f" of {profile.name!r} on {profile.accelerator!r}"
+        laws = laws_known(profile)
+        problem = variability_problem(profile.queue_model, coefficients, profile, owner) if laws else None
+        if problem is not None:
+            raise SpecError(f"{prefix}{problem}")
+
+
+def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfile]) -> None:
+    """Check that the queue models of a model's profiles support its target.
+
+    Args:
+        target: the target.
+        place: prefix of messages.
+        profiles: the profiles of the model.
+
+    Raises:
+        SpecError: it needs a percentile or a share of requests, but a queue model computes means only.
+    """
+    mine = list(profiles)
+    _check_kinds(target, place, mine)
+    for measure, _ in target.latency_targets():
+        if measure in {limit.measure for limit in target.latency}:
+            field, value = "latency", measure.percentile
+        elif target.percentile is not None:
+            field, value = "percentile", target.percentile
+        else:
+            field, value = "goodputShare", target.goodput_share
+        supports = partial(_supports, measure)
+        for profile in mine:
+            if not supports(QUEUE_MODELS[profile.queue_model]) and laws_known(profile):
+                way = way_to(supports, laws_known(profile), ModelProfile)
+                raise SpecError(
+                    f"{place}.{field}: {value:g}: the queue model {profile.queue_model!r} of "
+                    f"{profile.name!r} on {profile.accelerator!r} computes means only; remove it"
+                    + (f", or {way} there" if way else "")
+                )
+
+
+def could_use(
+    queue_model: str, profiles: Iterable[ModelProfile], targets: Iterable[ModelTarget], loads: Iterable[Load]
+) -> bool:
+    """Return whether profiles could use another queue model, for advice that must not lead to another error.
+
+    Args:
+        queue_model: the queue model.
+        profiles: the profiles of a model.
+        targets: the targets of the model.
+        loads: the loads of its servers.
+    """
+    changed = [profile.model_copy(update={"queue_model": queue_model}) for profile in profiles]
+    try:
+        for profile in changed:
+            check_profile(profile, "")
+        for target in targets:
+            check_target(target, "", changed)
+        for load in loads:
+            check_variability(load, "", changed)
+    except SpecError:
+        return False
+    return True
+
+
+def _supports(measure: TargetMeasure, model: type[QueueModel]) -> bool:
+    return model.supports_measure(measure)
+
+
+def _check_kinds(target: ModelTarget, place: str, profiles: Iterable[ModelProfile]) -> None:
+    """Check that a target has no fields that the kinds of the profiles do not allow."""
+    for profile in profiles:
+        refused = kind_of_profile(profile).refused_targets
+        for name in refused.fields:
+            if getattr(target, name):
+                raise SpecError(
+                    f"{place}.{ModelTarget.model_fields[name].alias}: {profile.name!r} on "
+                    f"{profile.accelerator!r} {refused.because}"
+                )

@@ -1,0 +1,122 @@
+"""Documents of service classes: priorities and targets."""
+
+from collections.abc import Iterator, Mapping
+from math import inf
+from operator import not_
+from typing import Annotated
+
+from pydantic import Field, PrivateAttr, model_validator
+from pydantic_core import PydanticCustomError
+
+from optimizer.documents import Document, In, MaxLoss, Milliseconds, Name, Priority, TokensPerSecond, is_none
+from optimizer.features.reserves.fields import HeadroomField
+from optimizer.kinds.fields import LatencyTarget
+from optimizer.queueing.measures import LATENCIES, LatencyName, MetricName, TargetMeasure
+from optimizer.queueing.performance import MS_PER_S
+from optimizer.units import SHARE
+
+OFFLINE_PRIORITY = 101
+"""Rank of offline work, after the lowest priority of a class."""
+
+
+def priority_name(priority: int) -> str:
+    """Return the display text of a priority."""
+    return "offline work" if priority == OFFLINE_PRIORITY else f"priority {priority}"
+
+
+class ModelTarget(Document):
+    """Service-level targets of a model in a service class; 0 means no target."""
+
+    model: Name
+    """Name of the model."""
+    itl_ms: Milliseconds = Field(0.0, alias="slo-itl")
+    """Inter-token latency [ms]."""
+    ttft_ms: Milliseconds = Field(0.0, alias="slo-ttft")
+    """Time to first token [ms]."""
+    e2e_ms: Milliseconds = Field(0.0, alias="slo-e2e")
+    """Time to the last token [ms]."""
+    user_tps: TokensPerSecond = Field(0.0, alias="slo-user-tps")
+    """Tokens per second of each answer; equivalent to an inter-token latency of 1000 divided by it."""
+    tps: TokensPerSecond = Field(0.0, alias="slo-tps")
+    """Token throughput [tokens/s]; the load is then derived from it instead of the arrival rate."""
+    percentile: float | None = Field(None, gt=0, lt=100)
+    """Percentile to which the latency targets apply; default: the mean."""
+    goodput_share: Annotated[float, In(SHARE, gt=0, lt=1)] | None = Field(None, alias="goodputShare")
+    """Minimum fraction of requests that meet all latency targets; excludes `percentile`."""
+    max_loss: MaxLoss | None = Field(None, alias="maxLoss")
+    """Maximum fraction of requests rejected by a full queue; default: `maxLoss` of the options."""
+    latency: tuple[LatencyTarget, ...] = Field((), strict=False, exclude_if=not_)
+    """Limits on the time to the complete answer, optionally at several percentiles."""
+    max_rejected: MaxLoss | None = Field(None, alias="maxRejected", exclude_if=is_none)
+    """Alternative name of `maxLoss` for batch servers; give only one of the two."""
+
+    _hit_rate: float = PrivateAttr(0.0)
+
+    def of_misses(self, hit_rate: float, changed: Mapping[str, object]) -> "ModelTarget":
+        """Return a changed copy whose percentiles are those of a cache's misses."""
+        target = self.model_copy(update=changed)
+        target._hit_rate = hit_rate  # noqa: SLF001  of a copy of itself
+        return target
+
+    @model_validator(mode="after")
+    def _one_bound_on_loss(self) -> "ModelTarget":
+        if self.max_loss is not None and self.max_rejected is not None:
+            raise PydanticCustomError("two_losses", "maxLoss and maxRejected have the same meaning; keep one")
+        return self
+
+    @property
+    def largest_loss(self) -> float | None:
+        """Maximum fraction of rejected requests, by either name; None selects that of the options."""
+        return self.max_loss if self.max_rejected is None else self.max_rejected
+
+    @model_validator(mode="after")
+    def _goodput_has_limits(self) -> "ModelTarget":
+        if self.goodput_share is not None and self.percentile is not None:
+            raise PydanticCustomError(
+                "goodput_percentile", "goodputShare and percentile exclude each other; keep one"
+            )
+        if self.goodput_share is not None and not self.request_limits():
+            raise PydanticCustomError("goodput_limits", "goodputShare requires a latency target; add one")
+        return self
+
+    def request_limits(self) -> dict[LatencyName, float]:
+        """Return the latency limits by metric [ms]."""
+        limits: dict[LatencyName, float] = {}
+        for metric in LATENCIES:
+            limit = getattr(self, f"{metric}_ms")
+            if limit:
+                limits[metric] = limit
+        if self.user_tps:
+            limits["itl"] = min(limits.get("itl", inf), MS_PER_S / self.user_tps)
+        return limits
+
+    def latency_targets(self) -> Iterator[tuple[TargetMeasure, float]]:
+        """Yield the measure and limit of each latency target, without duplicates."""
+        limits: dict[TargetMeasure, float] = {}
+        if self.goodput_share is not None:
+            limits[TargetMeasure("missed", hit_rate=self._hit_rate)] = 1 - self.goodput_share
+        else:
+            for metric, limit in self.request_limits().items():
+                limits[self._measure(metric, self.percentile)] = limit
+        for target in self.latency:
+            measure = self._measure(target.measure.metric, target.percentile)
+            limits[measure] = min(limits.get(measure, inf), target.limit_ms)
+        yield from limits.items()
+
+    def _measure(self, metric: MetricName, percentile: float | None) -> TargetMeasure:
+        return TargetMeasure(metric, percentile, 0.0 if percentile is None else self._hit_rate)
+
+
+class _Targets(Document):
+    """A service class."""
+
+    name: Name
+    """Unique name."""
+    priority: Priority = 100
+    """1 (highest) … 100 (lowest)."""
+    model_targets: tuple[ModelTarget, ...] = Field((), alias="modelTargets", strict=False, fail_fast=True)
+    """Targets by model."""
+
+
+class ServiceClass(HeadroomField, _Targets):  # pydantic puts the last base's fields first
+    """A class of service: its priority and its targets by model."""

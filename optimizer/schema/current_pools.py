@@ -1,0 +1,68 @@
+"""Current pools of allocations: other replicas, contradictions, and undefined accelerators."""
+
+from collections.abc import Iterator, Mapping
+
+from optimizer.schema import AllocationData, CurrentPool
+from optimizer.schema.files import Part
+from optimizer.schema.names import Finding, Names
+from optimizer.schema.positions import Location
+
+
+def with_replicas(current: AllocationData, replicas: Mapping[str, int], *, mixed: bool) -> AllocationData:
+    """Return a current allocation with other replicas on own cards, at the prices of their accelerators.
+
+    Args:
+        current: the allocation; if nothing changes, it keeps its stated cost.
+        replicas: replicas by accelerator.
+        mixed: whether plans are mixed; otherwise only the largest pool counts.
+    """
+    most = max(replicas, key=lambda name: (replicas[name], name == current.accelerator), default="")
+    running = {name: number for name, number in replicas.items() if number and (mixed or name == most)}
+    if not running:
+        return AllocationData(load=current.load)
+    if running == current.replicas:
+        return current
+    batches = {pool.accelerator: pool.max_batch for pool in current.stated_pools}
+    pools = tuple(
+        CurrentPool(accelerator=name, num_replicas=number, max_batch=batches.get(name, 0))
+        for name, number in sorted(running.items())
+    )
+    changed = {"accelerator": most, "num_replicas": replicas[most], "cost_cents_per_h": 0.0}
+    return current.model_copy(update={**changed, "pools": pools if len(pools) > 1 else ()})
+
+
+def undefined_accelerators(
+    part: Part, at: Location, allocation: AllocationData, accelerators: Names, *, unless_priced: bool = False
+) -> Iterator[Finding]:
+    """Yield pools on own cards of an accelerator that is undefined.
+
+    Args:
+        part: the document.
+        at: location of the allocation.
+        allocation: the allocation.
+        accelerators: the defined accelerators.
+        unless_priced: whether pools that state their cost, or have no replicas, can be on any accelerator.
+    """
+    for i, pool in enumerate(allocation.stated_pools):
+        here = (*at, "pools", i, "accelerator") if allocation.pools else (*at, "accelerator")
+        needs_price = pool.num_replicas and not pool.cost_cents_per_h
+        if pool.mode == "own" and pool.accelerator and (needs_price or not unless_priced):
+            yield from accelerators.missing(part, here, pool.accelerator)
+
+
+def pool_problems(part: Part, at: Location, allocation: AllocationData) -> Iterator[Finding]:
+    """Yield the contradictions between the pools of an allocation at a location of a document."""
+    own: dict[str, int] = {}
+    for i, pool in enumerate(allocation.pools):
+        here, is_external = (*at, "pools", i, "accelerator"), pool.mode == "external"
+        if is_external == bool(pool.accelerator):
+            need = "has no accelerator; remove it" if is_external else "needs an accelerator; add its name"
+            yield Finding(part, here, f"a pool with mode {pool.mode} {need}")
+        elif pool.mode == "own" and pool.accelerator in own:
+            yield Finding(part, here, f"{pool.accelerator!r} occurs twice; add up its replicas in one pool")
+        elif pool.mode == "own":
+            own[pool.accelerator] = pool.num_replicas
+    stated = allocation.accelerator, allocation.num_replicas
+    if allocation.pools and stated != ("", 0) and stated not in own.items():
+        text = f"{stated[1]} x {stated[0]} is none of the pools with mode own; state the largest, or none"
+        yield Finding(part, (*at, "accelerator"), text)

@@ -1,0 +1,132 @@
+"""Index of document items by name; finds duplicate and undefined names."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from optimizer.schema.faults import Fault
+from optimizer.schema.files import Part
+from optimizer.schema.messages import did_you_mean, path_text
+from optimizer.schema.positions import Location
+
+MAX_COMPARED = 200_000
+"""Maximum name comparisons for suggestions; after that, none are made."""
+
+
+class Entry(NamedTuple):
+    """An item of a section, with its location."""
+
+    part: Part
+    at: Location
+    item: Any
+
+
+class Finding(NamedTuple):
+    """An error or warning about documents, with its location; `other` is a location to append to the text."""
+
+    part: Part
+    at: Location
+    text: str
+    other: tuple[Part, Location] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Document items by name."""
+
+    accelerators: dict[str, Entry]
+    profiles: dict[tuple[str, str], Entry]
+    classes: dict[str, Entry]
+    servers: dict[str, Entry]
+    capacity: dict[str, Entry]
+    routes: dict[str, Entry]
+    twice: list[Finding]
+    """Duplicate names, and sections that must not occur twice."""
+
+    @classmethod
+    def of(cls, parts: Sequence[Part]) -> "Index":
+        """Index the items of documents."""
+        twice: list[Finding] = []
+        index = cls(
+            accelerators=_indexed(parts, "accelerators", lambda item: item.name, twice),
+            profiles=_indexed(parts, "models", lambda item: (item.name, item.accelerator), twice),
+            classes=_indexed(parts, "serviceClasses", lambda item: item.name, twice),
+            servers=_indexed(parts, "servers", lambda item: item.name, twice),
+            capacity=_indexed(parts, "count", lambda item: item.type, twice),
+            routes=_indexed(parts, "routes", lambda item: item.name, twice),
+            twice=twice,
+        )
+        given = [part for part in parts if "optimizer" in part.spec.model_fields_set]
+        twice += (
+            Finding(part, ("optimizer",), f"the section is also in {given[0].source}; keep one")
+            for part in given[1:]
+        )
+        return index
+
+
+def _indexed(
+    parts: Sequence[Part], section: str, key: Callable[[Any], Any], twice: list[Finding]
+) -> dict[Any, Entry]:
+    """Return the items of a section by name; duplicate names are added to `twice`."""
+    index: dict[Any, Entry] = {}
+    field = {"serviceClasses": "service_classes"}.get(section, section)
+    for part in parts:
+        for i, item in enumerate(getattr(part.spec, field)):
+            name, at = key(item), part.location(section, i)
+            if name in index:
+                shown = " on ".join(map(repr, name)) if isinstance(name, tuple) else repr(name)
+                text = f"{shown} occurs twice; it is also at "
+                twice.append(Finding(part, at, text, index[name][:2]))
+            else:
+                index[name] = Entry(part, at, item)
+    return index
+
+
+def located(problems: Sequence[Finding]) -> list[Fault]:
+    """Return findings as faults; each text is read once to find their lines."""
+    wanted: dict[int, list[tuple[Location, str]]] = {}
+    places = [(problem.part, problem.at) for problem in problems]
+    places += [problem.other for problem in problems if problem.other is not None]
+    parts = {id(part): part for part, _ in places}
+    for part, at in places:
+        wanted.setdefault(id(part), []).append((at, ""))
+    found = {
+        (key, fault.location): fault for key, part in parts.items() for fault in part.faults(wanted[key])
+    }
+    faults = []
+    for problem in problems:
+        text = problem.text
+        if problem.other is not None:
+            text += str(found[id(problem.other[0]), problem.other[1]])
+        faults.append(replace(found[id(problem.part), problem.at], problem=text))
+    return faults
+
+
+class Names:
+    """The names defined by a section."""
+
+    def __init__(self, what: str, known: Collection[str], incomplete: bool) -> None:  # noqa: FBT001  set above
+        self._what = what
+        self._known = known
+        self._incomplete = incomplete
+        self._hints: dict[str, str] = {}
+        self._compared = 0
+
+    def missing(self, part: Part, at: Location, name: str, note: str = "") -> Iterator[Finding]:
+        """Yield a finding if a name is undefined, with the most similar defined name.
+
+        Args:
+            part: the document.
+            at: location of the name.
+            name: the name.
+            note: text after the kind of name.
+        """
+        if name in self._known or self._incomplete:
+            return
+        if name not in self._hints:
+            self._compared += len(self._known)
+            near = did_you_mean(name, self._known) if self._compared <= MAX_COMPARED else ""
+            self._hints[name] = near
+        correct = path_text(at).rsplit(".", 1)[-1]
+        hint = self._hints[name] or f"; add it, or correct {correct!r}"
+        yield Finding(part, at, f"{self._what}{note} {name!r} does not exist{hint}")

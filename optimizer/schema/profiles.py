@@ -1,0 +1,122 @@
+"""Documents of model profiles: one model on one accelerator."""
+
+from typing import Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from optimizer.documents import FOLDER, BatchLimit, Count, Document, Name, PositiveCount, Share, is_none
+from optimizer.features.shared_cards.fields import CardFields
+from optimizer.kinds.fields import ReplicaProfile
+from optimizer.kinds.laws import laws_given, laws_known
+from optimizer.kinds.queue_models import REFERENCE, QueueModelName, default_model, without_default
+from optimizer.kinds.table import LawFields
+from optimizer.schema.provenance import Provenance
+from optimizer.timing import PerfParms
+
+EstimateEnd = Literal["upper", "middle", "lower"]
+"""The end of an estimate's intervals: slow times and little memory, the middle, or the opposite."""
+
+
+class EstimateSettings(Document):
+    """Settings of an estimate of token times that override the names of the profile."""
+
+    model: Name | None = None
+    """The model's name in the catalogue; default: that of the profile."""
+    config: Name | None = None
+    """The model's config.json instead of a name, relative to the document; on the command line only."""
+    ignore_keys: tuple[Name, ...] = Field((), alias="ignoreKeys", strict=False)
+    """Keys of the config.json that have no effect on memory and times."""
+    accelerator: Name | None = None
+    """The accelerator's name in the catalogue; default: the accelerator's type, or else its name."""
+    tp: PositiveCount | None = None
+    """Tensor-parallel degree: devices of a replica; default: all of its cards."""
+    weights: Name | None = None
+    """Weight format; default: as published."""
+    cache: Name | None = None
+    """Format of the KV cache: `bf16`, `fp8` or `fp8_ds_mla`; default: that of the checkpoint, else `bf16`."""
+    eager: bool = False
+    """Whether the engine launches each kernel from the host, without captured graphs."""
+    memory_utilization: Share = Field(0.9, alias="memoryUtilization")
+    """Fraction of device memory that the engine can use."""
+    max_requests: BatchLimit = Field(256, alias="maxRequests")
+    """Maximum requests in the batch."""
+
+    @field_validator("config")
+    @classmethod
+    def _in_its_folder(cls, config: str | None, info: ValidationInfo) -> str | None:
+        """Resolve the path relative to the document; only documents in files can name files."""
+        if config is None:
+            return None
+        folder = (info.context or {}).get(FOLDER)
+        if folder is None:
+            raise PydanticCustomError(
+                "config", "only documents in files can name a config.json; name a model of the catalogue"
+            )
+        return str(folder / config)
+
+
+class ProfileParms(PerfParms):
+    """Iteration law of a profile: coefficients, or settings to estimate them."""
+
+    estimate: EstimateSettings | None = Field(None, exclude_if=is_none)
+    """Estimate the coefficients from architecture and data sheet, instead of giving them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_the_word(cls, data: object) -> object:
+        """Read ``perfParms: estimate`` as an estimate with default settings."""
+        return {"estimate": {}} if isinstance(data, str) and data.lower() == "estimate" else data
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "ProfileParms":
+        given = [name for name in PerfParms.model_fields if getattr(self, name)]
+        if self.estimate is not None and given:
+            raise PydanticCustomError(
+                "two_sources", "both coefficients and an estimate are given; keep one of the two"
+            )
+        return self
+
+
+def _or_the_word_estimate(schema: dict[str, Any]) -> None:
+    schema["anyOf"].append({"type": "string", "enum": ["estimate"]})
+
+
+class ModelProfile(CardFields, LawFields, ReplicaProfile):
+    """A model on an accelerator: GPU groups per replica, batch limit and token times."""
+
+    iteration: ProfileParms | None = Field(
+        None,
+        alias="perfParms",
+        json_schema_extra=_or_the_word_estimate,
+    )
+    """Iteration law, or `estimate` instead of its coefficients; excludes the linear law."""
+    kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity")
+    """KV cache of one replica [tokens]; limits the batch to this divided by the tokens of a request."""
+    queue_model: QueueModelName = Field(REFERENCE, alias="queueModel", json_schema_extra=without_default)
+    """Queue model; default: `continuous` with `perfParms`, else `reference`."""
+    provenance: Provenance | None = Field(None, exclude_if=is_none)
+    """Provenance of token times fitted to benchmarks; absent if not stated."""
+
+    @model_validator(mode="after")
+    def _one_law(self) -> "ModelProfile":
+        known = laws_known(self)
+        if "queue_model" not in self.model_fields_set:  # without marking it as given
+            object.__setattr__(self, "queue_model", default_model(known or laws_given(self)))
+        if len(known) > 1:
+            keys = " and ".join(law.keys(type(self)) for law in known)
+            raise PydanticCustomError(
+                "two_laws", "both {keys} are given; keep one of the two latency models", {"keys": keys}
+            )
+        if known and self.is_estimated:
+            raise PydanticCustomError(
+                "two_laws",
+                "both {keys} and an estimate are given; keep one of the two",
+                {"keys": known[0].keys(type(self))},
+            )
+        return self
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether the token times are estimated."""
+        return self.iteration is not None and self.iteration.estimate is not None

@@ -1,0 +1,36 @@
+"""Names and paths of the sample systems in the package."""
+
+import os
+from importlib import resources
+from pathlib import Path
+
+from optimizer.errors import SpecError
+from optimizer.schema.messages import known_name
+
+PREFIX = "sample:"
+"""Prefix of a sample's name, which can replace a path: ``sample:small``."""
+
+
+def samples() -> dict[str, Path]:
+    """Return the paths of the samples, files or directories, by name.
+
+    Raises:
+        SpecError: the samples are not installed.
+    """
+    package = Path(str(resources.files("optimizer")))
+    for folder in (package / "samples", package.parent / "specs"):  # installed package; source checkout
+        if (folder / "small").is_dir():
+            return {path.stem: path for path in sorted(folder.iterdir()) if not path.name.startswith(".")}
+    raise SpecError(f"{PREFIX} the samples are not installed")
+
+
+def sample_or_path(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """Return the path of a named sample, or else the path itself.
+
+    Raises:
+        SpecError: the sample does not exist.
+    """
+    if not str(path).startswith(PREFIX):
+        return path
+    found = samples()
+    return found[known_name(str(path).removeprefix(PREFIX), found, "sample")]

@@ -1,0 +1,147 @@
+"""Checks of reserves, limits and prices across documents."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from optimizer.documents import UnlimitedCards
+from optimizer.errors import SpecError
+from optimizer.kinds.table import KINDS, kind_of_profile
+from optimizer.money import cost_text, currency_of
+from optimizer.schema import Accelerator, ModelProfile, OptimizerOptions
+from optimizer.schema.files import Part
+from optimizer.schema.names import Entry, Finding, Index, Names
+from optimizer.tolerances import ROUNDING
+
+ENDLESS = 1e9
+"""Size of the last price step, larger than any plan."""
+
+
+def server_problems(entry: Entry, profiles: Sequence[ModelProfile], accelerators: Names) -> Iterator[Finding]:
+    """Yield preferred accelerators that do not exist, and external services for requests without tokens."""
+    part, at, server = entry
+    for i, name in enumerate(server.preferred or ()):
+        yield from accelerators.missing(part, (*at, "preferred", i), name)
+    if server.external is not None and any(kind_of_profile(profile) is not KINDS[0] for profile in profiles):
+        text = f"{server.model!r} has no tokens, and a service is paid by tokens; remove it"
+        yield Finding(part, (*at, "external"), text)
+
+
+def option_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
+    """Yield options and prices that no plan can satisfy, or that need missing data."""
+    yield from card_price_problems(index)
+    accelerators = {name: entry.item for name, entry in index.accelerators.items()}
+    used = {accelerator for _, accelerator in index.profiles}
+    used -= {name for name, (part, at, _) in index.accelerators.items() if at in part.repaired}
+    for part in parts:
+        if "optimizer" in part.spec.model_fields_set:
+            for key, text in _problems(part.spec.optimizer, accelerators, used):
+                yield Finding(part, ("optimizer", key), text)
+
+
+def check_options(options: OptimizerOptions, accelerators: Mapping[str, Accelerator], used: set[str]) -> None:
+    """Check the options against the accelerators used in profiles.
+
+    Raises:
+        SpecError: no plan can satisfy the options, or they need missing data.
+    """
+    for key, text in _problems(options, accelerators, used):
+        raise SpecError(f"optimizer.{key}: {text}")
+
+
+def committed_cents_per_h(accelerators: Mapping[str, Accelerator]) -> float:
+    """Return the cost of all commitments, used or not [cents/h]."""
+    tiers = (tier for item in accelerators.values() for tier in item.tiers if tier.committed)
+    return float(sum(tier.units * tier.cost_cents_per_h for tier in tiers))
+
+
+class PricedUnits(NamedTuple):
+    """Units whose price depends on their number: accelerators of a name with tiers, or cards of a type."""
+
+    name: str
+    is_type: bool
+    """Whether the units are the cards of a type; otherwise the accelerators of a name."""
+    listed: float
+    """Price of a unit that pools state [cents/h]."""
+    steps: tuple[tuple[float, float], ...]
+    """Size and price of each step, the cheapest first; committed units have price 0."""
+
+
+def tiered(accelerators: Mapping[str, Accelerator], cards: Mapping[str, int]) -> list[PricedUnits]:
+    """Return the accelerators that have price tiers, and the types with another price for more cards.
+
+    Args:
+        accelerators: accelerators by name.
+        cards: cards by type.
+    """
+    found = [
+        PricedUnits(item.name, False, item.cost_cents_per_h, _steps_of(item))  # noqa: FBT003  named above
+        for item in accelerators.values()
+        if item.tiers
+    ]
+    for kind, number in cards.items():
+        mine = [item for item in accelerators.values() if item.type == kind]
+        if mine and isinstance(number, UnlimitedCards) and number.owned is not None:
+            listed = price_of_card(mine[0])
+            steps = (float(number.owned), listed), (ENDLESS, float(number.more_cents_per_h))
+            found.append(PricedUnits(kind, True, listed, steps))  # noqa: FBT003  named above
+    return found
+
+
+def price_of_card(item: Accelerator) -> float:
+    """Return the price of one card of an accelerator [cents/h]."""
+    return float(item.cost_cents_per_h) / item.multiplicity
+
+
+def _card_price_text(item: Accelerator) -> str:
+    """Format the price of one card in the unit in which the accelerator's price was written."""
+    return cost_text(price_of_card(item), currency_of(item.cost_cents_per_h))
+
+
+def _steps_of(item: Accelerator) -> tuple[tuple[float, float], ...]:
+    steps = [(0.0 if tier.committed else tier.cost_cents_per_h, float(tier.units)) for tier in item.tiers]
+    steps.sort(key=lambda step: step[0])
+    return tuple((size, float(price)) for price, size in [*steps, (item.cost_cents_per_h, ENDLESS)])
+
+
+def card_price_problems(index: Index) -> Iterator[Finding]:
+    """Yield prices for more cards of a type that contradict the prices of its accelerators."""
+    by_type: dict[str, list[Accelerator]] = {}
+    for entry in index.accelerators.values():
+        by_type.setdefault(entry.item.type, []).append(entry.item)
+    for part, at, capacity in index.capacity.values():
+        more, mine = capacity.more_cents_per_h, by_type.get(capacity.type, [])
+        if more is None or not mine:
+            continue
+        low, high = (choose(mine, key=price_of_card) for choose in (min, max))
+        with_tiers = [item.name for item in mine if item.tiers]
+        text = None
+        if with_tiers:
+            text = f"{with_tiers[0]} has tiers, which state a price by number too; remove one of the two"
+        elif price_of_card(high) > price_of_card(low) * (1 + ROUNDING):
+            text = (
+                f"a card costs {_card_price_text(low)} in {low.name} and {_card_price_text(high)} in "
+                f"{high.name}; give all of {capacity.type} the same price per card"
+            )
+        elif more < price_of_card(low) * (1 - ROUNDING):
+            text = (
+                f"{cost_text(more, currency_of(more))} is below the price of the first cards, "
+                f"{_card_price_text(low)}; prices must not fall: make the lower one cost, and count unlimited"
+            )
+        if text is not None:
+            yield Finding(part, (*at, "more"), text)
+
+
+def _problems(
+    options: OptimizerOptions, accelerators: Mapping[str, Accelerator], used: set[str]
+) -> Iterator[tuple[str, str]]:
+    budget, committed = options.budget_cents_per_h, committed_cents_per_h(accelerators)
+    if budget is not None and committed > budget:
+        amounts = (cost_text(amount, currency_of(budget)) for amount in (budget, committed))
+        paid = "{} do not pay for the commitments of {}".format(*amounts)
+        yield "budget", f"{paid}; raise the budget or take committed tiers out"
+    if options.max_power_w is None:
+        return
+    for name in sorted(used & accelerators.keys()):
+        if not accelerators[name].power.full_w:
+            yield "maxPower", f"the power of {name} is not known; give it power.idle and power.full"
+            return
