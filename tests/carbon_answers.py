@@ -14,6 +14,9 @@ from optimizer.plan import Plan
 from optimizer.studies.sweep.checkpoint import Checkpoint
 from optimizer.studies.sweep.parameters import read_variations
 from optimizer.studies.sweep.sweep import sweep
+from rest_server.settings import Settings
+from rest_server.web.changes import Changes
+from rest_server.web.work import open_text
 
 SAMPLES = ("shared-cards.yaml", "robust.yaml", "everything")
 
@@ -59,15 +62,47 @@ def answer(path: Path) -> dict[str, Any]:
     }
 
 
+def swept(system: System, text: str) -> dict[str, Any]:
+    """Return a sweep, and the plans of documents with its values."""
+    found = sweep(system, read_variations(system, [text]), Checkpoint())
+    name, item = (text.partition("=")[0] + ":").split(":")[:2]
+    costs = []
+    for value in found.axes[0].values:
+        document: dict[str, Any] = json.loads(system.to_spec().to_json())
+        kinds = {each["name"]: each for each in document["accelerators"]}
+        kinds.get(item, document["optimizer"])[name] = value
+        costs.append(solve(load_system(document)).total_cost_cents_per_h)
+    return {"sweep": json.loads(found.to_json()), "costs": costs}
+
+
+def on_the_page(system: System) -> dict[str, Any]:
+    """Return the numbers that the page shows, and those after changes of both options."""
+    opened = open_text(system.to_spec().to_json(), Settings(solver_processes=0))
+    assert opened.controls is not None
+    changed = Changes(given={"maxCarbon": "5000", "carbonMargin": "25%"}).applied_to(system)
+    return {
+        "shown": {item.name: [item.unit, item.original] for item in opened.controls.numbers},
+        "changed": json.loads(changed.to_spec().to_json())["optimizer"],
+    }
+
+
 def main(samples: Path) -> None:
-    system = with_carbon(samples / "robust.yaml", 6000.0)
+    system = with_carbon(samples / "robust.yaml", 6000.0).with_options(carbon_margin=0.1)
     explained = json.loads(explain(system).to_json())
-    swept = sweep(system, read_variations(system, ["maxCarbon=4000,6000"]), Checkpoint())
+    cost = solve(system).total_cost_cents_per_h
+    removed = {"maxCarbon": system.with_options(max_carbon=None)}
+    removed["carbonMargin"] = system.with_options(carbon_margin=0.0)
     answers = {
         "home": str(Path(optimizer.__file__).parent),
         "samples": {name: answer(samples / name) for name in SAMPLES},
         "explained": [item for item in explained["limits"] if item["limit"] == "carbon"],
-        "swept": json.loads(swept.to_json()),
+        "wishes": {item["option"]: item["without"]["costChange"] for item in explained["wishes"]},
+        "removed": {name: solve(other).total_cost_cents_per_h - cost for name, other in removed.items()},
+        "swept": [
+            swept(system, text)
+            for text in ("maxCarbon=4000,6000", "carbonMargin=0%,20%", "carbon:H100=100,900")
+        ],
+        "page": on_the_page(system),
     }
     print(json.dumps(answers))
 

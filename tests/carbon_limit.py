@@ -6,7 +6,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from optimizer.arrays import FloatArray
-from optimizer.documents import Document, Quantity
+from optimizer.documents import Document, Quantity, Share
 from optimizer.limits.limit import Limit, Replicas, Stock
 from optimizer.quantities import precise
 
@@ -25,6 +25,8 @@ class CarbonOption(Document):
 
     max_carbon: Quantity | None = Field(None, alias="maxCarbon", exclude_if=lambda grams: grams is None)
     """Maximum emissions of all accelerators in use [g/h]; absent: not limited."""
+    carbon_margin: Share = Field(0.0, alias="carbonMargin", exclude_if=lambda share: not share)
+    """Share of the maximum that plans leave unused."""
 
 
 class Carbon(Limit):
@@ -32,14 +34,14 @@ class Carbon(Limit):
 
     name: ClassVar[str] = "carbon"
     unit: ClassVar[str] = "g/h"
-    option: ClassVar[str] = "maxCarbon"
+    field: ClassVar[str] = "max_carbon"
     whole: ClassVar[bool] = False
 
     def amounts(self, stock: Stock) -> Mapping[str, float]:
         """Return the limit as the amount of its only item."""
         assert isinstance(stock.options, CarbonOption)
         most = stock.options.max_carbon
-        return {} if most is None else {ITEM: most}
+        return {} if most is None else {ITEM: most * (1 - stock.options.carbon_margin)}
 
     def use(self, replicas: Replicas, item: str) -> FloatArray:  # noqa: ARG002  there is one
         """Return the emissions of one replica of each candidate."""

@@ -96,7 +96,7 @@ CARBON_EDITS = {
 }
 
 
-def test_a_limit_on_a_new_field_needs_one_file_and_one_entry(tmp_path: Path, specs: Path) -> None:
+def test_a_limit_and_an_option_on_a_new_field_are_one_file(tmp_path: Path, specs: Path) -> None:
     copy_tree(tmp_path, {"carbon_limit.py": f"{LIMITS}/carbon.py"}, f"{LIMITS}/table.py", CARBON_EDITS)
     answers = answers_in(tmp_path, "carbon_answers.py", [str(specs)])
     for found in answers["samples"].values():
@@ -109,9 +109,18 @@ def test_a_limit_on_a_new_field_needs_one_file_and_one_entry(tmp_path: Path, spe
     assert any(found["rented"] for found in answers["samples"].values())
     assert any(found["reserves"] for found in answers["samples"].values())
     (explained,) = answers["explained"]
-    assert (explained["item"], explained["amount"]) == ("all replicas", 6000.0)
-    (axis,) = answers["swept"]["axes"]
-    assert (axis["parameter"], axis["unit"]) == ("maxCarbon", "g/h")
+    assert (explained["item"], explained["amount"]) == ("all replicas", 5400.0)
+    assert answers["removed"].items() <= answers["wishes"].items()
+    assert 0 not in answers["removed"].values()
+    axes = [found["sweep"]["axes"][0] for found in answers["swept"]]
+    assert [(axis["parameter"], axis["unit"]) for axis in axes] == [
+        ("maxCarbon", "g/h"), ("carbonMargin", ""), ("carbon:H100", ""),
+    ]  # fmt: skip
+    for found in answers["swept"]:
+        assert [point["totalCost"] for point in found["sweep"]["points"]] == found["costs"]
+    shown, changed = answers["page"]["shown"], answers["page"]["changed"]
+    assert (shown["maxCarbon"], shown["carbonMargin"]) == (["g/h", 6000.0], ["", 0.1])
+    assert (changed["maxCarbon"], changed["carbonMargin"]) == (5000.0, 0.25)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from optimizer.render.comparison_sections import comparison_sections
 from optimizer.render.progress import working
 from optimizer.schema import OptimizerOptions
 from optimizer.schema.messages import validated
+from optimizer.spec.changes import CHANGES, OPTIONS
 from optimizer.studies.comparison.comparison_document import Comparison
 
 _EPILOG = """\
@@ -28,7 +29,8 @@ class CompareFlags(CompareOptions):
     other: Annotated[str | None, Flag("OTHER", name="with")] = None
     """The second side: another system, or a saved plan."""
     with_options: Annotated[str | None, Flag("NAME=VALUE,…")] = None
-    """Options for the second side only, named as in documents: heterogeneous=true."""
+    """Options for the second side only, named as in documents, or other values, named as for sweep:
+    heterogeneous=true,count:H100=12."""
 
 
 def _add_compare(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +87,7 @@ def _label(path: str) -> str:
 
 
 def _options(text: str) -> dict[str, object]:
-    """Return options given as NAME=VALUE,… by their Python names."""
+    """Return values given as NAME=VALUE,…: of options by their Python names, of others as given."""
     values: dict[str, object] = {}
     for item in text.split(","):
         name, equals, value = (part.strip() for part in item.partition("="))
@@ -97,8 +99,12 @@ def _options(text: str) -> dict[str, object]:
             values[name] = json.loads(value)
         except ValueError:
             values[name] = value
-    options = validated(OptimizerOptions, values, "--with-options: ")
-    return {name: getattr(options, name) for name in sorted(options.model_fields_set)}
+    others = {name for name in values if ":" in name or name in CHANGES.keys() - OPTIONS.keys()}
+    stated = {name: value for name, value in values.items() if name not in others}
+    options = validated(OptimizerOptions, stated, "--with-options: ")
+    return {name: getattr(options, name) for name in sorted(options.model_fields_set)} | {
+        name: values[name] for name in sorted(others)
+    }
 
 
 COMMANDS = {"compare": Command(_add_compare, _compare)}

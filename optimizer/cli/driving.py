@@ -14,7 +14,7 @@ from optimizer.cli.command import Command, add_output, add_path, picture_format,
 from optimizer.cli.flags import add_request, in_flags, request_of
 from optimizer.cli.solving import add_load, announced, announced_for, read_system
 from optimizer.jobs.flag import Flag
-from optimizer.jobs.requests import PlanOptions, Request, RequestError
+from optimizer.jobs.requests import PlanOptions, RequestError
 from optimizer.pipeline import solve
 from optimizer.plan import load_plan
 from optimizer.render.progress import working
@@ -52,7 +52,7 @@ class DriveFlags(PlanOptions):
 
     def applied(self, system: System) -> System:
         """Return a system with the options of the request; the plan is for the loads of the document."""
-        return Request.applied(self, system)
+        return self.with_given(system)
 
     @property
     def course(self) -> Course:

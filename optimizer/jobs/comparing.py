@@ -31,7 +31,8 @@ def compare_plans(
         first: a system to plan, or a plan.
         second: the other side; None selects the first system with other options or another load.
         options: a change of the load, and optimizer options of both sides.
-        second_options: optimizer options of the second side alone, by their Python names.
+        second_options: optimizer options of the second side alone, by their Python names, and other values
+            by the names that sweeps have.
         transition: whether the second system follows the first in time, so that the first plan is running.
         labels: names of the sides.
 
@@ -40,6 +41,8 @@ def compare_plans(
         SolverError: the solver failed, or a plan does not pass verification.
     """
     _check_sides(first, second, options, second_options)
+    first = options.with_given(first) if isinstance(first, System) else first
+    second = options.with_given(second) if isinstance(second, System) else second
     if options.load_changes:
         assert isinstance(first, System)
         second, transition = options.with_changed_load(first), True
@@ -50,7 +53,6 @@ def compare_plans(
         transition=transition,
         labels=labels,
         backend=options.backend,
-        **options.given(),
     )
 
 
@@ -67,7 +69,8 @@ def _check_sides(
             raise RequestError(load, "compares one system before and after; remove it, or {second}")
         if isinstance(second, Plan) and second_options is not None:
             raise RequestError("second_options", "{second} is a plan, and nothing is solved; remove it")
-        if isinstance(first, Plan) and isinstance(second, Plan) and options.given():
+        given = options.given() or options.spare is not None
+        if isinstance(first, Plan) and isinstance(second, Plan) and given:
             raise SpecError("both sides are plans, and nothing is solved; remove the options for solving")
     elif isinstance(first, Plan):
         if load is not None:

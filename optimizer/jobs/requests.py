@@ -16,10 +16,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.schema import AnyCasePolicy, EstimateEnd
+from optimizer.spec.changes import SystemChange, with_default
 from optimizer.spec.loads import with_loads
 from optimizer.spec.system import System
-from optimizer.studies.load_changes import scale_loads, vary_loads
+from optimizer.studies.load_changes import vary_loads
 from optimizer.units import SECONDS, SHARE
+
+MAX_SPARE = 1_000
+"""Maximum number of spare replicas of all servers."""
 
 
 class Request(BaseModel):
@@ -35,6 +39,15 @@ class Request(BaseModel):
         """
         return {}
 
+    def with_given(self, system: System) -> System:
+        """Return a system with the options of the request, but without changes of its load.
+
+        Raises:
+            RequestError: fields contradict each other.
+            SpecError: an option is out of range.
+        """
+        return system.with_options(**self.given())
+
     def applied(self, system: System) -> System:
         """Return a system with the options of the request.
 
@@ -42,7 +55,7 @@ class Request(BaseModel):
             RequestError: fields contradict each other.
             SpecError: an option or a load is out of range.
         """
-        return system.with_options(**self.given())
+        return self.with_given(system)
 
 
 class RequestError(SpecError):
@@ -78,7 +91,7 @@ class ScaleOption(Request):
             SpecError: an option or a load is out of range.
         """
         changed = super().applied(system)
-        return changed if self.scale is None else scale_loads(changed, self.scale)
+        return changed if self.scale is None else SystemChange("load", value=self.scale).applied_to(changed)
 
 
 class ModelOptions(Request):
@@ -117,6 +130,10 @@ class ExactOptions(ModelOptions):
     saturation: Annotated[AnyCasePolicy | None, Flag("POLICY")] = None
     """Policy for partial service if capacity runs out: None, PriorityExhaustive, PriorityRoundRobin or
     RoundRobin."""
+    headroom: Annotated[float | None, Flag("SHARE", SHARE)] = Field(None, ge=0, le=10)
+    """Share by which loads can grow, for servers and classes without a headroomShare."""
+    spare: Annotated[int | None, Flag("N")] = Field(None, ge=0, le=MAX_SPARE)
+    """Spare replicas of each server that does not state its spareReplicas."""
 
     def given(self) -> dict[str, object]:
         """Return the optimizer options that the request overrides, by their Python names in documents.
@@ -131,8 +148,22 @@ class ExactOptions(ModelOptions):
             "heterogeneous": self.mixed,
             "milp_solver": True if self.mixed else None,  # only the exact solver supports mixed plans
             "saturation_policy": self.saturation,
+            "headroom_share": self.headroom,
         }
         return super().given() | {name: value for name, value in options.items() if value is not None}
+
+    def with_given(self, system: System) -> System:
+        """Return a system with the options and reserves of the request, but without changes of its load.
+
+        Raises:
+            RequestError: fields contradict each other, or a server cannot have spare replicas.
+            SpecError: an option is out of range.
+        """
+        changed = super().with_given(system)
+        try:
+            return changed if self.spare is None else with_default(changed, "spareReplicas", self.spare)
+        except SpecError as error:
+            raise RequestError("spare", str(error)) from None
 
 
 class PlanOptions(ScaleOption, ExactOptions):
@@ -174,7 +205,7 @@ class LoadChangeOptions(PlanOptions):
             RequestError: fields contradict each other.
             SpecError: an option is out of range.
         """
-        return system.with_options(**self.given())
+        return self.with_given(system)
 
     @property
     def load_changes(self) -> list[str]:
@@ -195,7 +226,7 @@ class LoadChangeOptions(PlanOptions):
         if self.load is not None:
             return with_loads(system, self.load)
         if self.scale is not None:
-            return scale_loads(system, self.scale)
+            return SystemChange("load", value=self.scale).applied_to(system)
         if self.random_load is not None:
             return vary_loads(system, np.random.default_rng(self.random_load))
         return system

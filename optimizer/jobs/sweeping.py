@@ -28,8 +28,8 @@ class SweepOptions(ExactOptions):
     """Parameters to vary, days to sample, and options that override the document's."""
 
     vary: Annotated[tuple[str, ...], Flag("NAME=VALUES", help="vary a parameter; repeatable")] = ()
-    """Parameters with their values: load=0.5..3, count:H100=0..64, cost:A100=100,200 or a number of the
-    optimizer; several for all combinations."""
+    """Parameters with their values: load=0.5..3, count:H100=0..64, cost:A100=100,200 or another number of
+    the document; several for all combinations."""
     samples: Annotated[int | None, Flag("N")] = Field(None, ge=1, le=MAX_SAMPLES)
     """Number of days to sample for the cost of being safe; default: none."""
     load_cv: Annotated[float | None, Flag("CV")] = Field(None, ge=0, le=10)
@@ -100,8 +100,9 @@ STUDY = Study(
     page=drawn(sweep_figure),
     working="sweeping",
     epilog=(
-        "NAME is load, load:SERVER (factors), count:TYPE (cards), cost:ACCELERATOR (cents/h or 2 USD/h) or a "
-        "number of the optimizer section. VALUES is a list, 1,2,4, or a range, 0.5..3 or 0.5..3/64 with 64 "
-        "points; a range of cards alone covers all integers, with the exact values at which the plan changes."
+        "NAME is load, load:SERVER, targets (factors), count:TYPE (cards), card:TYPE (cents/h or 2 USD/h), "
+        "ttft:CLASS/MODEL, a number of the optimizer section, or NAME:ITEM for a number of a server, class, "
+        "accelerator or route. VALUES is a list, 1,2,4, or a range, 0.5..3 or 0.5..3/64 with 64 points; a "
+        "range of cards alone covers all integers, with the exact values at which the plan changes."
     ),
 )

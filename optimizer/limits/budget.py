@@ -28,7 +28,6 @@ class Budget(Limit):
     name: ClassVar[str] = BUDGET
     unit: ClassVar[str] = "cents/h"
     field: ClassVar[str] = "budget_cents_per_h"
-    option: ClassVar[str] = "budget"
     whole: ClassVar[bool] = False
 
     def __init__(self, currency: str | None = None) -> None:

@@ -108,8 +108,6 @@ class Limit(ABC):
     """Python name of the option without which the limit does not apply; empty: it always does."""
     counts_power: ClassVar[bool] = False
     """Whether the limit counts the power of replicas, which takes some time to compute."""
-    option: ClassVar[str] = ""
-    """Name of the option that states its amount; empty if it is not one number."""
     follows: ClassVar[str] = ""
     """Name of the limit whose amounts apply to this limit's items of the same names; empty if it has its
     own.

@@ -28,7 +28,6 @@ class MaxPower(Limit):
     unit: ClassVar[str] = "W"
     field: ClassVar[str] = "max_power_w"
     counts_power: ClassVar[bool] = True
-    option: ClassVar[str] = "maxPower"
     whole: ClassVar[bool] = False
 
     def amounts(self, stock: Stock) -> Mapping[str, float]:

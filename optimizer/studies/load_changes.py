@@ -5,7 +5,8 @@ import numpy as np
 from optimizer.features.versions.streams import whole_servers
 from optimizer.schema import Load
 from optimizer.spec.arguments import checks_documents
-from optimizer.spec.loads import owners_of_load, rate_rpm, with_owners, with_rates
+from optimizer.spec.changes import SystemChange
+from optimizer.spec.loads import with_owners
 from optimizer.spec.system import System, with_changed_load
 
 RATE_FACTORS = (0.5, 1.5)
@@ -21,7 +22,7 @@ def scale_loads(system: System, factor: float) -> System:
     Raises:
         SpecError: a resulting rate is out of range.
     """
-    return with_rates(system, [rate_rpm(owner) * factor for owner in owners_of_load(system)])
+    return SystemChange("load", value=factor).applied_to(system)
 
 
 @checks_documents

@@ -118,21 +118,47 @@ class CheckFinding:
 
 
 @dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number of the document that can be changed."""
+
+    key: str
+    """Key of its change."""
+    name: str
+    unit: str
+    original: float | None
+    """Value in the document; None if unlimited."""
+    step: float
+    currency: str | None = None
+    """Currency of a price; None for other quantities, or for cents."""
+
+    def read(self, text: str | None) -> float | None:
+        """Return the value of a change; without a change, that of the document."""
+        return self.original if text is None else float(text.partition(" ")[0])
+
+    def write(self, value: float | None) -> str | None:
+        """Return a value as a change; None if it equals that of the document."""
+        if value is None or value == self.original:
+            return None
+        if self.currency is not None:
+            return f"{value:.6f}".rstrip("0").rstrip(".") + f" {self.currency}/h"
+        return f"{value:.12g}"
+
+
+@dataclass(frozen=True, slots=True)
 class Controls:
     """Values of a document that can be changed on the page."""
 
     servers: tuple[str, ...]
-    counts: tuple[tuple[str, int | None], ...]
-    """Accelerator types with their cards."""
-    prices: tuple[tuple[str, str, float], ...]
-    """Changes of prices: key, name, and price in the unit of the document; per card if all slices of a type
-    agree, otherwise per slice.
-    """
-    targets: tuple[tuple[str, str, float], ...]
-    """Targets: class and model, latency, limit [ms]."""
+    counts: tuple[Quantity, ...]
+    """Cards of accelerator types."""
+    prices: tuple[Quantity, ...]
+    """Prices per card if all slices of a type agree, otherwise per slice."""
+    targets: tuple[Quantity, ...]
+    """Latency targets [ms]."""
+    numbers: tuple[Quantity, ...]
+    """Numeric options."""
     options: dict[str, str]
     """Display texts of the options by key."""
-    currency: str | None
     cost_unit: str
 
 

@@ -1,14 +1,13 @@
-"""What-if controls: sliders and fields that change the document, each by one key of `changes`."""
+"""What-if controls: sliders and fields that change the system, each by one key of `changes`."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nicegui import ui
 
 from rest_server.web.changes import OPTIONS
 from rest_server.web.desk import Desk
-from rest_server.web.shown import Controls
+from rest_server.web.shown import Controls, Quantity
 from rest_server.web.widgets import heading
 
 _TITLES = {
@@ -18,36 +17,13 @@ _TITLES = {
     "cards": "Cards",
     "estimates": "Estimated token times",
 }
-_RESERVES = {"headroom": ("Headroom of all servers [%]", 10), "spares": ("Spare replicas of each server", 1)}
+RESERVES = (
+    Quantity("headroom", "Headroom of all servers", "%", None, 10),
+    Quantity("spares", "Spare replicas of each server", "", None, 1),
+)
 MAX_FIELDS = 30
 """Maximum number of fields of a kind; if there are more, one is selected by name."""
 PERCENTILES = ("mean", "50", "90", "95", "99")
-
-
-@dataclass(frozen=True, slots=True)
-class _Quantity:
-    """A number of the document that can be changed."""
-
-    key: str
-    name: str
-    unit: str
-    original: float | None
-    """Value in the document; None if unlimited."""
-    step: float
-    currency: str | None = None
-    """Currency of a price; None for other quantities, or for cents."""
-
-    def read(self, text: str | None) -> float | None:
-        """Return the value of a change; without a change, that of the document."""
-        return self.original if text is None else float(text.partition(" ")[0])
-
-    def write(self, value: float | None) -> str | None:
-        """Return a value as a change; None if it equals that of the document."""
-        if value is None or value == self.original:
-            return None
-        if self.currency is not None:
-            return f"{value:.6f}".rstrip("0").rstrip(".") + f" {self.currency}/h"
-        return f"{value:.12g}"
 
 
 class WhatIf:
@@ -90,58 +66,48 @@ class WhatIf:
         with ui.column().classes("panel"):
             heading("Load")
             self._slider("load", "Load of all servers", 0, 3)
-            loads = [_Quantity(f"load:{name}", name, "×", 1.0, 0.1) for name in controls.servers]
+            loads = [Quantity(f"load:{name}", name, "×", 1.0, 0.1) for name in controls.servers]
             self._chosen("One server", "Factor on its load", loads)
 
     def _show_cards(self, controls: Controls) -> None:
-        counts = [_Quantity(f"count:{kind}", kind, "cards", count, 1) for kind, count in controls.counts]
-        prices = [
-            _Quantity(key, name, controls.cost_unit, price, 0.1, controls.currency)
-            for key, name, price in controls.prices
-        ]
         with ui.column().classes("panel"):
             heading("Cards and prices")
-            self._numbers("Accelerator type", "Cards", counts)
+            self._numbers("Accelerator type", "Cards", controls.counts, "unlimited")
             with ui.expansion("Prices").style("width: 100%"):
                 ui.label("Of one card; a slice of n cards costs n times as much.").classes("soft tip")
-                self._numbers("Accelerator", f"Price [{controls.cost_unit}]", prices)
+                self._numbers("Accelerator", f"Price [{controls.cost_unit}]", controls.prices)
 
     def _show_options(self, controls: Controls) -> None:
         with ui.column().classes("panel"):
             heading("Rules")
             for key, original in controls.options.items():
                 self._choice(key, _TITLES[key], {text: text for text in OPTIONS[key][1]}, original)
-            for key, (title, step) in _RESERVES.items():
-                field = ui.number(title, min=0, step=step, placeholder="as in the document")
-                field.props("dense stack-label").style("width: 100%")
-                item = _Quantity(key, title, "", None, step)
-                self._add(key, field, item.read, item.write)
+            self._numbers("Reserve", "Value", RESERVES, "as in the document")
+            with ui.expansion("Limits and other numbers").style("width: 100%"):
+                self._numbers("Option", "Value", controls.numbers, "not set")
 
     def _show_targets(self, controls: Controls) -> None:
-        targets = [
-            _Quantity(f"{latency}:{place}", f"{place} {latency.upper()}", "ms", limit, 10)
-            for place, latency, limit in controls.targets
-        ]
         with ui.column().classes("panel"):
             heading("Targets")
             self._slider("targets", "All latency targets", 0.5, 2)
             texts = {text: text if text == "mean" else f"p{text}" for text in PERCENTILES}
             self._choice("percentile", "Statistic", {"": "as in the document", **texts}, "")
             with ui.expansion("Each target").style("width: 100%"):
-                self._numbers("Target", "Limit [ms]", targets)
+                self._numbers("Target", "Limit [ms]", controls.targets)
 
-    def _numbers(self, title: str, value: str, quantities: Sequence[_Quantity]) -> None:
+    def _numbers(self, title: str, value: str, quantities: Sequence[Quantity], missing: str = "") -> None:
         """Show a field for each quantity; if there are too many, one for a quantity selected by name."""
         if len(quantities) > MAX_FIELDS:
             self._chosen(title, value, quantities)
             return
         for item in quantities:
-            placeholder = "unlimited" if item.original is None else ""
-            field = ui.number(f"{item.name} [{item.unit}]", min=0, step=item.step, placeholder=placeholder)
-            field.props("dense").style("width: 100%")
+            placeholder = missing if item.original is None else ""
+            title = f"{item.name} [{item.unit}]" if item.unit else item.name
+            field = ui.number(title, min=0, step=item.step, placeholder=placeholder)
+            field.props("dense stack-label").style("width: 100%")
             self._add(item.key, field, item.read, item.write)
 
-    def _chosen(self, title: str, value: str, quantities: Sequence[_Quantity]) -> None:
+    def _chosen(self, title: str, value: str, quantities: Sequence[Quantity]) -> None:
         """Show one field for many quantities, with a list of their names."""
         by_name = {item.name: item for item in quantities}
         chosen = ui.select(list(by_name), label=title, with_input=True).style("width: 100%")

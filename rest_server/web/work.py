@@ -5,16 +5,15 @@ only through `jobs`, so numbers on the page equal those of the commands.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from optimizer.documents import UnlimitedCards
 from optimizer.errors import SpecError
-from optimizer.features.versions.streams import whole_servers
 from optimizer.jobs.comparing import CompareOptions, compare_plans
 from optimizer.jobs.table import STUDIES
-from optimizer.money import cost_unit, in_cost_unit, read_price
+from optimizer.money import CENTS, cost_unit, in_cost_unit, read_price
 from optimizer.pipeline import solve
 from optimizer.render.colours import type_colours
 from optimizer.render.comparison_sections import comparison_sections
@@ -25,15 +24,19 @@ from optimizer.schema.files import document_files, read_parts, read_text
 from optimizer.schema.messages import validated
 from optimizer.schema.samples import PREFIX, sample_or_path
 from optimizer.schema.yaml_format import yaml_text
-from optimizer.spec.system import System, joined_document
+from optimizer.spec.changes import CHANGES, LATENCIES, QUANTITIES
+from optimizer.spec.changes import OPTIONS as OPTION_FIELDS
+from optimizer.spec.prices import price_of_card
+from optimizer.spec.system import System, joined_document, load_system
 from optimizer.studies.checking import check_text
 from optimizer.studies.estimates import price_of_estimates
 from optimizer.studies.overview import Overview, describe
 from optimizer.studies.service import service_by_priority
+from rest_server.limits import check_size
 from rest_server.settings import Settings
 from rest_server.sizing_memo import memo_of_process
 from rest_server.v1.work import system_from
-from rest_server.web.changes import LATENCIES, OPTIONS, Changes
+from rest_server.web.changes import OPTIONS, Changes
 from rest_server.web.progress import told
 from rest_server.web.shown import (
     CardUse,
@@ -43,6 +46,7 @@ from rest_server.web.shown import (
     PlanFact,
     PlanView,
     PriorityLoad,
+    Quantity,
     StudyView,
     tables_of,
 )
@@ -84,12 +88,18 @@ def open_text(text: str, settings: Settings) -> Opened:
     )
     if checked.system is None:
         return Opened(text, findings)
-    document = checked.system.to_spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
+    document = _document(checked.system)
     try:
         system = system_from(document, settings)
     except SpecError as error:  # it exceeds the size limits
         return Opened(text, (CheckFinding(1, str(error), is_error=True), *findings))
-    return Opened(text, findings, json.dumps(document).encode(), _controls(system, document))
+    return Opened(text, findings, json.dumps(document).encode(), _controls(system))
+
+
+def _document(system: System) -> dict[str, Any]:
+    """Return a system as plain values, without defaults."""
+    found: dict[str, Any] = system.to_spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return found
 
 
 def _finding(fault: Fault, *, is_error: bool) -> CheckFinding:
@@ -97,55 +107,64 @@ def _finding(fault: Fault, *, is_error: bool) -> CheckFinding:
     return CheckFinding(line, ": ".join(part for part in (fault.path, fault.problem) if part), is_error)
 
 
-def _controls(system: System, document: Mapping[str, Any]) -> Controls:
-    currency = system.currency
-    options = document.get("optimizer", {}) | {
-        field: getattr(system.options, name)
-        for field, name in (
-            ("saturationPolicy", "saturation_policy"),
-            ("heterogeneous", "heterogeneous"),
-            ("batchSizing", "batch_sizing"),
-            ("unlimited", "unlimited"),
-            ("estimates", "estimates"),
-        )
-    }
+def _controls(system: System) -> Controls:
     has_estimates = any(profile.is_estimated for profile in system.profiles.values())
     texts = {
-        key: next(text for text, value in values.items() if value == options[field])
-        for key, (field, values) in OPTIONS.items()
+        key: next(text for text, value in values.items() if value == _option(system, option))
+        for key, (option, values) in OPTIONS.items()
         if key != "estimates" or has_estimates
     }
-    types = sorted({item.type for item in system.accelerators.values()})
     targets = (
-        (f"{group.name}/{target.model}", latency, limit)
-        for group in system.service_classes.values()
-        for target in group.model_targets
+        Quantity(f"{latency}:{name}/{model}", f"{name}/{model} {latency.upper()}", "ms", limit, 10)
+        for (name, model), target in system.targets.items()
         for latency in LATENCIES
         if (limit := getattr(target, f"{latency}_ms"))
     )
     return Controls(
-        servers=tuple(whole_servers(system.servers)),
-        counts=tuple((kind, _stated_cards(system, kind)) for kind in types),
+        servers=tuple(
+            name for name in CHANGES["load"].items(system) if name in {*system.stated, *system.routes}
+        ),
+        counts=tuple(
+            Quantity(f"count:{kind}", kind, "cards", _stated_cards(system, kind), 1)
+            for kind in CHANGES["count"].items(system)
+        ),
         prices=tuple(_prices(system)),
         targets=tuple(targets),
+        numbers=tuple(
+            _quantity(system, name, name, _option(system, name))
+            for name in QUANTITIES
+            if name in OPTION_FIELDS and name != "headroomShare"
+        ),
         options=texts,
-        currency=currency,
-        cost_unit=cost_unit(currency),
+        cost_unit=cost_unit(system.currency),
     )
 
 
-def _prices(system: System) -> Iterator[tuple[str, str, float]]:
-    """Yield keys, names and prices: of a card if all slices of its type agree, otherwise of each slice."""
+def _option(system: System, name: str) -> Any:
+    return getattr(system.options, OPTION_FIELDS[name])
+
+
+def _quantity(system: System, key: str, name: str, value: float | None) -> Quantity:
+    """Return the number of a change; costs in the unit of the system."""
+    unit = CHANGES[key.partition(":")[0]].unit
+    if unit != CENTS:
+        return Quantity(key, name, unit, value, 0.1)
+    shown = None if value is None else round(in_cost_unit(float(value), system.currency), 9)
+    return Quantity(key, name, cost_unit(system.currency), shown, 0.1, system.currency)
+
+
+def _prices(system: System) -> Iterator[Quantity]:
+    """Yield the prices: of a card if all slices of its type agree, otherwise of each slice."""
     by_type: dict[str, list[Any]] = {}
     for item in system.accelerators.values():
         by_type.setdefault(item.type, []).append(item)
     for kind, items in sorted(by_type.items()):
-        each = [in_cost_unit(item.cost_cents_per_h, system.currency) / item.multiplicity for item in items]
+        each = [price_of_card(item) for item in items]
         if max(each) - min(each) <= PRICE_TOLERANCE * max(each):
-            yield f"card:{kind}", kind, round(each[0], 9)
+            yield _quantity(system, f"card:{kind}", kind, each[0])
         else:
             for item in items:
-                yield f"cost:{item.name}", item.name, in_cost_unit(item.cost_cents_per_h, system.currency)
+                yield _quantity(system, f"cost:{item.name}", item.name, item.cost_cents_per_h)
 
 
 def _stated_cards(system: System, kind: str) -> int | None:
@@ -160,7 +179,10 @@ def changed_system(base: bytes, changes: Changes, settings: Settings) -> System:
     Raises:
         SpecError: a change does not match any item of the document, or makes it inconsistent.
     """
-    return system_from(changes.applied_to(json.loads(base)), settings)
+    system = system_from(json.loads(base), settings)
+    changed = changes.applied_to(system)
+    check_size(changed.to_spec(), settings)
+    return changed
 
 
 def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
@@ -280,7 +302,8 @@ def written_document(base: bytes, changes: Changes) -> str:
     Raises:
         SpecError: a change does not match any item of the document.
     """
-    return yaml_text(changes.applied_to(json.loads(base)))
+    changed = changes.applied_to(load_system(json.loads(base)))
+    return yaml_text(_document(changed))
 
 
 def first_document(facts: str, settings: Settings) -> Opened:

@@ -66,6 +66,16 @@ def test_options_of_the_second_side_have_document_names(run: Run, specs: Path) -
     assert found["second"]["label"] == text
 
 
+def test_the_second_side_can_have_any_value_that_sweeps_can_vary(run: Run, specs: Path) -> None:
+    system = load_system(specs / "small")
+    found = run("compare", specs / "small", "--with-options", "count:G2=90,load=150%,gap=0", "--json").json
+    after = scale_loads(system.with_capacity({"G2": 90}), 1.5)
+    assert found["kind"] == "options"
+    assert found["first"]["plan"] == json.loads(solve(system).to_json())
+    assert found["second"]["plan"] == json.loads(solve(after, gap=0.0).to_json())
+    assert found["second"]["label"] == "count:G2=90,load=150%,gap=0"
+
+
 def test_lost_reserves_are_a_table_of_their_own(run: Run) -> None:
     """`minimal.yaml` has a server with a spare, which the cards do not suffice for."""
     flags = ("--table", "lost-reserves")
@@ -113,6 +123,8 @@ def test_a_side_may_come_from_standard_input(run: Run, specs: Path, plan_file: P
         (["SMALL", "--with-options", "gap"], "--with-options: 'gap' is not NAME=VALUE"),
         (["SMALL", "--with-options", "gap=1,gap=0"], "--with-options: gap occurs twice"),
         (["SMALL", "--with-options", "colour=red"], "--with-options: colour: unknown key"),
+        (["SMALL", "--with-options", "count:G3=1"], "item of count: 'G3' does not exist"),
+        (["SMALL", "--with-options", "load=x"], "load: 'x': give a number"),
         (["SMALL", "--with-options", "gap=2"], "--with-options: gap: must be at most 1, not 2"),
         (["SMALL", "--mixed", "--solver", "greedy"], "--mixed: the greedy solver plans one accelerator"),
         (["-", "--with", "-"], "--with: standard input can be read once only"),

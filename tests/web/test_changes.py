@@ -1,14 +1,13 @@
 """Changes to a document: to an address and back, to the document, undone. Differences of tables."""
 
-from copy import deepcopy
-from typing import Any
+from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer import load_system
+from optimizer import System, load_system
 from optimizer.errors import SpecError
 from rest_server.web.changes import Changes, Steps, read_query
 from rest_server.web.desk import Desk
@@ -19,9 +18,8 @@ CHANGES = st.dictionaries(KEYS, st.text(max_size=12), max_size=6).map(lambda giv
 
 
 @pytest.fixture(scope="module")
-def small(specs: Any) -> dict[str, Any]:
-    system = load_system(specs / "small")
-    return dict(system.to_spec().model_dump(mode="json", by_alias=True, exclude_unset=True))
+def small(specs: Path) -> System:
+    return load_system(specs / "small")
 
 
 @given(CHANGES, st.sampled_from(["sample:small", "file"]))
@@ -56,28 +54,36 @@ def test_quick_changes_of_one_key_are_one_step() -> None:
     assert desk.changes.given == {}
 
 
-def test_changes_are_those_of_the_document(small: dict[str, Any]) -> None:
-    before = deepcopy(small)
+def test_changes_are_those_of_the_document(small: System) -> None:
+    before = small.to_spec()
     given = {
-        "load": "2", "load:Free-llama_70b": "0.5", "count:G2": "8", "cost:G2": "1.5 USD/h", "targets": "0.5",
-        "itl:Premium/llama_13b": "77", "percentile": "95", "policy": "None", "mixed": "yes",
+        "load": "2", "load:Free-llama_70b": "0.5", "count:G2": "8", "cost:G2": "150", "budget": "9000",
+        "targets": "0.5", "itl:Premium/llama_13b": "77", "policy": "None", "mixed": "yes",
         "cards": "unlimited",
     }  # fmt: skip
-    changed = Changes(given=given).applied_to(small)
-    assert small == before, "the document itself stays"
-    assert Changes().applied_to(small) == before
+    spec = Changes(given=given).applied_to(small).to_spec()
+    assert small.to_spec() == before, "the document itself stays"
+    assert Changes().applied_to(small) is small
+    changed = spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
     loads = {item["name"]: item["currentAlloc"]["load"]["arrivalRate"] for item in changed["servers"]}
     assert (loads["Free-llama_70b"], loads["Free-llama_13b"]) == (240, 480)
     assert {item["type"]: item["count"] for item in changed["count"]}["G2"] == 8
-    assert next(item["cost"] for item in changed["accelerators"] if item["name"] == "G2") == "1.5 USD/h"
+    assert next(item["cost"] for item in changed["accelerators"] if item["name"] == "G2") == 150
     targets = {item["name"]: item["modelTargets"] for item in changed["serviceClasses"]}
     premium = {item["model"]: item for item in targets["Premium"]}
     assert premium["llama_13b"]["slo-itl"] == 77
     assert premium["llama_70b"]["slo-itl"] == 40
-    assert {item["percentile"] for items in targets.values() for item in items} == {95}
     options = changed["optimizer"]
     assert options["saturationPolicy"] == "None"
-    assert options["heterogeneous"] is options["unlimited"] is True
+    assert options["heterogeneous"] is options["unlimited"] is options["milpSolver"] is True
+    assert options["budget"] == 9000
+
+
+def test_targets_apply_to_a_percentile_or_to_means(specs: Path) -> None:
+    system = load_system(specs / "gpus.yaml")
+    for text, percentile in (("95", 95.0), ("mean", None)):
+        found = Changes(given={"percentile": text}).applied_to(system)
+        assert {target.percentile for target in found.targets.values()} == {percentile}
 
 
 @pytest.mark.parametrize(
@@ -85,10 +91,11 @@ def test_changes_are_those_of_the_document(small: dict[str, Any]) -> None:
     [
         ("load", "many"), ("load", "-1"), ("load", "nan"), ("load:nobody", "1"), ("count:none", "1"),
         ("cost:G2", "<b>"), ("ttft:none/none", "1"), ("policy", "Other"),
-        ("constructor", "1"), ("mixed:x", "yes"),
+        ("constructor", "1"), ("mixed:x", "yes"), ("gap", "1"), ("budget", "1 kg"), ("headroom", "nan"),
+        ("spares", "0.5"), ("count:G2", "inf"), ("count", "1"),
     ],
 )  # fmt: skip
-def test_a_wrong_change_is_named(small: dict[str, Any], key: str, text: str) -> None:
+def test_a_wrong_change_is_named(small: System, key: str, text: str) -> None:
     with pytest.raises(SpecError, match=r"^[a-z]+(:[^:]+)?: "):
         Changes(given={key: text}).applied_to(small)
 

@@ -160,8 +160,7 @@ def test_controls_of_reserves_and_estimates_plan_again(journey: Journey, specs: 
     for key, text, act in steps:
         act()
         given[key] = text
-        document = load_system(specs / "gpus.yaml").to_spec().model_dump(mode="json", by_alias=True)
-        plan = solve(load_system(Changes(given=given).applied_to(document)))
+        plan = solve(Changes(given=given).applied_to(load_system(specs / "gpus.yaml")))
         expected = Money.of(plan).text(plan.total_cost_cents_per_h)
         journey.wait(partial(shows, journey, expected))
         assert f"{key}={text}" in journey.browser.current_url
@@ -184,8 +183,7 @@ def test_value_of_8_more_h100_at_50_percent_more_load(journey: Journey, specs: P
         action()
         journey.wait(lambda: not journey.waits())
     both = [Changes(given={"load": "1.5"} | more) for more in ({}, {"count:H100": "24"})]
-    document = load_system(specs / "gpus.yaml").to_spec().model_dump(mode="json", by_alias=True)
-    plans = [solve(load_system(changes.applied_to(document))) for changes in both]
+    plans = [solve(changes.applied_to(load_system(specs / "gpus.yaml"))) for changes in both]
     costs = [in_cost_unit(plan.total_cost_cents_per_h, plan.currency) for plan in plans]
     assert costs[1] > costs[0]
     difference = f"requests/s more of priority 3, {costs[1] - costs[0]:,.2f} {plans[0].currency}/h more."

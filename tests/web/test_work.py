@@ -58,7 +58,8 @@ def test_a_document_over_the_limits_of_the_service_is_a_finding() -> None:
 def test_figures_are_those_of_solve() -> None:
     opened = open_text(json.dumps(SMALL), SETTINGS)
     view = plan_view(opened.base, Changes(given={"load": "9", "count:A": "3"}), SETTINGS)
-    plan = solve(load_system(Changes(given={"load": "9", "count:A": "3"}).applied_to(SMALL)))
+    more = document([server("s1", 540.0), server("s2", 540.0)], [accelerator("A", cost=40.0)], {"A": 3})
+    plan = solve(load_system(more))
     assert {fact.name: fact.text for fact in view.facts}["total cost"] == (
         Money.of(plan).text(plan.total_cost_cents_per_h)
     )
@@ -106,12 +107,12 @@ def test_service_of_each_priority_precedes_the_cost(specs: Path) -> None:
 def test_a_type_has_one_price_per_card(specs: Path) -> None:
     opened = open_text((specs / "gpus.yaml").read_text("utf-8"), ROOMY)
     assert opened.controls is not None
-    assert opened.controls.prices == (
-        ("card:A100", "A100", 1.8), ("card:H100", "H100", 3.0),
-        ("card:H200", "H200", 3.8), ("card:L40S", "L40S", 0.8),
-    )  # fmt: skip
-    changed = Changes(given={"card:H100": "2.5 USD/h"}).applied_to(json.loads(opened.base))
-    system = load_system(changed)
+    prices = {(item.key, item.name, item.unit, item.original) for item in opened.controls.prices}
+    assert prices == {
+        ("card:A100", "A100", "USD/h", 1.8), ("card:H100", "H100", "USD/h", 3.0),
+        ("card:H200", "H200", "USD/h", 3.8), ("card:L40S", "L40S", "USD/h", 0.8),
+    }  # fmt: skip
+    system = Changes(given={"card:H100": "2.5 USD/h"}).applied_to(load_system(json.loads(opened.base)))
     costs = {name: item.cost_cents_per_h for name, item in system.accelerators.items() if item.type == "H100"}
     assert costs == {"H100": 250.0, "2xH100": 500.0, "4xH100": 1000.0}
     source = document(
@@ -119,16 +120,16 @@ def test_a_type_has_one_price_per_card(specs: Path) -> None:
     )
     opened = open_text(json.dumps(source), SETTINGS)
     assert opened.controls is not None
-    assert [key for key, _, _ in opened.controls.prices] == ["cost:A", "cost:B"]
+    assert [item.key for item in opened.controls.prices] == ["cost:A", "cost:B"]
 
 
 def test_reserves_and_estimates_can_be_changed() -> None:
     changes = Changes(given={"headroom": "30", "spares": "1"})
-    system = load_system(changes.applied_to(SMALL))
+    system = changes.applied_to(load_system(SMALL))
     assert system.options.headroom_share == pytest.approx(0.3)
     assert {item.spare_replicas for item in system.servers.values()} == {1}
-    changed = Changes(given={"estimates": "middle"}).applied_to(SMALL)
-    assert load_system(changed).options.estimates == "middle"
+    changed = Changes(given={"estimates": "middle"}).applied_to(load_system(SMALL))
+    assert changed.options.estimates == "middle"
 
 
 def test_a_simulation_tells_its_progress() -> None:

@@ -9,6 +9,7 @@ from optimizer.errors import SpecError
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.spec.arguments import checks_documents
+from optimizer.spec.changes import with_values
 from optimizer.spec.system import System
 from optimizer.studies.comparison.comparison_document import Comparison, Kind, Side
 from optimizer.studies.comparison.rows import (
@@ -50,7 +51,8 @@ def compare(
     Args:
         first: a system to solve, or a plan.
         second: the other system or plan; None selects the first system.
-        second_options: optimizer options of the second side only, by Python name.
+        second_options: optimizer options of the second side only, by Python name, and other values by the
+            names that sweeps have: ``{"count:H100": 12}``.
         transition: whether the second system follows the first in time, so that its current allocations are
             those of the first plan.
         labels: labels of the sides.
@@ -83,7 +85,7 @@ def compare(
 def _solved(source: System | Plan, options: Mapping[str, object], backend: str) -> Case:
     if isinstance(source, Plan):
         return case_of(source, None)
-    system = source.with_options(**options)
+    system = with_values(source, options)
     return case_of(solve(system, backend=backend), system)
 
 

@@ -1,0 +1,358 @@
+"""Changes of single values of a system, for sweeps, costs of options, flags, comparisons and the page.
+
+A change has a name, an optional item and a value: ``count:H100=12``. The table is derived from the fields of
+documents, so a new option, limit or field is in it without an entry. To change a field, the document of the
+system is changed and read again; the result is the system of a document with that value.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import isfinite
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin
+
+from optimizer.documents import Cost, Document, In
+from optimizer.errors import SpecError
+from optimizer.features.routes.streams import route_of
+from optimizer.limits.table import LIMITS, LimitOptions
+from optimizer.money import CENTS, Price, cost_unit, currency_of, read_price
+from optimizer.schema import (
+    Accelerator,
+    ModelTarget,
+    OptimizerOptions,
+    Route,
+    Server,
+    ServiceClass,
+    SystemSpec,
+)
+from optimizer.schema.files import Part
+from optimizer.schema.messages import known_name, validated
+from optimizer.spec.loads import owners_of_load, rate_rpm, with_rates
+from optimizer.spec.system import System, join_parts
+from optimizer.units import MILLISECONDS, SHARE, Scale, UnitError, is_number
+
+_Document = TypeVar("_Document", bound=Document)
+_Values = Mapping[str, Any]
+LATENCIES = ("ttft", "itl", "e2e")
+"""Latency targets whose limits can be changed."""
+_SECTIONS: Mapping[str, type[Document]] = MappingProxyType(
+    {
+        "optimizer": OptimizerOptions,
+        "servers": Server,
+        "service_classes": ServiceClass,
+        "accelerators": Accelerator,
+        "routes": Route,
+    }
+)
+"""Sections of documents with changeable fields, by Python name."""
+_SOLVER_OPTIONS = frozenset({"gap", "timeLimit"})
+"""Numeric options about solving, which do not change the system."""
+
+
+class SystemChange(NamedTuple):
+    """A value of a system to change."""
+
+    name: str
+    """Name in the table."""
+    item: str = ""
+    """Item that changes; empty: the option of this name, or else every item."""
+    value: object = None
+    """New value, of numbers also as text with a unit; None removes the field of the item, or of all."""
+
+    def applied_to(self, system: System) -> System:
+        """Return the changed system; the same system if there is nothing to remove.
+
+        Raises:
+            SpecError: the name or the item does not exist, or the system contradicts the value.
+        """
+        known, value = self.entry(system), self.value
+        try:
+            read = known.read(system, value) if known.is_quantity and isinstance(value, str) else value
+        except UnitError as error:
+            raise SpecError(f"{self.name}: {error}") from None
+        return known.apply(system, self.item, read)
+
+    def entry(self, system: System) -> "Changeable":
+        """Return the entry of the table.
+
+        Raises:
+            SpecError: the name or the item does not exist.
+        """
+        known = CHANGES[known_name(self.name, CHANGES, "change")]
+        if self.item:
+            known_name(self.item, known.items(system), f"item of {self.name}")
+        elif known.needs_item:
+            example = next((f", {self.name}:{name}" for name in known.items(system)), "; the system has none")
+            raise SpecError(f"name an item{example}")
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class Changeable:
+    """An entry of the table."""
+
+    apply: Callable[[System, str, Any], System]
+    """Function that returns a system with a value for an item."""
+    items: Callable[[System], Sequence[str]] = lambda _: ()
+    """Function that returns the available items, such as accelerator types."""
+    unit: str = ""
+    """Unit of its numbers; empty for counts, factors and shares."""
+    scale: Scale = SHARE
+    """Units in which its numbers can be given, except costs."""
+    is_quantity: bool = True
+    """Whether it is a number that describes the system, so that it can be swept and shown on the page."""
+    whole: bool = False
+    """Whether its numbers are integers."""
+    monotone: bool = False
+    """Whether a larger number never makes a plan worse."""
+    needs_item: bool = False
+    """Whether an item must be named."""
+
+    def read(self, system: System, text: str) -> float:
+        """Read a number with or without a unit; costs in cents/h, or in the currency of the system.
+
+        Raises:
+            UnitError: it is not a number with a known unit.
+            SpecError: it is a cost in another currency, not finite, or not an integer.
+        """
+        if self.unit != CENTS:
+            value = self.scale.read(text)
+        elif is_number(text):
+            value = float(text)
+        elif currency_of(value := read_price(text)) not in {None, system.currency}:
+            usual = cost_unit(system.currency)
+            raise SpecError(f"{text.strip()!r}: the system's prices are in {usual}; give it in that")
+        if not isfinite(value):
+            raise SpecError(f"{value} is not a finite number")
+        if self.whole and not value.is_integer():
+            raise SpecError(f"{value:g} is not an integer")
+        return float(value)
+
+
+# --- fields of documents -----------------------------------------------------------------------------------
+
+
+def _fields(model: type[Document]) -> dict[str, str]:
+    """Return the Python names of a document's optional fields by their names in documents."""
+    fields = model.model_fields.items()
+    return {field.alias or name: name for name, field in fields if not field.is_required()}
+
+
+_FIELDS = {section: _fields(model) for section, model in _SECTIONS.items()}
+OPTIONS = _FIELDS["optimizer"]
+"""Python names of the options by their names in documents."""
+_PRICE = get_args(Cost)[2]
+"""Metadata that marks a cost."""
+_UNITS = {limit.field: limit.unit for limit in LIMITS}
+"""Units of limits by the Python names of their options."""
+
+
+def _derived(name: str) -> Changeable:
+    """Return the entry of a field, as described by the first document that has it."""
+    section = next(section for section, fields in _FIELDS.items() if name in fields)
+    python = _FIELDS[section][name]
+    field = _SECTIONS[section].model_fields[python]
+    parts = [*_parts(field.annotation), *field.metadata]
+    scale = next((part.scale for part in parts if isinstance(part, In)), SHARE)
+    unit = CENTS if _PRICE in parts else "" if scale is SHARE else scale.unit
+    is_quantity = (int in parts or float in parts) and name not in _SOLVER_OPTIONS
+    return Changeable(
+        partial(_with_field, name),
+        partial(_items_with, name),
+        _UNITS.get(python, unit),
+        scale,
+        is_quantity,
+        whole=int in parts,
+        monotone=int in parts and python in LimitOptions.model_fields,
+        needs_item=is_quantity and section in {"accelerators", "routes"},
+    )
+
+
+def _parts(annotation: object) -> Iterator[object]:
+    """Yield the types and metadata in an annotation, except those inside lists."""
+    yield annotation
+    if get_origin(annotation) not in {tuple, dict}:
+        for part in get_args(annotation):
+            yield from _parts(part)
+
+
+def _items_with(name: str, system: System) -> list[str]:
+    spec = system.to_spec()
+    return [each.name for section in _sections(name) for each in getattr(spec, section)]
+
+
+def _sections(name: str) -> list[str]:
+    """Return the sections whose items have a field."""
+    return [section for section, fields in _FIELDS.items() if name in fields and fields is not OPTIONS]
+
+
+def _with_field(name: str, system: System, item: str, value: object) -> System:
+    """Change the field of an item; without one, the option, or else all items; None removes it from all."""
+    sections, options = _sections(name), dict[str, object]()
+    if item:
+        spec = system.to_spec()
+        sections = [key for key in sections if any(each.name == item for each in getattr(spec, key))][:1]
+    elif name in OPTIONS:
+        options = {OPTIONS[name]: value}
+        sections = sections if value is None else []
+
+    def values(section: str, each: Any) -> _Values:
+        return {_FIELDS[section][name]: value} if item in {"", each.name} else {}
+
+    return _edited(system, {section: partial(values, section) for section in sections}, options)
+
+
+def with_default(system: System, name: str, value: object) -> System:
+    """Return a system in which all items that do not state a field have a value.
+
+    Raises:
+        SpecError: the system contradicts the value.
+    """
+
+    def values(field: str, each: Document) -> _Values:
+        return {} if field in each.model_fields_set else {field: value}
+
+    return _edited(system, {key: partial(values, _FIELDS[key][name]) for key in _sections(name)})
+
+
+def with_values(system: System, values: Mapping[str, object]) -> System:
+    """Return a system with other values: options by Python name, others by ``NAME`` or ``NAME:ITEM``.
+
+    Raises:
+        SpecError: a name does not exist, or the system contradicts a value.
+    """
+    named = CHANGES.keys() - OptimizerOptions.model_fields.keys()
+    others = {name: value for name, value in values.items() if name.partition(":")[0] in named or ":" in name}
+    changed = system.with_options(**{name: value for name, value in values.items() if name not in others})
+    for name, value in others.items():
+        parameter, _, item = name.partition(":")
+        changed = SystemChange(parameter, item, value).applied_to(changed)
+    return changed
+
+
+# --- documents of systems ----------------------------------------------------------------------------------
+
+
+def _edited(
+    system: System, edits: Mapping[str, Callable[[Any], _Values]], options: _Values = MappingProxyType({})
+) -> System:
+    """Return the system of a document with other values; what documents do not contain stays.
+
+    Args:
+        system: the system.
+        edits: functions that return the values of an item of a section, by the section's Python name.
+        options: values of options, by Python name.
+    """
+    spec = system.to_spec()
+    changed: dict[str, object] = {"optimizer": _changed(system, spec.optimizer, "optimizer", options)}
+    for section, edit in edits.items():
+        place = SystemSpec.model_fields[section].alias or section
+        items = getattr(spec, section)
+        changed[section] = tuple(_changed(system, each, f"{place}.{each.name}", edit(each)) for each in items)
+    document = spec.model_copy(update=changed)
+    if document == spec:
+        return system
+    found = join_parts([Part(document)], lengths_optional=True)
+    state = {name: getattr(system, name) for name in ("rate_factors", "kept", "not_rented")}
+    return replace(found, **state)
+
+
+def _changed(system: System, document: _Document, place: str, values: _Values) -> _Document:
+    """Return a document with other values by Python name; None removes a field."""
+    fields = type(document).model_fields
+    absent = {name: None for name in values if getattr(document, name) == fields[name].default}
+    if values == absent:
+        return document
+    stated = document.model_dump(exclude_unset=True, exclude=set(values))
+    for name, value in values.items():
+        is_price = _PRICE in [*_parts(fields[name].annotation), *fields[name].metadata]
+        if is_price and system.currency and currency_of(value) is None:
+            stated[name] = Price(value, system.currency)
+        elif value is not None:
+            stated[name] = value
+    return validated(type(document), stated, f"{place}.")
+
+
+# --- written entries ---------------------------------------------------------------------------------------
+
+
+def _with_load(system: System, name: str, factor: float) -> System:
+    if not name:
+        return with_rates(system, [rate_rpm(owner) * factor for owner in owners_of_load(system)])
+    if name in system.routes:
+        rate = system.routes[name].arrival_rate_rpm * factor
+        return SystemChange("arrivalRate", name, rate).applied_to(system)
+    rate = system.named[name].current.load.arrival_rate_rpm * factor
+    return system.with_load(name, arrival_rate_rpm=rate)
+
+
+def _loaded_items(system: System) -> list[str]:
+    """Return the names of servers and routes that own a load."""
+    routes = system.routes.values()
+    return [*system.routes, *(name for name in system.named if route_of(routes, name) is None)]
+
+
+def _types(system: System) -> list[str]:
+    return sorted({item.type for item in system.accelerators.values()})
+
+
+def _with_cards(system: System, kind: str, cards: float) -> System:
+    return system.with_capacity({kind: int(cards)})
+
+
+def _with_card_price(system: System, kind: str, cost: float) -> System:
+    def values(item: Accelerator) -> _Values:
+        total = float(f"{cost * item.multiplicity:.12g}")
+        return {"cost_cents_per_h": total} if item.type == kind else {}
+
+    return _edited(system, {"accelerators": values})
+
+
+def _targets(system: System) -> list[str]:
+    return [f"{service_class}/{model}" for service_class, model in system.targets]
+
+
+def _with_targets(
+    values: Callable[[ModelTarget, Any], _Values], system: System, item: str, value: object
+) -> System:
+    """Change the targets of a model in a class, or all, to the values that a function returns."""
+
+    def changed(group: str, target: ModelTarget) -> ModelTarget:
+        place = f"{group}/{target.model}"
+        return _changed(system, target, place, values(target, value) if item in {"", place} else {})
+
+    def targets(group: ServiceClass) -> _Values:
+        return {"model_targets": tuple(changed(group.name, target) for target in group.model_targets)}
+
+    return _edited(system, {"service_classes": targets})
+
+
+def _latency(name: str) -> Changeable:
+    change = partial(_with_targets, lambda _, limit: {f"{name}_ms": limit})
+    return Changeable(change, _targets, MILLISECONDS.unit, MILLISECONDS, needs_item=True)
+
+
+def _scaled(target: ModelTarget, factor: float) -> _Values:
+    limits = {f"{latency}_ms": getattr(target, f"{latency}_ms") for latency in LATENCIES}
+    return {name: limit * factor for name, limit in limits.items() if limit}
+
+
+def _percentile(_: ModelTarget, percentile: float | None) -> _Values:
+    return {"percentile": percentile} | ({} if percentile is None else {"goodput_share": None})
+
+
+CHANGES: Mapping[str, Changeable] = MappingProxyType(
+    {
+        "load": Changeable(_with_load, _loaded_items),
+        "count": Changeable(_with_cards, _types, "cards", whole=True, monotone=True, needs_item=True),
+        "card": Changeable(_with_card_price, _types, unit=CENTS, needs_item=True),
+        **{name: _latency(name) for name in LATENCIES},
+        "targets": Changeable(partial(_with_targets, _scaled)),
+        "percentile": Changeable(partial(_with_targets, _percentile)),
+        **{name: _derived(name) for fields in _FIELDS.values() for name in fields},
+    }
+)
+"""Changes by name; derived ones have the names of fields in documents."""
+QUANTITIES = tuple(name for name, known in CHANGES.items() if known.is_quantity)
+"""Names of the changes whose values are numbers that describe the system."""
