@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -27,6 +28,8 @@ from rest_server.fleet import Entities
 from rest_server.history import Event, History, KeptPlan
 from rest_server.state import PlanRecord, Snapshot
 
+_adapter = cache(TypeAdapter)
+"""Conversion of a type from and to JSON, made once: that takes milliseconds."""
 APPLICATION_ID = 0x494E_4650
 """Application id that marks a database as inferplan's state file (``INFP``)."""
 SCHEMA_VERSION = 1
@@ -111,7 +114,7 @@ def read_snapshot(connection: sqlite3.Connection) -> tuple[str, Snapshot]:
     history = history_in(connection)
     last = history.plans[-1] if history.plans else None
     plan = None if last is None else PlanRecord(last.plan(), last.revision, last.made_at)
-    known = TypeAdapter(_Known).validate_json(text or "{}")
+    known = _adapter(_Known).validate_json(text or "{}")
     snapshot = Snapshot(
         revision, read_entities(connection), changed_at, plan, history, known.decisions, known.replicas
     )
@@ -128,7 +131,7 @@ class _Known:
 
 def decisions_text(snapshot: Snapshot) -> str:
     """Return the desired and existing replicas as text."""
-    return TypeAdapter(_Known).dump_json(_Known(snapshot.decisions, snapshot.replicas)).decode()
+    return _adapter(_Known).dump_json(_Known(snapshot.decisions, snapshot.replicas)).decode()
 
 
 def read_positions(connection: sqlite3.Connection) -> dict[str, dict[Key, int]]:

@@ -27,12 +27,14 @@ for name in list(os.environ):
         "LINES",
         "FORCE_COLOR",
         "NO_COLOR",
+        "PYTHONDONTWRITEBYTECODE",
         "PYTHONIOENCODING",
         "PYTHONUNBUFFERED",
         "PYTHONUTF8",
     }:
         del os.environ[name]  # what one machine sets must not decide what the program prints
 
+sys.dont_write_bytecode = False  # a hundred processes would each compile the program, and every run all tests
 gc.disable()  # until all tests are collected: they stay, and looking through them again and again takes long
 
 settings.register_profile(

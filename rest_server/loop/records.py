@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,13 @@ VERSION = 2
 """Version of the state file."""
 MEMO_ROWS = 2**15
 """Maximum number of cached sizings."""
+_adapter = cache(TypeAdapter)
+"""Conversion of a type from and to plain values, made once: that takes milliseconds."""
 
 
 def state_values(state: LoopState) -> dict[str, Any]:
     """Return a state as plain values."""
-    found: dict[str, Any] = TypeAdapter(LoopState).dump_python(state, mode="json")
+    found: dict[str, Any] = _adapter(LoopState).dump_python(state, mode="json")
     return {"version": VERSION, **found}
 
 
@@ -50,11 +53,12 @@ def state_of(values: Mapping[str, Any], source: str) -> LoopState:
             f"{source}: version {version!r}; this program reads {VERSION}; remove the file to start anew"
         )
     try:
-        return TypeAdapter(LoopState).validate_python(given)
+        found: LoopState = _adapter(LoopState).validate_python(given)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise SpecError(f"{source}: {place}: {first['msg']}; remove the file to start anew") from None
+    return found
 
 
 def read_state(path: Path) -> LoopState:
@@ -115,20 +119,20 @@ def record_of(
             }
             for key, found in outcome.state.drifts.items()
         },
-        "inputs": TypeAdapter(CycleInputs).dump_python(seen, mode="json"),
+        "inputs": _adapter(CycleInputs).dump_python(seen, mode="json"),
         **({} if before is None else {"state": state_values(before)}),
     }
 
 
 def _load_values(load: EstimatedLoad) -> dict[str, Any]:
-    found = TypeAdapter(EstimatedLoad).dump_python(load, mode="json", exclude_none=True)
+    found = _adapter(EstimatedLoad).dump_python(load, mode="json", exclude_none=True)
     return {key: round(value, 4) for key, value in found.items()} | {
         "planned_rps": round(load.planned_rps, 4)
     }
 
 
 def _workload_values(item: WorkloadDecision) -> dict[str, Any]:
-    found: dict[str, Any] = TypeAdapter(WorkloadDecision).dump_python(item, mode="json")
+    found: dict[str, Any] = _adapter(WorkloadDecision).dump_python(item, mode="json")
     return found
 
 
@@ -173,7 +177,7 @@ def repeated(system: System, config: LoopConfig, path: Path) -> Iterator[tuple[d
         if state is None:
             raise SpecError(f"{source}: it has no state; give the file from the start of the loop")
         try:
-            seen = TypeAdapter(CycleInputs).validate_python(record["inputs"])
+            seen = _adapter(CycleInputs).validate_python(record["inputs"])
         except (ValidationError, KeyError) as error:
             raise SpecError(f"{source}: inputs: {error}") from None
         if seen.remote is None:

@@ -13,7 +13,7 @@ import pytest
 from builders import accelerator, document, server
 from commands import ROOT, Answer, Run, shell
 
-from optimizer import Replica, SystemSpec, __version__, analyze_replicas, find_candidates, load_system, solve
+from optimizer import Replica, SystemSpec, __version__, analyze_replicas, load_system
 from optimizer.__main__ import main as program
 from optimizer.cli.main import COMMANDS
 from optimizer.spec.writing import write_document
@@ -55,12 +55,6 @@ def test_solve_shows_the_plan_at_a_glance(run: Run, path: Path) -> None:
     assert "2 of 2 servers served in full" in answer.out
     for heading in ("accelerator", "replicas", "cards", "ITL", "TTFT", "hidden columns", "used", "exist"):
         assert heading in answer.out
-
-
-def test_solve_json_writes_the_plan_alone(run: Run, path: Path) -> None:
-    answer = run("solve", path, "--json")
-    assert (answer.status, answer.err) == (0, "")
-    assert answer.out == solve(load_system(path)).to_json() + "\n"
 
 
 @pytest.mark.parametrize(
@@ -163,15 +157,6 @@ def test_check_counts_what_a_system_holds(run: Run, path: Path) -> None:
     )
     assert answer.out == (
         f"{path}: valid: 2 servers, 1 service class, 1 model, 2 profiles, 2 accelerators, 1 capacity\n"
-    )
-
-
-def test_candidates_json_is_what_the_library_finds(run: Run, path: Path) -> None:
-    answer = run("candidates", path, "--json")
-    assert answer.err == ""
-    assert answer.json == find_candidates(load_system(path)).to_wire()
-    assert {"server", "accelerator", "numReplicas", "maxBatch", "cost", "units"} <= set(
-        answer.json["candidates"][0]
     )
 
 

@@ -7,8 +7,6 @@ import pytest
 from builders import accelerator, document, server, service_class
 from commands import Run, is_one_line
 
-from optimizer import explain, load_system
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -21,22 +19,6 @@ def path(tmp_path: Path) -> Path:
     file = tmp_path / "fleet.json"
     file.write_text(json.dumps(source), encoding="utf-8")
     return file
-
-
-@pytest.mark.parametrize(
-    ("flags", "options"),
-    [
-        ([], {}),
-        (["--unlimited"], {"unlimited": True}),
-        (["--mixed", "--gap", "0.01"], {"heterogeneous": True, "gap": 0.01}),
-        (["--batch-sizing", "optimal"], {"batch_sizing": "optimal"}),
-    ],
-)
-def test_json_is_what_the_library_returns(
-    run: Run, path: Path, flags: list[str], options: dict[str, object]
-) -> None:
-    answer = run("explain", path, "--json", *flags)
-    assert answer == (0, explain(load_system(path).with_options(**options)).to_json() + "\n", "")
 
 
 def test_one_server_is_explained_in_depth(run: Run, path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from builders import accelerator, document, server
 from commands import ROOT, Answer, Run, is_one_line
 
-from optimizer import __version__, load_system, make_figure, make_report, render_report, scale_loads
+from optimizer import __version__, load_system, make_report, render_report
 from optimizer.cli import reporting
 from optimizer.render.pages import PageMetadata
 from optimizer.studies.figures.kinds import PLOT_KINDS
@@ -55,12 +55,10 @@ def test_report_loses_no_file_and_surprises_nobody(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_report_without_a_file_prints_markdown_or_json(run: Run) -> None:
+def test_report_without_a_file_prints_markdown(run: Run) -> None:
     system = load_system(SMALL)
-    report = make_report(system)
-    text = render_report(report, system, "markdown", PageMetadata(__version__, "small"))
+    text = render_report(make_report(system), system, "markdown", PageMetadata(__version__, "small"))
     assert run("report", SMALL).out == text
-    assert run("report", SMALL, "--json").out == report.to_json() + "\n"
 
 
 def test_report_takes_the_load_of_a_file(run: Run, tmp_path: Path) -> None:
@@ -75,15 +73,6 @@ def test_plot_writes_the_format_of_the_files_name(run: Run, suffix: str, tmp_pat
     assert run("plot", "types", SMALL, "-o", path).status == 0
     begin = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}[suffix.lower()]
     assert path.read_bytes().startswith(begin)
-
-
-def test_plot_as_json_is_the_figure(run: Run) -> None:
-    system, server = load_system(SMALL), "Free-llama_13b"
-    one = make_figure(system, "latency", server=server, accelerator="G2")
-    found = run("plot", "latency", SMALL, "--server", server, "--accelerator", "G2", "--json")
-    assert found.out == one.to_json() + "\n"
-    changed = make_figure(scale_loads(system, 1.1), "servers", before=system)
-    assert run("plot", "servers", SMALL, "--scale", "1.1", "--json").out == changed.to_json() + "\n"
 
 
 def test_plot_of_a_server_takes_the_changed_load(run: Run) -> None:

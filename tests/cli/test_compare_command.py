@@ -3,13 +3,11 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from commands import Run, is_one_line
 
-from optimizer import compare, load_system, scale_loads, solve, vary_loads
+from optimizer import compare, load_system, scale_loads, solve
 from optimizer.spec.loads import with_loads
 
 DATA = Path(__file__).parents[1] / "data"
@@ -23,23 +21,6 @@ def plan_file(specs: Path, tmp_path: Path) -> Path:
 
 
 # --- the same as the library -----------------------------------------------------------------------------
-
-
-def test_the_command_gives_the_document_of_the_library(run: Run, specs: Path) -> None:
-    small = specs / "small"
-    sample = load_system(small)
-    assert run("compare", small, "--json") == (0, compare(sample).to_json() + "\n", "")
-    flags = ("--mixed", "--unlimited", "--scale", "1.5", "--json")
-    options: dict[str, Any] = {"unlimited": True, "heterogeneous": True, "milp_solver": True}
-    expected = compare(sample, scale_loads(sample, 1.5), transition=True, **options)
-    assert run("compare", small, *flags).out == expected.to_json() + "\n"
-
-
-def test_random_loads_match_the_library_and_repeat_exactly(run: Run, specs: Path) -> None:
-    sample = load_system(specs / "small")
-    found = [run("compare", specs / "small", "--random-load", 7, "--json").out for _ in range(2)]
-    expected = compare(sample, vary_loads(sample, np.random.default_rng(7)), transition=True)
-    assert found[0] == found[1] == expected.to_json() + "\n"
 
 
 def test_loads_from_a_file_are_the_second_side(run: Run, specs: Path, tmp_path: Path) -> None:

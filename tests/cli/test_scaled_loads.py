@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 from builders import accelerator, document, server
-from fastapi.testclient import TestClient
 
 from optimizer import load_system, solve
 from optimizer.cli.main import main
-from rest_server.app import create_app
-from rest_server.settings import Settings
 
 Json = dict[str, Any]
 Run = Callable[..., Any]
@@ -82,14 +79,3 @@ def test_wrong_factors_are_refused(wrong: str, path: Path, capsys: pytest.Captur
     with pytest.raises(SystemExit):
         main(["solve", str(path), f"--scale={wrong}"])
     assert "--scale" in capsys.readouterr().err
-
-
-def test_the_routes_take_the_factor(path: Path) -> None:
-    with TestClient(create_app(Settings()), "http://localhost") as service:
-        body = json.loads(path.read_text())
-        assert rate(service.post("/v1/plan?scale=1.5", json=body).json()) == pytest.approx(3000)
-        (candidate,) = service.post("/v1/candidates?scale=1.5", json=body).json()["candidates"]
-        assert candidate["cost"] == service.post("/v1/plan?scale=1.5", json=body).json()["totalCost"]
-        assert service.post("/v1/plan?scale=-1", json=body).status_code == 422
-        report = service.post("/v1/report?scale=0.5&format=csv", json=body).text.splitlines()[1]
-        assert ",20.0," in report

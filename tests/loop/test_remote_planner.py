@@ -38,7 +38,8 @@ def test_targets_of_the_service_are_applied_and_repeat(url: str, tmp_path: Path)
     assert not any(differences for _, differences in repeated(chat_system(), config(url), path))
 
 
-def test_an_absent_service_holds_all() -> None:
+def test_an_absent_service_holds_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rest_server.client.sending.FIRST_WAIT_S", 0.01)
     loop = Loop(config("http://127.0.0.1:9"), replicas=3)
     records = loop.run(lambda _: 18, 90)
     assert workload(records[-1])["reason"] == "PlanFailed"

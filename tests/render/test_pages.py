@@ -30,18 +30,18 @@ COMPLETE = [name for name in SECTIONS if name not in OF_SHORTAGE]
 
 
 @pytest.fixture(scope="module")
-def large() -> System:
-    return load_system(ROOT / "specs" / "large")
+def small() -> System:
+    return load_system(ROOT / "specs" / "small")
 
 
 @pytest.fixture(scope="module")
-def report(large: System) -> Report:
-    return make_report(large)
+def report(small: System) -> Report:
+    return make_report(small)
 
 
 @pytest.fixture(scope="module")
-def page(report: Report, large: System) -> str:
-    return render_report(report, large, "html")
+def page(report: Report, small: System) -> str:
+    return render_report(report, small, "html")
 
 
 class Page(HTMLParser):
@@ -110,23 +110,23 @@ def test_page_is_self_contained_with_one_script(page: str) -> None:
 
 
 def test_the_page_has_its_pictures_and_is_the_same_every_time(
-    page: str, report: Report, large: System
+    page: str, report: Report, small: System
 ) -> None:
     pictures = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', page)
     assert len(pictures) == 3
     assert all(base64.b64decode(picture).startswith(b"<?xml") for picture in pictures)
-    assert "<dt>cards</dt><dd>1,006</dd>" in page
+    assert "<dt>cards</dt><dd>1,587</dd>" in page
     assert len(page.encode()) < 3_000_000
-    assert render_report(report, large, "html") == page
-    assert render_report(make_report(large), large, "markdown") == render_report(report, large, "markdown")
+    assert render_report(report, small, "html") == page
+    assert render_report(make_report(small), small, "markdown") == render_report(report, small, "markdown")
     assert not re.search(r"20\d\d-\d\d-\d\d", page)
 
 
-def test_the_tables_say_what_the_plan_says(report: Report, large: System) -> None:
-    text = render_report(report, large, "markdown")
-    plan = solve(large)
+def test_the_tables_say_what_the_plan_says(report: Report, small: System) -> None:
+    text = render_report(report, small, "markdown")
+    plan = solve(small)
     assignment = {row[0]: row for row in rows(text, "Assignment")}
-    assert set(assignment) == set(large.servers)
+    assert set(assignment) == set(small.servers)
     for name, pools in plan.allocations.items():
         (pool,) = pools
         assert assignment[name][4:7] == ["100%", pool.accelerator, f"{pool.num_replicas:,}"]
@@ -141,11 +141,11 @@ def test_the_tables_say_what_the_plan_says(report: Report, large: System) -> Non
     assert sum(costs) == pytest.approx(plan.total_cost_cents_per_h)
 
 
-def test_margins_are_what_is_left_of_the_target(report: Report, large: System) -> None:
-    text = render_report(report, large, "markdown")
+def test_margins_are_what_is_left_of_the_target(report: Report, small: System) -> None:
+    text = render_report(report, small, "markdown")
     shown = {row[0]: row for row in rows(text, "Latencies against targets")}
-    for name, (pool,) in solve(large).allocations.items():
-        target = large.targets[large.servers[name].service_class, large.servers[name].model]
+    for name, (pool,) in solve(small).allocations.items():
+        target = small.targets[small.servers[name].service_class, small.servers[name].model]
         itl, _, margin, ttft, wait, _, other, _ = shown[name][2:]
         assert itl == f"{pool.itl_ms:,.1f}"
         assert margin == f"{1 - pool.itl_ms / target.itl_ms:.0%}"
@@ -153,23 +153,23 @@ def test_margins_are_what_is_left_of_the_target(report: Report, large: System) -
         assert other == f"{1 - pool.ttft_ms / target.ttft_ms:.0%}"
 
 
-def test_the_comparison_adds_up(report: Report, large: System) -> None:
-    page = render_report(report, large, "markdown")
+def test_the_comparison_adds_up(report: Report, small: System) -> None:
+    page = render_report(report, small, "markdown")
     classes, servers = (
         {row[0]: float(row[place].replace(",", "")) for row in rows(page, title)}
         for title, place in (("Cost by service class", 5), ("Replicas by server", 4))
     )
-    total = solve(large, unlimited=False).total_cost_cents_per_h
-    without = solve(large, unlimited=True).total_cost_cents_per_h
+    total = solve(small, unlimited=False).total_cost_cents_per_h
+    without = solve(small, unlimited=True).total_cost_cents_per_h
     assert classes.pop("all") == pytest.approx(total - without)
     assert sum(classes.values()) == pytest.approx(total - without)
     assert sum(servers.values()) == pytest.approx(total - without)
     moved = list(servers)
-    assert moved == sorted(moved, key=lambda name: (large.priority(large.servers[name]), name))
+    assert moved == sorted(moved, key=lambda name: (small.priority(small.servers[name]), name))
 
 
-def test_markdown_and_html_show_the_same_cells(page: str, report: Report, large: System) -> None:
-    text = render_report(report, large, "markdown")
+def test_markdown_and_html_show_the_same_cells(page: str, report: Report, small: System) -> None:
+    text = render_report(report, small, "markdown")
     titles = re.findall(r"^## (.*)$", text, re.MULTILINE)
     shown = [cell for title in titles for row in rows(text, title) for cell in row]
     found = Page(page)
@@ -178,9 +178,9 @@ def test_markdown_and_html_show_the_same_cells(page: str, report: Report, large:
     assert all(heading in text for heading in headings)
 
 
-def test_the_csv_has_every_pool_with_every_digit(report: Report, large: System) -> None:
-    lines = csv_rows(render_report(report, large, "csv"))
-    plan = solve(large)
+def test_the_csv_has_every_pool_with_every_digit(report: Report, small: System) -> None:
+    lines = csv_rows(render_report(report, small, "csv"))
+    plan = solve(small)
     assert len(lines) == sum(len(pools) for pools in plan.allocations.values())
     for line in lines:
         (pool,) = plan.allocations[line["server"]]
@@ -357,19 +357,19 @@ def test_latencies_are_called_what_they_are(percentile: dict[str, int], words: s
     )
 
 
-def test_an_unlimited_report_compares_the_same_two_plans(large: System, report: Report) -> None:
-    other = make_report(large, unlimited=True)
+def test_an_unlimited_report_compares_the_same_two_plans(small: System, report: Report) -> None:
+    other = make_report(small, unlimited=True)
     assert other.comparison == report.comparison
-    assert "ignores how many cards exist" in render_report(other, large, "markdown")
+    assert "ignores how many cards exist" in render_report(other, small, "markdown")
 
 
-def test_a_page_says_where_it_comes_from_and_of_which_day_it_is(large: System, report: Report) -> None:
+def test_a_page_says_where_it_comes_from_and_of_which_day_it_is(small: System, report: Report) -> None:
     origin = PageMetadata("1.2.3", "<b>fleet", "2026-11-22")
-    page = render_report(report, large, "html", origin)
-    text = render_report(report, large, "markdown", origin)
+    page = render_report(report, small, "html", origin)
+    text = render_report(report, small, "markdown", origin)
     assert "Made by inferplan 1.2.3 from &lt;b&gt;fleet as of 2026-11-22." in page
     assert text.splitlines()[2] == "Made by inferplan 1.2.3 from &lt;b&gt;fleet as of 2026-11-22."
-    assert "Made by inferplan." in render_report(report, large, "html")
+    assert "Made by inferplan." in render_report(report, small, "html")
 
 
 def test_a_report_starts_with_costs_cards_and_risks(specs: Path) -> None:

@@ -2,17 +2,14 @@
 
 import http.client
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from commands import COUNTED, ROOT
+from forked import Forked, forked
 from patience import PATIENCE_S
 
 FLEET = """
@@ -54,7 +51,7 @@ class Answer(NamedTuple):
 
 
 class Emulator(NamedTuple):
-    process: "subprocess.Popen[str]"
+    process: Forked
     replicas: list[dict[str, str]]
     url: str
 
@@ -78,25 +75,15 @@ class Emulator(NamedTuple):
 @contextmanager
 def emulated(document: str | Path, *flags: str) -> Iterator[Emulator]:
     """Run an emulator of a document; it ends by itself after a stop signal, and closes its ports."""
-    command = [sys.executable, "-m", "optimizer", "emulate", str(document), "--port", "0", *flags]
-    environment = os.environ | COUNTED
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment
-    )
-    try:
-        assert process.stdout is not None
+    with forked("emulate", document, "--port", "0", *flags) as process:
         lines = []
         for line in process.stdout:
             lines.append(json.loads(line))
             if "ready" in lines[-1]:
                 break
         else:
-            assert process.stderr is not None
-            raise AssertionError(process.stderr.read())
+            raise AssertionError(process.communicate()[1])
         yield Emulator(process, lines[:-1], lines[-1]["url"])
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=PATIENCE_S)
+        _, errors = process.communicate()
         assert (process.returncode, errors.replace("\r", "").strip("\n")) == (0, "") or "compiling" in errors
-    finally:
-        process.kill()
-        process.wait()

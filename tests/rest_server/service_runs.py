@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import uvicorn
 from fastapi import FastAPI, Request
+from forked import Forked, forked
 from patience import PATIENCE_S, PATIENT, until
 
 from rest_server.app import create_app
@@ -113,7 +114,7 @@ class Watched(NamedTuple):
     """A service in a process of its own, whose log is a file."""
 
     port: int
-    process: "subprocess.Popen[bytes]"
+    process: "subprocess.Popen[bytes] | Forked"
     log: Path
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
@@ -181,34 +182,38 @@ def alive(pid: int) -> bool:
         return False
 
 
+ENVIRONMENT = {f"INFERPLAN_{name.upper()}": str(value) for name, value in PATIENT.items()}
+
+
 @contextmanager
 def watched(log: Path, *options: str, files: int = 1024, **environment: str) -> Iterator[Watched]:
     """Run ``inferplan serve`` with so many files that it may open, on a free port."""
-    command = [sys.executable, "-m", "optimizer", "serve", "--port", "0", *options]
-    patient = {f"INFERPLAN_{name.upper()}": str(value) for name, value in PATIENT.items()}
+    given = ENVIRONMENT | environment
     with (
         log.open("wb") as errors,
-        subprocess.Popen(
-            ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *command],
-            stderr=errors,
-            env=os.environ | {"PYTHONPATH": str(ROOT)} | patient | environment,
-        ) as process,
+        forked("serve", "--port", "0", *options, environment=given, errors=errors, files=files) as process,
     ):
-        try:
-            until(lambda: b"listening on" in log.read_bytes() or process.poll() is not None)
-            found = re.search(r"listening on http://[^ ]*:(\d+)", log.read_text("utf-8"))
-            assert found, log.read_text("utf-8")
-            yield Watched(int(found[1]), process, log)
-        finally:
-            process.kill()
+        yield _listening(process, log)
+
+
+def _listening(process: "subprocess.Popen[bytes] | Forked", log: Path) -> Watched:
+    until(lambda: b"listening on" in log.read_bytes() or process.poll() is not None)
+    found = re.search(r"listening on http://[^ ]*:(\d+)", log.read_text("utf-8"))
+    assert found, log.read_text("utf-8")
+    return Watched(int(found[1]), process, log)
 
 
 @contextmanager
 def as_a_program(*options: str, **environment: str) -> Iterator[Watched]:
-    """Run ``inferplan serve``, with threads that solve unless told otherwise."""
-    given = {"INFERPLAN_SOLVER_PROCESSES": "0"} | environment
+    """Run ``inferplan serve`` from its start on, with threads that solve unless told otherwise."""
+    given = ENVIRONMENT | {"PYTHONPATH": str(ROOT), "INFERPLAN_SOLVER_PROCESSES": "0"} | environment
+    command = [sys.executable, "-m", "optimizer", "serve", "--port", "0", *options]
     with (
         tempfile.TemporaryDirectory() as folder,
-        watched(Path(folder) / "log", *options, files=1024, **given) as found,
+        (Path(folder) / "log").open("wb") as errors,
+        subprocess.Popen(command, stderr=errors, env=os.environ | given) as process,
     ):
-        yield found
+        try:
+            yield _listening(process, Path(folder) / "log")
+        finally:
+            process.kill()

@@ -18,7 +18,6 @@ from optimizer import (
     Replica,
     SpecError,
     analyze_replicas,
-    find_candidates,
     load_system,
     solve,
 )
@@ -60,25 +59,6 @@ def test_a_body_may_have_any_content_type(service: TestClient) -> None:
         assert service.post("/v1/plan", content=body, headers=headers).text == planned(small())
 
 
-@pytest.mark.parametrize(
-    ("query", "options"),
-    [
-        ("solver=greedy", {"milp_solver": False}),
-        ("solver=milp", {"milp_solver": True}),
-        ("unlimited=true", {"unlimited": True}),
-        ("mixed=true", {"heterogeneous": True}),
-        ("saturation=priorityExhaustive", {"saturation_policy": "PriorityExhaustive"}),
-        ("gap=0.5", {"gap": 0.5}),
-        ("time_limit=5", {"time_limit_s": 5.0}),
-        ("solver=greedy&unlimited=false", {"milp_solver": False, "unlimited": False}),
-    ],
-)
-def test_options_stand_in_place_of_the_documents(
-    service: TestClient, query: str, options: dict[str, Any]
-) -> None:
-    assert service.post(f"/v1/plan?{query}", json=small()).text == planned(small(), **options)
-
-
 def test_a_policy_of_the_query_serves_in_part(service: TestClient) -> None:
     scarce = document([server("a", 5000.0)], [accelerator("A")], {"A": 3})
     answer = service.post("/v1/plan?saturation=RoundRobin", json=scarce)
@@ -99,6 +79,7 @@ def test_a_policy_of_the_query_serves_in_part(service: TestClient) -> None:
         ("gap=nan", "gap"),
         ("time_limit=0", "time_limit"),
         ("colour=red", "colour"),
+        ("scale=-1", "scale"),
     ],
 )
 def test_an_option_that_is_wrong_is_named(service: TestClient, query: str, name: str) -> None:
@@ -145,15 +126,6 @@ def test_an_empty_system_has_an_empty_plan_on_every_route(service: TestClient, s
 
 
 # --- candidates, analyze, size -------------------------------------------------------------------------
-
-
-def test_candidates_are_the_librarys(service: TestClient) -> None:
-    source = small()
-    source["servers"][0]["accelerators"] = ["A"]
-    answer = service.post("/v1/candidates", json=source)
-    assert answer.json() == json.loads(json.dumps(find_candidates(load_system(source)).to_wire()))
-    assert len(answer.json()["candidates"]) == 3
-    assert answer.json()["rejections"][0]["reason"] == "not_allowed"
 
 
 def replica(**changes: Any) -> Json:

@@ -98,7 +98,7 @@ def small_chunks(here: Watched, clients: int, stack: ExitStack) -> None:
 
 def attacked(log: Path, files: int, attacks: list[Attack], *, timed: bool) -> None:
     """Attack a service in one way after the other; its memory comes back."""
-    limit_s = 2.0 if timed else 0.5
+    limit_s = 2.0 if timed else 1.0
     limits = {
         "INFERPLAN_SOLVER_PROCESSES": "2",
         "INFERPLAN_WRITE_TIMEOUT_S": str(limit_s),

@@ -95,7 +95,7 @@ def test_users_wait_for_their_answers(
 
 def test_drive_measures_in_the_time_of_the_model(fleet_document: Path, run: Run) -> None:
     with emulated(fleet_document, "--speed", "0.5") as slow:
-        flags = "--server", "talk", "--requests", "20", "--json"
+        flags = "--server", "talk", "--scale", "2", "--requests", "20", "--json"
         rows = {row["metric"]: row for row in run("drive", fleet_document, slow.url, *flags).json}
     # 10 ms an iteration, which take 20 ms of the machine's time.
     assert 8 < rows["ITL"]["measured"] < 18

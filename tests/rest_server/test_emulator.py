@@ -169,7 +169,7 @@ def test_full_replica_rejects_in_both_ways(fleet: Emulator) -> None:
     with ThreadPoolExecutor(3) as pool:
         held = []
         for running, waiting in ((1, 0), (2, 0), (2, 1)):  # two at once would both wait for an iteration
-            held.append(pool.submit(fleet.ask, "/v1/completions", asked(600), url))
+            held.append(pool.submit(fleet.ask, "/v1/completions", asked(200), url))
             until(partial(is_loaded, fleet, url, running, waiting))
         plain = fleet.ask("/v1/completions", asked(1), url)
         stream = fleet.ask("/v1/completions", asked(1, **STREAM), url)
@@ -227,7 +227,7 @@ def test_killed_replica_loses_no_request_without_a_token(fleet_document: Path) -
         fleet.ask(path, {"state": "slow", "factor": 3})
         healthy = f'inferplan_router_replica_healthy{{replica="{first["id"]}",server="talk",model="chat"}} 1'
         until(lambda: healthy in fleet.ask("/metrics").text)  # at the next check
-        begun = [pool.submit(fleet.ask, "/v1/completions", asked(400, **STREAM)) for _ in range(2)]
+        begun = [pool.submit(fleet.ask, "/v1/completions", asked(150, **STREAM)) for _ in range(2)]
         until(lambda: samples(fleet, first["url"])["vllm:generation_tokens_total"] > 3)
         fleet.ask(path, {"state": "out-of-memory"})
         ends = sorted("error" in one.result().events[-1] for one in begun)

@@ -2,11 +2,8 @@
 
 import asyncio
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,8 +12,8 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
-from commands import COUNTED, ROOT
 from emulated import FLEET, Emulator, emulated
+from forked import Forked, forked
 from patience import PATIENCE_S, until
 
 from rest_server.emulator.asgi import BadRequest
@@ -90,14 +87,13 @@ def submit(fleet: Emulator, store: Store, names: list[str]) -> None:
         assert fleet.ask(JOBS, job).status == 200  # again: the same job
 
 
-def worker(fleet: Emulator, name: str, *flags: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "optimizer", "work", fleet.url, "--name", name, *flags]
-    pipe, counted = subprocess.PIPE, os.environ | COUNTED
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=ROOT, env=counted)
+def worker(fleet: Emulator, name: str, *flags: str) -> Forked:
+    return forked("work", fleet.url, "--name", name, *flags)
 
 
-def lines(process: "subprocess.Popen[str]") -> list[dict[str, object]]:
-    output, errors = process.communicate(timeout=PATIENCE_S)
+def lines(process: Forked) -> list[dict[str, object]]:
+    with process:
+        output, errors = process.communicate()
     assert (process.returncode, errors) == (0, "")
     return [json.loads(line) for line in output.splitlines()]
 
@@ -122,8 +118,8 @@ def test_jobs_of_a_killed_worker_are_done_once(fleet: Emulator, store: Store) ->
     submit(fleet, store, names)
     first = worker(fleet, "first", "--jobs", "4", "--lease", "1")
     until(lambda: len(store.got) >= 4)  # in the middle of its downloads
-    first.send_signal(signal.SIGKILL)
-    first.communicate()
+    with first:  # and kill it
+        pass
     store.delay_s = 0.0
     second = worker(fleet, "second", "--jobs", "4", "--lease", "30")
     until(lambda: fleet.ask(f"{JOBS}").json["jobs"]["leased"] == 0 and len(store.put) == len(names))
@@ -148,7 +144,6 @@ def test_worker_drops_a_job_that_another_one_has(fleet: Emulator, store: Store) 
     until(lambda: fleet.ask(f"{JOBS}/late").json["state"] == "waiting")
     (taken,) = fleet.ask(f"{JOBS}/lease", {"worker": "other"}).json["jobs"]
     slow.send_signal(signal.SIGCONT)
-    assert slow.stdout is not None
     line = json.loads(slow.stdout.readline())
     assert (line["job"], line["state"]) == ("late", "lost")
     assert store.put == {}
@@ -183,8 +178,8 @@ def test_worker_sends_its_key_to_the_router_only(tmp_path: Path, store: Store) -
     with emulated(document, "--keys-file", str(keys)) as fleet:
         job = {"input": {"server": "eyes", "download": f"{store.url}/in/a"}}
         assert fleet.ask(JOBS, job, key="secret").status == 201
-        without = worker(fleet, "w", "--once")
-        assert "no job queue answers: HTTP Error 401" in without.communicate(timeout=PATIENCE_S)[1]
+        with worker(fleet, "w", "--once") as without:
+            assert "no job queue answers: HTTP Error 401" in without.communicate()[1]
         (done,) = lines(worker(fleet, "w", "--once", "--key-file", str(key)))
         assert done["state"] == "complete"
     assert store.keys == [None]
@@ -271,11 +266,9 @@ def test_wrong_requests_are_refused(
 
 def test_worker_names_what_is_wrong(fleet: Emulator) -> None:
     for url, text in (("ftp://x", "must look like"), (f"{fleet.replicas[0]['url']}", "no job queue answers")):
-        command = [sys.executable, "-m", "optimizer", "work", url]
-        found = subprocess.run(
-            command, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | COUNTED
-        )
-        assert (found.returncode, text in found.stderr) == (2, True), found.stderr
+        with forked("work", url) as found:
+            errors = found.communicate()[1]
+        assert (found.returncode, text in errors) == (2, True), errors
 
 
 def test_random_workers_lose_and_repeat_nothing() -> None:

@@ -1,9 +1,6 @@
 """The loop against a scalable emulated fleet: real HTTP, real lightkube, and the command itself."""
 
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import COUNTED, ROOT
+from commands import ROOT, Run, is_one_line
 from emulated import Emulator, emulated
-from patience import PATIENCE_S, until
+from forked import forked
+from patience import until
 from test_kubernetes_stand_in import CLUSTER, FLEET
 
 from optimizer.simulation.requests import Requests
@@ -150,41 +148,30 @@ def test_one_loop_holds_the_lease(fleet: Emulator) -> None:
     opened.close()
 
 
-def run(config: Path, *flags: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "optimizer", "loop", str(config), *flags]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=120, env=os.environ | COUNTED
-    )
-
-
-def test_the_command_of_the_page_runs_and_repeats(fleet: Emulator, folder: Path) -> None:
+def test_the_command_of_the_page_runs_and_repeats(fleet: Emulator, folder: Path, run: Run) -> None:
     text = blocks()[1].replace("http://127.0.0.1:8100", fleet.url)
     text = text.replace("period: 5", "period: 1").replace("window: 15", "window: 2")
     config, records = folder / "loop.yaml", folder / "records.jsonl"
     config.write_text(text)
-    found = run(config, "--once", "--state", str(folder / "state.json"))
-    assert (found.returncode, found.stderr) == (0, "")
-    record = json.loads(found.stdout)
+    with forked("loop", config, "--once", "--state", folder / "state.json") as found:
+        out, errors = found.communicate()
+    assert (found.returncode, errors) == (0, "")
+    record = json.loads(out)
     assert record["holds"] == {}
     assert record["workloads"][0]["server"] == "talk"
     assert record["loads"]["talk"]["offered_rps"] == 0.0
-    records.write_text(found.stdout)
-    again = run(config, "--again", str(records))
-    assert (again.returncode, again.stderr) == (0, "1 cycles repeated, 0 differ\n")
-    broken = run(config, "--again", str(config))
-    assert broken.returncode == 2
-    assert broken.stderr.startswith("inferplan: error: ")
+    records.write_text(out)
+    again = run("loop", config, "--again", records)
+    assert (again.status, again.err) == (0, "1 cycles repeated, 0 differ\n")
+    is_one_line(run("loop", config, "--again", config), "inferplan: error: ")
 
 
 def test_the_demo_scales_up_and_draws_what_happened(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "demos" / "loop.py"), "--seconds", "30"]
     picture = tmp_path / "loop.svg"
-    found = subprocess.run(
-        [*command, "-o", str(picture)], capture_output=True, text=True, check=False, timeout=PATIENCE_S,
-        env=os.environ | COUNTED,
-    )  # fmt: skip
-    assert found.returncode == 0, found.stderr
-    lines = found.stdout.splitlines()
+    with forked("demo", "loop", "--seconds", "24", "-o", picture) as found:
+        out, errors = found.communicate()
+    assert found.returncode == 0, errors
+    lines = out.splitlines()
     assert "what the loop does" in lines[1]
     ready = [int(line.split("/")[1].split()[0]) for line in lines[2:-1]]
     assert ready[0] == 1
@@ -202,15 +189,12 @@ def test_the_demo_scales_up_and_draws_what_happened(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_configuration_is_one_clear_error(
-    change: dict[str, Any], message: str, tmp_path: Path
+    change: dict[str, Any], message: str, tmp_path: Path, run: Run
 ) -> None:
     given = {"system": "sample:small", "source": {"kind": "scrape", "url": "http://127.0.0.1:9/"}}
     path = tmp_path / "loop.json"
     path.write_text(json.dumps(given | change))
-    found = run(path, "--once")
-    assert found.returncode == 2
-    assert message in found.stderr
-    assert len(found.stderr.splitlines()) == 1
+    is_one_line(run("loop", path, "--once"), message)
 
 
 # --- workloads on several nodes, and events ------------------------------------------------------------
@@ -279,25 +263,25 @@ def test_a_warning_is_an_event_of_the_workload(nodes: tuple[Emulator, System]) -
         (
             "versions",
             ["chat (chat-1)", "chat (chat-2)"],
-            {"chat (chat-1)": 80, "chat (chat-2)": 80, "search": 0},
+            {"chat (chat-1)": 40, "chat (chat-2)": 40, "search": 0},
         ),
-        ("shared-queue", ["premium", "free"], {"chat": 160}),
+        ("shared-queue", ["premium", "free"], {"chat": 80}),
     ],
 )
 def test_versions_and_shared_queues_are_measured(
     name: str, driven: list[str], measured: dict[str, int]
 ) -> None:
-    """80 requests a server in 8 s; the loop counts those of each planned server."""
+    """40 requests a server in 4 s; the loop counts those of each planned server."""
     path = ROOT / "specs" / f"{name}.yaml"
     system = load_system(path)
-    requests = Requests(np.full(80, 60), np.full(80, 8), np.linspace(0, 8000, 80))
+    requests = Requests(np.full(40, 60), np.full(40, 8), np.linspace(0, 4000, 40))
     loads = [
         ServerLoad(server, system.named[server].model, streams=True, rate_rps=10.0, requests=requests)
         for server in driven
     ]
     with emulated(path, "--scalable", "--startup", "0") as fleet, cluster(fleet, system, "mine") as workloads:
         given = {"system": str(path), "source": {"kind": "scrape", "url": f"{fleet.url}/emulator/targets"}}
-        config = LoopConfig.model_validate(given | {"period": 2, "window": 8})
+        config = LoopConfig.model_validate(given | {"period": 2, "window": 4})
         records: list[dict[str, Any]] = []
         fetcher = Fetcher()
         source = ScrapeReader(fetcher.text, f"{fleet.url}/emulator/targets", config.window_s)
@@ -327,11 +311,8 @@ def test_versions_and_shared_queues_are_measured(
         ),
     ],
 )
-def test_unsupported_systems_name_a_way_out(name: str, message: str, tmp_path: Path) -> None:
+def test_unsupported_systems_name_a_way_out(name: str, message: str, tmp_path: Path, run: Run) -> None:
     given = {"system": str(ROOT / "specs" / f"{name}.yaml"), "source": {"kind": "scrape", "url": "http://x"}}
     path = tmp_path / "loop.json"
     path.write_text(json.dumps(given))
-    found = run(path, "--once")
-    assert found.returncode == 2
-    assert message in found.stderr
-    assert len(found.stderr.splitlines()) == 1
+    is_one_line(run("loop", path, "--once"), message)

@@ -80,7 +80,7 @@ def _has_ended(group: int) -> bool:
 def test_a_stopped_service_writes_its_own_lines_only(tmp_path: Path, moments: int) -> None:
     with ThreadPoolExecutor(3) as threads:
         for number, lines in enumerate(
-            threads.map(partial(lines_of_stopped, folder=tmp_path), range(moments))
+            threads.map(partial(lines_of_stopped, folder=tmp_path), range(1, moments + 1))
         ):
             for line in lines:
                 assert line == INTERRUPTED or line.startswith("{"), (number, lines)

@@ -1,11 +1,8 @@
 """The page in a real browser: a service in a process of its own, journeys, what a page logs and requests."""
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import resources
@@ -14,10 +11,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from browsers import opened
-from commands import COUNTED
-from patience import PATIENCE_S, until
+from forked import forked
+from patience import until
 
-ROOT = Path(__file__).parents[2]
 SHIFTS = """
 if (!window.moved) {  // not yet by an earlier journey of this browser
   window.shifts = 0;
@@ -61,20 +57,13 @@ axe.run(document, {runOnly: arguments[0]}).then((found) => done(found.violations
 @contextmanager
 def served(log: Path, *options: str) -> Iterator[str]:
     """Run a command that serves the page; yield the address of the service."""
-    command = [sys.executable, "-m", "optimizer", *options, "--port", "0"]
-    with (
-        log.open("wb") as errors,
-        subprocess.Popen(command, stderr=errors, cwd=ROOT, env=os.environ | COUNTED) as process,
-    ):
-        try:
-            until(lambda: b"listening on" in log.read_bytes() or process.poll() is not None)
-            found = re.search(r"listening on (http://[^\"\s]+)", log.read_text("utf-8"))
-            assert found, log.read_text("utf-8")
-            yield found[1]
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(PATIENCE_S) in {0, -signal.SIGTERM, 128 + signal.SIGTERM}
-        finally:
-            process.kill()
+    with log.open("wb") as errors, forked(*options, "--port", "0", errors=errors) as process:
+        until(lambda: b"listening on" in log.read_bytes() or process.poll() is not None)
+        found = re.search(r"listening on (http://[^\"\s]+)", log.read_text("utf-8"))
+        assert found, log.read_text("utf-8")
+        yield found[1]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() in {0, -signal.SIGTERM, 128 + signal.SIGTERM}
     assert "Traceback" not in log.read_text("utf-8"), log.read_text("utf-8")
 
 
