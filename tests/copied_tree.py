@@ -22,14 +22,13 @@ def unfinished(folder: str, names: list[str]) -> set[str]:
     return {name for name in names if Path(name).suffix not in COMPILED} if "__pycache__" in folder else set()
 
 
-def copy_tree(copy: Path, added: Mapping[str, str], table: str, edits: Mapping[str, str]) -> None:
-    """Copy both packages, add files or folders of the tests to them, and edit one file.
+def copy_tree(copy: Path, added: Mapping[str, str], edits: Mapping[str, Mapping[str, str]]) -> None:
+    """Copy both packages, add files or folders of the tests to them, and edit tables.
 
     Args:
         copy: where to.
         added: places in the copy, by what of the tests goes there.
-        table: the file that is edited.
-        edits: what replaces what in it; everything stands there once.
+        edits: what replaces what in each file; everything stands there once.
     """
     for package in ("optimizer", "rest_server"):
         shutil.copytree(ROOT / package, copy / package, ignore=unfinished)
@@ -38,11 +37,12 @@ def copy_tree(copy: Path, added: Mapping[str, str], table: str, edits: Mapping[s
             shutil.copytree(TESTS / source, copy / place, ignore=unfinished)
         else:
             shutil.copy(TESTS / source, copy / place)
-    text = (copy / table).read_text(encoding="utf-8")
-    for before, after in edits.items():
-        assert text.count(before) == 1, before
-        text = text.replace(before, after)
-    (copy / table).write_text(text, encoding="utf-8")
+    for table, changes in edits.items():
+        text = (copy / table).read_text(encoding="utf-8")
+        for before, after in changes.items():
+            assert text.count(before) == 1, before
+            text = text.replace(before, after)
+        (copy / table).write_text(text, encoding="utf-8")
 
 
 def answers_in(copy: Path, program: str, arguments: Sequence[str] = (), given: str = "") -> dict[str, Any]:

@@ -38,6 +38,17 @@ def random_features(seed: int) -> Json:
     features = set(rng.sample([*ON_SERVERS, *OF_SYSTEMS], rng.randint(2, 4)))
     if "cards" in features:  # these have no power and no saturation policy
         features.discard("power")
+    return _document(rng, features)
+
+
+def with_features(seed: int, features: set[str]) -> Json:
+    """Return a document that can use the given features, and `route` for a route."""
+    rng = random.Random(f"{sorted(features)} {seed}")
+    found = _document(rng, features - {"route"})
+    return _with_route(found, rng) if "route" in features else found
+
+
+def _document(rng: random.Random, features: set[str]) -> Json:
     accelerators = [_accelerator(rng, number, features) for number in range(rng.randint(2, 3))]
     servers = [_server(rng, f"s{number}", features) for number in range(rng.randint(2, 5))]
     if "queue" in features:
@@ -58,11 +69,14 @@ def random_features(seed: int) -> Json:
 def random_with_routes(seed: int) -> Json:
     """Return a document of two to four features; in two of five documents with a route in addition."""
     found, rng = random_features(seed), random.Random(f"route {seed}")
-    if rng.random() < 0.4:
-        found["servers"] += [{"name": f"r{i}", "class": "gold", "model": f"m{i}"} for i in range(2)]
-        found["routes"] = [_route(rng)]
-        for option in ("saturationPolicy", "maxPower", "headroomShare"):  # these have no routes
-            found["optimizer"].pop(option, None)
+    return _with_route(found, rng) if rng.random() < 0.4 else found
+
+
+def _with_route(found: Json, rng: random.Random) -> Json:
+    found["servers"] += [{"name": f"r{i}", "class": "gold", "model": f"m{i}"} for i in range(2)]
+    found["routes"] = [_route(rng)]
+    for option in ("saturationPolicy", "maxPower", "headroomShare"):  # these have no routes
+        found["optimizer"].pop(option, None)
     return found
 
 

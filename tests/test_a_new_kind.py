@@ -56,7 +56,7 @@ SYSTEM = document(
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return what the copy answers, from a process of its own."""
     copy = tmp_path_factory.mktemp("copy")
-    copy_tree(copy, {"streams": f"{KINDS}/streams"}, f"{KINDS}/table.py", EDITS)
+    copy_tree(copy, {"streams": f"{KINDS}/streams"}, {f"{KINDS}/table.py": EDITS})
     return answers_in(copy, "stream_answers.py", given=json.dumps(SYSTEM))
 
 

@@ -23,7 +23,7 @@ EDITS = {
 
 def answered(copy: Path, systems: int) -> dict[str, Any]:
     """Return what a copy of the tree answers that knows the limit, with so many random systems."""
-    copy_tree(copy, {"rack_slots.py": f"{LIMITS}/rack_slots.py"}, f"{LIMITS}/table.py", EDITS)
+    copy_tree(copy, {"rack_slots.py": f"{LIMITS}/rack_slots.py"}, {f"{LIMITS}/table.py": EDITS})
     return answers_in(copy, "rack_slot_answers.py", [str(systems)])
 
 
@@ -97,7 +97,7 @@ CARBON_EDITS = {
 
 
 def test_a_limit_and_an_option_on_a_new_field_are_one_file(tmp_path: Path, specs: Path) -> None:
-    copy_tree(tmp_path, {"carbon_limit.py": f"{LIMITS}/carbon.py"}, f"{LIMITS}/table.py", CARBON_EDITS)
+    copy_tree(tmp_path, {"carbon_limit.py": f"{LIMITS}/carbon.py"}, {f"{LIMITS}/table.py": CARBON_EDITS})
     answers = answers_in(tmp_path, "carbon_answers.py", [str(specs)])
     for found in answers["samples"].values():
         most, tight = found["tight"]

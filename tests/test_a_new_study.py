@@ -33,7 +33,7 @@ ANSWER = {"factor": 3.0, "cost": COST}
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return the answers of the copy, from a process of its own."""
     copy = tmp_path_factory.mktemp("copy")
-    copy_tree(copy, {"cost_at_load.py": "optimizer/jobs/cost_at_load.py"}, "optimizer/jobs/table.py", EDITS)
+    copy_tree(copy, {"cost_at_load.py": "optimizer/jobs/cost_at_load.py"}, {"optimizer/jobs/table.py": EDITS})
     path = copy / "system.json"
     path.write_text(json.dumps(SOURCE), encoding="utf-8")
     return answers_in(copy, "study_answers.py", (str(path), str(ROOT / "docs" / "reference.md")))

@@ -14,10 +14,10 @@ from small_fleets import cached
 
 from optimizer import SpecError, load_system, solve, verify
 from optimizer.features.caches.streams import target_of_misses
+from optimizer.features.caches.uses import CacheUse
 from optimizer.kinds.simulated import open_load
 from optimizer.kinds.table import kind_of_profile
 from optimizer.plan import Plan
-from optimizer.plan.document import CacheUse
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.render.plan_sections import plan_sections
 from optimizer.schema import ModelTarget

@@ -2,16 +2,18 @@
 
 import json
 import math
+from itertools import combinations, count
 from typing import Any
 
 import pytest
 import yaml
 from builders import Json
 from doc_pages import ROOT
-from feature_fleets import random_features
+from feature_fleets import random_features, with_features
 from slow_cases import mostly_slow
 
 from optimizer import System, explain, load_system, make_report, render_report, solve, verify
+from optimizer.features.table import FEATURES
 from optimizer.plan.files import plan_from_value
 from optimizer.render.explanation_sections import explanation_sections
 from optimizer.render.manifests import deployment_patch, manifests_text, variants
@@ -235,3 +237,30 @@ def test_random_systems_of_several_features_hold(seed: int) -> None:
     assert manifests_text(deployment_patch(each, "n", "c", replicas=True) for each in variants(plan, found))
     if seed % 4 == 0:
         assert explanation_sections(explain(found))
+
+
+DRAWN = {
+    "routes": "route",
+    "shared_cards": "cards",
+    "shared_queues": "queue",
+    "versions": "split",
+    "offline": "deadline",
+    "caches": "cache",
+    "external": "external",
+    "places": "place",
+}
+"""How random documents get a feature."""
+
+
+def test_pairs_are_tried_of_all_features() -> None:
+    assert {feature.name for feature in FEATURES} - {"slices"} == DRAWN.keys()
+
+
+@pytest.mark.parametrize("pair", [*combinations(DRAWN, 2)], ids="-".join)
+def test_every_pair_of_features_is_planned_and_verified(pair: tuple[str, str]) -> None:
+    drawn = {DRAWN[name] for name in pair}
+    systems = (load_system(with_features(seed, drawn)) for seed in count())
+    found = next(each for each in systems if each.features >= {*pair})
+    plan = solve(found)
+    assert plan.status in {"optimal", "feasible"}
+    assert verify(plan, found) == []

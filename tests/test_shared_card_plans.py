@@ -16,9 +16,9 @@ from optimizer import Plan, SpecError, load_system, solve, verify
 from optimizer.candidates import find_candidates
 from optimizer.features.shared_cards import offers as card_candidates
 from optimizer.features.shared_cards.patterns import Seat, maximal
+from optimizer.features.shared_cards.uses import SharedPool
 from optimizer.jobs.simulating import SimulateOptions, simulate_plan
 from optimizer.pipeline import solve_in_full
-from optimizer.plan.document import SharedPool
 from optimizer.queueing.bulk.time_sharing import fills
 from optimizer.render.manifests import deployment_patch, variants
 from optimizer.simulation.batches import BatchServer

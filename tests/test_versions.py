@@ -15,8 +15,8 @@ from version_oracles import STEP, cbc_levels, random_larger_splits, random_split
 
 from optimizer import SpecError, compare, explain, load_system, scale_loads, solve, vary_loads, verify
 from optimizer.features.versions.streams import Version, versions_of
+from optimizer.features.versions.uses import OneVersion
 from optimizer.jobs.horizons import horizon_of
-from optimizer.plan.document import OneVersion
 from optimizer.simulation.replicas import Effort
 from optimizer.stabilisation.decisions import Observation
 from optimizer.stabilisation.rules import RECOMMENDED

@@ -15,14 +15,17 @@ from optimizer.candidates.pairs import Pairs, arrays_of, chunks, law_of, sizable
 from optimizer.candidates.rows import candidate_rows, no_rows
 from optimizer.candidates.sized import loaded_candidates
 from optimizer.candidates.table import Candidates, CandidateTable, Verdicts
+from optimizer.features.external.feature import EXTERNAL
 from optimizer.features.external.offers import rented
 from optimizer.features.reserves.offers import with_reserve
+from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.offers import undivided_candidates
+from optimizer.features.shared_cards.feature import SHARED_CARDS
 from optimizer.features.shared_cards.offers import find_patterns
+from optimizer.features.shared_queues.feature import SHARED_QUEUES
 from optimizer.features.shared_queues.offers import queue_candidates
 from optimizer.parallel import in_threads
 from optimizer.spec.arguments import checks_documents
-from optimizer.spec.features import EXTERNAL, ROUTES, SHARED_CARD, SHARED_QUEUE
 from optimizer.spec.system import System
 
 
@@ -52,16 +55,18 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
     more = external = within.take(np.zeros(0, np.int64))
     if arrays.servers.reserve.wanted.any():
         within, more = with_reserve(arrays, within)
-    queues = queue_candidates(system, arrays, verdicts, memo) if SHARED_QUEUE in system.features else None
+    queues = (
+        queue_candidates(system, arrays, verdicts, memo) if SHARED_QUEUES.name in system.features else None
+    )
     if queues is not None:
         within = CandidateTable.joined([within, queues.table])
         more = CandidateTable.joined([more, queues.with_reserve])
     verdicts.freeze()
-    if EXTERNAL in system.features:
+    if EXTERNAL.name in system.features:
         external = rented(arrays, system, arrays.servers.load_rps)
-    shared = find_patterns(system, find_candidates) if SHARED_CARD in system.features else None
+    shared = find_patterns(system, find_candidates) if SHARED_CARDS.name in system.features else None
     undivided = None
-    if ROUTES in system.features:
+    if ROUTES.name in system.features:
         undivided = undivided_candidates(system, arrays, lambda other: find_candidates(other, memo).table)
     tables = within, bounded.take(over), more, external
     return Candidates(arrays, *tables, verdicts, system, shared=shared, undivided=undivided)

@@ -29,8 +29,10 @@ class Source(IntEnum):
     """An external service; its accelerator index is the one after the last."""
     on_cards = 2
     """A server on shared cards, which other rows provide; its accelerator index is the next one."""
-    cards = 3
-    """Shared cards of a pattern, of an artificial server."""
+    units = 3
+    """Units of an artificial server, for other servers: shared cards, or replicas with a role."""
+    coupled = 4
+    """Replicas on own cards that serve only together with units."""
 
 
 class RejectionReason(IntEnum):
@@ -123,7 +125,7 @@ class CandidateTable:
     source: IntArray
     """A `Source`."""
     pattern: IntArray
-    """Pattern of shared cards; -1 for all other rows."""
+    """For units, their pattern of shared cards, or the row that they are for; -1 for all other rows."""
 
     def __len__(self) -> int:
         """Return the number of rows C."""
@@ -143,6 +145,11 @@ class CandidateTable:
     def alone(self) -> BoolArray:
         """Whether a row serves its server without other rows."""
         return np.asarray(self.source <= Source.rental, np.bool_)
+
+    @property
+    def is_pool(self) -> BoolArray:
+        """Whether a row is a pool of its server."""
+        return np.asarray((self.source == Source.replicas) | (self.source == Source.coupled), np.bool_)
 
     def pairs(self) -> list[tuple[int, int]]:
         """Return server and accelerator of each candidate."""

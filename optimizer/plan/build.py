@@ -12,10 +12,16 @@ from optimizer.candidates.measuring import largest_rates_of, measure_pairs
 from optimizer.candidates.replica_power import power_of_rows
 from optimizer.candidates.table import Source
 from optimizer.features.external.offers import rented_per_million
+from optimizer.features.external.uses import Rented
 from optimizer.features.reserves.view import reserves_held
+from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.view import Divisions, all_large_cents_per_h, divisions_of, routed_loads_rpm
+from optimizer.features.shared_cards.feature import SHARED_CARDS
+from optimizer.features.shared_cards.uses import SharedCardUse
 from optimizer.features.shared_cards.view import card_uses
+from optimizer.features.shared_queues.feature import SHARED_QUEUES
 from optimizer.features.shared_queues.streams import SharedQueue
+from optimizer.features.shared_queues.uses import SharedQueueUse
 from optimizer.features.shared_queues.view import (
     Served,
     measured_members,
@@ -24,15 +30,15 @@ from optimizer.features.shared_queues.view import (
     queues_as_served,
     short_members,
 )
-from optimizer.plan.document import Plan, PlanLevel, Pool, Rented, SharedCardUse, SharedQueueUse, Unserved
-from optimizer.plan.rows import MEANS_OF_POOLS, origin_of, pool_figures
+from optimizer.plan.document import Plan, PlanLevel, Unserved
+from optimizer.plan.rows import MEANS_OF_POOLS, idle_figures, origin_of, pool_figures
 from optimizer.plan.shortages import Shortages
 from optimizer.plan.views import PlanPlacements, StatedFacts, sections
+from optimizer.schema.pools import Pool
 from optimizer.solvers.levels import served_in_full
 from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
-from optimizer.spec.features import ROUTES, SHARED_CARD, SHARED_QUEUE
 from optimizer.spec.placed import needs_power
 from optimizer.tolerances import ROUNDING
 from optimizer.units import SECONDS_PER_MINUTE
@@ -48,10 +54,10 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     """
     names, system = candidates.arrays.server_names, candidates.system
     used = system.features
-    rates = queues_as_served(candidates, problem, solution) if SHARED_QUEUE in used else {}
-    divisions = divisions_of(system, problem, solution) if ROUTES in used else {}
+    rates = queues_as_served(candidates, problem, solution) if SHARED_QUEUES.name in used else {}
+    divisions = divisions_of(system, problem, solution) if ROUTES.name in used else {}
     arrays = _arrays_as_served(candidates, problem, solution, rates, divisions)
-    cards = card_uses(candidates, problem, solution.replicas) if SHARED_CARD in used else ()
+    cards = card_uses(candidates, problem, solution.replicas) if SHARED_CARDS.name in used else ()
     pools, rented = _placed(candidates, arrays, problem, solution.replicas, cards)
     power = _power_of_pools(candidates, problem, solution.replicas) if needs_power(system) else {}
     placed = PlanPlacements(system, arrays, pools, power, cards, rented)
@@ -62,7 +68,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     stated = StatedFacts(
         unserved=_unserved(candidates, problem, solution.replicas, placed, fraction, rates),
         has_reserve=dict(zip(names, has_reserve, strict=True)),
-        queues=_queue_uses(placed, rates) if SHARED_QUEUE in used else {},
+        queues=_queue_uses(placed, rates) if SHARED_QUEUES.name in used else {},
         divisions=divisions,
         all_large={name: all_large_cents_per_h(candidates, route) for name, route in system.routes.items()},
     )
@@ -131,11 +137,13 @@ def _placed(
     cards: Iterable[SharedCardUse],
 ) -> tuple[dict[str, tuple[Pool, ...]], dict[str, Rented]]:
     """Return the pools of each server, empty if it needs none, and the rentals of servers, by name."""
-    replicas = np.where(problem.table.alone, replicas, 0)
-    own = problem.table.source == Source.replicas
-    pools = _pools(candidates, arrays, problem, np.where(own, replicas, 0))
+    table = problem.table
+    pools = _pools(candidates, arrays, problem, np.where(table.is_pool, replicas, 0))
+    for name, pool in _pools_of_roles(candidates, problem, replicas):
+        pools[name] = (*pools.get(name, ()), pool)
     full = served_in_full(problem, replicas)
-    rented = {item.server: item for item in _rented(candidates, problem, np.where(own, 0, replicas))}
+    rents = np.where(table.source == Source.rental, replicas, 0)
+    rented = {item.server: item for item in _rented(candidates, problem, rents)}
     for s, name in enumerate(candidates.arrays.server_names):
         needs = problem.to_serve[s] and not (problem.joint_load[s] and full[s])
         if not needs or name in rented or isinstance(candidates.system.servers[name], SharedQueue):
@@ -175,7 +183,7 @@ def _power_of_pools(
 ) -> dict[tuple[str, str], float]:
     """Return the power of one replica of each pool at its largest rate [W], by server and accelerator."""
     table, arrays = problem.table, candidates.arrays
-    rows = np.flatnonzero(replicas * table.units_per_replica * table.alone)
+    rows = np.flatnonzero(replicas * table.units_per_replica * table.is_pool)
     power, pairs = power_of_rows(candidates, table)[rows].tolist(), table.take(rows).pairs()
     return {
         (arrays.server_names[s], arrays.accelerator_names[a]): each
@@ -214,6 +222,32 @@ def _pools(
         )
         pools[name] = (*pools.get(name, ()), pool)
     return pools
+
+
+def _pools_of_roles(
+    candidates: Candidates, problem: Problem, replicas: IntArray
+) -> Iterator[tuple[str, Pool]]:
+    """Yield the pools that couplings add to servers, with the names of the servers."""
+    table, arrays, system = problem.table, candidates.arrays, candidates.system
+    for topology in problem.topologies:
+        owners = topology.owners(table)
+        rows = np.flatnonzero((replicas > 0) & (owners >= 0))
+        pairs = owners[rows], table.accelerator[rows], table.max_batch[rows]
+        for c, figures in zip(rows.tolist(), idle_figures(arrays, system, pairs), strict=True):
+            name = arrays.server_names[owners[c]]
+            accelerator = arrays.accelerator_names[table.accelerator[c]]
+            pool = Pool(
+                accelerator=accelerator,
+                num_replicas=int(replicas[c]),
+                max_batch=int(table.max_batch[c]),
+                cost_cents_per_h=float(table.cost_per_replica[c] * replicas[c]),
+                arrival_rate_rpm=0.0,
+                max_arrival_rate_rpm=0.0,
+                role=topology.role,
+                **figures,
+                **origin_of(system, name, accelerator, 0.0),
+            )
+            yield name, pool
 
 
 def _shared_loads(

@@ -7,19 +7,26 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from optimizer.documents import MIN_RATE, Document, is_none
+from optimizer.documents import Document, is_none
 from optimizer.errors import IncompletePlanError, SpecError
-from optimizer.features.shared_cards.patterns import SharingMode
+from optimizer.features.caches.uses import CacheUse
+from optimizer.features.external.uses import Rented
+from optimizer.features.offline.uses import DeadlineUse
+from optimizer.features.reserves.uses import ReplicaPurposes, ReserveUse
+from optimizer.features.rollouts.uses import RolloutUse
+from optimizer.features.routes.uses import RouteUse, traffic_rpm
+from optimizer.features.shared_cards.uses import SharedCardUse, SharedPool
+from optimizer.features.shared_queues.uses import SharedQueueUse
 from optimizer.features.versions.streams import planned_name
-from optimizer.kinds.table import KindPoolFields
+from optimizer.features.versions.uses import SplitUse
 from optimizer.money import cost_amount, cost_unit
 from optimizer.plan.notebook import notebook_table, plan_section
 from optimizer.plan.tabular import PLACED, data_frame, placed_values
 from optimizer.printed import Printed
-from optimizer.quantities import counted, precise, quantity
-from optimizer.queueing.measures import MISSED, metric_of
-from optimizer.schema import AllocationData, CurrentPool, EstimateEnd, Load, Server
+from optimizer.quantities import counted
+from optimizer.schema import AllocationData, CurrentPool, Load, Server
 from optimizer.schema.allocations import PoolMode
+from optimizer.schema.pools import Placement, Pool
 from optimizer.section import Section
 from optimizer.solvers.solution import SolverName
 from optimizer.spec.system import System
@@ -29,126 +36,6 @@ SHARED = "shared cards"
 """Accelerator name in changes of a server on shared cards."""
 EXTERNAL = "external"
 """Accelerator name in changes of a server that rents."""
-
-
-class TargetFigure(Document):
-    """A target measure, its value and its limit."""
-
-    measure: str
-    """Name of the measure: a percentile of a latency, or the fraction of requests that miss a target."""
-    value: float
-    """The value at the load [ms, or a fraction]."""
-    limit: float
-    """The limit, in the same unit."""
-
-    @property
-    def text(self) -> str:
-        """Return the value with its limit: ``p95 TTFT 512 ms (800 ms)``, ``97.6 % within (97 %)``."""
-        if self.measure == MISSED.label:
-            return f"{quantity(100 * (1 - self.value))} % within ({quantity(100 * (1 - self.limit))} %)"
-        metric = metric_of(self.measure)
-        scale, unit = (1.0, "") if metric is None else (metric.scale, f" {metric.unit}")
-        value, limit = quantity(self.value * scale), precise(self.limit * scale)
-        return f"{self.measure} {value}{unit} ({limit}{unit})"
-
-
-class _PoolMetrics(Document):
-    """Fields common to pools of all kinds."""
-
-    accelerator: str
-    """Name of the accelerator."""
-    num_replicas: int = Field(alias="numReplicas")
-    """Number of replicas."""
-    max_batch: int = Field(alias="maxBatch")
-    """Batch limit of a replica."""
-    cost_cents_per_h: float = Field(alias="cost")
-    """Cost of the pool [cents/h]."""
-    arrival_rate_rpm: float = Field(alias="arrivalRate")
-    """Load of the pool [requests/min]."""
-    max_arrival_rate_rpm: float = Field(alias="maxArrivalRate")
-    """Maximum load within all targets [requests/min]."""
-    itl_ms: float = Field(alias="itlAverage")
-    """Mean inter-token latency at the load [ms]."""
-    ttft_ms: float = Field(alias="ttftAverage")
-    """Mean time to first token at the load; for batch servers the mean latency [ms]."""
-    wait_ms: float = Field(alias="waitAverage")
-    """Mean queueing time at the load, part of the time to first token [ms]."""
-    utilization: float
-    """Mean batch over the batch limit at the load; for batch servers the load over the maximum throughput."""
-    loss: float
-    """Fraction of rejected requests at the load."""
-
-
-class _PoolBasis(Document):
-    """Targets of a pool, and the sources of its metrics."""
-
-    targets: tuple[TargetFigure, ...] = Field((), exclude_if=not_, strict=False)
-    """Targets other than means, with their values; absent if there are none."""
-    estimated: EstimateEnd | None = Field(None, exclude_if=is_none)
-    """End of the interval of estimated token times; absent if they are not estimated."""
-    provenance: str | None = Field(None, exclude_if=is_none)
-    """Provenance of token times fitted to benchmarks; else absent."""
-    outside: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
-    """Quantities of the load that are outside the range of those benchmarks; absent if there are none."""
-
-
-class Pool(_PoolBasis, KindPoolFields, _PoolMetrics):  # pydantic orders fields by the last base first
-    """Replicas of one server on one accelerator, with their predicted performance at their load."""
-
-    @property
-    def placed_on(self) -> str:
-        """Return the location of the replicas for tables: the accelerator."""
-        return self.accelerator
-
-
-class Placement(Document):
-    """An accelerator and a number of replicas."""
-
-    accelerator: str
-    """Name of the accelerator."""
-    num_replicas: int = Field(alias="numReplicas")
-    """Number of replicas."""
-
-
-class SharedPool(Pool):
-    """Replicas of one server on shared cards; its accelerator is the card, or the slice."""
-
-    server: str
-    """Name of the server."""
-    per_card: int = Field(alias="perCard")
-    """Number of replicas on each card."""
-    memory_gb: float = Field(alias="memory")
-    """Memory of one replica [GB]."""
-    share: float | None = Field(None, exclude_if=is_none)
-    """Share of a card's compute that one replica gets; absent without shares."""
-    slowdown: float | None = Field(None, exclude_if=is_none)
-    """Factor by which that share lengthens its times; absent without shares."""
-    whole_cards: Placement | None = Field(None, alias="wholeCards", exclude_if=is_none)
-    """Cheapest unshared cards that could carry its full load; absent if there are none."""
-    whole_cost_cents_per_h: float | None = Field(None, alias="wholeCardsCost", exclude_if=is_none)
-    """Cost of these unshared cards [cents/h]."""
-
-    @property
-    def placed_on(self) -> str:
-        """Return the location of the replicas for tables: a part of the accelerator."""
-        return f"{self.accelerator}, shared"
-
-
-class SharedCardUse(Document):
-    """Cards that the same servers share in the same way."""
-
-    name: str
-    """Name of the group of cards, derived from its servers."""
-    accelerator: str
-    """Name of the accelerator of the cards."""
-    mode: SharingMode
-    """Sharing mode of the cards."""
-    num_cards: int = Field(alias="numCards")
-    """Number of cards."""
-    cost_cents_per_h: float = Field(alias="cost")
-    """Cost of the cards [cents/h]; each server's cost is its part, by share, slices or turns."""
-    servers: tuple[SharedPool, ...] = Field(strict=False)
-    """Servers on each card."""
 
 
 class Unserved(Document):
@@ -194,200 +81,6 @@ class LimitUse(Document):
     """
 
 
-class QueueMember(Document):
-    """A server of a shared queue that is served, with its performance at the load of the queue."""
-
-    arrival_rate_rpm: float = Field(alias="arrivalRate")
-    """Served load of the member [requests/min]."""
-    itl_ms: float = Field(0.0, alias="itlAverage")
-    """Mean inter-token latency [ms]."""
-    ttft_ms: float = Field(0.0, alias="ttftAverage")
-    """Mean time to first token [ms]."""
-    wait_ms: float = Field(0.0, alias="waitAverage")
-    """Mean queueing time, part of the time to first token [ms]."""
-    wait_p95_ms: float = Field(0.0, alias="waitP95")
-    """95th percentile of the queueing time over all its requests [ms]."""
-    targets: tuple[TargetFigure, ...] = Field((), exclude_if=not_, strict=False)
-    """Targets other than means, with their values; absent if there are none."""
-
-
-class SharedQueueUse(Document):
-    """Servers that share a queue; their replicas are a pool under the queue's name in `allocations`."""
-
-    members: dict[str, QueueMember]
-    """Members that are served, from the highest priority down."""
-    unserved: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
-    """Members that are not served at all, also listed in the plan's `unserved`; absent if there are none."""
-
-
-def traffic_rpm(rate_rpm: float, *, idle: bool) -> float:
-    """Return a rate of a routed server [requests/min]; idle replicas get the smallest rate that counts.
-
-    Idle replicas thereby keep the batch limit of the requests for which they were sized.
-    """
-    return rate_rpm if idle else max(rate_rpm, MIN_RATE)
-
-
-class RoutedKind(Document):
-    """Requests of one kind in a route."""
-
-    name: str
-    """Name of the kind; `kind 1` and so on if it has none."""
-    arrival_rate_rpm: float = Field(alias="arrivalRate")
-    """Load [requests/min]."""
-    small_share: float = Field(alias="toSmall")
-    """Share of its requests sent to the small model."""
-    least_share: float = Field(alias="least")
-    """Minimum share that the router can send there, given its errors."""
-    most_share: float = Field(alias="most")
-    """Maximum share that the router can send there."""
-    quality_lost: float = Field(alias="qualityLost")
-    """Share of the route's answers that are worse because the small model produced them."""
-
-
-class RouteUse(Document):
-    """Division of the requests of a route, with its cost and quality loss."""
-
-    small: str
-    """Name of the server of the small model."""
-    large: str
-    """Name of the server of the large model."""
-    served: bool
-    """Whether the route is served; routes are served in full or not at all. If not, the large server is
-    unserved.
-    """
-    routed: bool
-    """Whether the router is in use; otherwise all requests go to the large model."""
-    kinds: tuple[RoutedKind, ...] = Field(strict=False)
-    """Kinds of requests."""
-    arrival_rate_rpm: float = Field(alias="arrivalRate")
-    """Load of the route [requests/min]."""
-    small_rpm: float = Field(alias="smallRate")
-    """Load of the small server [requests/min]."""
-    large_rpm: float = Field(alias="largeRate")
-    """Load of the large server, including rerun requests [requests/min]."""
-    rerun_rpm: float = Field(alias="rerunRate")
-    """Requests that run on both models because of router errors [requests/min]."""
-    small_token_share: float = Field(alias="smallTokens")
-    """Share of all tokens that belong to requests at the small model."""
-    quality_lost: float = Field(alias="qualityLost")
-    """Share of answers that are worse because the small model produced them."""
-    max_loss: float = Field(alias="maxLoss")
-    """Maximum allowed share of worse answers."""
-    cost_cents_per_h: float = Field(alias="cost")
-    """Cost of the pools of both servers [cents/h]."""
-    all_large_cents_per_h: float | None = Field(None, alias="costAllLarge")
-    """Cost of serving all requests on one accelerator of the large model, ignoring limits [cents/h]; None if
-    no accelerator meets its targets.
-    """
-    saving: float | None = None
-    """Share of that cost saved by the plan; None if the route is not served."""
-
-    @property
-    def state(self) -> str:
-        """Return as text whether the router is in use."""
-        return ("in use" if self.routed else "off") if self.served else "not served"
-
-    @property
-    def loads_rpm(self) -> dict[str, float]:
-        """Return the loads of both servers; for an unserved route, all of it is the large server's."""
-        return {
-            self.small: self.small_rpm,
-            self.large: self.large_rpm if self.served else self.arrival_rate_rpm,
-        }
-
-
-class ReserveUse(Document):
-    """Reserve that a server requires."""
-
-    server: str
-    """Name of the server."""
-    has_reserve: bool = Field(alias="hasReserve")
-    """Whether the server has all of its required reserve; false if it is not served in full."""
-    headroom_wanted: float = Field(0.0, alias="headroomWanted")
-    """Required headroom, as a share of the load."""
-    spare_replicas: int = Field(0, alias="spareReplicas")
-    """Required number of spare replicas."""
-    availability_target: float | None = Field(None, alias="availabilityTarget", exclude_if=is_none)
-    """Minimum probability that enough replicas are available; absent if none is required."""
-    cost_cents_per_h: float = Field(alias="cost")
-    """Cost of the replicas beyond those that the load needs [cents/h]."""
-
-
-class RolloutUse(Document):
-    """Extra replicas of a server during its roll-out."""
-
-    replicas: int
-    """Number of extra replicas."""
-    cards: dict[str, int]
-    """Cards of the extra replicas by accelerator type."""
-
-
-class ReplicaPurposes(Document):
-    """Replicas of a server with an availability target or a roll-out, by purpose."""
-
-    replicas: int
-    """Number of all replicas, without those of the roll-out."""
-    load: int
-    """Replicas for the load and the server's minimum."""
-    headroom: int = 0
-    """Additional replicas for headroom."""
-    spares: int = 0
-    """Additional spare replicas."""
-    availability: int = 0
-    """Additional replicas for the availability target, beyond the spare ones."""
-    rollout: int = 0
-    """Extra replicas during a roll-out."""
-    availability_target: float | None = Field(None, alias="availabilityTarget", exclude_if=is_none)
-    """Minimum probability that enough replicas are available; absent, like the next three fields, if none is
-    required.
-    """
-    utilization: float | None = Field(None, exclude_if=is_none)
-    """Utilisation of the replicas at the load."""
-    full_utilization: float | None = Field(None, alias="fullUtilization", exclude_if=is_none)
-    """Utilisation of a replica at its largest rate."""
-    both_from: int | None = Field(None, alias="bothFrom", exclude_if=is_none)
-    """Replica count from which the availability target and a utilisation of 80 % are compatible, for loads
-    that fully use the needed replicas. Absent if there is no such number.
-    """
-
-
-class Rented(Document):
-    """A server whose requests are all answered by an external service."""
-
-    server: str
-    """Name of the server."""
-    arrival_rate_rpm: float = Field(alias="arrivalRate")
-    """Load of the server [requests/min]."""
-    cost_cents_per_h: float = Field(alias="cost")
-    """Cost of the service at the load [cents/h]."""
-    cost_per_million: float = Field(alias="costPerMillion")
-    """Cost of the service per million input and output tokens [cents]."""
-    itl_ms: float = Field(alias="itlAverage")
-    """Mean inter-token latency [ms]."""
-    ttft_ms: float = Field(alias="ttftAverage")
-    """Mean time to first token [ms]."""
-
-
-class DeadlineUse(Document):
-    """Offline work of a server, and its completion time."""
-
-    server: str
-    """Name of the server."""
-    requests: float
-    """Number of requests."""
-    hours: float
-    """Deadline, from now [h]."""
-    capacity_rpm: float = Field(alias="capacity")
-    """Maximum rate of the server's pools; offline work uses all of it until it is done [requests/min]."""
-    finishes_h: float | None = Field(None, alias="finishes")
-    """Completion time at that rate, from now [h]; null if there are no pools."""
-    done_in_time: float = Field(alias="done")
-    """Number of requests completed by the deadline."""
-    in_time: bool = Field(alias="inTime")
-    """Whether all requests are completed by the deadline."""
-
-
 class TierUse(Document):
     """Cost of an accelerator with tiers, or of the cards of a type with a price for more of them."""
 
@@ -406,78 +99,6 @@ class TierUse(Document):
     def name(self) -> str:
         """Name of the accelerator or of the type's cards, for tables and messages."""
         return self.accelerator or f"cards of {self.type}"
-
-
-class CacheUse(Document):
-    """Requests that a server's cache answers, and those left for its replicas."""
-
-    server: str
-    """Name of the server."""
-    hit_rate: float = Field(alias="cacheHitRate")
-    """Share of the requests that the cache answers."""
-    hits_rpm: float = Field(alias="hits")
-    """Requests that the cache answers [requests/min]."""
-    misses_rpm: float = Field(alias="misses")
-    """Requests left for replicas [requests/min]."""
-
-
-class VersionUse(Document):
-    """A version of a split server."""
-
-    server: str
-    """Name of the version's own server, whose pools are in `allocations`."""
-    model: str
-    """Model of the version."""
-    weight: float
-    """The version's share of the server's requests."""
-    arrival_rate_rpm: float = Field(alias="arrivalRate")
-    """Load of the version [requests/min]."""
-    num_replicas: int = Field(alias="numReplicas")
-    """Number of replicas."""
-    needed_replicas: float = Field(alias="neededReplicas")
-    """Number of replicas that the load would fill at their maximum rate, as a fraction."""
-    cost_cents_per_h: float = Field(alias="cost")
-    """Cost of the version's replicas [cents/h]."""
-    unused_cost_cents_per_h: float = Field(alias="unusedCost")
-    """Part of that cost that pays for capacity above the load [cents/h]."""
-
-
-class OneVersion(Document):
-    """The server's own model serving all requests, with the same reserve except for a roll-back."""
-
-    accelerator: str
-    """The cheapest of the accelerators on which the plan has pools of the model."""
-    num_replicas: int = Field(alias="numReplicas")
-    """Number of replicas, at the maximum rate of a replica in the plan."""
-    cost_cents_per_h: float = Field(alias="cost")
-    """Cost of these replicas [cents/h]."""
-
-
-class SplitUse(Document):
-    """Versions of a split server, and the cost of splitting it."""
-
-    model: str
-    """The server's own model."""
-    versions: tuple[VersionUse, ...] = Field(strict=False)
-    """The versions, in the order of the document."""
-    one_version: OneVersion | None = Field(None, alias="oneVersion", exclude_if=is_none)
-    """Replicas needed without the other versions; absent if the server is idle, if its own model has no
-    replicas, or if a version is not served in full with its reserve.
-    """
-    extra_cost_cents_per_h: float | None = Field(None, alias="extraCost", exclude_if=is_none)
-    """Cost of all versions minus that of a single one [cents/h]; absent if `oneVersion` is."""
-    roll_back: bool | None = Field(None, alias="rollBack", exclude_if=is_none)
-    """Whether replicas of the server's own model can take all requests; absent if not requested."""
-
-    @property
-    def num_replicas(self) -> int:
-        """Return the number of replicas of all versions."""
-        return sum(version.num_replicas for version in self.versions)
-
-    @property
-    def cost_cents_per_h(self) -> float:
-        """Return the cost of all versions [cents/h]."""
-        return sum(version.cost_cents_per_h for version in self.versions)
 
 
 class Kept(Placement):
@@ -730,7 +351,8 @@ class Plan(Printed, Document):
     def _current_pools(self) -> dict[str, list[tuple[CurrentPool, Pool | None]]]:
         """What each planned server runs on, as its current pools, with the metrics of those on own cards."""
         found: dict[str, list[tuple[CurrentPool, Pool | None]]] = {}
-        for name, pools in self.allocations.items():
+        for name in self.allocations:
+            pools = self.serving_pools_of(name)
             found[name] = [(_current_pool(pool, pool.accelerator, "own"), pool) for pool in pools]
         for use in self.shared_cards:
             for item in use.servers:
@@ -792,6 +414,10 @@ class Plan(Printed, Document):
             name: {server: member.arrival_rate_rpm for server, member in use.members.items()}
             for name, use in self.shared_queues.items()
         }
+
+    def serving_pools_of(self, server: str) -> tuple[Pool, ...]:
+        """Return the pools of a planned server that serve its requests, on own cards and without a role."""
+        return tuple(pool for pool in self.allocations.get(server, ()) if pool.role is None)
 
     def pools_of(self, server: str) -> tuple[Pool, ...]:
         """Return the pools of a server, including those on shared cards."""

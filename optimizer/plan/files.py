@@ -5,11 +5,12 @@ import os
 from pathlib import Path
 
 from optimizer.errors import SpecError
-from optimizer.plan.document import Plan, Pool
+from optimizer.plan.document import Plan
 from optimizer.plan.tier_uses import difference_cents_per_h
 from optimizer.quantities import precise
 from optimizer.schema.files import is_system, part_of, read_document
 from optimizer.schema.messages import validated
+from optimizer.schema.pools import Pool
 from optimizer.schema.recognition import answer_name, is_plan
 from optimizer.schema.samples import sample_or_path
 from optimizer.spec.arguments import check_path

@@ -4,8 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from optimizer.plan.document import EXTERNAL, SHARED, Plan, Pool, QueueMember, Rented, SharedCardUse
+from optimizer.features.external.uses import Rented
+from optimizer.features.shared_cards.uses import SharedCardUse
+from optimizer.features.shared_queues.uses import QueueMember
+from optimizer.plan.document import EXTERNAL, SHARED, Plan
 from optimizer.schema.allocations import PoolMode
+from optimizer.schema.pools import Pool
 
 
 class Spot(NamedTuple):
@@ -47,6 +51,8 @@ class PlacementRow:
     """Number of replicas or of cards; 1 for an external service."""
     cost_cents_per_h: float
     """Cost at list prices [cents/h]."""
+    role: str | None
+    """What own replicas are for, if they do not serve requests."""
     serves: tuple[Serving, ...]
     """The group itself and then its members, or all servers on shared cards."""
 
@@ -89,15 +95,15 @@ def placement_rows(
         for pool in mine:
             serves = (_serving(name, pool), *of_queue)
             spot = Spot(name, pool.accelerator)
-            yield PlacementRow(spot, "own", pool.num_replicas, pool.cost_cents_per_h, serves)
+            yield PlacementRow(spot, "own", pool.num_replicas, pool.cost_cents_per_h, pool.role, serves)
     for use in cards:
         serves = tuple(_serving(item.server, item) for item in use.servers)
         spot = Spot(use.name, use.accelerator)
-        yield PlacementRow(spot, "shared", use.num_cards, use.cost_cents_per_h, serves)
+        yield PlacementRow(spot, "shared", use.num_cards, use.cost_cents_per_h, None, serves)
     for item in rented:
         rate, cost = item.arrival_rate_rpm, item.cost_cents_per_h
         serves = (Serving(item.server, item, rate, rate, 0, cost),)
-        yield PlacementRow(Spot(item.server, ""), "external", 1, cost, serves)
+        yield PlacementRow(Spot(item.server, ""), "external", 1, cost, None, serves)
 
 
 def _serving(server: str, pool: Pool) -> Serving:

@@ -7,8 +7,8 @@ import numpy as np
 from optimizer.arrays import FloatArray
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.replica_power import power_at_rates_w
-from optimizer.plan.document import Pool
 from optimizer.plan.rows import pool_rows
+from optimizer.schema.pools import Pool
 from optimizer.spec.system import System
 
 

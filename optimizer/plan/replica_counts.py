@@ -8,8 +8,10 @@ import numpy as np
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.measuring import measure_pairs
 from optimizer.features.reserves.offers import least_available, replicas_for_both
-from optimizer.plan.document import Pool, ReplicaPurposes, ReserveUse, RolloutUse
+from optimizer.features.reserves.uses import ReplicaPurposes, ReserveUse
+from optimizer.features.rollouts.uses import RolloutUse
 from optimizer.plan.rows import pool_rows
+from optimizer.schema.pools import Pool
 from optimizer.tolerances import ROUNDING
 from optimizer.units import SECONDS_PER_MINUTE
 

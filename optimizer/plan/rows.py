@@ -7,9 +7,10 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates.arrays import SystemArrays, own_fields
-from optimizer.candidates.measuring import ReplicaMetrics
-from optimizer.plan.document import Pool, TargetFigure
+from optimizer.candidates.measuring import ReplicaMetrics, parts
+from optimizer.candidates.pairs import law_of
 from optimizer.queueing.measures import MEANS, TargetMeasure
+from optimizer.schema.pools import Pool, TargetFigure
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -70,6 +71,31 @@ def pool_figures(
         members = arrays.servers.is_queue[s]  # they have targets of their own
         settings = own_fields(arrays, system, s, a, max_batch)
         yield {**means, **settings, **own, "targets": () if members else shown}
+
+
+IDLE = {"wait_ms": 0.0, "utilization": 0.0, "loss": 0.0, "targets": ()}
+"""Figures of every pool without load."""
+
+
+def idle_figures(
+    arrays: SystemArrays, system: System, pairs: tuple[IntArray, IntArray, IntArray]
+) -> list[dict[str, Any]]:
+    """Return the fields of pools without load: means without queueing, and the fields of their kinds.
+
+    Args:
+        arrays: the system as arrays.
+        system: the system.
+        pairs: indices of server and accelerator, and batch limit; shapes (R,).
+    """
+    found: list[dict[str, Any]] = [{} for _ in pairs[0]]
+    for rows, some in parts(arrays, *pairs):
+        times, _ = law_of(arrays, some).idle_times(some.max_batch)
+        ttft_ms = times.first_token_ms + arrays.servers.network_ms[some.server, some.accelerator]
+        for k, i in enumerate(rows.tolist()):
+            means = {"itl_ms": float(times.itl_ms[k]), "ttft_ms": float(ttft_ms[k])}
+            own = own_fields(arrays, system, *(int(column[i]) for column in pairs))
+            found[i] = {**IDLE, **means, **own}
+    return found
 
 
 def origin_of(system: System, server: str, accelerator: str, in_flight: float) -> dict[str, Any]:

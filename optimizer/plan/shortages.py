@@ -31,6 +31,7 @@ from optimizer.spec.placed import (
     stock_of,
 )
 from optimizer.spec.streams import members_of
+from optimizer.topologies.table import TOPOLOGIES
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,19 @@ class Shortages:
         """
         system = self.placed.system
         if not any(self.placed.amounts.values()):
-            return STOPPED_UNLIMITED
+            return self._coupled(name) or STOPPED_UNLIMITED
         need = nearest_need(self.needs(name, rows, self.candidates.table.num_replicas[rows].tolist(), own))
+        coupled = self._coupled(name) if need.missing <= 0 else None
         excluded = name in self.excluded and any(name == kept for kept, _ in system.kept)
-        return shortage_reason(need, stock_of(system), for_least=for_least, excluded=excluded)
+        return coupled or shortage_reason(need, stock_of(system), for_least=for_least, excluded=excluded)
+
+    def _coupled(self, name: str) -> tuple[str, str] | None:
+        """Return why a server's own replicas do not suffice; None if they do."""
+        s, features = self.candidates.arrays.server_names.index(name), self.placed.system.features
+        for kind in (TOPOLOGIES[feature] for feature in TOPOLOGIES.keys() & features):
+            if s in kind.coupled(self.candidates):
+                return "capacity", kind.shortage
+        return None
 
     def needs(self, name: str, rows: IntArray, counts: Sequence[int], own: Sequence[str]) -> list[list[Need]]:
         """Return the needs of replicas of each of a server's candidates, in the order of the limits.

@@ -1,8 +1,14 @@
 """Cost per million input and output tokens of replicas and rented services."""
 
-from optimizer.plan.document import Plan, Pool, Rented
+from typing import TYPE_CHECKING
+
+from optimizer.plan.document import Plan
 from optimizer.spec.system import System
 from optimizer.units import MINUTES_PER_HOUR
+
+if TYPE_CHECKING:
+    from optimizer.features.external.uses import Rented
+    from optimizer.schema.pools import Pool
 
 
 def cost_per_million(

@@ -14,10 +14,15 @@ from optimizer.candidates import Candidates, find_candidates
 from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.pairs import arrays_of
 from optimizer.features.external.offers import rented_cost, rented_per_million
+from optimizer.features.external.uses import Rented
 from optimizer.features.reserves.checks import check_reserves
+from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.view import Divisions, all_large_cents_per_h, divisions_within
 from optimizer.features.shared_cards.checks import check_shared_cards
+from optimizer.features.shared_queues.feature import SHARED_QUEUES
+from optimizer.features.shared_queues.uses import SharedQueueUse
 from optimizer.features.shared_queues.view import member_figures, queue_uses
+from optimizer.features.table import FEATURES, part_of
 from optimizer.limits.cards import CARDS
 from optimizer.plan.checks.differences import differences
 from optimizer.plan.checks.facts import Facts
@@ -26,10 +31,9 @@ from optimizer.plan.checks.names import as_planned, check_names
 from optimizer.plan.checks.pools import check_members, check_pools
 from optimizer.plan.checks.service import check_service
 from optimizer.plan.checks.unserved import check_unserved
-from optimizer.plan.document import Plan, Rented, SharedQueueUse
+from optimizer.plan.document import Plan
 from optimizer.plan.views import StatedFacts, sections
 from optimizer.spec.arguments import checks_documents
-from optimizer.spec.features import ROUTES, SHARED_QUEUE
 from optimizer.spec.system import System
 from optimizer.tolerances import SAME
 
@@ -62,8 +66,9 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         check_service(facts)
         or [
             *check_pools(facts),
-            *(check_members(facts) if SHARED_QUEUE in system.features else ()),
+            *(check_members(facts) if SHARED_QUEUES.name in system.features else ()),
             *(check_shared_cards(facts, at_hand) if plan.shared_cards else ()),
+            *_check_features(facts),
             *_check_limits(facts),
             *_check_sections(facts, at_hand),
         ]
@@ -73,6 +78,13 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
             *(check_unserved(facts, at_hand) if plan.unserved else ()),
         ]
     )
+
+
+def _check_features(facts: Facts) -> Iterator[str]:
+    """Yield the errors that the features of the system find themselves."""
+    for feature in FEATURES:
+        if feature.has_checks and feature.name in facts.whole.features:
+            yield from part_of(feature, "checks").check(facts)
 
 
 def _check_limits(facts: Facts) -> Iterator[str]:
@@ -93,9 +105,9 @@ def _check_sections(facts: Facts, candidates: Candidates | None) -> Iterator[str
     stated = StatedFacts(
         unserved=plan.unserved,
         has_reserve={item.server: item.has_reserve for item in plan.reserves},
-        queues=_queues(facts) if SHARED_QUEUE in system.features else {},
-        divisions=_divisions(facts) if ROUTES in system.features else {},
-        all_large=_all_large(facts, candidates) if ROUTES in system.features else {},
+        queues=_queues(facts) if SHARED_QUEUES.name in system.features else {},
+        divisions=_divisions(facts) if ROUTES.name in system.features else {},
+        all_large=_all_large(facts, candidates) if ROUTES.name in system.features else {},
     )
     placed = replace(facts.placed, rented={name: _rented(facts, name) for name in facts.rented})
     for name, true in sections(placed, stated).items():

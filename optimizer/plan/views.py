@@ -13,35 +13,29 @@ from optimizer.candidates.arrays import (
     reserve_arrays,
     server_loads_rps,
 )
+from optimizer.features.caches.feature import CACHES
 from optimizer.features.caches.view import cache_uses
+from optimizer.features.external.uses import Rented
+from optimizer.features.offline.feature import OFFLINE
 from optimizer.features.offline.view import deadline_uses
 from optimizer.features.reserves.view import reserve_uses
 from optimizer.features.rollouts.view import rollout_uses
+from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.view import Divisions, route_uses
+from optimizer.features.shared_cards.uses import SharedCardUse
+from optimizer.features.shared_queues.uses import SharedQueueUse
+from optimizer.features.versions.feature import VERSIONS
 from optimizer.features.versions.view import split_uses
 from optimizer.limits.cards import CARDS
 from optimizer.limits.limit import Limit, PlacedReplicas
 from optimizer.limits.power_limit import POWER
 from optimizer.limits.table import LIMITS
-from optimizer.plan.document import (
-    CapacityUse,
-    Change,
-    Kept,
-    LimitUse,
-    Placement,
-    Plan,
-    Pool,
-    Rented,
-    SharedCardUse,
-    SharedQueueUse,
-    TierUse,
-    Unserved,
-)
+from optimizer.plan.document import CapacityUse, Change, Kept, LimitUse, Plan, TierUse, Unserved
 from optimizer.plan.placements import PlacementRow, Serving, parts_by_server, place_name, placement_rows
 from optimizer.plan.power_uses import power_at_load_w
 from optimizer.plan.replica_counts import replica_counts
 from optimizer.plan.tier_uses import difference_cents_per_h, tier_uses
-from optimizer.spec.features import CACHE, DEADLINE, ROUTES, SPLIT
+from optimizer.schema.pools import Placement, Pool
 from optimizer.spec.placed import PlacedUnits, placed, placed_cards, placed_cost, stock_of
 from optimizer.spec.prices import tiered
 from optimizer.spec.system import System
@@ -166,7 +160,7 @@ class PlanPlacements:
 
     def _changes(self) -> Iterator[Change]:
         for name, server in self.system.servers.items():
-            mine = self.parts.get(name, ())
+            mine = [part for part in self.parts.get(name, ()) if part[0].role is None]
             before = {
                 place_name(pool.mode, pool.accelerator): pool.num_replicas if pool.mode == "own" else 1
                 for pool in server.current.stated_pools
@@ -220,7 +214,9 @@ def sections(placed: PlanPlacements, stated: StatedFacts) -> dict[str, Any]:
         "total_cost_cents_per_h": placed.total_cost_cents_per_h,
         "allocations": {name: pools[name] for name in system.servers if name in pools},
         "shared_queues": stated.queues,
-        "routes": route_uses(system, stated.divisions, pools, stated.all_large) if ROUTES in used else {},
+        "routes": route_uses(system, stated.divisions, pools, stated.all_large)
+        if ROUTES.name in used
+        else {},
         "unserved": tuple(sorted(stated.unserved, key=attrgetter("server"))),
         "capacity": placed.capacity,
         "limits": placed.limits,
@@ -228,12 +224,12 @@ def sections(placed: PlanPlacements, stated: StatedFacts) -> dict[str, Any]:
         "shared_cards": placed.cards,
         "rented": tuple(placed.rented[name] for name in sorted(placed.rented)),
         "reserves": reserves,
-        "versions": split_uses(system, pools, short, reserves) if SPLIT in used else {},
+        "versions": split_uses(system, pools, short, reserves) if VERSIONS.name in used else {},
         "rollouts": rollouts,
         "replica_counts": replica_counts(placed.arrays, pools, of_served, rollouts)
         if reserves or rollouts
         else {},
-        "deadlines": deadline_uses(system, pools, placed.rented) if DEADLINE in used else (),
+        "deadlines": deadline_uses(system, pools, placed.rented) if OFFLINE.name in used else (),
         "changes": placed.changes,
     }
 
@@ -245,7 +241,7 @@ def _stated_by(system: System) -> dict[str, Any]:
         factors.setdefault(server, {})[accelerator] = factor
     return {
         "not_rented": system.not_rented,
-        "caches": cache_uses(system) if CACHE in system.features else (),
+        "caches": cache_uses(system) if CACHES.name in system.features else (),
         "currency": system.currency,
         "rate_factors": factors,
         "kept": tuple(

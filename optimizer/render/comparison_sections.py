@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from optimizer.features.reserves.uses import ReserveUse
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import KINDS, in_order, kind_of_pool
-from optimizer.plan.document import EXTERNAL, Plan, ReserveUse, TargetFigure
+from optimizer.plan.document import EXTERNAL, Plan
 from optimizer.plan.tier_uses import difference_cents_per_h
 from optimizer.quantities import counted, quantity, share_text
 from optimizer.queueing.measures import is_about, statistic_of
@@ -24,6 +25,7 @@ from optimizer.render.estimates import estimates_note
 from optimizer.render.figures import BINDING, OTHER_STATISTIC, columns_of, stated, tightest_of, with_statistic
 from optimizer.render.money import Money, difference, signed
 from optimizer.render.names import shortened
+from optimizer.schema.pools import TargetFigure
 from optimizer.section import (
     NOTHING,
     RPM,

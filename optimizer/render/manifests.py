@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from optimizer.features.shared_cards.uses import SharedPool
 from optimizer.kinds.kind import EngineSettings
 from optimizer.kinds.table import kind_of_pool
 from optimizer.plan import Plan, Pool
-from optimizer.plan.document import SharedPool
 from optimizer.plan.placements import PlacementRow, placements_of
 from optimizer.render.cluster_table import EMPTY_TABLE, ClusterTable
 from optimizer.schema.yaml_format import yaml_text

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from optimizer.candidates import Candidates
+from optimizer.features.external.uses import Rented
 from optimizer.features.routes.sections import route_sections
 from optimizer.features.shared_cards.sections import shared_card_sections
 from optimizer.features.shared_queues.sections import shared_queue_sections
@@ -13,7 +14,7 @@ from optimizer.kinds.table import KINDS, in_order, kind_of_pool
 from optimizer.limits.budget import BUDGET
 from optimizer.limits.table import limit_named
 from optimizer.plan import Plan
-from optimizer.plan.document import EXTERNAL, SHARED, Rented
+from optimizer.plan.document import EXTERNAL, SHARED
 from optimizer.plan.token_costs import token_costs
 from optimizer.quantities import counted, percent, quantity, share_text
 from optimizer.render.estimates import ENDS, estimates_note, marked
@@ -174,7 +175,7 @@ def _accelerator(row: _PlanRow) -> FormattedValue:
         return FormattedValue(SHARED, SHARED)
     if row.pool is None:
         return FormattedValue("idle", "idle")
-    return FormattedValue(marked(row.pool.accelerator, row.pool.estimated), row.pool.accelerator)
+    return FormattedValue(marked(row.pool.placed_on, row.pool.estimated), row.pool.accelerator)
 
 
 def _targets(pool: PoolRow) -> FormattedValue:

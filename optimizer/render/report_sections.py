@@ -171,7 +171,7 @@ def _pool(of: Callable[[PoolRow], Any], otherwise: Any = None) -> Callable[[Pool
 
 
 def _place(row: PoolRow) -> str:
-    return marked(row.accelerator, row.estimated)
+    return marked(row.placed_on, row.estimated)
 
 
 def _assignment(overview: Overview) -> Section:

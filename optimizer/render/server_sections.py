@@ -65,6 +65,10 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
             whole = "load is served" if item.load_rpm else "least number of replicas runs"
             yield f"{share_text(unserved.served_fraction)} of its {whole}: {unserved.detail}."
     for pool in item.pools:
+        if pool.role:
+            cost = money.text(pool.cost_cents_per_h)
+            yield f"{pool.num_replicas:,} x {pool.accelerator} with the role {pool.role} for {cost}."
+            continue
         yield (
             f"It runs on {pool.num_replicas:,} x {pool.accelerator} with batch {pool.max_batch} for "
             f"{money.text(pool.cost_cents_per_h)}. "

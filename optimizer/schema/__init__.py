@@ -5,8 +5,8 @@ include the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infi
 path.
 """
 
+from optimizer.features.external.fields import External
 from optimizer.features.offline.fields import OfflineWork
-from optimizer.features.reserves.fields import External
 from optimizer.features.routes.fields import RequestKind, Route
 from optimizer.features.versions.fields import VersionShare
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH, LatencyTarget, Load

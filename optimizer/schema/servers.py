@@ -5,28 +5,13 @@ from typing import Self
 from pydantic import Field
 
 from optimizer.documents import Name, is_none
-from optimizer.features.caches.fields import CacheFields
-from optimizer.features.offline.fields import OfflineFields
-from optimizer.features.places.fields import ServedPlaceFields
-from optimizer.features.reserves.fields import ReserveFields
-from optimizer.features.rollouts.fields import SurgeField
-from optimizer.features.shared_cards.fields import SharedCardField
-from optimizer.features.versions.fields import SplitFields
+from optimizer.features.fields import ServerFeatureFields
 from optimizer.kinds.fields import Load
 from optimizer.kinds.table import ServerFields
 from optimizer.schema.allocations import AllocationData
 
 
-class Server(
-    SharedCardField,
-    SplitFields,
-    CacheFields,
-    SurgeField,
-    OfflineFields,
-    ServedPlaceFields,
-    ReserveFields,
-    ServerFields,
-):
+class Server(ServerFeatureFields, ServerFields):
     """A server to place: one model for one service class."""
 
     accelerators: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True)

@@ -28,12 +28,12 @@ def formulate(problem: Problem) -> Formulation:
 def _single(problem: Problem) -> Formulation:
     """Formulate the choice of at most one column per server (eq. 36-38)."""
     table, (columns, most, each) = problem.table, single_columns(problem)
-    own = np.flatnonzero(table.source[columns] != Source.cards)
+    own = np.flatnonzero(table.source[columns] != Source.units)
     servers, row = np.unique(table.server[columns[own]], return_inverse=True)
     found = Formulation(problem, columns, most, each, servers)
     found.unreserved = np.flatnonzero(~table.reserved[columns])
     found.unreserved_servers = found.column_servers[found.unreserved]
-    changed = np.where(table.source[columns] != Source.cards, problem.changed[columns], 0.0)
+    changed = np.where(table.source[columns] != Source.units, problem.changed[columns], 0.0)
     _add_columns(found, problem.model_value[columns], changed)
     u = _add_unserved(found, problem.none_value[servers], problem.none_changed[servers])
     one = np.ones(len(servers))

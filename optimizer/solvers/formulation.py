@@ -111,6 +111,7 @@ class Formulation:
             columns = ModelColumns(
                 rows=self.columns,
                 most=self.most,
+                replicas_each=self.replicas_each,
                 servers=self.servers,
                 is_single=not problem.options.heterogeneous,
                 on_leaving=problem.none_changed - problem.counted,

@@ -15,7 +15,7 @@ from optimizer.tolerances import COVER
 def fitting_candidates(problem: Problem) -> IntArray:
     """Return the nondominated candidates that fit alone."""
     columns: IntArray = nondominated_candidates(problem)
-    columns = columns[problem.table.source[columns] != Source.cards]
+    columns = columns[problem.table.source[columns] != Source.units]
     return columns[(problem.limits.most_replicas() >= problem.table.num_replicas)[columns]]
 
 

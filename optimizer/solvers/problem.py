@@ -197,7 +197,7 @@ class Problem:
         as_sized = one_pool[self.table.server]
         as_sized |= self.reserve.one_pool[self.table.server] & self.table.reserved
         # Patterns can have any number of units.
-        as_sized &= self.table.source != Source.cards
+        as_sized &= self.table.source != Source.units
         return frozen(self.table.meets_targets_below_max_rate & ~as_sized)
 
     @cached_property
@@ -437,6 +437,10 @@ def _rows_and_topologies(
         source += [place] * len(added)
     of = np.repeat(source, [len(each) for each in tables])[CandidateTable.joined_order(tables)]
     table = CandidateTable.joined(tables)
+    coupled = np.concatenate([np.zeros(0, np.int64), *(kind.coupled(candidates) for kind in used)])
+    if len(coupled):
+        together = np.isin(table.server, coupled) & (table.source == Source.replicas)
+        table = replace(table, source=frozen(np.where(together, Source.coupled, table.source)))
     found = [kind.of(candidates, of == place, servers) for place, kind in enumerate(used, 1)]
     topologies = [each for each in found if each is not None]
     left_out = [s for s, name in enumerate(candidates.arrays.server_names) if name in excluded]

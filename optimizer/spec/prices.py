@@ -1,29 +1,18 @@
-"""Checks of reserves, limits and prices across documents."""
+"""Prices by the number of units, and checks of prices, budgets and power across documents."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from optimizer.documents import UnlimitedCards
 from optimizer.errors import SpecError
-from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.money import cost_text, currency_of
-from optimizer.schema import Accelerator, ModelProfile, OptimizerOptions
+from optimizer.schema import Accelerator, OptimizerOptions
 from optimizer.schema.files import Part
-from optimizer.schema.names import Entry, Finding, Index, Names
+from optimizer.schema.names import Finding, Index
 from optimizer.tolerances import ROUNDING
 
 ENDLESS = 1e9
 """Size of the last price step, larger than any plan."""
-
-
-def server_problems(entry: Entry, profiles: Sequence[ModelProfile], accelerators: Names) -> Iterator[Finding]:
-    """Yield preferred accelerators that do not exist, and external services for requests without tokens."""
-    part, at, server = entry
-    for i, name in enumerate(server.preferred or ()):
-        yield from accelerators.missing(part, (*at, "preferred", i), name)
-    if server.external is not None and any(kind_of_profile(profile) is not KINDS[0] for profile in profiles):
-        text = f"{server.model!r} has no tokens, and a service is paid by tokens; remove it"
-        yield Finding(part, (*at, "external"), text)
 
 
 def option_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:

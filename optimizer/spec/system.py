@@ -16,31 +16,31 @@ from typing import Any
 from optimizer.documents import UnlimitedCards
 from optimizer.errors import SpecError
 from optimizer.features.caches.streams import target_of_misses
+from optimizer.features.offline.feature import OFFLINE
 from optimizer.features.offline.streams import (
     offline_faults,
     with_deadline_of_load,
     with_load_of_deadline,
 )
-from optimizer.features.places.streams import place_problems
+from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.streams import (
     route_of,
-    route_problems,
     with_routed_loads,
     with_undivided_lengths,
     without_routed_loads,
 )
-from optimizer.features.shared_cards.faults import shared_card_problems
+from optimizer.features.shared_queues.feature import SHARED_QUEUES
 from optimizer.features.shared_queues.streams import (
     as_served,
     planned_servers,
-    queue_problems,
     with_shared_queues,
 )
+from optimizer.features.table import FEATURES, features_of
+from optimizer.features.versions.feature import VERSIONS
 from optimizer.features.versions.streams import (
     Version,
     target_key,
     target_of_version,
-    version_problems,
     whole_servers,
     with_versions,
 )
@@ -75,19 +75,10 @@ from optimizer.schema.names import Entry, Finding, Index, Names, located
 from optimizer.schema.positions import Location
 from optimizer.spec.arguments import check_field_names, check_path
 from optimizer.spec.currency import currency_problems, first_currency
-from optimizer.spec.features import (
-    DEADLINE,
-    PLACES,
-    ROUTES,
-    SHARED_CARD,
-    SHARED_QUEUE,
-    SLICES,
-    SPLIT,
-    features_of,
-)
-from optimizer.spec.prices import check_options, option_problems, server_problems
+from optimizer.spec.feature import Documents
+from optimizer.spec.prices import check_options, option_problems
 from optimizer.spec.streams import Stream, members_of, streams_of
-from optimizer.spec.unsupported import UNSUPPORTED, check_topology_options, topology_problems
+from optimizer.spec.unsupported import check_refused_options, refused_problems
 
 
 @dataclass(frozen=True)
@@ -127,7 +118,7 @@ class System:
     @cached_property
     def features(self) -> frozenset[str]:
         """Features that the system uses."""
-        return features_of(self.servers.values(), self.accelerators.values(), self.routes)
+        return features_of(self.servers.values(), self.accelerators.values(), has_routes=bool(self.routes))
 
     @cached_property
     def streams(self) -> Mapping[str, Stream]:
@@ -158,7 +149,7 @@ class System:
         values = self.options.model_dump() | changes
         options = validated(OptimizerOptions, values, "optimizer.")
         check_options(options, self.accelerators, {accelerator for _, accelerator in self.profiles})
-        check_topology_options(options, self.servers.values(), self.routes)
+        check_refused_options(options, self.features)
         return replace(self, options=options)
 
     def without_external(self) -> "System":
@@ -198,7 +189,7 @@ class System:
             served_rpm: served arrival rates [requests/min], by queue and member; routed servers are keyed by
                 their name on both levels.
         """
-        if not self.features & {SHARED_QUEUE, ROUTES}:
+        if not self.features & {SHARED_QUEUES.name, ROUTES.name}:
             return self.servers
         return with_undivided_lengths(as_served(self.servers, served_rpm), self.routes.values())
 
@@ -397,18 +388,19 @@ def join_parts(parts: Sequence[Part], *, lengths_optional: bool = False) -> Syst
 def _features(index: Index) -> frozenset[str]:
     """Return the features that documents use."""
     servers = (entry.item for entry in index.servers.values())
-    return features_of(servers, (entry.item for entry in index.accelerators.values()), index.routes)
+    accelerators = (entry.item for entry in index.accelerators.values())
+    return features_of(servers, accelerators, has_routes=bool(index.routes))
 
 
 def _planned_servers(
     servers: Mapping[str, Server], features: frozenset[str], classes: Mapping[str, ServiceClass]
 ) -> Mapping[str, Server]:
     """Return the servers of documents in planned form."""
-    if DEADLINE in features:
+    if OFFLINE.name in features:
         servers = MappingProxyType({name: with_load_of_deadline(one) for name, one in servers.items()})
-    if SPLIT in features:
+    if VERSIONS.name in features:
         servers = with_versions(servers)
-    if SHARED_QUEUE in features:
+    if SHARED_QUEUES.name in features:
         servers = with_shared_queues(servers, lambda server: classes[server.service_class].priority)
     return servers
 
@@ -433,29 +425,31 @@ def _findings(
 ) -> Iterator[Finding]:
     """Yield the contradictions within and between documents."""
     used = _features(index)
-    if used & UNSUPPORTED.keys():
-        yield from topology_problems(parts, index)
-    yield from _contradictions(parts, index, incomplete, used, lengths_optional=lengths_optional)
-    yield from option_problems(parts, index)
-    if PLACES in used:
-        yield from place_problems(parts, index)
-
-
-def _contradictions(
-    parts: Sequence[Part],
-    index: Index,
-    incomplete: Collection[str],
-    used: frozenset[str],
-    *,
-    lengths_optional: bool,
-) -> Iterator[Finding]:
-    """Yield contradictions of names, items and topologies."""
-    yield from index.twice
-    yield from currency_problems(index, parts)
-    by_model: dict[str, list[ModelProfile]] = defaultdict(list)
+    profiles: dict[str, list[ModelProfile]] = defaultdict(list)
     for (model, _), (part, at, profile) in index.profiles.items():
         if at not in part.repaired:  # else its kind is unknown, and what follows from it
-            by_model[model].append(profile)
+            profiles[model].append(profile)
+    names = {
+        "accelerators": Names("accelerator", index.accelerators, "accelerators" in incomplete),
+        "classes": Names("service class", index.classes, "serviceClasses" in incomplete),
+        "models": Names("model", {model for model, _ in index.profiles}, "models" in incomplete),
+        "servers": Names("server", index.servers, "servers" in incomplete),
+    }
+    documents = Documents(parts, index, profiles, names, lengths_optional)
+    if used:
+        yield from refused_problems(documents, used)
+    yield from _contradictions(documents)
+    for feature in FEATURES:
+        if feature.name in used:
+            yield from feature.faults(documents)
+    yield from option_problems(parts, index)
+
+
+def _contradictions(documents: Documents) -> Iterator[Finding]:
+    """Yield contradictions of names and items."""
+    index, by_model, names = documents.index, documents.profiles, documents.names
+    yield from index.twice
+    yield from currency_problems(index, documents.parts)
     for part, at, service_class in index.classes.values():
         models: set[str] = set()
         for i, target in enumerate(service_class.model_targets):
@@ -467,47 +461,13 @@ def _contradictions(
             yield from _caught(
                 part, here, partial(check_target, profiles=by_model.get(target.model, ())), target
             )
-    known = {
-        "accelerators": Names("accelerator", index.accelerators, "accelerators" in incomplete),
-        "classes": Names("service class", index.classes, "serviceClasses" in incomplete),
-        "models": Names("model", {model for model, _ in index.profiles}, "models" in incomplete),
-    }
     for part, at, profile in index.profiles.values():
-        yield from known["accelerators"].missing(part, (*at, "acc"), profile.accelerator)
+        yield from names["accelerators"].missing(part, (*at, "acc"), profile.accelerator)
         yield from _caught(part, at, check_profile, profile)
     for entry in index.servers.values():
         profiles = by_model.get(entry.item.model, ())
-        yield from _server_problems(entry, profiles, **known)
-        yield from _load_problems(entry, profiles, lengths_optional=lengths_optional)
-    names = Names("server", index.servers, "servers" in incomplete)
-    yield from _feature_problems(
-        index, used, by_model, {**known, "servers": names}, lengths_optional=lengths_optional
-    )
-
-
-def _feature_problems(
-    index: Index,
-    used: frozenset[str],
-    by_model: Mapping[str, Sequence[ModelProfile]],
-    known: Mapping[str, Names],
-    *,
-    lengths_optional: bool,
-) -> Iterator[Finding]:
-    """Yield the contradictions of the features that the documents use."""
-    if SHARED_QUEUE in used:
-        yield from queue_problems(index, by_model)
-    if SPLIT in used:
-        yield from version_problems(
-            index,
-            by_model,
-            known["accelerators"],
-            known["models"],
-            lengths_optional=lengths_optional,
-        )
-    if used & {SHARED_CARD, SLICES}:
-        yield from shared_card_problems(index, by_model)
-    if ROUTES in used:
-        yield from route_problems(index, by_model, known["servers"])
+        yield from _server_problems(entry, profiles, names)
+        yield from _load_problems(entry, profiles, lengths_optional=documents.lengths_optional)
 
 
 def _caught(part: Part, at: Location, check: Callable[[Any, str], None], item: object) -> Iterator[Finding]:
@@ -520,17 +480,17 @@ def _caught(part: Part, at: Location, check: Callable[[Any, str], None], item: o
 
 
 def _server_problems(
-    entry: Entry, profiles: Sequence[ModelProfile], accelerators: Names, classes: Names, models: Names
+    entry: Entry, profiles: Sequence[ModelProfile], names: Mapping[str, Names]
 ) -> Iterator[Finding]:
     part, at, server = entry
+    accelerators = names["accelerators"]
     default = "" if "service_class" in server.model_fields_set else " (the default)"
-    yield from classes.missing(part, (*at, "class"), server.service_class, default)
-    yield from models.missing(part, (*at, "model"), server.model)
+    yield from names["classes"].missing(part, (*at, "class"), server.service_class, default)
+    yield from names["models"].missing(part, (*at, "model"), server.model)
     for i, name in enumerate(server.accelerators or ()):
         yield from accelerators.missing(part, (*at, "accelerators", i), name)
-    yield from server_problems(entry, profiles, accelerators)
-    for path, text in offline_faults(server) if server.deadline else ():
-        yield Finding(part, (*at, *path), text)
+    for i, name in enumerate(server.preferred or ()):
+        yield from accelerators.missing(part, (*at, "preferred", i), name)
     yield from _caught(part, at, lambda item, place: check_server(item, f"{place}.", profiles), server)
     current, free = (*at, "currentAlloc"), not server.keep_accelerator
     yield from pool_problems(part, current, server.current)

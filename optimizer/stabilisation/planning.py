@@ -101,7 +101,7 @@ class _Search:
             self.tried |= set(blocked)
             return staying
         movers = [name for name in self._together(blocked[:1]) if plan.allocations.get(name)]
-        goals = {name: tuple(pool.accelerator for pool in plan.allocations[name]) for name in movers}
+        goals = {name: tuple(pool.accelerator for pool in plan.serving_pools_of(name)) for name in movers}
         self.allowed = before[0] | goals
         self.kept = before[1] | _both(plan, self.system, self.running, self.kept, movers)
         moving = self.plan()
@@ -116,7 +116,7 @@ class _Search:
     def elsewhere(self, name: str, plan: Plan) -> Plan:
         """Return a plan with a server on other accelerators; if there are none, it keeps its replicas."""
         self.kept = {key: number for key, number in self.kept.items() if key[0] != name}
-        goal = {pool.accelerator for pool in plan.allocations.get(name, ())}
+        goal = {pool.accelerator for pool in plan.serving_pools_of(name)}
         open_to_it = self.allowed.get(name, _may_use(self.system, name))
         self.allowed = {**self.allowed, name: tuple(on for on in open_to_it if on not in goal)}
         found = self.plan()
@@ -144,7 +144,7 @@ def goals_of(plan: Plan, system: System) -> list[MoveGoal]:
     """Return the replicas that each server should run: those of its allocation, or else those it keeps."""
     goals, kept, left_out = [], by_server(plan.kept_replicas), plan.left_out
     for name, server in system.servers.items():
-        pools = [pool for pool in plan.allocations.get(name, ()) if pool.num_replicas]
+        pools = [pool for pool in plan.serving_pools_of(name) if pool.num_replicas]
         served = name in plan.allocations and name not in left_out
         left = {on: number for on, number in kept.get(name, {}).items() if number}
         goals.append(
@@ -208,7 +208,7 @@ def _both(plan: Plan, system: System, running: Running, doubled: Kept, names: Se
     cards = left_by(system, plan, doubled, system.priority(system.servers[names[0]]) - 1)
     old: dict[str, dict[str, int]] = {}
     for name in names:
-        new = {pool.accelerator: pool.num_replicas for pool in plan.allocations[name]}
+        new = {pool.accelerator: pool.num_replicas for pool in plan.serving_pools_of(name)}
         cards.take_all(name, new)
         left = {on: pool.replicas - new.get(on, 0) for on, pool in running.get(name, {}).items()}
         old[name] = {on: number for on, number in left.items() if number > 0}

@@ -13,10 +13,10 @@ from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.pairs import arrays_of
 from optimizer.documents import Document, is_none
 from optimizer.features.shared_queues.streams import SharedQueue
+from optimizer.features.shared_queues.uses import QueueMember
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KindRowFields, in_order, kind_of_pool
 from optimizer.plan import Plan, Pool, TargetFigure
-from optimizer.plan.document import QueueMember
 from optimizer.plan.placements import parts_of
 from optimizer.plan.power_uses import power_at_load_w
 from optimizer.plan.token_costs import cost_per_million

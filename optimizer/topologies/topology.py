@@ -30,6 +30,8 @@ class ModelColumns:
     """Row of the candidate table of each column, shape (n,)."""
     most: IntArray
     """Upper bounds of the columns, shape (n,)."""
+    replicas_each: IntArray
+    """Number of replicas that one unit of each column represents, shape (n,)."""
     servers: IntArray
     """Servers with a column, in order."""
     is_single: bool
@@ -76,6 +78,10 @@ class Topology(ABC):
     """Number of artificial servers added after those of the system, for replicas that belong to no single
     server.
     """
+    role: ClassVar[str] = ""
+    """Role of its units as replicas of servers, if they are such."""
+    shortage: ClassVar[str] = ""
+    """Reason why a coupled server is not served although its own replicas would fit."""
     joint_load: BoolArray
     """Servers whose load the rows of the topology carry."""
     idle: BoolArray
@@ -99,6 +105,15 @@ class Topology(ABC):
         Raises:
             SpecError: the options of the system do not support the topology.
         """
+
+    @classmethod
+    def coupled(cls, candidates: Candidates) -> IntArray:  # noqa: ARG003
+        """Return the servers whose replicas serve only together with units of the topology."""
+        return np.zeros(0, np.int64)
+
+    def owners(self, table: CandidateTable) -> IntArray:
+        """Return the server that has a unit as a replica of the topology's role; -1 for other rows, (C,)."""
+        return np.full(len(table), -1)
 
     @abstractmethod
     def block(self, table: CandidateTable, columns: ModelColumns) -> tuple[Variables, ModelRows]:

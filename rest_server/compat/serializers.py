@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from optimizer.documents import Document
+from optimizer.features.external.fields import ExternalField
 from optimizer.features.reserves.fields import ReserveFields
 from optimizer.schema import (
     Accelerator,
@@ -122,6 +123,7 @@ def server_json(item: Server) -> dict[str, Any]:
                 "split",
                 "roll_back",
                 *ReserveFields.model_fields,
+                *ExternalField.model_fields,
             ),
         ),
         "currentAlloc": allocation_json(item.current),

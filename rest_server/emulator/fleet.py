@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 
+from optimizer.features.shared_cards.uses import SharedPool
 from optimizer.plan import Plan
-from optimizer.plan.document import SharedPool
 from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.live.replica import LiveReplica

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray
+from optimizer.features.external.uses import Rented
 from optimizer.plan import Plan
-from optimizer.plan.document import Rented
 from optimizer.schema import Server
 from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import DEFAULT_REQUESTS, Effort, TokenReplica

@@ -4,7 +4,7 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterator
 
-from optimizer.features.reserves.fields import External
+from optimizer.features.external.fields import External
 from optimizer.kinds.simulated import open_load
 from optimizer.plan import Plan
 from optimizer.simulation.live.replica import LiveReplica, Rows, Step

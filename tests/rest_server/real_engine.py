@@ -64,7 +64,7 @@ def inferplan(*arguments: object) -> str:
 def driven(path: Path, url: str, users: int) -> dict[str, Any]:
     """Return the report of users who send requests of a document."""
     with tempfile.TemporaryDirectory() as folder:
-        flags = "--concurrency", users, "--requests", max(20, 8 * users), "--report", folder
+        flags = "--concurrency", users, "--requests", max(40, 16 * users), "--report", folder
         inferplan("drive", path, url, *flags)
         (report,) = Path(folder).iterdir()
         found: dict[str, Any] = json.loads(report.read_text())

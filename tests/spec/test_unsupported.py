@@ -9,9 +9,9 @@ from builders import Json, accelerator, document, profile, server, service_class
 
 from optimizer import SpecError, load_system
 from optimizer.cli.main import main
+from optimizer.features.table import FEATURES
 from optimizer.schema import OptimizerOptions, Server
 from optimizer.spec.examination import examine
-from optimizer.spec.unsupported import UNSUPPORTED
 
 Capture = pytest.CaptureFixture[str]
 STATED: Json = {
@@ -48,6 +48,9 @@ FLAGS = {
 """Flags of `solve` for some of them."""
 
 
+BY_FIELD = {feature.field: feature for feature in FEATURES if feature.refused_fields}
+
+
 RESERVES = ("availability_target", "headroom_share", "spare_replicas", "surge")
 NAMES = {
     "routes": (
@@ -68,7 +71,9 @@ NAMES = {
 
 
 def test_every_topology_has_its_unsupported_fields() -> None:
-    assert {name: ({*each.fields}, {*each.options}) for name, each in UNSUPPORTED.items()} == NAMES
+    assert {
+        name: ({*each.refused_fields}, {*each.refused_options}) for name, each in BY_FIELD.items()
+    } == NAMES
 
 
 def alias(model: Any, name: str) -> str:
@@ -91,9 +96,11 @@ def written(topology: str, field: str | None = None) -> Json:
     return found
 
 
-FIELDS = [(name, alias(Server, field)) for name, each in UNSUPPORTED.items() for field in each.fields]
+FIELDS = [(name, alias(Server, field)) for name, each in BY_FIELD.items() for field in each.refused_fields]
 WITH_OPTIONS = [
-    (name, alias(OptimizerOptions, field)) for name, each in UNSUPPORTED.items() for field in each.options
+    (name, alias(OptimizerOptions, field))
+    for name, each in BY_FIELD.items()
+    for field in each.refused_options
 ]
 
 
@@ -101,7 +108,7 @@ WITH_OPTIONS = [
 def test_each_field_is_found_where_it_stands(topology: str, field: str) -> None:
     load_system(written(topology))
     name = next(name for name in Server.model_fields if alias(Server, name) == field)
-    reason = UNSUPPORTED[topology].fields[name]
+    reason = BY_FIELD[topology].refused_fields[name]
     other = "route 'r'" if topology == "routes" else alias(Server, topology)
     with pytest.raises(SpecError) as caught:
         load_system(written(topology, field))
@@ -121,7 +128,7 @@ def test_check_finds_each_option_in_its_own_file(
         yaml.safe_dump({"optimizer": {"gap": 0, option: OPTIONS[option]}}, sort_keys=False), encoding="utf-8"
     )
     name = next(name for name in OptimizerOptions.model_fields if alias(OptimizerOptions, name) == option)
-    reason = UNSUPPORTED[topology].options[name]
+    reason = BY_FIELD[topology].refused_options[name]
     other = "routes" if topology == "routes" else alias(Server, topology)
     assert main(["check", str(tmp_path)]) == 2
     error = capsys.readouterr().err

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from optimizer import Plan, System, load_system, solve
-from optimizer.plan.document import SharedCardUse
+from optimizer.features.shared_cards.uses import SharedCardUse
 from optimizer.spec.load_traces import LoadStep, with_step
 from optimizer.stabilisation.rules import RECOMMENDED, Rules
 from optimizer.studies.replay.replay import FOLLOWED, replay

@@ -1,6 +1,6 @@
 """Requests that result caches leave for a plan's replicas (math.md section 27)."""
 
-from optimizer.plan.document import CacheUse
+from optimizer.features.caches.uses import CacheUse
 from optimizer.spec.system import System
 
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from optimizer.plan.document import DeadlineUse, Pool, Rented
+from optimizer.features.external.uses import Rented
+from optimizer.features.offline.uses import DeadlineUse
 from optimizer.schema import OfflineWork
+from optimizer.schema.pools import Pool
 from optimizer.spec.system import System
 from optimizer.tolerances import SAME
 from optimizer.units import MINUTES_PER_HOUR

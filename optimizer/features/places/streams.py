@@ -1,11 +1,11 @@
 """Places of accelerators and servers: checks, and the network latency between them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from optimizer.errors import SpecError
 from optimizer.schema import Accelerator, OptimizerOptions, Server
-from optimizer.schema.files import Part
-from optimizer.schema.names import Finding, Index
+from optimizer.schema.names import Finding
+from optimizer.spec.feature import Documents
 
 
 def network_ms(options: OptimizerOptions, server: Server, accelerator: Accelerator) -> float:
@@ -25,8 +25,9 @@ def may_serve(server: Server, accelerator: Accelerator) -> bool:
     return server.may_serve_from is None or accelerator.place in server.may_serve_from
 
 
-def place_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
+def place_problems(documents: Documents) -> Iterator[Finding]:
     """Yield types with several places, unknown places, and missing latencies between places."""
+    parts, index = documents.parts, documents.index
     first: dict[str, Accelerator] = {}
     for part, at, item in index.accelerators.values():
         other = first.setdefault(item.type, item)

@@ -16,11 +16,12 @@ from optimizer.candidates.measuring import measure_pairs, targets_hold
 from optimizer.features.reserves.offers import availability_of
 from optimizer.features.reserves.view import unneeded_replicas
 from optimizer.plan.checks.facts import Facts, headroom_of
-from optimizer.plan.document import Plan, Pool
+from optimizer.plan.document import Plan
 from optimizer.plan.rows import pool_rows
 from optimizer.quantities import counted, precise
 from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 from optimizer.schema import Server
+from optimizer.schema.pools import Pool
 from optimizer.spec.streams import members_of
 from optimizer.tolerances import SAME
 from optimizer.units import SECONDS_PER_MINUTE

@@ -1,4 +1,4 @@
-"""Documents of robustness: reserves, conservative token times, price tiers, external services."""
+"""Documents of reserves, preferences and conservative token times."""
 
 from operator import not_
 from typing import Annotated, Literal
@@ -6,11 +6,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from optimizer.documents import (
-    MAX_QUANTITY,
     Count,
     Document,
     In,
-    Milliseconds,
     Name,
     is_none,
 )
@@ -20,7 +18,6 @@ Headroom = Annotated[float, In(SHARE, le=10)]
 """Additional load as a share of the load; 1 for twice the load."""
 Availability = Annotated[float, In(SHARE, gt=0, le=1)]
 AvailabilityTarget = Annotated[float, In(SHARE, gt=0, lt=1)]
-MoneyPerMillion = Annotated[float, Field(ge=0, le=MAX_QUANTITY)]
 
 
 class HeadroomField(Document):
@@ -30,19 +27,6 @@ class HeadroomField(Document):
     """Share by which the load can grow while all targets are met; absent: that of the class, or else of the
     options.
     """
-
-
-class External(Document):
-    """An external service that answers a server's requests instead of replicas."""
-
-    in_per_million: MoneyPerMillion = Field(alias="inPerMillion")
-    """Price of input tokens [cents per million]."""
-    out_per_million: MoneyPerMillion = Field(alias="outPerMillion")
-    """Price of output tokens [cents per million]."""
-    ttft_ms: Milliseconds = Field(alias="ttft")
-    """Mean time to first token [ms]."""
-    itl_ms: Milliseconds = Field(alias="itl")
-    """Mean inter-token latency [ms]."""
 
 
 class ReserveFields(HeadroomField):
@@ -56,8 +40,6 @@ class ReserveFields(HeadroomField):
     """Minimum probability that enough replicas are available; in a mixed plan one pool meets it."""
     preferred: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True, exclude_if=is_none)
     """Accelerators that are preferred regardless of cost; absent: no preference."""
-    external: External | None = Field(None, exclude_if=is_none)
-    """External service that can answer all of its requests or none; absent: no such service."""
 
 
 class ReserveOptions(Document):

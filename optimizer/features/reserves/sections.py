@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from optimizer.features.reserves.offers import MAX_FOR_BOTH
+from optimizer.features.reserves.uses import ReplicaPurposes
 from optimizer.plan import Plan
-from optimizer.plan.document import ReplicaPurposes
 from optimizer.plan.replica_counts import WANTED_UTILIZATION
 from optimizer.quantities import counted, share_text
 from optimizer.render.money import Money

@@ -8,7 +8,8 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
 from optimizer.candidates.arrays import ReserveArrays
 from optimizer.candidates.table import Source
-from optimizer.plan.document import Pool, ReserveUse
+from optimizer.features.reserves.uses import ReserveUse
+from optimizer.schema.pools import Pool
 from optimizer.solvers.levels import served_in_full, without_reserve
 from optimizer.solvers.problem import Problem
 from optimizer.spec.streams import members_of

@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from optimizer.features.rollouts.uses import RolloutUse
 from optimizer.limits.rollout import extra_replicas
-from optimizer.plan.document import Pool, RolloutUse
+from optimizer.schema.pools import Pool
 from optimizer.spec.system import System
 
 

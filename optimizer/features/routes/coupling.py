@@ -269,3 +269,6 @@ def _add_single(
     rows.add(np.full(count, -ENDLESS), np.zeros(count), (every, one_of, one), (every, z, -most))
     servers, row = np.unique(server[one_of], return_inverse=True)
     rows.add(np.full(len(servers), -ENDLESS), np.ones(len(servers)), (row, z, one))
+
+
+COUPLING = Routing

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from optimizer.features.routes.uses import RoutedKind
 from optimizer.plan import Plan
-from optimizer.plan.document import RoutedKind
 from optimizer.quantities import quantity
 from optimizer.render.explanation_text import effect_value
 from optimizer.render.money import Money

@@ -17,8 +17,9 @@ from optimizer.quantities import precise
 from optimizer.schema import ModelProfile, RequestKind, Route, Server
 from optimizer.schema.assumptions import could_use
 from optimizer.schema.files import Part
-from optimizer.schema.names import Entry, Finding, Index, Names
+from optimizer.schema.names import Entry, Finding, Index
 from optimizer.schema.positions import Location
+from optimizer.spec.feature import Documents
 from optimizer.timing import is_static
 from optimizer.tolerances import SAME
 
@@ -226,16 +227,9 @@ def with_partners(routes: Iterable[Route], servers: Iterable[str]) -> list[str]:
 # --- checks -----------------------------------------------------------------------------------------------
 
 
-def route_problems(
-    index: Index, profiles: Mapping[str, Sequence[ModelProfile]], names: Names
-) -> Iterator[Finding]:
-    """Yield the contradictions of routes.
-
-    Args:
-        index: the items of the documents.
-        profiles: the profiles of each model.
-        names: the names of servers.
-    """
+def route_problems(documents: Documents) -> Iterator[Finding]:
+    """Yield the contradictions of routes."""
+    index, profiles, names = documents.index, documents.profiles, documents.names["servers"]
     owner: dict[str, str] = {}
     for part, at, route in index.routes.values():
         for below, text in kind_problems(route):

@@ -8,8 +8,10 @@ from optimizer.candidates import Candidates
 from optimizer.features.routes.coupling import Routing
 from optimizer.features.routes.divisions import Division, RouteArrays
 from optimizer.features.routes.streams import flows_of, has_undivided, large_rpm, quality_lost, small_rpm
-from optimizer.plan.document import Plan, Pool, RoutedKind, RouteUse, traffic_rpm
+from optimizer.features.routes.uses import RoutedKind, RouteUse, traffic_rpm
+from optimizer.plan.document import Plan
 from optimizer.schema import Route
+from optimizer.schema.pools import Pool
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
 from optimizer.spec.system import System

@@ -12,10 +12,10 @@ from types import MappingProxyType
 
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.features.shared_cards.patterns import CardPattern, Seat, SharedCards
+from optimizer.features.shared_cards.uses import SharedCardUse
 from optimizer.features.shared_cards.view import missed_targets, uses_of
 from optimizer.plan.checks.differences import close, differences
 from optimizer.plan.checks.facts import Facts
-from optimizer.plan.document import SharedCardUse
 from optimizer.quantities import precise
 from optimizer.tolerances import SAME
 from optimizer.units import SECONDS_PER_MINUTE

@@ -120,3 +120,6 @@ class CardUnits(Topology):
         is_unit = table.pattern >= 0
         idle = is_unit & ~np.append(carries, False)[np.where(is_unit, table.pattern, -1)]
         return np.where(idle, 0, replicas)
+
+
+COUPLING = CardUnits

@@ -1,32 +1,30 @@
 """Checks of servers on shared cards and of slices: value ranges, missing data, names of cards."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.schema import ModelProfile
 from optimizer.schema.names import Entry, Finding, Index
+from optimizer.spec.feature import Documents
 
 MAX_SHARING = 8
 """Maximum number of servers with `sharedCard`, because their combinations are the patterns of a card."""
 
 
-def shared_card_problems(index: Index, profiles: Mapping[str, Sequence[ModelProfile]]) -> Iterator[Finding]:
-    """Yield the contradictions of servers that share cards, and of slices.
-
-    Args:
-        index: the items of the documents.
-        profiles: the profiles of each model.
-    """
-    yield from _slices(index)
+def shared_card_problems(documents: Documents) -> Iterator[Finding]:
+    """Yield the contradictions of servers that share cards."""
+    index = documents.index
     entries = [entry for entry in index.servers.values() if entry.item.shared_card]
     for part, at, _ in entries[MAX_SHARING : MAX_SHARING + 1]:
         text = f"{len(entries)} servers have sharedCard, at most {MAX_SHARING} can; remove it from some"
         yield Finding(part, (*at, "sharedCard"), text)
     for entry in entries:
-        yield from _parts(entry, index, profiles.get(entry.item.model, ()))
+        yield from _parts(entry, index, documents.profiles.get(entry.item.model, ()))
 
 
-def _slices(index: Index) -> Iterator[Finding]:
+def slice_problems(documents: Documents) -> Iterator[Finding]:
+    """Yield slices of cards that do not exist or do not match."""
+    index = documents.index
     for part, at, item in index.accelerators.values():
         if item.slice is None:
             continue

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from optimizer.features.shared_cards.state import FreeCards
+from optimizer.features.shared_cards.uses import SharedCardUse
 from optimizer.plan import Plan
-from optimizer.plan.document import SharedCardUse
 from optimizer.plan.placements import placements_of
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import ReplicaStatus

@@ -35,7 +35,7 @@ def _units(candidates: Candidates, shared: SharedCards) -> CandidateTable:
     documents = list(candidates.system.accelerators.values())
     cards = [documents[a] for a in accelerator.tolist()]
     return unsized_rows(
-        Source.cards,
+        Source.units,
         np.full(count, len(arrays.server_names)),
         accelerator,
         arrays.kind[accelerator],

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from optimizer.features.shared_cards.uses import SharedCardUse, SharedPool
 from optimizer.plan import Plan
-from optimizer.plan.document import SharedCardUse, SharedPool
 from optimizer.quantities import counted, percent, quantity
 from optimizer.render.money import Money
 from optimizer.section import RPM, Column, FormattedValue, Section, name, table, words

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optimizer.candidates.caution import slower
+from optimizer.features.shared_cards.uses import SharedCardUse, SharedPool
 from optimizer.kinds.simulated import open_load
 from optimizer.kinds.table import kind_of_profile
 from optimizer.plan import Plan
-from optimizer.plan.document import SharedCardUse, SharedPool
 from optimizer.schema import ModelProfile
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.engine import SimulatedRun

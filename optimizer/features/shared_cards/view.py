@@ -15,10 +15,12 @@ from optimizer.candidates.measuring import ReplicaMetrics, measure_pairs
 from optimizer.candidates.table import Source
 from optimizer.features.shared_cards.patterns import CardPattern, Seat, SharedCards
 from optimizer.features.shared_cards.turns import MARGIN, Turn, measure_turns, turn_of
-from optimizer.plan.document import Placement, Plan, SharedCardUse, SharedPool, TargetFigure
+from optimizer.features.shared_cards.uses import SharedCardUse, SharedPool
+from optimizer.plan.document import Plan
 from optimizer.plan.rows import pool_figures
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
+from optimizer.schema.pools import Placement, TargetFigure
 from optimizer.solvers.problem import Problem
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -40,7 +42,7 @@ def card_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> t
     on_cards = np.flatnonzero((table.source == Source.on_cards) & (replicas > 0))
     servers = frozenset(table.server[on_cards].tolist())
     units: Counter[CardPattern] = Counter()
-    for c in np.flatnonzero((table.source == Source.cards) & (replicas > 0)).tolist():
+    for c in np.flatnonzero((table.source == Source.units) & (replicas > 0)).tolist():
         kept = shared.patterns[int(table.pattern[c])].only(servers)
         if kept.seats:
             units[kept] += int(replicas[c])

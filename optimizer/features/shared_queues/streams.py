@@ -11,6 +11,7 @@ from types import MappingProxyType
 from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.schema import AllocationData, Load, ModelProfile, Server
 from optimizer.schema.names import Entry, Finding, Index
+from optimizer.spec.feature import Documents
 from optimizer.timing import is_static
 
 MAX_MEMBERS = 6
@@ -195,13 +196,9 @@ def _members(servers: Iterable[Server]) -> dict[str, list[Server]]:
 # --- checks --------------------------------------------------------------------------------------------
 
 
-def queue_problems(index: Index, profiles: Mapping[str, Sequence[ModelProfile]]) -> Iterator[Finding]:
-    """Yield the contradictions of servers that share a queue.
-
-    Args:
-        index: the items of the documents.
-        profiles: the profiles of each model.
-    """
+def queue_problems(documents: Documents) -> Iterator[Finding]:
+    """Yield the contradictions of servers that share a queue."""
+    index, profiles = documents.index, documents.profiles
     queues: dict[str, list[Entry]] = {}
     for entry in index.servers.values():
         if entry.item.shared_queue is not None:

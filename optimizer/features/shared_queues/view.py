@@ -9,8 +9,9 @@ from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
 from optimizer.candidates.measuring import MemberMetrics, measure_members
 from optimizer.features.shared_queues.streams import SharedQueue
-from optimizer.plan.document import Pool, QueueMember, SharedQueueUse
+from optimizer.features.shared_queues.uses import QueueMember, SharedQueueUse
 from optimizer.plan.rows import pool_rows, target_figures
+from optimizer.schema.pools import Pool
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
 from optimizer.spec.system import System

@@ -16,7 +16,8 @@ from optimizer.features.caches.streams import thinned
 from optimizer.schema import AllocationData, Load, ModelProfile, ModelTarget, Server, VersionShare
 from optimizer.schema.assumptions import check_lengths, check_server, check_target, check_variability
 from optimizer.schema.current_pools import pool_problems, undefined_accelerators
-from optimizer.schema.names import Entry, Finding, Index, Names
+from optimizer.schema.names import Entry, Finding, Index
+from optimizer.spec.feature import Documents
 from optimizer.tolerances import ROUNDING
 
 _OF_EACH = ("name", "model", "split", "roll_back", "current", "desired")
@@ -237,23 +238,9 @@ def target_of_version(target: ModelTarget, server: Server) -> ModelTarget:
 # --- checks --------------------------------------------------------------------------------------------
 
 
-def version_problems(
-    index: Index,
-    profiles: Mapping[str, Sequence[ModelProfile]],
-    accelerators: Names,
-    models: Names,
-    *,
-    lengths_optional: bool,
-) -> Iterator[Finding]:
-    """Yield the contradictions of servers that are split.
-
-    Args:
-        index: the items of the documents.
-        profiles: the profiles of each model.
-        accelerators: the accelerators of the documents.
-        models: the models of the documents.
-        lengths_optional: whether an unstated input or output length is 0 instead of a fault.
-    """
+def version_problems(documents: Documents) -> Iterator[Finding]:
+    """Yield the contradictions of servers that are split."""
+    index, names, optional = documents.index, documents.names, documents.lengths_optional
     taken = {entry.item.shared_queue: "a shared queue" for entry in index.servers.values()}
     taken |= dict.fromkeys(index.servers, "a server")
     for entry in index.servers.values():
@@ -265,13 +252,14 @@ def version_problems(
             if name in taken:
                 text = f"its version would be named {name!r}, which is {taken[name]}; rename that"
                 yield Finding(part, (*here, "model"), text)
-            yield from models.missing(part, (*here, "model"), share.model)
+            yield from names["models"].missing(part, (*here, "model"), share.model)
             if share.current is not None:
                 current = (*here, "currentAlloc")
                 yield from pool_problems(part, current, share.current)
-                yield from undefined_accelerators(part, current, share.current, accelerators)
+                yield from undefined_accelerators(part, current, share.current, names["accelerators"])
             if share.model != server.model:
-                yield from _of_profiles(entry, i, index, profiles.get(share.model, ()), lengths_optional)
+                mine = documents.profiles.get(share.model, ())
+                yield from _of_profiles(entry, i, index, mine, optional)
         taken |= {version_name(server, share.model): "another version" for share in server.split or ()}
 
 

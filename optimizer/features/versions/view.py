@@ -7,8 +7,10 @@ import numpy as np
 
 from optimizer.candidates.arrays import headroom_wanted, server_loads_rps
 from optimizer.features.reserves.offers import availability_of, least_available
+from optimizer.features.reserves.uses import ReserveUse
 from optimizer.features.versions.streams import Version, whole_servers
-from optimizer.plan.document import OneVersion, Pool, ReserveUse, SplitUse, VersionUse
+from optimizer.features.versions.uses import OneVersion, SplitUse, VersionUse
+from optimizer.schema.pools import Pool
 from optimizer.spec.system import System
 from optimizer.tolerances import ROUNDING
 from optimizer.units import SECONDS_PER_MINUTE

@@ -9,15 +9,19 @@ import numpy as np
 from optimizer.candidates.arrays import SystemArrays, server_loads_rps
 from optimizer.candidates.measuring import MemberMetrics
 from optimizer.candidates.replica_power import largest_power_w
+from optimizer.features.external.uses import Rented
+from optimizer.features.shared_cards.uses import SharedPool
 from optimizer.features.shared_queues.view import measured_members
 from optimizer.features.versions.streams import Version
-from optimizer.plan.document import Plan, Pool, Rented, SharedPool, Unserved
+from optimizer.plan.document import Plan, Unserved
 from optimizer.plan.rows import pool_rows
 from optimizer.plan.views import PlanPlacements
 from optimizer.schema import Server
+from optimizer.schema.pools import Pool
 from optimizer.spec.placed import PlacedUnits, kept_replicas, needs_power
 from optimizer.spec.prices import tiered
 from optimizer.spec.system import System
+from optimizer.topologies.table import TOPOLOGIES
 from optimizer.units import SECONDS_PER_MINUTE
 
 
@@ -42,7 +46,7 @@ class Facts:
 
     @cached_property
     def _pool_power_w(self) -> Mapping[tuple[str, str], float]:
-        pools = [(name, pool) for name, mine in self.plan.allocations.items() for pool in mine]
+        pools = [(name, pool) for name in self.plan.allocations for pool in self.pools_of(name)]
         if not needs_power(self.whole) or not pools:
             return {}
         most = [pool.max_arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas for _, pool in pools]
@@ -103,7 +107,7 @@ class Facts:
         return (
             self.is_limited
             or bool(tiered(self.whole.accelerators, self.whole.capacity))
-            or any(server.shared_card for server in self.whole.servers.values())
+            or any(TOPOLOGIES[name].extra_servers for name in TOPOLOGIES.keys() & self.whole.features)
         )
 
     @property
@@ -117,8 +121,8 @@ class Facts:
         return self.system.options.saturation_policy != "None" and self.is_limited
 
     def pools_of(self, name: str) -> tuple[Pool, ...]:
-        """Return the pools of a server."""
-        return self.plan.allocations.get(name, ())
+        """Return the pools of a server that serve its requests."""
+        return self.plan.serving_pools_of(name)
 
 
 def _loads_rpm(system: System) -> dict[str, float]:

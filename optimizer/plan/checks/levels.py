@@ -114,11 +114,15 @@ def _value(facts: Facts) -> float:
         for pool in server.current.pools
         if pool.mode == "shared"
     }
+    # Replicas with a role are units of a server that has none now.
+    roles = math.fsum(row.cost_cents_per_h for row in facts.placed.rows if row.role is not None)
+    total.append(roles * (1 + penalty))
     for name, server in facts.whole.servers.items():
         if name not in changed and not all_count and name not in facts.on_cards:
             continue  # regardless of the stated cost of an unchanged server
         old, now = current_cost_cents_per_h(facts.whole, name), server.current.stated_pools
-        mine, here = facts.placed.parts.get(name, ()), {(pool.mode, pool.accelerator) for pool in now}
+        mine = [part for part in facts.placed.parts.get(name, ()) if part[0].role is None]
+        here = {(pool.mode, pool.accelerator) for pool in now}
         kept = [row.place in (shared_now if row.mode == "shared" else here) for row, _ in mine]
         costs = [part.cost_cents_per_h for _, part in mine]
         moved = math.fsum(cost for cost, stays in zip(costs, kept, strict=True) if not stays)

@@ -13,6 +13,7 @@ from optimizer.quantities import precise
 from optimizer.schema import AllocationData, Server
 from optimizer.spec.system import System
 from optimizer.tolerances import SAME
+from optimizer.topologies.table import TOPOLOGIES
 
 
 def check_names(plan: Plan, system: System) -> list[str]:
@@ -72,7 +73,10 @@ def _accelerators(plan: Plan, system: System) -> Iterator[str]:
         if name not in system.servers:
             continue
         model = system.servers[name].model
+        roles = {None, *(kind.role for feature, kind in TOPOLOGIES.items() if feature in system.features)}
         for pool in pools:
+            if pool.role not in roles:
+                yield f"{name}: no replicas with the role {pool.role!r} are planned"
             profile = system.profiles.get((model, pool.accelerator))
             if profile is None:
                 yield f"{name}: no profile of {model} on {pool.accelerator}"

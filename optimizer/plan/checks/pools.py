@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray
-from optimizer.candidates.arrays import own_fields
 from optimizer.candidates.batches import with_best_batches
 from optimizer.candidates.class_rows import ServerRows, rows_of
 from optimizer.candidates.measuring import measure_pairs, parts
@@ -20,10 +19,10 @@ from optimizer.kinds.table import KindPoolFields
 from optimizer.plan.checks.differences import differences
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.checks.service import stated_limit
-from optimizer.plan.document import Pool
-from optimizer.plan.rows import PoolRows, origin_of, pool_figures, pool_rows
+from optimizer.plan.rows import PoolRows, idle_figures, origin_of, pool_figures, pool_rows
 from optimizer.queueing.sizing import TPS_STABILITY_SHARE, largest_rate
 from optimizer.queueing.targets import MISS_TOLERANCE, TARGET_TOLERANCE, Targets, meets_target
+from optimizer.schema.pools import Pool
 from optimizer.tolerances import ROUNDING, SAME
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -42,6 +41,7 @@ def check_pools(facts: Facts) -> list[str]:
         return [f"{name}: no token times on {pool.accelerator} are known" for name, pool in broken]
     most_rps = np.array([pool.max_arrival_rate_rpm / pool.num_replicas for _, pool in pools])
     most_rps = _largest_rates(facts, rows, most_rps / SECONDS_PER_MINUTE)
+    most_rps[[pool.role is not None for _, pool in pools]] = 0.0
     found, problems = _figures(facts, rows)
     problems += _batches(facts, rows)
     for i, (name, pool) in enumerate(pools):
@@ -49,7 +49,7 @@ def check_pools(facts: Facts) -> list[str]:
             problems.append(f"{name}: on {pool.accelerator} no rate meets the targets")
             continue
         true = found[i] | _derived(facts, name, pool, float(most_rps[i]), found[i]["utilization"])
-        problems += _differences(true, pool, f"allocations.{name}.{facts.pools_of(name).index(pool)}")
+        problems += _differences(true, pool, f"allocations.{name}.{facts.plan.allocations[name].index(pool)}")
     return problems
 
 
@@ -90,22 +90,13 @@ def _figures(facts: Facts, rows: PoolRows) -> tuple[list[dict[str, Any]], list[s
     measured = measure_pairs(arrays, *some)
     for i, one in zip(loaded.tolist(), pool_figures(arrays, system, some[:3], measured), strict=True):
         figures[i] |= one
-    for at, pairs in parts(arrays, *(column[idle] for column in rows[:3])):
-        times, _ = law_of(arrays, pairs).idle_times(pairs.max_batch)
-        ttft_ms = times.first_token_ms + arrays.servers.network_ms[pairs.server, pairs.accelerator]
-        for k, i in enumerate(idle[at].tolist()):
-            means = {"itl_ms": float(times.itl_ms[k]), "ttft_ms": float(ttft_ms[k]), **NOTHING}
-            own = own_fields(arrays, system, *(int(column[i]) for column in rows[:3]))
-            figures[i] |= {**means, **own, "targets": ()}
+    for i, one in zip(idle.tolist(), idle_figures(arrays, system, rows.take(idle)[:3]), strict=True):
+        figures[i] |= one
     missed = _missed(arrays.servers.targets.take(some.server), measured.targets)
     named = [pools[row] for row in loaded.tolist()]
     return figures, [
         f"{named[row][0]}: {label} on {named[row][1].accelerator} is {text}" for row, label, text in missed
     ]
-
-
-NOTHING = {"wait_ms": 0.0, "utilization": 0.0, "loss": 0.0}
-"""Metrics of an idle pool."""
 
 
 def _missed(targets: Targets, values: FloatArray) -> Iterator[tuple[int, str, str]]:

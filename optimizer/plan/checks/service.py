@@ -79,7 +79,7 @@ def _one_pool(facts: Facts, server: Server) -> str | None:
 
 
 def _accelerators(facts: Facts, server: Server) -> Iterator[str]:
-    for pool in facts.pools_of(server.name):
+    for pool in facts.plan.allocations.get(server.name, ()):
         accelerator = facts.system.accelerators.get(pool.accelerator)
         if accelerator and server.may_serve_from is not None and not may_serve(server, accelerator):
             yield f"{pool.accelerator} is at a place that mayServeFrom does not list"
@@ -94,7 +94,7 @@ def _accelerators(facts: Facts, server: Server) -> Iterator[str]:
 
 def _batches(facts: Facts, server: Server) -> Iterator[str]:
     chosen = facts.system.options.batch_sizing == "optimal"  # `check_pools` checks which one
-    for pool in facts.pools_of(server.name):
+    for pool in facts.plan.allocations.get(server.name, ()):
         limit = min(stated_limit(facts, server, pool.accelerator), MAX_BATCH_LIMIT)
         if not 1 <= pool.max_batch <= limit or not (chosen or pool.max_batch == limit):
             yield f"batch {pool.max_batch} on {pool.accelerator}, the limit is {precise(limit)}"

@@ -10,9 +10,11 @@ from math import fsum, isclose
 from operator import attrgetter
 from typing import NamedTuple
 
+from optimizer.features.external.uses import Rented
+from optimizer.features.reserves.uses import ReserveUse
 from optimizer.kinds.table import KindPoolFields, kind_of_pool, kinds_of
 from optimizer.plan import Plan, Pool
-from optimizer.plan.document import EXTERNAL, Rented, ReserveUse
+from optimizer.plan.document import EXTERNAL
 from optimizer.plan.placements import PlacementRow, Serving, parts_of
 from optimizer.plan.tier_uses import difference_cents_per_h
 from optimizer.schema import Load, Server

@@ -7,9 +7,10 @@ from pydantic import Field
 
 from optimizer.documents import Document, is_none
 from optimizer.plan import Plan
-from optimizer.plan.document import CapacityUse, LimitUse, Placement
+from optimizer.plan.document import CapacityUse, LimitUse
 from optimizer.printed import Printed
 from optimizer.queueing.measures import LatencyName
+from optimizer.schema.pools import Placement
 from optimizer.studies.overload import Overload
 
 Limit = Literal[
@@ -102,6 +103,8 @@ class ChosenPool(Placement):
     """Cost of the pool [cents/h]."""
     binding: tuple[Binding, ...] = Field(strict=False)
     """The binding constraints; empty for a server without load."""
+    role: str | None = Field(None, exclude_if=is_none)
+    """What the replicas are for, if not to serve the server's requests; absent for pools that do."""
 
 
 class ForcedPool(Placement):

@@ -126,7 +126,8 @@ def _explained(
                 num_replicas=pool.num_replicas,
                 max_batch=pool.max_batch,
                 cost_cents_per_h=pool.cost_cents_per_h,
-                binding=of_accelerator[pool.accelerator],
+                binding=() if pool.role else of_accelerator[pool.accelerator],
+                role=pool.role,
             )
             for pool in pools
         ),

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from optimizer.features.shared_queues.streams import SharedQueue
+from optimizer.features.shared_queues.uses import QueueMember
 from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
 from optimizer.plan import TargetFigure
-from optimizer.plan.document import Plan, QueueMember
+from optimizer.plan.document import Plan
 from optimizer.plan.tier_uses import difference_cents_per_h
 from optimizer.quantities import counted, quantity, share_text
 from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, TargetMeasure, is_about

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from optimizer.candidates.arrays import server_loads_rps
 from optimizer.plan import Plan
-from optimizer.plan.document import Pool
 from optimizer.plan.placements import parts_of
+from optimizer.schema.pools import Pool
 from optimizer.spec.system import System
 from optimizer.studies.horizon.horizon_document import Policy
 from optimizer.studies.horizon.hours import Hour

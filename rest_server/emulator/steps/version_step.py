@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from optimizer.features.versions.uses import SplitUse
 from optimizer.plan import Plan
-from optimizer.plan.document import SplitUse
 from rest_server.emulator.asgi import BadRequest
 from rest_server.emulator.metrics import family, labels
 from rest_server.emulator.settings import FleetSettings

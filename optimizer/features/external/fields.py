@@ -1,0 +1,29 @@
+"""Documents of external services."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from optimizer.documents import MAX_QUANTITY, Document, Milliseconds, is_none
+
+MoneyPerMillion = Annotated[float, Field(ge=0, le=MAX_QUANTITY)]
+
+
+class External(Document):
+    """An external service that answers a server's requests instead of replicas."""
+
+    in_per_million: MoneyPerMillion = Field(alias="inPerMillion")
+    """Price of input tokens [cents per million]."""
+    out_per_million: MoneyPerMillion = Field(alias="outPerMillion")
+    """Price of output tokens [cents per million]."""
+    ttft_ms: Milliseconds = Field(alias="ttft")
+    """Mean time to first token [ms]."""
+    itl_ms: Milliseconds = Field(alias="itl")
+    """Mean inter-token latency [ms]."""
+
+
+class ExternalField(Document):
+    """Permission of a server to rent."""
+
+    external: External | None = Field(None, exclude_if=is_none)
+    """External service that can answer all of its requests or none; absent: no such service."""

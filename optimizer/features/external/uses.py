@@ -1,0 +1,22 @@
+"""What a plan states of rented services."""
+
+from pydantic import Field
+
+from optimizer.documents import Document
+
+
+class Rented(Document):
+    """A server whose requests are all answered by an external service."""
+
+    server: str
+    """Name of the server."""
+    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    """Load of the server [requests/min]."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of the service at the load [cents/h]."""
+    cost_per_million: float = Field(alias="costPerMillion")
+    """Cost of the service per million input and output tokens [cents]."""
+    itl_ms: float = Field(alias="itlAverage")
+    """Mean inter-token latency [ms]."""
+    ttft_ms: float = Field(alias="ttftAverage")
+    """Mean time to first token [ms]."""

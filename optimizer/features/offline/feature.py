@@ -1,0 +1,22 @@
+"""What the feature says of itself."""
+
+from collections.abc import Iterator
+
+from optimizer.features.offline.streams import offline_faults
+from optimizer.schema.names import Finding
+from optimizer.spec.feature import Documents, Feature
+
+
+def _faults(documents: Documents) -> Iterator[Finding]:
+    for part, at, server in documents.index.servers.values():
+        for path, text in offline_faults(server):
+            yield Finding(part, (*at, *path), text)
+
+
+OFFLINE = Feature(
+    "offline",
+    field="deadline",
+    of_server=lambda server: server.deadline is not None,
+    refused_fields={"cache_hit_rate": "offline work has no cache; its requests are those that miss it"},
+    faults=_faults,
+)

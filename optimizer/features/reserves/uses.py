@@ -1,0 +1,51 @@
+"""What a plan states of reserves, and of replicas by purpose."""
+
+from pydantic import Field
+
+from optimizer.documents import Document, is_none
+
+
+class ReserveUse(Document):
+    """Reserve that a server requires."""
+
+    server: str
+    """Name of the server."""
+    has_reserve: bool = Field(alias="hasReserve")
+    """Whether the server has all of its required reserve; false if it is not served in full."""
+    headroom_wanted: float = Field(0.0, alias="headroomWanted")
+    """Required headroom, as a share of the load."""
+    spare_replicas: int = Field(0, alias="spareReplicas")
+    """Required number of spare replicas."""
+    availability_target: float | None = Field(None, alias="availabilityTarget", exclude_if=is_none)
+    """Minimum probability that enough replicas are available; absent if none is required."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of the replicas beyond those that the load needs [cents/h]."""
+
+
+class ReplicaPurposes(Document):
+    """Replicas of a server with an availability target or a roll-out, by purpose."""
+
+    replicas: int
+    """Number of all replicas, without those of the roll-out."""
+    load: int
+    """Replicas for the load and the server's minimum."""
+    headroom: int = 0
+    """Additional replicas for headroom."""
+    spares: int = 0
+    """Additional spare replicas."""
+    availability: int = 0
+    """Additional replicas for the availability target, beyond the spare ones."""
+    rollout: int = 0
+    """Extra replicas during a roll-out."""
+    availability_target: float | None = Field(None, alias="availabilityTarget", exclude_if=is_none)
+    """Minimum probability that enough replicas are available; absent, like the next three fields, if none is
+    required.
+    """
+    utilization: float | None = Field(None, exclude_if=is_none)
+    """Utilisation of the replicas at the load."""
+    full_utilization: float | None = Field(None, alias="fullUtilization", exclude_if=is_none)
+    """Utilisation of a replica at its largest rate."""
+    both_from: int | None = Field(None, alias="bothFrom", exclude_if=is_none)
+    """Replica count from which the availability target and a utilisation of 80 % are compatible, for loads
+    that fully use the needed replicas. Absent if there is no such number.
+    """

@@ -1,0 +1,34 @@
+"""What the feature says of itself."""
+
+from optimizer.features.routes.streams import route_problems
+from optimizer.spec.feature import Feature
+
+_NO_RESERVE = "a route has no reserve but a higher arrivalRate"
+
+ROUTES = Feature(
+    "routes",
+    field="routes",
+    refused_fields={
+        "shared_queue": "requests of a route wait in their own queue",
+        "shared_card": "both servers of a route have their own cards",
+        "split": "both servers of a route have one model",
+        "deadline": "offline work has no route",
+        "external": "both servers of a route run on replicas",
+        "cache_hit_rate": "the arrivalRate of a route counts only requests that miss the cache",
+        "min_num_replicas": "the plan chooses the number of replicas of a route",
+        "headroom_share": _NO_RESERVE,
+        "spare_replicas": _NO_RESERVE,
+        "availability_target": _NO_RESERVE,
+        "surge": "rollouts of routes are not planned",
+        "preferred": "routes prefer no accelerators; list the allowed ones",
+    },
+    refused_options={
+        "milp_solver": "the greedy solver cannot plan routes",
+        "saturation_policy": "a route is served in full or not at all",
+        "batch_sizing": "the best batch depends on the routed load",
+        "max_power_w": "power depends on the routed load",
+        "headroom_share": _NO_RESERVE,
+    },
+    has_coupling=True,
+    faults=route_problems,
+)

@@ -1,0 +1,39 @@
+"""What the feature says of itself."""
+
+from optimizer.features.shared_cards.faults import shared_card_problems, slice_problems
+from optimizer.spec.feature import Feature
+
+_NO_RESERVE = "servers on shared cards have no reserve"
+_COUNT = "the plan chooses the number of replicas on shared cards"
+
+SHARED_CARDS = Feature(
+    "shared_cards",
+    field="shared_card",
+    of_server=lambda server: server.shared_card,
+    refused_fields={
+        "shared_queue": "servers of a shared queue have their own cards",
+        "deadline": "offline work has its own cards",
+        "keep_accelerator": "shared cards are not a server's current accelerator",
+        "preferred": "servers on shared cards prefer no accelerators; list the allowed ones",
+        "min_num_replicas": _COUNT,
+        "max_num_replicas": _COUNT,
+        "headroom_share": _NO_RESERVE,
+        "spare_replicas": _NO_RESERVE,
+        "availability_target": _NO_RESERVE,
+        "surge": "rollouts on shared cards are not planned",
+    },
+    refused_options={
+        "milp_solver": "the greedy solver cannot plan shared cards",
+        "saturation_policy": "a server on shared cards is served in full or not at all",
+        "max_power_w": "the power of shared cards is unknown",
+        "headroom_share": _NO_RESERVE,
+    },
+    has_coupling=True,
+    faults=shared_card_problems,
+)
+SLICES = Feature(
+    "slices",
+    field="slice",
+    of_accelerator=lambda accelerator: accelerator.slice is not None,
+    faults=slice_problems,
+)

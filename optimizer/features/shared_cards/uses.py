@@ -1,0 +1,48 @@
+"""What a plan states of shared cards."""
+
+from pydantic import Field
+
+from optimizer.documents import Document, is_none
+from optimizer.features.shared_cards.patterns import SharingMode
+from optimizer.schema.pools import Placement, Pool
+
+
+class SharedPool(Pool):
+    """Replicas of one server on shared cards; its accelerator is the card, or the slice."""
+
+    server: str
+    """Name of the server."""
+    per_card: int = Field(alias="perCard")
+    """Number of replicas on each card."""
+    memory_gb: float = Field(alias="memory")
+    """Memory of one replica [GB]."""
+    share: float | None = Field(None, exclude_if=is_none)
+    """Share of a card's compute that one replica gets; absent without shares."""
+    slowdown: float | None = Field(None, exclude_if=is_none)
+    """Factor by which that share lengthens its times; absent without shares."""
+    whole_cards: Placement | None = Field(None, alias="wholeCards", exclude_if=is_none)
+    """Cheapest unshared cards that could carry its full load; absent if there are none."""
+    whole_cost_cents_per_h: float | None = Field(None, alias="wholeCardsCost", exclude_if=is_none)
+    """Cost of these unshared cards [cents/h]."""
+
+    @property
+    def placed_on(self) -> str:
+        """Return the location of the replicas for tables: a part of the accelerator."""
+        return f"{self.accelerator}, shared"
+
+
+class SharedCardUse(Document):
+    """Cards that the same servers share in the same way."""
+
+    name: str
+    """Name of the group of cards, derived from its servers."""
+    accelerator: str
+    """Name of the accelerator of the cards."""
+    mode: SharingMode
+    """Sharing mode of the cards."""
+    num_cards: int = Field(alias="numCards")
+    """Number of cards."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of the cards [cents/h]; each server's cost is its part, by share, slices or turns."""
+    servers: tuple[SharedPool, ...] = Field(strict=False)
+    """Servers on each card."""

@@ -1,0 +1,17 @@
+"""What the feature says of itself."""
+
+from optimizer.features.shared_queues.streams import SharedQueue, queue_problems
+from optimizer.spec.feature import Feature
+
+SHARED_QUEUES = Feature(
+    "shared_queues",
+    field="shared_queue",
+    of_server=lambda server: server.shared_queue is not None or isinstance(server, SharedQueue),
+    refused_fields={
+        "max_queue_size": "a shared queue has no separate limit for each server",
+        "external": "a service answers all requests of a queue or none",
+        "deadline": "offline work does not wait in a queue",
+        "cache_hit_rate": "a server of a shared queue has no cache",
+    },
+    faults=queue_problems,
+)

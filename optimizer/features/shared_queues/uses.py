@@ -1,0 +1,34 @@
+"""What a plan states of shared queues."""
+
+from operator import not_
+
+from pydantic import Field
+
+from optimizer.documents import Document
+from optimizer.schema.pools import TargetFigure
+
+
+class QueueMember(Document):
+    """A server of a shared queue that is served, with its performance at the load of the queue."""
+
+    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    """Served load of the member [requests/min]."""
+    itl_ms: float = Field(0.0, alias="itlAverage")
+    """Mean inter-token latency [ms]."""
+    ttft_ms: float = Field(0.0, alias="ttftAverage")
+    """Mean time to first token [ms]."""
+    wait_ms: float = Field(0.0, alias="waitAverage")
+    """Mean queueing time, part of the time to first token [ms]."""
+    wait_p95_ms: float = Field(0.0, alias="waitP95")
+    """95th percentile of the queueing time over all its requests [ms]."""
+    targets: tuple[TargetFigure, ...] = Field((), exclude_if=not_, strict=False)
+    """Targets other than means, with their values; absent if there are none."""
+
+
+class SharedQueueUse(Document):
+    """Servers that share a queue; their replicas are a pool under the queue's name in `allocations`."""
+
+    members: dict[str, QueueMember]
+    """Members that are served, from the highest priority down."""
+    unserved: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
+    """Members that are not served at all, also listed in the plan's `unserved`; absent if there are none."""

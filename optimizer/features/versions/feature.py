@@ -1,0 +1,17 @@
+"""What the feature says of itself."""
+
+from optimizer.features.versions.streams import Version, version_problems
+from optimizer.spec.feature import Feature
+
+VERSIONS = Feature(
+    "versions",
+    field="split",
+    of_server=lambda server: server.split is not None or server.roll_back or isinstance(server, Version),
+    refused_fields={
+        "shared_queue": "servers of a shared queue run one model",
+        "deadline": "offline work has no versions",
+        "external": "an external service takes all requests of a server or none",
+        "max_num_replicas": "a limit on all versions is not supported",
+    },
+    faults=version_problems,
+)

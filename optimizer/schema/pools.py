@@ -1,0 +1,93 @@
+"""Pools of a plan: replicas of a server on an accelerator, with their metrics."""
+
+from operator import not_
+
+from pydantic import Field
+
+from optimizer.documents import Document, is_none
+from optimizer.kinds.table import KindPoolFields
+from optimizer.quantities import precise, quantity
+from optimizer.queueing.measures import MISSED, metric_of
+from optimizer.schema import EstimateEnd
+
+
+class TargetFigure(Document):
+    """A target measure, its value and its limit."""
+
+    measure: str
+    """Name of the measure: a percentile of a latency, or the fraction of requests that miss a target."""
+    value: float
+    """The value at the load [ms, or a fraction]."""
+    limit: float
+    """The limit, in the same unit."""
+
+    @property
+    def text(self) -> str:
+        """Return the value with its limit: ``p95 TTFT 512 ms (800 ms)``, ``97.6 % within (97 %)``."""
+        if self.measure == MISSED.label:
+            return f"{quantity(100 * (1 - self.value))} % within ({quantity(100 * (1 - self.limit))} %)"
+        metric = metric_of(self.measure)
+        scale, unit = (1.0, "") if metric is None else (metric.scale, f" {metric.unit}")
+        value, limit = quantity(self.value * scale), precise(self.limit * scale)
+        return f"{self.measure} {value}{unit} ({limit}{unit})"
+
+
+class _PoolMetrics(Document):
+    """Fields common to pools of all kinds."""
+
+    accelerator: str
+    """Name of the accelerator."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Number of replicas."""
+    max_batch: int = Field(alias="maxBatch")
+    """Batch limit of a replica."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of the pool [cents/h]."""
+    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    """Load of the pool [requests/min]."""
+    max_arrival_rate_rpm: float = Field(alias="maxArrivalRate")
+    """Maximum load within all targets [requests/min]."""
+    itl_ms: float = Field(alias="itlAverage")
+    """Mean inter-token latency at the load [ms]."""
+    ttft_ms: float = Field(alias="ttftAverage")
+    """Mean time to first token at the load; for batch servers the mean latency [ms]."""
+    wait_ms: float = Field(alias="waitAverage")
+    """Mean queueing time at the load, part of the time to first token [ms]."""
+    utilization: float
+    """Mean batch over the batch limit at the load; for batch servers the load over the maximum throughput."""
+    loss: float
+    """Fraction of rejected requests at the load."""
+
+
+class _PoolBasis(Document):
+    """Targets of a pool, and the sources of its metrics."""
+
+    targets: tuple[TargetFigure, ...] = Field((), exclude_if=not_, strict=False)
+    """Targets other than means, with their values; absent if there are none."""
+    estimated: EstimateEnd | None = Field(None, exclude_if=is_none)
+    """End of the interval of estimated token times; absent if they are not estimated."""
+    provenance: str | None = Field(None, exclude_if=is_none)
+    """Provenance of token times fitted to benchmarks; else absent."""
+    outside: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
+    """Quantities of the load that are outside the range of those benchmarks; absent if there are none."""
+
+
+class Pool(_PoolBasis, KindPoolFields, _PoolMetrics):  # pydantic orders fields by the last base first
+    """Replicas of one server on one accelerator, with their predicted performance at their load."""
+
+    role: str | None = Field(None, exclude_if=is_none)
+    """What the replicas are for, if not to serve the server's requests; absent for pools that do."""
+
+    @property
+    def placed_on(self) -> str:
+        """Return the location of the replicas for tables: the accelerator, and a role if they have one."""
+        return f"{self.accelerator}, {self.role}" if self.role else self.accelerator
+
+
+class Placement(Document):
+    """An accelerator and a number of replicas."""
+
+    accelerator: str
+    """Name of the accelerator."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Number of replicas."""

@@ -1,0 +1,100 @@
+"""Count files that name a feature elsewhere: ``python tests/benchmarks/feature_files.py [NAME ...]``.
+
+A file names a feature if it imports from the feature's folder, or if one of its identifiers is a field that
+the feature adds to documents, or a section of plans with its documents. Words in strings and comments do not
+count, nor do those in `ELSEWHERE` and the tables of features. With names, it lists the files.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FEATURES = ROOT / "optimizer" / "features"
+PLAN = ROOT / "optimizer" / "plan" / "document.py"
+ELSEWHERE = {
+    "place": "locations in documents",
+    "split": "`str.split`",
+    "deadline": "time limits",
+    "caches": "KV caches",
+    "versions": "versions of programs",
+    "shares": "shares of an iteration",
+    "slice": "slices of sequences",
+    "memory_gb": "memory of accelerators",
+}
+"""Identifiers that mostly mean something else, and what."""
+
+
+def features() -> list[str]:
+    """Return the names of all features."""
+    return sorted(path.name for path in FEATURES.iterdir() if (path / "__init__.py").exists())
+
+
+def names_of(feature: str) -> set[str]:
+    """Return the fields of a feature, and its sections of plans."""
+    found, documents = set(), set()
+    for name in ("fields", "uses"):
+        path = FEATURES / feature / f"{name}.py"
+        for node in _tree(path).body if path.exists() else ():
+            if isinstance(node, ast.ClassDef) and name == "uses":
+                documents.add(node.name)
+            elif isinstance(node, ast.ClassDef) and node.name.endswith(("Field", "Fields")):
+                found |= set(_fields(node))
+    (plan,) = (node for node in _tree(PLAN).body if isinstance(node, ast.ClassDef) and node.name == "Plan")
+    for node in plan.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            words = {item.id for item in ast.walk(node.annotation) if isinstance(item, ast.Name)}
+            found |= {node.target.id} if words & documents else set()
+    return found - ELSEWHERE.keys()
+
+
+def files_naming(feature: str) -> dict[str, list[str]]:
+    """Return the files that name a feature outside its folder, with these names."""
+    found, names = {}, names_of(feature)
+    for package in ("optimizer", "rest_server"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if (FEATURES / feature) not in path.parents and path.parent != FEATURES:
+                used = names & set(_identifiers(_tree(path))) | set(_imported(_tree(path), feature))
+                found[str(path.relative_to(ROOT))] = sorted(used)
+    return {path: used for path, used in found.items() if used}
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_bytes())
+
+
+def _fields(document: ast.ClassDef) -> Iterator[str]:
+    for node in document.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+
+
+def _imported(tree: ast.Module, feature: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(
+            f"optimizer.features.{feature}."
+        ):
+            yield from (alias.name for alias in node.names)
+
+
+def _identifiers(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                yield name
+            case ast.keyword(arg=str(name)):
+                yield name
+
+
+def main() -> None:
+    """Print the number of files for each feature, or the files of the named ones."""
+    for feature in sys.argv[1:] or features():
+        found = files_naming(feature)
+        print(f"{feature:14} {len(found):3} files")
+        for path, names in found.items() if sys.argv[1:] else ():
+            print(f"  {path}: {', '.join(names)}")
+
+
+if __name__ == "__main__":
+    main()
