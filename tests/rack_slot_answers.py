@@ -24,6 +24,9 @@ from optimizer.render.explanation_sections import explanation_sections
 from optimizer.render.plan_sections import plan_sections
 from optimizer.render.terminal import show
 from optimizer.section import Section
+from optimizer.studies.sweep.checkpoint import Checkpoint
+from optimizer.studies.sweep.parameters import read_variations
+from optimizer.studies.sweep.sweep import sweep
 
 LIES = {"limit": "cards", "item": "some racks", "amount": 9.0, "used": 1.0}
 """A false value of each field of what a plan says of a limit."""
@@ -86,6 +89,17 @@ def text(sections: Sequence[Section]) -> str:
     return out.getvalue()
 
 
+def swept(last: int) -> list[list[Any]]:
+    """Return the unserved servers with each number of slots: of an exact range, and of each plan."""
+    system = example(transitionPenalty=0)
+    found = sweep(system, read_variations(system, [f"rackSlots=0..{last}"]), Checkpoint())
+    ranges: list[int] = []
+    for point in found.points:
+        ranges += [point.unserved] * int(1 + (point.until or 0) - point.values[0])
+    systems = [system.with_options(rack_slots=slots) for slots in range(last + 1)]
+    return [ranges, [len(solve(one).unserved) for one in systems]]
+
+
 def main(systems: int) -> None:
     system = example()
     plan, explained = solve(system), explain(system)
@@ -102,6 +116,7 @@ def main(systems: int) -> None:
         "tables": text(plan_sections(plan, system)),
         "explained": text(explanation_sections(explained)),
         "lies": lies(plan, system),
+        "swept": swept(12),
         "faults": [line for seed in range(systems) for line in faults(seed)],
     }
     print(json.dumps(answers))

@@ -75,6 +75,14 @@ def test_steps_are_explained_but_cards_do_not_repair(answers: dict[str, Any]) ->
     assert answers["explanation"]["repair"]["cheapest"] is None
 
 
+def test_ranges_of_its_amount_are_exact_and_it_has_a_cost(answers: dict[str, Any]) -> None:
+    ranges, each = answers["swept"]
+    assert ranges == each == [3] * 3 + [2] * 3 + [1] * 3 + [0] * 4
+    (wish,) = answers["explanation"]["wishes"]
+    assert wish["option"] == "rackSlots"
+    assert [change["server"] for change in wish["without"]["service"]] == ["c"]
+
+
 def test_it_is_shown_in_tables(answers: dict[str, Any]) -> None:
     for table in (answers["tables"], answers["explained"]):
         (line,) = [line for line in table.splitlines() if line.lstrip().startswith("rack slots")]

@@ -15,13 +15,18 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
-from optimizer.schema import AnyCasePolicy, EstimateEnd
+from optimizer.schema import AnyCasePolicy, EstimateEnd, OptimizerOptions
 from optimizer.spec.changes import SystemChange, with_default
 from optimizer.spec.loads import with_loads
 from optimizer.spec.system import System
 from optimizer.studies.load_changes import vary_loads
 from optimizer.units import SECONDS, SHARE
 
+_OPTIONS = {
+    "time_limit": "time_limit_s", "mixed": "heterogeneous", "saturation": "saturation_policy",
+    "headroom": "headroom_share",
+}  # fmt: skip
+"""Python names of options by the fields of requests that have other names."""
 MAX_SPARE = 1_000
 """Maximum number of spare replicas of all servers."""
 
@@ -108,8 +113,11 @@ class ModelOptions(Request):
         Raises:
             RequestError: fields contradict each other.
         """
-        options = {"batch_sizing": self.batch_sizing, "estimates": self.estimates}
-        return {name: value for name, value in options.items() if value is not None}
+        known = OptimizerOptions.model_fields
+        named = {_OPTIONS.get(name, name): getattr(self, name) for name in type(self).model_fields}
+        given = {name: value for name, value in named.items() if name in known and value is not None}
+        exact = {"milp_solver": True} if given.get("heterogeneous") else {}  # greedy plans are not mixed
+        return given | exact
 
 
 class SizingOptions(ScaleOption, ModelOptions):
@@ -134,23 +142,6 @@ class ExactOptions(ModelOptions):
     """Share by which loads can grow, for servers and classes without a headroomShare."""
     spare: Annotated[int | None, Flag("N")] = Field(None, ge=0, le=MAX_SPARE)
     """Spare replicas of each server that does not state its spareReplicas."""
-
-    def given(self) -> dict[str, object]:
-        """Return the optimizer options that the request overrides, by their Python names in documents.
-
-        Raises:
-            RequestError: fields contradict each other.
-        """
-        options = {
-            "gap": self.gap,
-            "time_limit_s": self.time_limit,
-            "unlimited": self.unlimited,
-            "heterogeneous": self.mixed,
-            "milp_solver": True if self.mixed else None,  # only the exact solver supports mixed plans
-            "saturation_policy": self.saturation,
-            "headroom_share": self.headroom,
-        }
-        return super().given() | {name: value for name, value in options.items() if value is not None}
 
     def with_given(self, system: System) -> System:
         """Return a system with the options and reserves of the request, but without changes of its load.

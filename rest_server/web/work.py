@@ -155,10 +155,8 @@ def _quantity(system: System, key: str, name: str, value: float | None) -> Quant
 
 def _prices(system: System) -> Iterator[Quantity]:
     """Yield the prices: of a card if all slices of its type agree, otherwise of each slice."""
-    by_type: dict[str, list[Any]] = {}
-    for item in system.accelerators.values():
-        by_type.setdefault(item.type, []).append(item)
-    for kind, items in sorted(by_type.items()):
+    for kind in CHANGES["card"].items(system):
+        items = [item for item in system.accelerators.values() if item.type == kind]
         each = [price_of_card(item) for item in items]
         if max(each) - min(each) <= PRICE_TOLERANCE * max(each):
             yield _quantity(system, f"card:{kind}", kind, each[0])
