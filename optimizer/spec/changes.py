@@ -319,8 +319,8 @@ def _with_targets(
     """Change the targets of a model in a class, or all, to the values that a function returns."""
 
     def changed(group: str, target: ModelTarget) -> ModelTarget:
-        place = f"{group}/{target.model}"
-        return _changed(system, target, place, values(target, value) if item in {"", place} else {})
+        place, is_meant = f"{group}.modelTargets.{target.model}", item in {"", f"{group}/{target.model}"}
+        return _changed(system, target, f"serviceClasses.{place}", values(target, value) if is_meant else {})
 
     def targets(group: ServiceClass) -> _Values:
         return {"model_targets": tuple(changed(group.name, target) for target in group.model_targets)}

@@ -185,6 +185,10 @@ def test_headroom_is_an_option_or_that_of_one_item() -> None:
         (SystemChange("count", "B", 1), "item of count: 'B' does not exist"),
         (SystemChange("arrivalRate", "", 1.0), "name an item; the system has none"),
         (SystemChange("headroomShare", "", 11.0), "headroomShare: must be at most 10"),
+        (
+            SystemChange("percentile", "", 100),
+            r"serviceClasses.*modelTargets.m.percentile: must be less",
+        ),
         (SystemChange("spareReplicas", "a", -1), "servers.a.spareReplicas: must be at least 0"),
         (SystemChange("headroomShare", "", "many"), "headroomShare: 'many': give a number"),
     ],
