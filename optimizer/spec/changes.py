@@ -265,12 +265,11 @@ def _changed(system: System, document: _Document, place: str, values: _Values) -
     if values == absent:
         return document
     stated = document.model_dump(exclude_unset=True, exclude=set(values))
-    for name, value in values.items():
+    currency = system.currency
+    for name, value in ((name, value) for name, value in values.items() if value is not None):
         is_price = _PRICE in [*_parts(fields[name].annotation), *fields[name].metadata]
-        if is_price and system.currency and currency_of(value) is None:
-            stated[name] = Price(value, system.currency)
-        elif value is not None:
-            stated[name] = value
+        is_plain = is_price and currency_of(value) is None
+        stated[name] = Price(value, currency) if is_plain and currency else value
     return validated(type(document), stated, f"{place}.")
 
 

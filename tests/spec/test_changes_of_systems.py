@@ -164,6 +164,15 @@ def test_state_outside_documents_is_kept(specs: Path) -> None:
     assert SystemChange("spareReplicas").applied_to(system) is system
 
 
+def test_a_budget_in_a_currency_is_changed_and_removed() -> None:
+    cards = [accelerator("A") | {"cost": "0.40 USD/h"}]
+    system = made([server("a")], cards, budget="0.50 USD/h")
+    found = SystemChange("budget", value="0.60 USD/h").applied_to(system)
+    assert str(found.options.budget_cents_per_h) == "0.60 USD/h"
+    assert SystemChange("budget", value=60.0).applied_to(system) == found
+    assert SystemChange("budget").applied_to(system).options.budget_cents_per_h is None
+
+
 def test_headroom_is_an_option_or_that_of_one_item() -> None:
     classes = [service_class("gold") | {"headroomShare": 0.3}]
     system = made([server("a"), server("b", headroomShare=0.1)], [accelerator("A")], classes=classes)
