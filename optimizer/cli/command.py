@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from optimizer.errors import SpecError
 from optimizer.section import Section
-from optimizer.units import Scale, UnitError
 
 if TYPE_CHECKING:
     from optimizer.render.plots import Format
@@ -79,18 +78,6 @@ def picture_format(path: Path) -> "Format":
             return known
     names = ", ".join(f".{name}" for name in PICTURES)
     raise SpecError(f"-o: {path}: the name must end in one of {names}")
-
-
-def number_parser(scale: Scale) -> Callable[[str], float]:
-    """Return a parser of numbers, plain or with a unit of a scale."""
-
-    def parse(text: str) -> float:
-        try:
-            return scale.read(text)
-        except UnitError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return parse
 
 
 def print_stderr(text: str) -> None:

@@ -57,21 +57,19 @@ def given_values(arguments: argparse.Namespace, names: Iterable[str]) -> dict[st
 
 
 def _add_field(parser: argparse._ActionsContainer, name: str, field: FieldInfo) -> None:
-    details = details_of(field) or Flag()
-    text = (details.help or " ".join((field.description or "").split())).rstrip(".")
-    text = text.replace("%", "%%") if text[1:2].isupper() else text[:1].lower() + text[1:].replace("%", "%%")
-    kind = _plain(field.annotation)
+    details, text = details_of(field) or Flag(), help_of(field)
+    kind = plain(field.annotation)
     names = [*([details.short] if details.short else []), f"--{(details.name or name).replace('_', '-')}"]
     given: dict[str, Any] = {"dest": name, "help": text}
     if details.positional:
         parser.add_argument(name, metavar=details.metavar, help=text)
         return
     if get_origin(kind) is tuple and details.separated:
-        item = _reader(_plain(get_args(kind)[0]), field, None)
+        item = _reader(plain(get_args(kind)[0]), field, None)
         parser.add_argument(*names, **given, metavar=details.metavar, type=_separated(item))
         return
     if get_origin(kind) is tuple:
-        kind, given["action"] = _plain(get_args(kind)[0]), "append"
+        kind, given["action"] = plain(get_args(kind)[0]), "append"
     if details.const is not None:
         kind, given["nargs"], given["const"] = str, "?", details.const
     if kind is bool:
@@ -89,7 +87,14 @@ def _add_field(parser: argparse._ActionsContainer, name: str, field: FieldInfo) 
         parser.add_argument(*names, type=_reader(kind, field, details.scale), **given)
 
 
-def _plain(annotation: Any) -> Any:
+def help_of(field: FieldInfo) -> str:
+    """Return the help of the flag of a field: its description, unless its flag has another text."""
+    details = details_of(field) or Flag()
+    text = (details.help or " ".join((field.description or "").split())).rstrip(".").replace("%", "%%")
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+
+
+def plain(annotation: Any) -> Any:
     """Return a type without `None` and without annotations."""
     while True:
         if get_origin(annotation) is Annotated:
@@ -98,6 +103,11 @@ def _plain(annotation: Any) -> Any:
             annotation = next(part for part in get_args(annotation) if part is not type(None))
         else:
             return annotation
+
+
+def reader(kind: type[float], scale: Scale | None) -> Callable[[str], Any]:
+    """Return the parser of a number without limits, which can have a unit of a scale."""
+    return _reader(kind, FieldInfo(), scale)
 
 
 def _separated(item: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:

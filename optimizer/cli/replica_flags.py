@@ -1,141 +1,122 @@
-"""Flags that describe one replica of a server with token generation."""
+"""Flags of one replica with tokens or of one batch server, and the documents that they give."""
 
 import argparse
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 
-from optimizer.cli import batch_servers
-from optimizer.cli.command import add_output, number_parser
-from optimizer.cli.flags import add_deployment, add_request, given_values
+from pydantic.fields import FieldInfo
+
+from optimizer.cli.command import add_output
+from optimizer.cli.flags import add_deployment, add_request, given_values, help_of, plain, reader
+from optimizer.documents import Document
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.memory import DEPLOYMENT
 from optimizer.jobs.requests import Request, SizingOptions
-from optimizer.kinds.replicas import Replica
+from optimizer.kinds.batch_servers.rows import BatchRow
+from optimizer.kinds.replicas import LatencyTargets, Replica
 from optimizer.kinds.token_batching import LENGTHS_NEEDED
 from optimizer.profiles import Deployment
 from optimizer.profiles.replicas import EstimatedReplica, estimate_replica
 from optimizer.schema.messages import validated
-from optimizer.units import (
-    MILLISECONDS,
-    MILLISECONDS_PER_REQUEST,
-    MILLISECONDS_PER_TOKEN,
-    TOKENS,
-)
+from optimizer.timing import BatchParms, DecodeParms, PerfParms, PrefillParms
+from optimizer.units import MILLISECONDS, MILLISECONDS_PER_REQUEST, MILLISECONDS_PER_TOKEN, TOKENS
 
-_LAW_FLAGS = {
-    "decode": (
-        ("--decode-base", "base_ms", "ms", "α: decode step of an empty batch"),
-        (
-            "--decode-per-request",
-            "per_request_ms",
-            "ms/request",
-            "β: longer decode step per request in the batch",
-        ),
-    ),
-    "prefill": (
-        ("--prefill-base", "base_ms", "ms", "γ: prefill of an empty prompt"),
-        (
-            "--prefill-per-token",
-            "per_token_ms",
-            "ms/token",
-            "δ: longer prefill per input token and request in the batch",
-        ),
-    ),
-    "iteration": (
-        ("--iteration-base", "base_ms", "ms", "α: iteration of an empty batch"),
-        ("--compute-per-token", "compute_per_token_ms", "ms/token", "β: per token computed"),
-        ("--kv-read-per-token", "kv_read_per_token_ms", "ms/token", "γ: per token of KV cache read"),
-        ("--per-sequence", "per_sequence_ms", "ms/request", "per request in the iteration"),
-        ("--prompt-attention", "prompt_attention_ms", "ms/pair", "per pair of a prompt's tokens"),
-        ("--prompt-base", "prompt_base_ms", "ms", "more with a prompt in the iteration"),
-        ("--weight-read", "weight_read_ms", "ms", "reading the weights, behind which compute hides"),
-        ("--batch-base", "batch_base_ms", "ms", "more with several requests in the iteration"),
-        ("--per-prompt", "per_prompt_ms", "ms/prompt", "per prompt in the iteration"),
-        ("--expert-read", "expert_read_ms", "ms", "reading all experts of a mixture"),
-        ("--expert-share", "expert_share", "share", "experts of a mixture that a token chooses"),
-        ("--client-offset", "client_offset_ms", "ms", "a client's own time before the first token"),
-        ("--pipeline-depth", "pipeline_depth", "iterations", "first token later while others progress"),
-        ("--front-end-lag", "front_end_lag", "iterations/request", "first token later for each of these"),
-        ("--pause-offset", "pause_offset_ms", "ms", "first token later seconds after the last prompt"),
-    ),
+_Described = TypeVar("_Described", bound=Document)
+_UNIT = re.compile(r"\[(\w+)(?: per (?:input )?(\w+))?")
+"""Unit in the description of a field, such as [ms per token of KV cache read]."""
+_SCALES = {
+    scale.unit: scale for scale in (MILLISECONDS, MILLISECONDS_PER_TOKEN, MILLISECONDS_PER_REQUEST, TOKENS)
 }
-
-_SCALES = {scale.unit: scale for scale in (MILLISECONDS, MILLISECONDS_PER_TOKEN, MILLISECONDS_PER_REQUEST)}
-_Number = Annotated[float | None, Flag("CV")]
-_Name = Annotated[str | None, Flag("NAME")]
-_Requests = Annotated[int | None, Flag("REQUESTS")]
-_Tokens = Annotated[int | None, Flag("TOKENS")]
-_Length = Annotated[float | None, Flag("TOKENS", TOKENS)]
-
-
-class ReplicaFlags(Request):
-    """A replica, except for its latency model; its fields are validated with those of the document."""
-
-    in_tokens: _Length = None
-    """Mean input length."""
-    out_tokens: _Length = None
-    """Mean output length."""
-    max_batch: _Requests = None
-    """Batch limit."""
-    max_queue: _Requests = None
-    """Queue capacity: maximum requests queued behind a full batch (10 times the batch)."""
-    batching: _Name = None
-    """How requests share a batch: continuous, static or padded."""
-    max_num_tokens: _Tokens = None
-    """Token budget of one iteration (8192)."""
-    scheduler: _Name = None
-    """How prompts are computed: chunked or prefill-first."""
-    queue_model: _Name = None
-    """Reference (means) or continuous (percentiles); by default that of the law."""
-    kv_capacity: _Tokens = None
-    """Tokens that fit in the KV cache; the continuous model limits the batch by it."""
-    arrival_cv: _Number = None
-    """Coefficient of variation of the times between arrivals (1)."""
-    in_tokens_cv: _Number = None
-    """Coefficient of variation of the input length (1)."""
-    out_tokens_cv: _Number = None
-    """Coefficient of variation of the output length (1)."""
+_STAGE = "NAME,WHERE,MS[,CV[,WORKERS]]"
 
 
 class NameFlags(Request):
     """Names from which a replica is estimated."""
 
-    model: _Name = None
+    model: Annotated[str | None, Flag("NAME")] = None
     """A model of the catalogue, or the path of a config.json."""
-    accelerator: _Name = None
+    accelerator: Annotated[str | None, Flag("NAME")] = None
     """Accelerators of the catalogue: H100, 4xH100."""
 
 
-_SHAPE_FLAGS = tuple(ReplicaFlags.model_fields)
-_OF_LAWS = {"linear law": ("batching",), "iteration law": ("max_num_tokens", "scheduler")}
-_QUEUE = ("queue_model", "kv_capacity", "arrival_cv", "in_tokens_cv", "out_tokens_cv")
-_NAMES = ("model", "accelerator", *DEPLOYMENT, "eager", "estimates")
-TOKEN_FLAGS = (
-    *_SHAPE_FLAGS,
-    *_NAMES,
-    *(flag[2:].replace("-", "_") for part in _LAW_FLAGS.values() for flag, *_ in part),
+class _Field(NamedTuple):
+    """A field of a document with a flag."""
+
+    path: str
+    """Its keys in the document, with dots."""
+    name: str
+    """Its Python name."""
+    info: FieldInfo
+
+
+_FLAGS = {
+    "kv_capacity_tokens": "kv_capacity",
+    "stages": "stage",
+    "ttft_ms": "target_ttft",
+    "itl_ms": "target_itl",
+    "e2e_ms": "target_e2e",
+    "tps": "throughput_target",
+}
+"""Flags that do not follow from the names of their fields."""
+
+
+def _fields(document: type[Document], *names: str) -> dict[str, _Field]:
+    """Return fields of a document by their flags."""
+    known = document.model_fields
+    return {
+        _FLAGS.get(name, name.removesuffix("_ms")): _Field(known[name].alias or name, name, known[name])
+        for name in names
+    }
+
+
+def _terms(part: str, key: str, parameters: type[Document]) -> dict[str, _Field]:
+    """Return the terms of a part of a latency model by their flags.
+
+    Args:
+        part: its name, with which the flags begin; most terms of iterations are clear without it.
+        key: its key in the document of a replica.
+        parameters: its document.
+    """
+    return {
+        flag if part == "iteration" and flag != "base" else f"{part}_{flag}": field._replace(
+            path=f"{key}.{field.path}"
+        )
+        for flag, field in _fields(parameters, *parameters.model_fields).items()
+    }
+
+
+_LINEAR = _terms("decode", "decodeParms", DecodeParms) | _terms("prefill", "prefillParms", PrefillParms)
+_ITERATION = _terms("iteration", "perfParms", PerfParms)
+_SIZES = _fields(Replica, "in_tokens", "out_tokens", "max_batch", "max_queue")
+_BATCHING = _fields(Replica, "batching")
+_SCHEDULING = _fields(Replica, "max_num_tokens", "scheduler")
+_QUEUE = _fields(Replica, "queue_model", "kv_capacity_tokens", "arrival_cv", "in_tokens_cv", "out_tokens_cv")
+_SHAPE = _SIZES | _BATCHING | _SCHEDULING | _QUEUE
+_REPLICA = _SHAPE | _LINEAR | _ITERATION
+_OWN_BATCH_SERVER = _terms("service", "batchParms", BatchParms) | _fields(
+    BatchRow, "trigger", "window_ms", "queue_counts", "jobs", "stages"
 )
-"""Flags of servers that generate tokens, named as in parsed arguments; batch servers share some."""
+_BATCH_SERVER = _OWN_BATCH_SERVER | _fields(BatchRow, "max_batch", "max_queue", "arrival_cv")
+TARGET_FLAGS = _fields(LatencyTargets, "ttft_ms", "itl_ms", "e2e_ms", "percentile", "tps")
+_NAMES = (*NameFlags.model_fields, *DEPLOYMENT, "eager", "estimates")
+_TOKEN_FLAGS = (*_SHAPE, *_NAMES, *_REPLICA)
 
 
 def add_flags(parser: argparse.ArgumentParser, *tables: str) -> None:
     """Add the flags for a replica, for a file of replicas, and for the display of tables."""
-    add_request(parser, ReplicaFlags, fields=("in_tokens", "out_tokens", "max_batch", "max_queue"))
+    _add(parser, _SIZES)
     names = parser.add_argument_group("names, from which token times, memory and batch are estimated")
     add_request(names, NameFlags)
     add_deployment(names, DEPLOYMENT)
     add_request(names, SizingOptions, skipped={"batch_sizing"})
-    for title, parts in (("linear law", ("decode", "prefill")), ("iteration law", ("iteration",))):
-        group = parser.add_argument_group(title)
-        for part in parts:
-            for flag, _, unit, text in _LAW_FLAGS[part]:
-                kind = number_parser(_SCALES[unit]) if unit in _SCALES else float
-                group.add_argument(flag, metavar=unit.upper(), type=kind, help=f"{text} [{unit}]")
-        add_request(group, ReplicaFlags, fields=_OF_LAWS[title])
-    batch_servers.add_batch_server_flags(parser)
-    add_request(parser.add_argument_group("queue model"), ReplicaFlags, fields=_QUEUE)
+    _add(parser.add_argument_group("linear law"), _LINEAR | _BATCHING)
+    _add(parser.add_argument_group("iteration law"), _ITERATION | _SCHEDULING)
+    batches = parser.add_argument_group("batch server, which answers requests without tokens together")
+    _add(batches, _OWN_BATCH_SERVER)
+    _add(parser.add_argument_group("queue model"), _QUEUE)
     parser.add_argument(
         "--batch",
         metavar="FILE",
@@ -144,7 +125,60 @@ def add_flags(parser: argparse.ArgumentParser, *tables: str) -> None:
     add_output(parser, *tables)
 
 
-def estimated_of(arguments: argparse.Namespace) -> EstimatedReplica | None:
+def add_targets(parser: argparse.ArgumentParser) -> None:
+    """Add the flags for targets."""
+    _add(parser, TARGET_FLAGS)
+
+
+def _add(parser: argparse._ActionsContainer, fields: Mapping[str, _Field]) -> None:
+    """Add the flags of fields, whose values are checked when the document is made."""
+    for flag, field in fields.items():
+        kind, text = plain(field.info.annotation), help_of(field.info)
+        unit = _UNIT.search(text)
+        name = "/".join(filter(None, unit.groups())) if unit else flag.rpartition("_")[2]
+        if kind is bool:
+            parser.add_argument(_written(flag), action="store_const", const=True, help=text)
+        elif get_origin(kind) is tuple:
+            text = f"{text}, with its mean time (CV 1, 1 worker); may be given again"
+            parser.add_argument(_written(flag), metavar=_STAGE, action="append", help=text)
+        elif kind is float or kind is int:
+            read = reader(kind, _SCALES.get(name) if kind is float else None)
+            parser.add_argument(_written(flag), metavar=name.upper(), type=read, help=text)
+        else:
+            choices = ", ".join(get_args(kind))
+            text += f" ({choices})" if choices else ""
+            parser.add_argument(_written(flag), metavar="NAME", help=text)
+
+
+def refuse_beside_batch(arguments: argparse.Namespace, own: Iterable[str]) -> None:
+    """Reject flags that describe a replica if ``--batch`` is given, because its lines describe replicas."""
+    given = given_values(arguments, (*_TOKEN_FLAGS, *_OWN_BATCH_SERVER, *own))
+    if given:
+        raise SpecError(f"--batch: reads all values from its lines; remove {_written(next(iter(given)))}")
+
+
+def replica_of(arguments: argparse.Namespace) -> tuple[Replica, EstimatedReplica | None]:
+    """Return the replica that the flags describe, and its estimate if they name a model and an accelerator.
+
+    Raises:
+        SpecError: a flag is missing or wrong, or flags contradict each other.
+    """
+    named = _estimated_of(arguments)
+    if named is not None:
+        return named.replica, named
+    given = given_values(arguments, _REPLICA)
+    if given.get("batching", "continuous") != "continuous" and "out_tokens_cv" not in given:
+        raise SpecError(f"--out-tokens-cv: {LENGTHS_NEEDED}")
+    if given.keys().isdisjoint(_LINEAR) == given.keys().isdisjoint(_ITERATION):
+        linear, iteration = (", ".join(map(_written, terms)) for terms in (_LINEAR, _ITERATION))
+        raise SpecError(
+            "give --model and --accelerator, whose token times are estimated, or one latency model: "
+            f"{linear} (linear law), or {iteration} (iteration law)"
+        )
+    return _described(Replica, _REPLICA, given), None
+
+
+def _estimated_of(arguments: argparse.Namespace) -> EstimatedReplica | None:
     """Return the replica estimated from the flags' model and accelerator; None if they name neither.
 
     Raises:
@@ -153,81 +187,118 @@ def estimated_of(arguments: argparse.Namespace) -> EstimatedReplica | None:
     given = given_values(arguments, _NAMES)
     if not given:
         return None
-    for name in ("model", "accelerator"):
+    for name in NameFlags.model_fields:
         if name not in given:
             raise SpecError(f"--{name}: missing; an estimate takes --model and --accelerator")
-    for flag in (flag for flags in _LAW_FLAGS.values() for flag, *_ in flags):
-        if getattr(arguments, flag[2:].replace("-", "_")) is not None:
-            raise SpecError(f"{flag}: --model is estimated; give names or token times, not both")
+    for flag in given_values(arguments, (*_LINEAR, *_ITERATION)):
+        raise SpecError(f"{_written(flag)}: --model is estimated; give names or token times, not both")
 
     deployment = Deployment(**given_values(arguments, (*DEPLOYMENT, "eager")) | {"tp": 1})
-    with _said_by_flags(Replica):
+    shape = {_SHAPE[flag].name: value for flag, value in given_values(arguments, _SHAPE).items()}
+    with _said_by_flags(_REPLICA):
         return estimate_replica(
             arguments.model,
             arguments.accelerator,
             deployment,
-            _shape_of(arguments),
+            shape,
             tp=arguments.tp,
             end=arguments.estimates or "upper",
         )
 
 
-def _shape_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of a replica other than its token times, from the flags."""
-    values = given_values(arguments, _SHAPE_FLAGS)
-    if "kv_capacity" in values:
-        values["kv_capacity_tokens"] = values.pop("kv_capacity")
-    return values
+def batch_server_of(arguments: argparse.Namespace, **own: object) -> BatchRow | None:
+    """Return the batch server that the flags describe; None if they do not describe one.
+
+    Args:
+        arguments: parsed command line.
+        own: other fields of the row.
+
+    Raises:
+        SpecError: a flag is invalid, or does not apply to batch servers.
+    """
+    if not given_values(arguments, _OWN_BATCH_SERVER):
+        return None
+
+    for flag in given_values(arguments, _TOKEN_FLAGS):
+        if flag not in _BATCH_SERVER:
+            raise SpecError(f"{_written(flag)}: not used by a batch server; remove it")
+    given = given_values(arguments, _BATCH_SERVER)
+    if "stage" in given:
+        given["stage"] = [_stage(text) for text in given["stage"]]
+    return _described(BatchRow, _BATCH_SERVER, given, batchParms={}, **own)
 
 
-def replica_of(arguments: argparse.Namespace) -> Any:
-    """Return the replica that the flags describe; errors name the flags."""
-    values = _shape_of(arguments)
-    for part, flags in _LAW_FLAGS.items():
-        given = {
-            name: value
-            for flag, name, _, _ in flags
-            if (value := getattr(arguments, flag[2:].replace("-", "_"))) is not None
-        }
-        if given:
-            values[part] = given
-    if values.get("batching", "continuous") != "continuous" and "out_tokens_cv" not in values:
-        raise SpecError(f"--out-tokens-cv: {LENGTHS_NEEDED}")
-    linear = values.keys() & {"decode", "prefill"}
-    if bool(linear) == ("iteration" in values):
-        either, other = (
-            ", ".join(flag for part in parts for flag, *_ in _LAW_FLAGS[part])
-            for parts in (("decode", "prefill"), ("iteration",))
-        )
-        raise SpecError(
-            "give --model and --accelerator, whose token times are estimated, or one latency model: "
-            f"{either} (linear law), or {other} (iteration law)"
-        )
-    with _said_by_flags(Replica):
-        return validated(Replica, values)
+def batch_server_to_size(arguments: argparse.Namespace) -> BatchRow | None:
+    """Return the batch server that the flags describe, with its latency target; None if there is none.
+
+    Raises:
+        SpecError: a flag is invalid, or does not apply to batch servers.
+    """
+    at = given_values(arguments, ["percentile"])
+    latency = [{"ms": arguments.target_e2e, **at}] if arguments.target_e2e else []
+    row = batch_server_of(arguments, latency=latency)
+    for flag in ("target_ttft", "target_itl", "throughput_target"):
+        if row is not None and getattr(arguments, flag):
+            raise SpecError(f"{_written(flag)}: a batch server has no tokens; give --target-e2e")
+    return row
+
+
+def targets_of(arguments: argparse.Namespace) -> LatencyTargets:
+    """Return the targets that the flags give.
+
+    Raises:
+        SpecError: a value is wrong.
+    """
+    return _described(LatencyTargets, TARGET_FLAGS, given_values(arguments, TARGET_FLAGS))
+
+
+def _described(
+    document: type[_Described], fields: Mapping[str, _Field], given: Mapping[str, Any], **own: Any
+) -> _Described:
+    """Return the document with the values of flags; errors name the flags.
+
+    Args:
+        document: its type.
+        fields: its fields by flag.
+        given: values by flag.
+        own: other fields, by key.
+    """
+    values: dict[str, Any] = own
+    for flag, value in given.items():
+        *outer, key = fields[flag].path.split(".")
+        inner = values
+        for name in outer:
+            inner = inner.setdefault(name, {})
+        inner[key] = value
+    with _said_by_flags(fields):
+        return validated(document, values)
 
 
 @contextmanager
-def _said_by_flags(replica: Any) -> Iterator[None]:
-    """Rename fields to flags in errors raised in the context."""
+def _said_by_flags(fields: Mapping[str, _Field]) -> Iterator[None]:
+    """Rename paths of a document, and settings of an estimate, to flags in errors raised in the context."""
+    flags = {field.path: _written(flag) for flag, field in fields.items()}
+    flags |= {_written(flag)[2:]: _written(flag) for flag in _TOKEN_FLAGS}
     try:
         yield
     except SpecError as error:
         path, separator, problem = str(error).partition(": ")
         said = problem.replace("this key is required", "this flag is required")
-        raise SpecError(f"{_flag_of(path, replica)}{separator}{said}") from None
+        raise SpecError(f"{flags.get(path, path)}{separator}{said}") from None
 
 
-def _flag_of(path: str, replica: Any) -> str:
-    """Return the flag for a field of the replica document, or for a setting of an estimate."""
-    if path.replace("-", "_") in TOKEN_FLAGS:
-        return f"--{path}"
-    section, _, leaf = path.partition(".")
-    for name, field in replica.model_fields.items():
-        if field.alias == section:
-            if not leaf:
-                return f"--{name.replace('_', '-')}"
-            inner = next(kind for kind in field.annotation.__args__ if kind is not type(None))
-            names = {inner_field.alias or key: key for key, inner_field in inner.model_fields.items()}
-            return next(flag for flag, key, *_ in _LAW_FLAGS[name] if key == names[leaf])
-    return path
+def _stage(text: str) -> dict[str, object]:
+    """Parse a stage from the value of its flag."""
+    name, *rest = text.split(",")
+    kinds = ("where", str), ("time", float), ("cv", float), ("workers", int)
+    try:
+        stage = {key: kind(part) for (key, kind), part in zip(kinds, rest, strict=False)}
+    except ValueError:
+        stage = {}
+    if not 2 <= len(rest) <= len(kinds) or not stage:
+        raise SpecError(f"--stage: must be {_STAGE}, not {text!r}")
+    return {"name": name, **stage}
+
+
+def _written(flag: str) -> str:
+    return f"--{flag.replace('_', '-')}"

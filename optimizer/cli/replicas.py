@@ -2,12 +2,21 @@
 
 import argparse
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Annotated, Any
 
-from optimizer.cli import batch_servers, replica_flags
 from optimizer.cli.command import Command, print_stderr, show_answer
 from optimizer.cli.flags import add_request, given_values
+from optimizer.cli.replica_flags import (
+    TARGET_FLAGS,
+    add_flags,
+    add_targets,
+    batch_server_of,
+    batch_server_to_size,
+    refuse_beside_batch,
+    replica_of,
+    targets_of,
+)
 from optimizer.cli.solving import announced
 from optimizer.compat.queue_service import read_problems
 from optimizer.compat.row_types import kind_of_row
@@ -15,19 +24,16 @@ from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
-from optimizer.kinds.batch_servers.rows import BatchAnswer
-from optimizer.kinds.replicas import LatencyTargets, Replica, analyze_replicas, size_replicas
-from optimizer.kinds.rows import Row
+from optimizer.kinds.batch_servers.rows import BatchAnswer, BatchRow
+from optimizer.kinds.replicas import ReplicaPerformance, analyze_replicas, size_replicas
+from optimizer.kinds.rows import Row, UnstableReplica
 from optimizer.kinds.simulated import simulate_replica
 from optimizer.profiles.replicas import EstimatedReplica
 from optimizer.quantities import precise
-from optimizer.render.replica_sections import batch_sections, performance_sections, sizing_sections
+from optimizer.render.replica_sections import performance_sections, sizing_sections
 from optimizer.schema.files import lines_of, read_text
-from optimizer.schema.messages import validated
 from optimizer.simulation.replicas import Effort
-from optimizer.units import MILLISECONDS, REQUESTS_PER_SECOND
-
-_Target = Annotated[float | None, Flag("MS", MILLISECONDS)]
+from optimizer.units import REQUESTS_PER_SECOND
 
 
 class AnalyzeFlags(Request):
@@ -43,76 +49,47 @@ class AnalyzeFlags(Request):
     """Random seed (1)."""
 
 
-class SizeFlags(Request):
-    """Targets of a replica."""
-
-    target_ttft: _Target = None
-    """Time to first token [ms]; 0: none."""
-    target_itl: _Target = None
-    """Inter-token latency [ms]; 0: none."""
-    target_e2e: _Target = None
-    """Time to the last token [ms]; 0: none."""
-    percentile: Annotated[float | None, Flag("P")] = None
-    """Percentile at which the targets must hold (the mean)."""
-    throughput_target: bool = False
-    """Cap the rate at 0.9 of the largest stable one, as slo-tps does."""
-
-
 def _add_analyze(parser: argparse.ArgumentParser) -> None:
     add_request(parser, AnalyzeFlags, fields=("rate",))
-    replica_flags.add_flags(parser, "performance", "simulated")
+    add_flags(parser, "performance", "simulated")
     add_request(parser.add_argument_group("simulation"), AnalyzeFlags, skipped=("rate",))
 
 
 def _effort(arguments: argparse.Namespace) -> Effort | None:
     """Return the length and seed of the simulation; None if nothing is simulated."""
     given = given_values(arguments, ("requests", "seed"))
-    if not arguments.simulate:
-        if given:
-            raise SpecError(f"--{next(iter(given))}: nothing is simulated; add --simulate, or remove it")
-        return None
-
-    return Effort(**given)
-
-
-def _simulated(replica: Replica, rate_rps: float, effort: Effort) -> Any:
-    """Return the simulated performance of a replica, or a result that it is overloaded."""
-    with announced():
-        return simulate_replica(replica, rate_rps, effort)
-
-
-def _simulated_row(row: Row, effort: Effort) -> Any:
-    """Return the simulated performance of a row, or a result that it is overloaded."""
-    with announced():
-        return row.simulate(effort)
+    if arguments.simulate:
+        return Effort(**given)
+    if given:
+        raise SpecError(f"--{next(iter(given))}: nothing is simulated; add --simulate, or remove it")
+    return None
 
 
 def _analyze(arguments: argparse.Namespace) -> int | None:
     effort = _effort(arguments)
     if arguments.batch is not None:
-        _refuse_beside_batch(arguments, ["rate"])
+        refuse_beside_batch(arguments, ["rate"])
         return _answer_lines(arguments.batch, lambda row: row.analyze(), effort)
 
-    rate_rps = arguments.rate
-    row = batch_servers.batch_server_row(arguments, replica_flags.TOKEN_FLAGS, rate_rps or 0.0)
-    named = replica_flags.estimated_of(arguments) if row is None else None
-    replica: Any = row or (named and named.replica) or replica_flags.replica_of(arguments)
+    row, rate_rps = batch_server_of(arguments, RPS=arguments.rate or 0.0), arguments.rate
+    replica, named = (None, None) if row else replica_of(arguments)
     if rate_rps is None:
         raise SpecError("--rate: missing; give the arrival rate in requests/s")
-    if row is not None:
-        with announced():
-            answer = batch_servers.analyzed(row)
-        _show_batch_server(arguments, answer, effort and _simulated_row(row, effort))
-        return None
-
-    found = analyze_replicas([replica], [rate_rps])[0]
-    simulated = None if effort is None else _simulated(replica, rate_rps, effort)
+    found: ReplicaPerformance | BatchAnswer
+    simulated: Any
+    with announced():
+        if row is None:
+            assert replica is not None
+            (found,) = analyze_replicas([replica], [rate_rps])
+            simulated = effort and simulate_replica(replica, rate_rps, effort)
+        else:
+            found, simulated = _analyzed(row), effort and row.simulate(effort)
     show_answer(
         arguments,
         lambda: _values(found, simulated, named),
         lambda: performance_sections(found, simulated, named),
     )
-    if found.offered_rps > found.stable_rate_rps:
+    if isinstance(found, ReplicaPerformance) and found.offered_rps > found.stable_rate_rps:
         print_stderr(
             f"inferplan: note: rate {precise(found.offered_rps)} requests/s exceeds the stable maximum "
             f"{precise(found.stable_rate_rps)}; {found.loss:.1%} of the requests are rejected; "
@@ -121,11 +98,14 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
     return None
 
 
-def _show_batch_server(arguments: argparse.Namespace, found: BatchAnswer, simulated: Any = None) -> None:
-    show_answer(arguments, lambda: _values(found, simulated), lambda: batch_sections(found, simulated))
+def _analyzed(row: BatchRow) -> BatchAnswer:
+    found = row.analyze()
+    if isinstance(found, UnstableReplica):
+        raise AnalysisError(f"{found.message}; lower it, or limit the queue")
+    return found
 
 
-def _values(found: Any, simulated: Any, named: EstimatedReplica | None = None) -> dict[str, Any]:
+def _values(found: Document, simulated: Any, named: EstimatedReplica | None = None) -> dict[str, Any]:
     """Return the performance of one server, with its simulation and estimated profile, if any."""
     values: dict[str, Any] = found.model_dump(by_alias=True)
     if named is not None:
@@ -136,35 +116,24 @@ def _values(found: Any, simulated: Any, named: EstimatedReplica | None = None) -
 
 
 def _add_size(parser: argparse.ArgumentParser) -> None:
-    add_request(parser, SizeFlags)
-    replica_flags.add_flags(parser, "rates", "performance")
+    add_targets(parser)
+    add_flags(parser, "rates", "performance")
 
 
 def _size(arguments: argparse.Namespace) -> int | None:
     if arguments.batch is not None:
-        _refuse_beside_batch(arguments, SizeFlags.model_fields)
+        refuse_beside_batch(arguments, TARGET_FLAGS)
         return _answer_lines(arguments.batch, lambda row: row.size())
 
-    row = batch_servers.row_to_size(arguments, replica_flags.TOKEN_FLAGS, arguments.percentile)
+    row = batch_server_to_size(arguments)
     if row is not None:
         with announced():
             sized = row.size()
-        _show_batch_server(arguments, sized)
+        show_answer(arguments, lambda: _values(sized, None), lambda: performance_sections(sized, None))
         return None
-    wanted = {
-        "ttft": arguments.target_ttft or 0.0,
-        "itl": arguments.target_itl or 0.0,
-        "e2e": arguments.target_e2e or 0.0,
-        "percentile": arguments.percentile,
-        "tps": bool(arguments.throughput_target),
-    }
-    try:
-        targets = validated(LatencyTargets, wanted)
-    except SpecError as error:
-        flag = "--" if str(error).startswith("percentile") else "--target-"
-        raise SpecError(f"{flag}{error}") from None
-    named = replica_flags.estimated_of(arguments)
-    sizing = size_replicas([named.replica if named else replica_flags.replica_of(arguments)], [targets])[0]
+    targets = targets_of(arguments)
+    replica, named = replica_of(arguments)
+    (sizing,) = size_replicas([replica], [targets])
     if isinstance(sizing, AnalysisError):
         raise sizing
     show_answer(
@@ -173,19 +142,7 @@ def _size(arguments: argparse.Namespace) -> int | None:
     return None
 
 
-def _refuse_beside_batch(arguments: argparse.Namespace, own: Iterable[str]) -> None:
-    """Reject flags that describe a replica if ``--batch`` is given, because its lines describe replicas."""
-    given = given_values(arguments, (*replica_flags.TOKEN_FLAGS, *batch_servers.OWN_FLAGS, *own))
-    if given:
-        flag = next(iter(given)).replace("_", "-")
-        raise SpecError(f"--batch: reads all values from its lines; remove --{flag}")
-
-
-def _answer_lines(
-    path: str,
-    answer: Callable[[Row], Document],
-    effort: Effort | None = None,
-) -> int:
+def _answer_lines(path: str, answer: Callable[[Row], Document], effort: Effort | None = None) -> int:
     """Print one result or error message for each line of the file; return the exit status."""
     bad = 0
     for problem in read_problems(lines_of(read_text(path)), kind_of_row):
@@ -198,7 +155,8 @@ def _answer_lines(
             if effort is None:
                 print(found.model_dump_json(by_alias=True))
                 continue
-            simulated = _simulated_row(problem, effort)
+            with announced():
+                simulated = problem.simulate(effort)
             print(json.dumps(_values(found, simulated), ensure_ascii=False, separators=(",", ":")))
         except (AnalysisError, SpecError) as error:
             print(json.dumps({"message": str(error)}, ensure_ascii=False))

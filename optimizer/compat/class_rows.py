@@ -9,11 +9,10 @@ import numpy as np
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from optimizer.compat.queue_service import QueueAnswer
-from optimizer.compat.rows import LinearRow, ReplicaRow, RowAnswer, TokenRow
+from optimizer.compat.queue_service import QueueAnswer, QueueProblem
+from optimizer.compat.rows import LinearRow, ReplicaRow, RowAnswer
 from optimizer.documents import Coefficient
 from optimizer.errors import AnalysisError
-from optimizer.kinds.class_simulation import ClassSimulation, simulate_classes
 from optimizer.kinds.replicas import LatencyTargets
 from optimizer.kinds.request_classes import (
     MAX_CLASSES,
@@ -24,6 +23,7 @@ from optimizer.kinds.request_classes import (
     figures_of_all_classes,
 )
 from optimizer.kinds.rows import OverloadedReplica, UnstableReplica
+from optimizer.kinds.simulated import ClassSimulation, simulate_classes
 from optimizer.queueing.priority.model import PriorityQueues
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
@@ -44,7 +44,7 @@ class ClassRowAnswer(RowAnswer):
     """Performance of each class, in the row's order."""
 
 
-class _ClassFields(TokenRow):
+class _ClassFields(QueueProblem):
     """A token replica whose queue has several classes of requests."""
 
     classes: tuple[RequestClass, ...] = Field(strict=False, min_length=1, max_length=MAX_CLASSES)
@@ -86,8 +86,7 @@ class _ClassFields(TokenRow):
 
     def size(self) -> ClassAnswer | ClassRowAnswer:
         """Return the maximum total rate at which each class meets the targets."""
-        queues = self.queues()
-        wanted = LatencyTargets(ttft_ms=self.target_ttft_ms, itl_ms=self.target_itl_ms)
+        queues, wanted = self.queues(), self.targets()
         rates = {f"rate_{name}_rps": _largest(queues, wanted.only(f"{name}_ms")) for name in ("ttft", "itl")}
         rate_rps = _largest(queues, wanted)
         if np.isnan(rate_rps):

@@ -4,64 +4,21 @@ Rates are in requests per second, times in ms. As in the reference, a missing ``
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import Field
 
 from optimizer.documents import NUMBERS_ONLY, AnswerTokens, BatchLimit, Count, Document, Quantity, Tokens
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.kinds.queue_models import REFERENCE
-from optimizer.kinds.replicas import (
-    LatencyTargets,
-    Replica,
-    ReplicaPerformance,
-    analyze_replicas,
-    size_replicas,
-)
+from optimizer.kinds.replicas import LatencyTargets, Replica, ReplicaPerformance, analyze_as, size_replicas
+from optimizer.kinds.rows import OverloadedReplica, Row, UnstableReplica
+from optimizer.kinds.simulated import ClassSimulation, ReplicaSimulation, simulate_replica
 from optimizer.schema.files import json_value
 from optimizer.schema.messages import validated
-from optimizer.timing import PerfParms
+from optimizer.simulation.replicas import Effort
 
-
-class QueueProblem(Document):
-    """One problem of the reference's queue-analysis service."""
-
-    rate_rps: Quantity = Field(0.0, alias="RPS")
-    """Arrival rate [requests/s]; ignored in sizing."""
-    max_batch: BatchLimit = Field(alias="maxBatchSize")
-    """Batch limit."""
-    in_tokens: Tokens = Field(alias="avgInputTokens")
-    """Mean input length [tokens]."""
-    out_tokens: AnswerTokens = Field(alias="avgOutputTokens")
-    """Mean output length [tokens]."""
-    alpha: Quantity = 0.0
-    """α of the iteration law [ms]."""
-    beta: Quantity = 0.0
-    """β of the iteration law [ms per token computed]."""
-    gamma: Quantity = 0.0
-    """γ of the iteration law [ms per token of KV cache read]."""
-    max_queue: Count = Field(0, alias="maxQueueSize")
-    """Queue capacity behind a full batch."""
-    target_ttft_ms: Quantity = Field(0.0, alias="targetTTFT")
-    """Target of the time to first token [ms]; 0: none."""
-    target_itl_ms: Quantity = Field(0.0, alias="targetITL")
-    """Target of the inter-token latency [ms]; 0: none."""
-
-    def replica(self) -> Replica:
-        """Return the replica that the problem describes."""
-        return Replica(
-            max_batch=self.max_batch,
-            max_queue=self.max_queue,
-            in_tokens=self.in_tokens,
-            out_tokens=self.out_tokens,
-            iteration=PerfParms(
-                base_ms=self.alpha, compute_per_token_ms=self.beta, kv_read_per_token_ms=self.gamma
-            ),
-            queue_model=REFERENCE,
-        )
-
-
-_Problem = TypeVar("_Problem", bound=Document)
+_Document = TypeVar("_Document", bound=Document)
 
 
 class QueueAnswer(Document):
@@ -89,9 +46,78 @@ class QueueAnswer(Document):
     """Maximum rate that meets the ITL target [requests/s]; 0 in an analysis."""
 
 
+class QueueProblem(Row):
+    """One problem of the reference's queue-analysis service."""
+
+    max_batch: BatchLimit = Field(alias="maxBatchSize")
+    """Batch limit."""
+    in_tokens: Tokens = Field(alias="avgInputTokens")
+    """Mean input length [tokens]."""
+    out_tokens: AnswerTokens = Field(alias="avgOutputTokens")
+    """Mean output length [tokens]."""
+    alpha: Quantity = 0.0
+    """α of the iteration law [ms]."""
+    beta: Quantity = 0.0
+    """β of the iteration law [ms per token computed]."""
+    gamma: Quantity = 0.0
+    """γ of the iteration law [ms per token of KV cache read]."""
+    max_queue: Count = Field(0, alias="maxQueueSize")
+    """Queue capacity behind a full batch."""
+    target_ttft_ms: Quantity = Field(0.0, alias="targetTTFT")
+    """Target of the time to first token [ms]; 0: none."""
+    target_itl_ms: Quantity = Field(0.0, alias="targetITL")
+    """Target of the inter-token latency [ms]; 0: none."""
+
+    def law(self) -> dict[str, Any]:
+        """Return the latency model and the queue model, by field of a replica."""
+        three = {"alpha": self.alpha, "beta": self.beta, "gamma": self.gamma}
+        return {"queue_model": REFERENCE, "iteration": three}
+
+    def replica(self) -> Replica:
+        """Return the replica that the problem describes.
+
+        Raises:
+            SpecError: the queue model does not support its law or its variability.
+        """
+        own = {name: getattr(self, name, None) for name in Replica.model_fields}
+        given = {name: value for name, value in own.items() if value is not None}
+        return validated(Replica, self.law() | given)
+
+    def analyze(self) -> QueueAnswer | UnstableReplica:
+        """Return the performance at the problem's rate.
+
+        Raises:
+            AnalysisError: the rate or a service time is zero.
+        """
+        return analyze_as(QueueAnswer, self.replica(), self.rate_rps)
+
+    def size(self) -> QueueAnswer:
+        """Return the maximum rate for each target, and the performance at the smaller one.
+
+        Raises:
+            AnalysisError: no rate meets the targets.
+        """
+        (sizing,) = size_replicas([self.replica()], [self.targets()])
+        if isinstance(sizing, AnalysisError):
+            raise sizing
+        rates = {name: getattr(sizing, name) or 0.0 for name in ("rate_ttft_rps", "rate_itl_rps")}
+        return answer_of(QueueAnswer, sizing.at_max_rate, **rates)
+
+    def targets(self) -> LatencyTargets:
+        """Return the targets of the problem."""
+        return LatencyTargets(ttft_ms=self.target_ttft_ms, itl_ms=self.target_itl_ms)
+
+    def simulate(self, effort: Effort) -> ReplicaSimulation | ClassSimulation | OverloadedReplica:
+        """Return the simulated performance; without `maxQueueSize` the queue is unlimited."""
+        replica = self.replica()
+        if "max_queue" not in self.model_fields_set:
+            replica = replica.model_copy(update={"max_queue": None})
+        return simulate_replica(replica, self.rate_rps, effort)
+
+
 def read_problems(
-    lines: Iterable[str], kind: type[_Problem] | Callable[[object], type[_Problem]]
-) -> Iterator[_Problem | SpecError]:
+    lines: Iterable[str], kind: type[_Document] | Callable[[object], type[_Document]]
+) -> Iterator[_Document | SpecError]:
     """Read problems from JSON lines, skipping empty ones; an invalid line yields its error.
 
     As in the reference's format, numbers have no units.
@@ -111,43 +137,12 @@ def read_problems(
                 yield error
 
 
-def analyze_problem(problem: QueueProblem) -> QueueAnswer:
-    """Return the performance at the problem's rate.
-
-    Raises:
-        AnalysisError: the rate or a service time is zero.
-    """
-    return answer_of(analyze_replicas([problem.replica()], [problem.rate_rps])[0])
-
-
-def size_problem(problem: QueueProblem) -> QueueAnswer:
-    """Return the maximum rate for each target, and the performance at the smaller one.
-
-    Raises:
-        AnalysisError: no rate meets the targets.
-    """
-    targets = LatencyTargets(ttft_ms=problem.target_ttft_ms, itl_ms=problem.target_itl_ms)
-    sizing = size_replicas([problem.replica()], [targets])[0]
-    if isinstance(sizing, AnalysisError):
-        raise sizing
-    return answer_of(sizing.at_max_rate, sizing.rate_ttft_rps or 0.0, sizing.rate_itl_rps or 0.0)
-
-
-def answer_of(
-    found: ReplicaPerformance, rate_ttft_rps: float = 0.0, rate_itl_rps: float = 0.0
-) -> QueueAnswer:
-    """Return an analysis as the reference's answer.
+def answer_of(kind: type[_Document], found: ReplicaPerformance, **own: object) -> _Document:
+    """Return an analysis as another type of document.
 
     Args:
+        kind: the type, with fields of the analysis.
         found: the analysis.
-        rate_ttft_rps: maximum rate that meets the TTFT target [requests/s].
-        rate_itl_rps: maximum rate that meets the ITL target [requests/s].
+        own: other fields.
     """
-    metrics = {
-        name: getattr(found, name)
-        for name in QueueAnswer.model_fields
-        if name in ReplicaPerformance.model_fields
-    }
-    return QueueAnswer.model_validate(
-        metrics | {"rate_ttft_rps": rate_ttft_rps, "rate_itl_rps": rate_itl_rps}
-    )
+    return kind.model_validate({name: value for name, value in found if name in kind.model_fields} | own)

@@ -4,28 +4,17 @@ Rows with the queue model ``continuous`` also return percentiles. Rows without a
 reference's, return the reference's answer. Rates are in requests per second, times in ms.
 """
 
-from abc import abstractmethod
+from typing import Any
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from optimizer.compat.queue_service import QueueAnswer, QueueProblem, analyze_problem, answer_of, size_problem
+from optimizer.compat.queue_service import QueueAnswer, QueueProblem
 from optimizer.documents import Coefficient, Count, PositiveCount
-from optimizer.kinds.class_simulation import ClassSimulation
 from optimizer.kinds.queue_models import REFERENCE, QueueModelName
-from optimizer.kinds.replicas import (
-    LatencyFigures,
-    Percentiles,
-    Replica,
-    ReplicaPerformance,
-    analyze_replicas,
-)
-from optimizer.kinds.rows import OverloadedReplica, Row, UnstableReplica
-from optimizer.kinds.simulated import ReplicaSimulation, simulate_replica
+from optimizer.kinds.replicas import LatencyFigures, Replica, analyze_as
+from optimizer.kinds.rows import UnstableReplica
 from optimizer.kinds.token_batching import LENGTHS_NEEDED
-from optimizer.queueing.measures import LATENCIES
-from optimizer.schema.messages import validated
-from optimizer.simulation.replicas import Effort
 from optimizer.timing import (
     DEFAULT_MAX_NUM_TOKENS,
     Batching,
@@ -40,33 +29,7 @@ class RowAnswer(LatencyFigures, QueueAnswer):
     """The reference's answer, with percentiles and the end-to-end latency."""
 
 
-class TokenRow(QueueProblem, Row):
-    """A token replica at one rate."""
-
-    @abstractmethod
-    def replica(self) -> Replica:
-        """Return the replica that the row describes.
-
-        Raises:
-            SpecError: the queue model does not support its law or its variability.
-        """
-
-    def analyze(self) -> QueueAnswer | UnstableReplica:
-        """Return the performance at the row's rate."""
-        return analyze_problem(self)
-
-    def size(self) -> QueueAnswer:
-        """Return the maximum rate for each target, and the performance at the smaller one."""
-        return size_problem(self)
-
-    def simulate(self, effort: Effort) -> ReplicaSimulation | ClassSimulation | OverloadedReplica:
-        """Return the simulated performance; without `maxQueueSize` the queue is unlimited."""
-        replica, stated = self.replica(), "max_queue" in self.model_fields_set
-        simulated = replica if stated else replica.model_copy(update={"max_queue": None})
-        return simulate_replica(simulated, self.rate_rps, effort)
-
-
-class ReplicaRow(FurtherTerms, TokenRow):
+class ReplicaRow(FurtherTerms, QueueProblem):
     """One replica at one rate: a problem in the reference's format, with extensions."""
 
     queue_model: QueueModelName = Field(REFERENCE, alias="queueModel")
@@ -84,35 +47,33 @@ class ReplicaRow(FurtherTerms, TokenRow):
     out_tokens_cv: Coefficient = Field(1.0, alias="outTokensCV")
     """Coefficient of variation of the output length."""
 
+    def law(self) -> dict[str, Any]:
+        """Return the latency model and the queue model, by field of a replica."""
+        law = super().law()
+        law["iteration"] |= {name: getattr(self, name) for name in FurtherTerms.model_fields}
+        return law
+
     def replica(self) -> Replica:
-        """Return the replica that the row describes.
+        """Return the replica that the row describes; only the reference's queue has no capacity by default.
 
         Raises:
             SpecError: the queue model does not support its law or its variability.
         """
-        terms = {name: getattr(self, name) for name in FurtherTerms.model_fields}
-        three = {
-            "base_ms": self.alpha,
-            "compute_per_token_ms": self.beta,
-            "kv_read_per_token_ms": self.gamma,
-        }
-        own = {name: getattr(self, name) for name in Replica.model_fields if hasattr(self, name)}
-        # Only the reference's queue has a capacity of 0 by default.
-        if self.queue_model != REFERENCE and "max_queue" not in self.model_fields_set:
-            own["max_queue"] = None
-        return validated(Replica, own | {"iteration": terms | three})
+        replica = super().replica()
+        stated = self.queue_model == REFERENCE or "max_queue" in self.model_fields_set
+        return replica if stated else replica.model_copy(update={"max_queue": None})
 
     def analyze(self) -> QueueAnswer | UnstableReplica:
         """Return the reference's answer, extended if the row has another queue model."""
         if self.queue_model == REFERENCE:
             return super().analyze()
-        found = analyze_replicas([self.replica()], [self.rate_rps])[0]
+        found = analyze_as(RowAnswer, self.replica(), self.rate_rps)
         if self.rate_rps > found.stable_rate_rps:
             return UnstableReplica.beyond(self.rate_rps, found.stable_rate_rps)
-        return _answer(found)
+        return found
 
 
-class LinearRow(TokenRow):
+class LinearRow(QueueProblem):
     """One replica under the linear law at one rate, with continuous or static batching."""
 
     decode: DecodeParms | None = Field(None, alias="decodeParms")
@@ -134,20 +95,6 @@ class LinearRow(TokenRow):
             raise PydanticCustomError("lengths", "{problem}", {"problem": f"outTokensCV: {LENGTHS_NEEDED}"})
         return self
 
-    def replica(self) -> Replica:
-        """Return the replica that the row describes.
-
-        Raises:
-            SpecError: the queue model does not support its variability.
-        """
-        own = {name: getattr(self, name) for name in Replica.model_fields if hasattr(self, name)}
-        return validated(Replica, {name: value for name, value in own.items() if value is not None})
-
-
-def _answer(found: ReplicaPerformance) -> RowAnswer:
-    metrics = dict(answer_of(found)) | {"e2e_ms": found.response_ms}
-    for metric in LATENCIES:
-        percentiles = getattr(found, f"{metric}_percentiles")
-        assert isinstance(percentiles, Percentiles)
-        metrics |= {f"{name[:-3]}_{metric}_ms": value for name, value in percentiles}
-    return RowAnswer.model_validate(metrics)
+    def law(self) -> dict[str, Any]:
+        """Return nothing: the row has the fields of the linear law, which decides the queue model."""
+        return {}

@@ -3,7 +3,9 @@
 The queue-analysis format of the reference is in `optimizer.compat.queue_service`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -33,6 +35,7 @@ from optimizer.kinds.queue_models import (
     variability_problem,
     without_default,
 )
+from optimizer.kinds.rows import answers, unattainable
 from optimizer.kinds.table import LawFields
 from optimizer.quantities import counted
 from optimizer.queueing.measures import LATENCIES, LOSS, LatencyName, TargetMeasure
@@ -45,15 +48,18 @@ from optimizer.queueing.performance import (
     Variability,
 )
 from optimizer.queueing.sizing import largest_rate
-from optimizer.queueing.targets import TARGET_TOLERANCE, Targets, meets_target
+from optimizer.queueing.targets import Targets
 from optimizer.timing import Law, RequestShapes
+
+_Answer = TypeVar("_Answer", bound=Document)
+_Result = TypeVar("_Result")
 
 
 class _ReplicaShape(Document):
     """Limits and request statistics of a replica."""
 
     max_batch: BatchLimit = Field(alias="maxBatch")
-    """Batch limit."""
+    """Batch limit [requests]."""
     max_queue: Count | None = Field(None, alias="maxQueue")
     """Queue capacity: maximum requests waiting behind a full batch; default: 10 times the batch limit."""
     in_tokens: Tokens = Field(alias="inTokens")
@@ -225,6 +231,23 @@ def analyze_replicas(replicas: Sequence[Replica], rates_rps: Sequence[float]) ->
         AnalysisError: the number of rates differs from that of replicas, a rate is not positive and finite,
             or a service time is zero.
     """
+    rates = _checked_rates(replicas, rates_rps)
+    return _by_model(replicas, lambda queues, rows: _performances(queues, rates[rows]))
+
+
+def analyze_as(kind: type[_Answer], replica: Replica, rate_rps: float) -> _Answer:
+    """Return the performance of one replica as another type of document.
+
+    Raises:
+        AnalysisError: the rate is not positive and finite, or a service time is zero.
+    """
+    rates = _checked_rates([replica], [rate_rps])
+    ((_, queues),) = queues_of([replica])
+    (answer,) = answers(kind, queues.analyze(rates), stable_rate_rps=queues.stable_rate_rps.tolist())
+    return answer
+
+
+def _checked_rates(replicas: Sequence[Replica], rates_rps: Sequence[float]) -> FloatArray:
     if len(rates_rps) != len(replicas):
         raise AnalysisError(
             f"rates: {len(rates_rps)} for {counted(len(replicas), 'replica')}; give one rate for each replica"
@@ -233,13 +256,7 @@ def analyze_replicas(replicas: Sequence[Replica], rates_rps: Sequence[float]) ->
         if not np.isfinite(rate) or rate <= 0:
             limit = "finite" if rate == np.inf else "more than 0 requests/s"
             raise AnalysisError(f"rate: must be {limit}, not {rate:g}")
-    rates = np.array(rates_rps, dtype=np.float64)
-    results: list[ReplicaPerformance | None] = [None] * len(replicas)
-    for rows, queues in queues_of(replicas):
-        found = queues.analyze(rates[rows])
-        for i, row in enumerate(rows):
-            results[row] = _performance(found, queues.stable_rate_rps, i)
-    return [result for result in results if result is not None]
+    return np.array(rates_rps, dtype=np.float64)
 
 
 def size_replicas(
@@ -255,30 +272,30 @@ def size_replicas(
             f"targets: {len(targets)} for {counted(len(replicas), 'replica')}; give one entry for "
             "each replica"
         )
-    results: list[ReplicaSizing | AnalysisError] = [AnalysisError("not sized")] * len(replicas)
-    for rows, queues in queues_of(replicas):
-        wanted = [targets[row] for row in rows]
-        joint = largest_rate(queues, _targets(wanted))
-        alone = {
-            name: largest_rate(queues, _targets([target.only(name) for target in wanted])).max_rate_rps
-            for name in LatencyTargets.model_fields
-            if name != "percentile"
-        }
-        found = queues.analyze(np.where(joint.attainable, joint.max_rate_rps, queues.least_rate_rps))
-        for i, row in enumerate(rows):
-            if joint.attainable[i]:
-                results[row] = ReplicaSizing(
-                    max_rate_rps=float(joint.max_rate_rps[i]),
-                    rate_ttft_rps=_or_none(alone["ttft_ms"][i]),
-                    rate_itl_rps=_or_none(alone["itl_ms"][i]),
-                    rate_tps_rps=_or_none(alone["tps"][i]),
-                    rate_e2e_rps=_or_none(alone["e2e_ms"][i]) if wanted[i].e2e_ms else None,
-                    rate_loss_rps=_or_none(alone["max_loss"][i]),
-                    at_max_rate=_performance(found, queues.stable_rate_rps, i),
-                )
-            else:
-                results[row] = _unattainable(_targets(wanted).take(np.array([i])), joint.least[:, i])
-    return results
+    return _by_model(replicas, lambda queues, rows: _sizings(queues, [targets[row] for row in rows]))
+
+
+def _sizings(queues: QueueModel, wanted: Sequence[LatencyTargets]) -> Iterator[ReplicaSizing | AnalysisError]:
+    """Yield the sizing of each row."""
+    targets = _targets(wanted)
+    joint = largest_rate(queues, targets)
+    alone = {
+        f"rate_{name.removeprefix('max_').removesuffix('_ms')}_rps": largest_rate(
+            queues, _targets([target.only(name) for target in wanted])
+        ).max_rate_rps
+        for name in LatencyTargets.model_fields
+        if name != "percentile"
+    }
+    rates = np.where(joint.attainable, joint.max_rate_rps, queues.least_rate_rps)
+    for i, at_max_rate in enumerate(_performances(queues, rates)):
+        if not joint.attainable[i]:
+            mine = targets.take(np.array([i]))
+            yield unattainable(mine, joint.least[:, i], " or use faster token times", " at batch 1")
+            continue
+        each = {name: None if np.isnan(found[i]) else float(found[i]) for name, found in alone.items()}
+        if not wanted[i].e2e_ms:
+            each["rate_e2e_rps"] = None
+        yield ReplicaSizing(max_rate_rps=float(rates[i]), at_max_rate=at_max_rate, **each)
 
 
 def _targets(wanted: Sequence[LatencyTargets]) -> Targets:
@@ -286,50 +303,37 @@ def _targets(wanted: Sequence[LatencyTargets]) -> Targets:
     return Targets.of_limits([target.limits() for target in wanted], tps)
 
 
-def _unattainable(targets: Targets, least: FloatArray) -> AnalysisError:
-    limits = targets.limits[:, 0]
-    missed = [
-        f"the best {measure.label} at batch 1 is {measure.text(best, 4)}, target {measure.text(limit)}"
-        for measure, best, limit in sorted(
-            zip(targets.measures, least, limits, strict=True), key=lambda item: item[0].metric, reverse=True
-        )
-        if not meets_target(best, limit, TARGET_TOLERANCE)
-    ]
-    return AnalysisError(
-        f"no rate meets the targets: {' and '.join(missed)}; relax the target or use faster token times"
-    )
+def _performances(queues: QueueModel, rates_rps: FloatArray) -> list[ReplicaPerformance]:
+    found = queues.analyze(rates_rps)
+    percentiles = {f"{metric}_percentiles": percentiles_of(found, metric) for metric in LATENCIES}
+    stable_rate_rps = queues.stable_rate_rps.tolist()
+    return answers(ReplicaPerformance, found, stable_rate_rps=stable_rate_rps, **percentiles)
 
 
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
-def _performance(found: Performance, stable_rate_rps: FloatArray, row: int) -> ReplicaPerformance:
-    figures: dict[str, object] = {
-        name: float(getattr(found, name)[row])
-        for name in ReplicaPerformance.model_fields
-        if hasattr(found, name)
-    }
-    for metric in LATENCIES:
-        figures[f"{metric}_percentiles"] = percentiles_of(found, metric, row)
-    return ReplicaPerformance.model_validate(figures | {"stable_rate_rps": float(stable_rate_rps[row])})
-
-
-def percentiles_of(found: Performance, metric: LatencyName, row: int) -> Percentiles | None:
-    """Return the percentiles of a latency of one row, or None if the queue model computes means only.
+def percentiles_of(found: Performance, metric: LatencyName) -> Sequence[Percentiles | None]:
+    """Return the percentiles of a latency of each row, or None if the queue model computes means only.
 
     Args:
         found: the performance of R rows.
         metric: the latency.
-        row: index of the row.
     """
     if not found.knows_percentiles:
-        return None
-    values = {
-        name: float(found.figure(TargetMeasure(metric, float(name[1:-3])))[row])
+        return [None] * len(found.offered_rps)
+    columns = {
+        name: found.figure(TargetMeasure(metric, float(name[1:-3]))).tolist()
         for name in Percentiles.model_fields
     }
-    return Percentiles.model_validate(values)
+    return answers(Percentiles, found, **columns)
+
+
+def _by_model(
+    replicas: Sequence[Replica], answer: Callable[[QueueModel, IntArray], Iterable[_Result]]
+) -> list[_Result]:
+    """Return the answer for each replica, of those for all replicas with the same law and queue model."""
+    found: dict[int, _Result] = {}
+    for rows, queues in queues_of(replicas):
+        found |= zip(rows.tolist(), answer(queues, rows), strict=True)
+    return [found[row] for row in range(len(replicas))]
 
 
 def queues_of(replicas: Sequence[Replica]) -> list[tuple[IntArray, QueueModel]]:
@@ -343,24 +347,19 @@ def queues_of(replicas: Sequence[Replica]) -> list[tuple[IntArray, QueueModel]]:
     for kind, model in dict.fromkeys(given):
         rows = np.flatnonzero([one == (kind, model) for one in given])
         mine = [replicas[row] for row in rows.tolist()]
-        law = kind.of_rows(
-            np.array([kind.parameters(replica) for replica in mine]).T,
-            RequestShapes(
-                np.array([replica.in_tokens for replica in mine]),
-                np.array([replica.out_tokens for replica in mine]),
-                np.array([replica.out_tokens_cv for replica in mine]),
-            ),
-        )
+        shapes = RequestShapes(*(_column(mine, field.name) for field in fields(RequestShapes)))
+        law = kind.of_rows(np.array([kind.parameters(replica) for replica in mine]).T, shapes)
         if not law.has_work().all():
             raise AnalysisError(
                 "the service time of a request is zero; give token times, or more than one output token"
             )
-        max_batch = np.array([replica.max_batch for replica in mine])
-        max_queue = np.array(
-            [QUEUE_TO_BATCH_RATIO * r.max_batch if r.max_queue is None else r.max_queue for r in mine]
-        )
-        tokens = [np.inf if r.kv_capacity_tokens is None else r.kv_capacity_tokens for r in mine]
-        room = ReplicaLimits(max_batch, max_queue, np.array(tokens, dtype=np.float64))
-        variability = Variability(*(np.array([getattr(r, name) for r in mine]) for name in VARIABILITY))
+        capacity = [QUEUE_TO_BATCH_RATIO * r.max_batch if r.max_queue is None else r.max_queue for r in mine]
+        tokens = [np.inf if r.kv_capacity_tokens is None else float(r.kv_capacity_tokens) for r in mine]
+        room = ReplicaLimits(_column(mine, "max_batch"), np.array(capacity), np.array(tokens))
+        variability = Variability(*(_column(mine, name) for name in VARIABILITY))
         parts.append((rows, QUEUE_MODELS[model].of_law(law, room, variability)))
     return parts
+
+
+def _column(replicas: Sequence[Replica], name: str) -> Any:
+    return np.array([getattr(replica, name) for replica in replicas])

@@ -8,7 +8,8 @@ from pydantic import Field
 from optimizer.documents import Document, Priority, Quantity
 from optimizer.errors import AnalysisError
 from optimizer.kinds.replicas import Replica, queues_of
-from optimizer.queueing.measures import LATENCIES, TargetMeasure
+from optimizer.kinds.rows import answers
+from optimizer.queueing.measures import LATENCIES
 from optimizer.queueing.priority.model import (
     UNLIMITED_QUEUE,
     ClassMix,
@@ -73,19 +74,10 @@ def class_queues(replica: Replica, classes: Sequence[RequestClass], work_cv: flo
     return PriorityQueues.of(queues, [mix], np.full(len(classes), work_cv))
 
 
-def class_figures(found: ClassPerformance, classes: Sequence[RequestClass]) -> tuple[ClassFigures, ...]:
+def class_figures(found: ClassPerformance, classes: Sequence[RequestClass]) -> list[ClassFigures]:
     """Return the performance of each class, in the order of the classes."""
-    columns = {name: getattr(found, name) for name in ClassFigures.model_fields if hasattr(found, name)}
-    for percent in PERCENTS:
-        columns[f"p{percent}_wait_ms"] = found.wait_quantile(percent / 100)
-        for metric in ("ttft", "e2e"):
-            columns[f"p{percent}_{metric}_ms"] = found.figure(TargetMeasure(metric, float(percent)))
-    return tuple(
-        ClassFigures.model_validate(
-            {name: float(column[i]) for name, column in columns.items()} | {"priority": one.priority}
-        )
-        for i, one in enumerate(classes)
-    )
+    waits = {f"p{percent}_wait_ms": found.wait_quantile(percent / 100).tolist() for percent in PERCENTS}
+    return answers(ClassFigures, found, priority=[one.priority for one in classes], **waits)
 
 
 def figures_of_all_classes(found: ClassPerformance) -> dict[str, float]:

@@ -1,15 +1,28 @@
-"""Input rows, one replica at one rate, as lines of JSON; common to all kinds."""
+"""Input rows, one replica at one rate, as lines of JSON, and their answers; common to all kinds."""
 
+import re
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any, Self, TypeVar
 
 from pydantic import Field
 
+from optimizer.arrays import FloatArray
 from optimizer.documents import Document, Quantity
+from optimizer.errors import AnalysisError
 from optimizer.quantities import precise
+from optimizer.queueing.measures import TargetMeasure
+from optimizer.queueing.performance import Performance
+from optimizer.queueing.targets import TARGET_TOLERANCE, Targets, meets_target
+from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import Effort
-from optimizer.simulation.summary import IntervalEstimate
+from optimizer.simulation.summary import Distribution, IntervalEstimate, Summary, summarise
+
+_Answer = TypeVar("_Answer", bound=Document)
+_PERCENTILE = re.compile(r"p(\d\d)(\d*)(?:_(ttft|itl|e2e))?_ms")
+"""Field of a percentile, without a latency that of the time to the complete answer: p999_ms, p95_ttft_ms."""
+_METRICS = {"mean_ms": "response_ms", "e2e_ms": "response_ms", "rejected": "loss"}
+"""Metrics whose fields have another name."""
 
 
 class Row(Document):
@@ -73,11 +86,85 @@ class OverloadedReplica(Document):
     """Reason why there is no steady state."""
 
 
-def simulated_values(metrics: Mapping[str, IntervalEstimate], effort: Effort) -> dict[str, Any]:
-    """Return simulated metrics by field, with the half-width of each interval and the simulation's effort."""
-    return {
-        **{name: estimate.value for name, estimate in metrics.items()},
-        "half_width": {name: estimate.half_width for name, estimate in metrics.items()},
-        "requests": effort.requests,
-        "seed": effort.seed,
+def answers(kind: type[_Answer], found: Performance, **own: Sequence[object]) -> list[_Answer]:
+    """Return a document for each of R rows, whose fields are metrics of the row.
+
+    Args:
+        kind: the type of document. Its fields have the names of metrics; `p95_ttft_ms` is a percentile.
+        found: the performance of R rows.
+        own: other fields, or values that replace metrics; R each.
+    """
+    columns: dict[str, Sequence[object]] = {
+        name: values.tolist()
+        for name in kind.model_fields
+        if name not in own and (values := _column(found, name)) is not None
     }
+    columns |= own
+    rows = zip(*columns.values(), strict=True)
+    return [kind.model_validate(dict(zip(columns, row, strict=True))) for row in rows]
+
+
+def _column(found: Performance, name: str) -> FloatArray | None:
+    """Return the metric for a field of an answer, shape (R,), or None if there is none."""
+    percentile = _PERCENTILE.fullmatch(name)
+    if percentile is None:
+        name = _METRICS.get(name, name)
+        return found.own.get(name, getattr(found, name, None))
+    whole, part, latency = percentile.groups()
+    metric: Any = latency or "e2e"
+    return found.figure(TargetMeasure(metric, float(f"{whole}.{part}")))
+
+
+def unattainable(targets: Targets, least: FloatArray, advice: str, at: str = "") -> AnalysisError:
+    """Return the error for one row that misses its targets at every rate.
+
+    Args:
+        targets: targets of the row.
+        least: values of the measures at the lowest rate, shape (K,).
+        advice: how the targets can be met.
+        at: where these values occur.
+    """
+    by_metric = sorted(
+        zip(targets.measures, least, targets.limits[:, 0], strict=True),
+        key=lambda item: item[0].metric,
+        reverse=True,
+    )
+    missed = [
+        f"the best {measure.label}{at} is {measure.text(best, 4)}, target {measure.text(limit)}"
+        for measure, best, limit in by_metric
+        if not meets_target(best, limit, TARGET_TOLERANCE)
+    ]
+    return AnalysisError(f"no rate meets the targets: {' and '.join(missed)}; relax the target{advice}")
+
+
+def simulated_answer(
+    kind: type[_Answer], runs: Sequence[SimulatedRun], effort: Effort, owner: str = "", **own: object
+) -> _Answer | OverloadedReplica:
+    """Return a document whose fields are simulated metrics, with the half-width of each interval.
+
+    Args:
+        kind: the type of document; its field `half_width` has a field for each metric.
+        runs: runs of one replica.
+        effort: their length and seed.
+        owner: text before the reason of an overload.
+        own: other fields.
+    """
+    found = summarise(runs)
+    if found.overload is not None:
+        return OverloadedReplica(overload=f"{owner}{found.overload}")
+    metrics: Any = kind.model_fields["half_width"].annotation
+    estimates = {name: _estimate(found, name) for name in metrics.model_fields}
+    values = {name: estimate.value for name, estimate in estimates.items()}
+    widths = {name: estimate.half_width for name, estimate in estimates.items()}
+    extent = {name: getattr(effort, name) for name in ("requests", "seed") if name in kind.model_fields}
+    return kind.model_validate({**values, "half_width": widths, **extent, **own})
+
+
+def _estimate(found: Summary, name: str) -> IntervalEstimate:
+    """Return the simulated metric for a field of an answer."""
+    percentile = _PERCENTILE.fullmatch(name)
+    metric = (percentile[3] or "e2e") if percentile else name.removesuffix("_ms").replace("mean", "e2e")
+    estimate: Distribution | IntervalEstimate = getattr(found, _METRICS.get(metric, metric))
+    if isinstance(estimate, IntervalEstimate):
+        return estimate
+    return estimate.percentiles[int(percentile[1])] if percentile else estimate.mean

@@ -14,6 +14,7 @@ from optimizer.queueing.measures import LATENCIES, METRICS
 from optimizer.render.estimates import estimate_note, marked
 from optimizer.render.explanation_text import part_text
 from optimizer.section import Column, FormattedValue, Section, name, sentence, table, words
+from optimizer.simulation.summary import PERCENTILES
 
 _SIX, _SEVEN = significant(6), significant(7)
 _Metric = tuple[str, Any, str | Callable[[Any], str], str]
@@ -78,12 +79,16 @@ def _estimated(named: EstimatedReplica) -> list[_Metric]:
 
 
 def performance_sections(
-    found: ReplicaPerformance,
-    simulated: ReplicaSimulation | OverloadedReplica | None,
+    found: ReplicaPerformance | BatchAnswer,
+    simulated: _Simulated | OverloadedReplica | None,
     named: EstimatedReplica | None = None,
 ) -> list[Section]:
     """Return the performance of one replica, compared with a simulation if there is one."""
-    rows = []
+    if isinstance(found, BatchAnswer):
+        names = ("latency", "mean_ms"), *((f"latency, p{p}", f"p{p}_ms") for p in PERCENTILES)
+        pairs = [(label, getattr(found, field), field) for label, field in names]
+        return [_batch_section(found), *_simulation(simulated, pairs)]
+    rows: list[tuple[str, float | None, str]] = []
     for metric in LATENCIES:
         label, percentiles = METRICS[metric].label, getattr(found, f"{metric}_percentiles")
         predicted = found.response_ms if metric == "e2e" else getattr(found, f"{metric}_ms")
@@ -94,10 +99,8 @@ def performance_sections(
     return [performance_section(found, named), *_simulation(simulated, rows)]
 
 
-def batch_sections(
-    found: BatchAnswer, simulated: BatchSimulation | OverloadedReplica | None
-) -> list[Section]:
-    """Return the performance of a batch server at a rate, compared with a simulation if there is one."""
+def _batch_section(found: BatchAnswer) -> Section:
+    """Return the performance of a batch server at a rate."""
     lowest = found.lowest_rps if isinstance(found, BatchSizing) else None
     rows: list[_Metric] = [
         ("lowest rate that meets the targets", lowest, _SIX, "req/s"),
@@ -106,10 +109,7 @@ def batch_sections(
         ("largest stable rate", found.stable_rate_rps, _SIX, "req/s"),
         ("rejected", found.rejected, ".4%", ""),
         ("latency, mean", found.mean_ms, _SIX, "ms"),
-        ("latency, p50", found.p50_ms, _SIX, "ms"),
-        ("latency, p90", found.p90_ms, _SIX, "ms"),
-        ("latency, p95", found.p95_ms, _SIX, "ms"),
-        ("latency, p99", found.p99_ms, _SIX, "ms"),
+        *((f"latency, p{p}", getattr(found, f"p{p}_ms"), _SIX, "ms") for p in PERCENTILES),
         ("latency, p99.9", found.p999_ms, _SIX, "ms"),
         ("wait", found.wait_ms, _SIX, "ms"),
         ("load", found.utilization, quantity, "of full batches"),
@@ -119,9 +119,7 @@ def batch_sections(
     section = _metrics("One batch server", (row for row in rows if row[1] is not None))
     if found.binding is not None:
         section.notes.append(f"{part_text(found.binding).capitalize()} is the bottleneck.")
-    latencies = (("latency", "mean_ms"), *((f"latency, p{p}", f"p{p}_ms") for p in (50, 90, 95, 99)))
-    pairs = [(label, getattr(found, field), field) for label, field in latencies]
-    return [section, *_simulation(simulated, pairs)]
+    return section
 
 
 def _simulation(

@@ -36,11 +36,11 @@ class _ReferenceTerms(Document):
     """The three terms of the reference."""
 
     base_ms: Milliseconds = Field(0.0, alias="alpha")
-    """α [ms]."""
+    """α: iteration of an empty batch [ms]."""
     compute_per_token_ms: MillisecondsPerToken = Field(0.0, alias="beta")
-    """β [ms per token computed]."""
+    """β: compute [ms per token computed]."""
     kv_read_per_token_ms: MillisecondsPerToken = Field(0.0, alias="gamma")
-    """γ [ms per token of KV cache read]."""
+    """γ: reading the KV cache [ms per token of KV cache read]."""
 
 
 class FurtherTerms(Document):
@@ -65,9 +65,9 @@ class FurtherTerms(Document):
     client_offset_ms: Milliseconds = Field(0.0, alias="clientOffset")
     """Delay of the first token at the client [ms]: connection, HTTP, tokenizer."""
     pipeline_depth: Quantity = Field(0.0, alias="pipelineDepth")
-    """Further delay of the first token in iterations while other requests are in progress."""
+    """Further delay of the first token while other requests are in progress [iterations]."""
     front_end_lag: Quantity = Field(0.0, alias="frontEndLag")
-    """Further delay of the first token in iterations for each of them."""
+    """Further delay of the first token for each of them [iterations per request]."""
     pause_offset_ms: Milliseconds = Field(0.0, alias="pauseOffset")
     """Further delay of the first token with other requests in progress, seconds after the last prompt
     [ms]."""

@@ -18,18 +18,18 @@ class DecodeParms(Document):
     """Decode step of the linear model: α + β·batch."""
 
     base_ms: Milliseconds = Field(0.0, alias="alpha")
-    """α [ms]."""
+    """α: decode step of an empty batch [ms]."""
     per_request_ms: MillisecondsPerRequest = Field(0.0, alias="beta")
-    """β [ms per request in the batch]."""
+    """β: longer decode step for each request in the batch [ms per request]."""
 
 
 class PrefillParms(Document):
     """Prefill of the linear model: γ + δ·input tokens·batch."""
 
     base_ms: Milliseconds = Field(0.0, alias="gamma")
-    """γ [ms]."""
+    """γ: prefill of an empty prompt [ms]."""
     per_token_ms: MillisecondsPerToken = Field(0.0, alias="delta")
-    """δ [ms per input token and request in the batch]."""
+    """δ: longer prefill for each input token and request in the batch [ms per input token and request]."""
 
 
 class LinearFields(Document):

@@ -14,11 +14,11 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from optimizer.compat.queue_service import QueueProblem, analyze_problem, size_problem
+from optimizer.compat.queue_service import QueueProblem, answer_of
 from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
-from optimizer.kinds.replicas import LatencyTargets, ReplicaSizing, size_replicas
-from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, IterationLaw
+from optimizer.kinds.replicas import ReplicaSizing, size_replicas
+from optimizer.timing import IterationLaw, RequestShapes
 from rest_server.compat.answers import WireRoute, json_response
 from rest_server.compat.changes import spelled
 from rest_server.compat.lenient import json_body, read_entity
@@ -93,27 +93,20 @@ def best_concurrency(problem: QueueProblem) -> ConcurrencyAnswer:
 
 def _sizings(problem: QueueProblem, batches: list[int]) -> list[ReplicaSizing | AnalysisError]:
     replica = problem.replica()
-    targets = LatencyTargets(ttft_ms=problem.target_ttft_ms, itl_ms=problem.target_itl_ms)
     replicas = [replica.model_copy(update={"max_batch": batch}) for batch in batches]
-    return size_replicas(replicas, [targets] * len(batches))
+    return size_replicas(replicas, [problem.targets()] * len(batches))
 
 
 def _brackets(problem: QueueProblem) -> tuple[int, int]:
     """Return the largest full batches that meet the ITL target, and the TTFT target by prefill alone."""
-    batches = np.arange(1.0, problem.max_batch + 1)
-    law = IterationLaw(
-        *(
-            np.full(len(batches), value)
-            for value in (
-                problem.alpha,
-                problem.beta,
-                problem.gamma,
-                problem.in_tokens,
-                problem.out_tokens,
-                float(DEFAULT_MAX_NUM_TOKENS),
-            )
-        )
+    replica, batches, ones = (
+        problem.replica(),
+        np.arange(1.0, problem.max_batch + 1),
+        np.ones(problem.max_batch),
     )
+    shapes = RequestShapes(replica.in_tokens * ones, replica.out_tokens * ones)
+    law = IterationLaw.of_rows(np.outer(IterationLaw.parameters(replica), ones), shapes)
+    batches = np.arange(1.0, problem.max_batch + 1)
     times = law.token_times(law.service_time_ms(batches), batches, batches.astype(np.int64))
     found = []
     for values, target in ((times.itl_ms, problem.target_itl_ms), (times.prefill_ms, problem.target_ttft_ms)):
@@ -125,22 +118,16 @@ def _brackets(problem: QueueProblem) -> tuple[int, int]:
 def _answer(
     batch: int, sizing: ReplicaSizing | None, limits: tuple[int, int], *, sized: int
 ) -> ConcurrencyAnswer:
-    figures: dict[str, Any] = {}
-    if sizing is not None:
-        known = type(sizing.at_max_rate).model_fields
-        figures = {
-            name: getattr(sizing.at_max_rate, name)
-            for name in ConcurrencyAnswer.model_fields
-            if name in known
-        }
-    return ConcurrencyAnswer(
-        concurrency=batch,
-        largest_batch_itl=limits[0],
-        largest_batch_ttft=limits[1],
-        sized=sized,
-        feasible=sizing is not None,
-        **figures,
-    )
+    found = {
+        "concurrency": batch,
+        "largest_batch_itl": limits[0],
+        "largest_batch_ttft": limits[1],
+        "sized": sized,
+        "feasible": sizing is not None,
+    }
+    if sizing is None:
+        return ConcurrencyAnswer.model_validate(found)
+    return answer_of(ConcurrencyAnswer, sizing.at_max_rate, **found)
 
 
 # --- handlers ------------------------------------------------------------------------------------------
@@ -162,11 +149,11 @@ def _check_batch(problem: QueueProblem, most: int) -> None:
 
 
 def _solve(body: bytes, settings: Settings) -> Document:
-    return analyze_problem(_problem(body, settings))
+    return _problem(body, settings).analyze()
 
 
 def _target(body: bytes, settings: Settings) -> Document:
-    return size_problem(_problem(body, settings))
+    return _problem(body, settings).size()
 
 
 def _optimize(body: bytes, settings: Settings) -> Document:

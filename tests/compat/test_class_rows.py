@@ -8,8 +8,8 @@ from commands import Run
 
 from optimizer.compat.row_types import kind_of_row
 from optimizer.errors import AnalysisError, SpecError
-from optimizer.kinds.class_simulation import ClassSimulation
 from optimizer.kinds.rows import Row
+from optimizer.kinds.simulated import ClassSimulation
 from optimizer.schema.messages import validated
 from optimizer.simulation.replicas import Effort
 

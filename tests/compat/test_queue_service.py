@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 from queue_oracles import Iteration, Machine
 
-from optimizer.compat.queue_service import (
-    QueueAnswer,
-    QueueProblem,
-    analyze_problem,
-    read_problems,
-    size_problem,
-)
+from optimizer.compat.queue_service import QueueAnswer, QueueProblem, read_problems
 from optimizer.compat.rows import ReplicaRow
 from optimizer.errors import AnalysisError, SpecError
 
@@ -31,12 +25,18 @@ def read(*lines: str) -> list[QueueProblem | SpecError]:
     return list(read_problems(lines, QueueProblem))
 
 
+def analyzed(given: QueueProblem) -> QueueAnswer:
+    answer = given.analyze()
+    assert isinstance(answer, QueueAnswer)
+    return answer
+
+
 def wire(answer: QueueAnswer) -> dict[str, Any]:
     return answer.model_dump(by_alias=True)
 
 
 def test_the_references_analysis_example_is_reproduced() -> None:
-    answer = wire(analyze_problem(problem()))
+    answer = wire(analyzed(problem()))
     # recorded from the reference, to its digits
     recorded = {"avgRespTime": 10_348.367, "avgWaitTime": 21.405, "avgNumInServ": 30.981, "avgTTFT": 67.615}
     assert {name: round(answer[name], 3) for name in recorded} == recorded
@@ -48,7 +48,7 @@ def test_the_references_analysis_example_is_reproduced() -> None:
 
 
 def test_the_references_sizing_example_is_reproduced() -> None:
-    answer = wire(size_problem(problem(targetTTFT=60, targetITL=20)))
+    answer = wire(problem(targetTTFT=60, targetITL=20).size())
     # The reference's own answer, recorded; the search of the reference ends at 1e-6 relative.
     assert answer["throughput"] == pytest.approx(2.9494622, rel=2e-6)
     assert answer["RPSTargetTTFT"] == pytest.approx(2.9494622, rel=2e-6)
@@ -58,13 +58,13 @@ def test_the_references_sizing_example_is_reproduced() -> None:
 
 
 def test_sizing_does_not_ask_for_a_rate() -> None:
-    rates = [size_problem(problem(RPS=rate, targetITL=20)).offered_rps for rate in (0, 3, 1e6)]
+    rates = [problem(RPS=rate, targetITL=20).size().offered_rps for rate in (0, 3, 1e6)]
     assert rates[0] == rates[1] == rates[2]
 
 
 def test_a_missing_queue_has_no_room_as_in_the_reference() -> None:
     raw = {key: value for key, value in EXAMPLE.items() if key != "maxQueueSize"}
-    answer = analyze_problem(QueueProblem.model_validate(raw | {"RPS": 4}))
+    answer = analyzed(QueueProblem.model_validate(raw | {"RPS": 4}))
     seen = Machine(Iteration(12, 0.05, 0.0005, 128, 512), 48, 0).see(4)
     assert answer.wait_ms == 0
     assert answer.throughput_rps == pytest.approx(seen.throughput, rel=1e-9)
@@ -72,18 +72,18 @@ def test_a_missing_queue_has_no_room_as_in_the_reference() -> None:
 
 
 def test_without_a_target_its_rate_is_the_stable_rate() -> None:
-    answer = size_problem(problem(targetITL=20))
+    answer = problem(targetITL=20).size()
     assert answer.rate_ttft_rps == pytest.approx(answer.stable_rate_rps, rel=1e-12)
     assert answer.offered_rps == answer.rate_itl_rps
 
 
 def test_unattainable_targets_are_errors_with_the_best_latency() -> None:
     with pytest.raises(AnalysisError, match=r"best ITL at batch 1 is 12\.\d+ ms, target 5 ms"):
-        size_problem(problem(targetITL=5))
+        problem(targetITL=5).size()
 
 
 def test_a_single_place_without_a_queue_is_no_invalid_model() -> None:
-    answer = analyze_problem(problem(maxBatchSize=1, maxQueueSize=0, RPS=0.1))
+    answer = analyzed(problem(maxBatchSize=1, maxQueueSize=0, RPS=0.1))
     offered = 0.1 / 1000 * Iteration(12, 0.05, 0.0005, 128, 512).service(1)
     assert answer.throughput_rps == pytest.approx(0.1 / (1 + offered), rel=1e-12)  # Erlang, one line
 
@@ -91,7 +91,7 @@ def test_a_single_place_without_a_queue_is_no_invalid_model() -> None:
 @pytest.mark.parametrize("change", [{"RPS": 0}, {"alpha": 0, "beta": 0, "gamma": 0}])
 def test_a_rate_or_a_service_time_of_zero_is_an_error(change: dict[str, float]) -> None:
     with pytest.raises(AnalysisError, match=r"must be more than 0|service time of a request is zero"):
-        analyze_problem(problem(**change))
+        analyzed(problem(**change))
 
 
 # --- lines ------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from wire_client import Json, wire_client
 
-from optimizer.compat.queue_service import QueueProblem, analyze_problem, size_problem
+from optimizer.compat.queue_service import QueueProblem
 from rest_server.compat.queue import best_concurrency
 
 # The reference's own example: the problem, and the recorded answer of its code
@@ -36,16 +36,15 @@ def posted(route: str, body: Json) -> Any:
 
 def throughput(batch: int, **changes: Any) -> float:
     """Return what sizing gives at a batch limit."""
-    return size_problem(
-        QueueProblem.model_validate(PROBLEM | changes | {"maxBatchSize": batch})
-    ).throughput_rps
+    problem = QueueProblem.model_validate(PROBLEM | changes | {"maxBatchSize": batch})
+    return problem.size().throughput_rps
 
 
 def test_queues_are_analysed_and_sized_as_on_the_command_line() -> None:
     """The reference's recorded answers to this example are those of ``tests/compat``."""
-    analysed = analyze_problem(QueueProblem.model_validate(PROBLEM))
+    analysed = QueueProblem.model_validate(PROBLEM).analyze()
     assert posted("/solve", PROBLEM) == analysed.model_dump(by_alias=True)
-    sized = size_problem(QueueProblem.model_validate(PROBLEM | TARGETS))
+    sized = QueueProblem.model_validate(PROBLEM | TARGETS).size()
     assert posted("/target", PROBLEM | TARGETS) == sized.model_dump(by_alias=True)
 
 

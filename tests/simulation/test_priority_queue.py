@@ -7,7 +7,7 @@ import pytest
 
 from optimizer.arrays import IntArray
 from optimizer.errors import AnalysisError
-from optimizer.kinds.class_simulation import runs_of
+from optimizer.kinds.simulated import runs_of
 from optimizer.queueing.performance import ReplicaLimits, Variability
 from optimizer.queueing.priority.model import UNLIMITED_QUEUE, ClassMix, PriorityQueues
 from optimizer.queueing.reference import ReplicaQueues

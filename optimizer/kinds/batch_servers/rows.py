@@ -3,6 +3,9 @@
 Rates are in requests per second, times in ms.
 """
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 import numpy as np
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -21,22 +24,28 @@ from optimizer.documents import (
 from optimizer.errors import AnalysisError
 from optimizer.kinds.batch_servers.stages import Stage, repeated_name, slowest_part, stage_names, stations_of
 from optimizer.kinds.fields import LatencyTarget
-from optimizer.kinds.rows import OverloadedReplica, Row, UnstableReplica, simulated_values
+from optimizer.kinds.rows import (
+    OverloadedReplica,
+    Row,
+    UnstableReplica,
+    answers,
+    simulated_answer,
+    unattainable,
+)
 from optimizer.queueing.bulk.limits import line_problem, server_problem
-from optimizer.queueing.bulk.model import BatchingPolicy, BulkPerformance, BulkQueues
-from optimizer.queueing.measures import LOSS, TargetMeasure
-from optimizer.queueing.performance import ReplicaLimits, Variability
+from optimizer.queueing.bulk.model import BatchingPolicy, BulkQueues
+from optimizer.queueing.measures import LOSS
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
 from optimizer.simulation.batches import TRIGGERS, BatchServer, QueueCounts, TriggerName
 from optimizer.simulation.lengths import LengthDistributionKind, Lengths
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.replicas import Effort, LineReplica, run_replica
-from optimizer.simulation.summary import summarise
 from optimizer.simulation.tandem import ALL_JOBS, Tandem
 from optimizer.simulation.workload import OpenLoad
-from optimizer.timing import BatchLaw, BatchParms, RequestShapes
+from optimizer.timing import BatchParms
 
+_Answer = TypeVar("_Answer", bound=Document)
 NO_TOKENS = Lengths(LengthDistributionKind.FIXED, 0.0)
 ONE_ANSWER = Lengths(LengthDistributionKind.FIXED, 1.0)
 """Output tokens per request in the simulator; batch servers have no tokens."""
@@ -111,14 +120,10 @@ class BatchRow(Row):
 
     def queues(self) -> BulkQueues:
         """Return the queue model of the server."""
-        none = np.zeros(1)
-        law = BatchLaw.of_rows(
-            np.array([[self.batch.base_ms], [self.batch.slope_ms]]), RequestShapes(none, none)
-        )
-        room = ReplicaLimits(
-            np.array([self.max_batch]), np.array([0]), none, BatchingPolicy.of_lines([self.line()])
-        )
-        return BulkQueues.of_law(law, room, Variability(np.array([self.arrival_cv]), none, none))
+        numbers = self.batch.base_ms, self.batch.slope_ms, self.max_batch, self.arrival_cv
+        base_ms, slope_ms, max_batch, arrival_cv = (np.array([number]) for number in numbers)
+        policy = BatchingPolicy.of_lines([self.line()])
+        return BulkQueues(base_ms, slope_ms, max_batch, arrival_cv, policy)
 
     def targets(self) -> Targets:
         """Return the targets of the server."""
@@ -137,10 +142,9 @@ class BatchRow(Row):
             limit = f"more than 0 requests/s, at least {MIN_RATE:g}"
             raise AnalysisError(f"rate: must be {limit}, not {self.rate_rps:g}")
         queues = self.queues()
-        stable_rps = float(queues.stable_rate_rps[0])
         if self.rate_rps > float(queues.longest_rate_rps[0]):
-            return UnstableReplica.beyond(self.rate_rps, stable_rps)
-        return BatchAnswer.model_validate(_figures(self, queues, self.rate_rps))
+            return UnstableReplica.beyond(self.rate_rps, float(queues.stable_rate_rps[0]))
+        return self._answer(BatchAnswer, queues, self.rate_rps)
 
     def size(self) -> "BatchSizing":
         """Return the maximum rate that meets the targets, and the performance there.
@@ -151,35 +155,27 @@ class BatchRow(Row):
         queues, targets = self.queues(), self.targets()
         found = largest_rate(queues, targets)
         if not found.attainable[0]:
-            missed = [
-                f"the best {measure.label} is {measure.text(best, 4)}, target {measure.text(limit)}"
-                for measure, best, limit in zip(
-                    targets.measures, found.least[:, 0], targets.limits[:, 0], strict=True
-                )
-                if best > limit
-            ]
-            raise AnalysisError(
-                f"no rate meets the targets: {' and '.join(missed)}; relax the target, or shorten the window"
-            )
-        rate_rps = float(found.max_rate_rps[0])
-        return BatchSizing.model_validate(
-            _figures(self, queues, rate_rps) | {"lowest_rps": float(found.lowest_rate_rps[0])}
-        )
+            raise unattainable(targets, found.least[:, 0], ", or shorten the window")
+        lowest_rps = found.lowest_rate_rps.tolist()
+        return self._answer(BatchSizing, queues, float(found.max_rate_rps[0]), lowest_rps=lowest_rps)
+
+    def _answer(
+        self, kind: type[_Answer], queues: BulkQueues, rate_rps: float, **own: Sequence[object]
+    ) -> _Answer:
+        own |= {
+            "binding": [slowest_part(self.line(), stage_names(self.stages))],
+            "stable_rate_rps": queues.stable_rate_rps.tolist(),
+        }
+        (answer,) = answers(kind, queues.analyze(np.array([rate_rps])), **own)
+        return answer
 
     def simulate(self, effort: Effort) -> "BatchSimulation | OverloadedReplica":
         """Return the simulated performance, or an `OverloadedReplica`."""
         load = OpenLoad(self.rate_rps, NO_TOKENS, ONE_ANSWER, self.arrival_cv)
         runs = run_replica(load, LineReplica(self.line()), effort)
-        found = summarise(runs)
-        if found.overload is not None:
-            return OverloadedReplica(overload=found.overload)
-        figures = {f"p{percent}_ms": value for percent, value in found.e2e.percentiles.items()}
-        figures |= {"mean_ms": found.e2e.mean, "rejected": found.loss}
         answered = sum(int((~np.isnan(run.last_ms)).sum()) for run in runs)
-        batches = sum(run.iterations for run in runs)
-        return BatchSimulation.model_validate(
-            simulated_values(figures, effort) | {"mean_batch": answered / batches}
-        )
+        mean_batch = answered / sum(run.iterations for run in runs)
+        return simulated_answer(BatchSimulation, runs, effort, mean_batch=mean_batch)
 
 
 class BatchLatencies(Document):
@@ -243,28 +239,3 @@ class BatchSimulation(SimulatedBatches):
     """Simulated requests; the first and last tenth are excluded from the statistics."""
     seed: int
     """Random seed."""
-
-
-PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p95_ms": 95.0, "p99_ms": 99.0, "p999_ms": 99.9}
-"""Latency percentiles by field name."""
-
-
-def _figures(row: BatchRow, queues: BulkQueues, rate_rps: float) -> dict[str, float | str | None]:
-    found = queues.analyze(np.array([rate_rps]))
-    assert isinstance(found, BulkPerformance)
-    figures = {
-        name: float(np.asarray(getattr(found, name))[0])
-        for name in BatchAnswer.model_fields
-        if hasattr(found, name)
-    }
-    percentiles = {
-        name: float(found.figure(TargetMeasure("e2e", percent))[0]) for name, percent in PERCENTILES.items()
-    }
-    own: dict[str, float | str | None] = {name: float(values[0]) for name, values in found.own.items()}
-    own |= {
-        "binding": slowest_part(row.line(), stage_names(row.stages)),
-        "mean_ms": float(found.response_ms[0]),
-        "rejected": float(found.loss[0]),
-        "stable_rate_rps": float(queues.stable_rate_rps[0]),
-    }
-    return figures | percentiles | own

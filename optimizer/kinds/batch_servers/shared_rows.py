@@ -10,12 +10,11 @@ from optimizer.errors import AnalysisError
 from optimizer.kinds.batch_servers.rows import (
     NO_TOKENS,
     ONE_ANSWER,
-    PERCENTILES,
     BatchLatencies,
     BatchRow,
     SimulatedBatches,
 )
-from optimizer.kinds.rows import OverloadedReplica, Row, UnstableReplica, simulated_values
+from optimizer.kinds.rows import OverloadedReplica, Row, UnstableReplica, simulated_answer
 from optimizer.quantities import precise, quantity
 from optimizer.queueing.bulk.time_sharing import (
     MAX_FILL,
@@ -25,23 +24,17 @@ from optimizer.queueing.bulk.time_sharing import (
     shared_steady_states,
 )
 from optimizer.queueing.performance import MS_PER_S
-from optimizer.simulation.arrivals import POISSON_CV
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.replicas import Effort
-from optimizer.simulation.summary import summarise
 from optimizer.simulation.time_sharing import run_shared_card
 from optimizer.simulation.workload import OpenLoad
 
 MAX_SERVERS = 8
 """Largest number of servers on a card; accuracy was measured with 2 to 4."""
-_ALONE = {
-    "trigger": "oldest",
-    "max_queue": None,
-    "arrival_cv": POISSON_CV,
-    "stages": (),
-    "jobs": None,
-}
-"""Settings of a batch server that a shared card does not support, with their defaults."""
+PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p95_ms": 95.0, "p99_ms": 99.0, "p999_ms": 99.9}
+"""Latency percentiles by field name."""
+_ALONE = ("trigger", "max_queue", "arrival_cv", "stages", "jobs")
+"""Settings of a batch server of which a shared card supports only the default."""
 
 
 class SharedRow(Row):
@@ -56,13 +49,13 @@ class SharedRow(Row):
         if "rate_rps" in self.model_fields_set:
             raise PydanticCustomError("shared", "RPS: the servers in shared give their rates; remove it")
         for i, row in enumerate(self.shared):
-            for name, default in _ALONE.items():
-                if getattr(row, name) != default:
-                    alias = BatchRow.model_fields[name].alias or name
+            for name in _ALONE:
+                field = BatchRow.model_fields[name]
+                if getattr(row, name) != field.default:
                     raise PydanticCustomError(
                         "shared",
                         "shared[{i}].{field}: not supported for a server that shares its card; remove it",
-                        {"i": i, "field": alias},
+                        {"i": i, "field": field.alias or name},
                     )
         return self
 
@@ -132,19 +125,13 @@ class SharedRow(Row):
         """Return the simulated latencies of each server, or an `OverloadedReplica`."""
         servers, rates = self._card()
         loads = [OpenLoad(rate, NO_TOKENS, ONE_ANSWER) for rate in (rates * MS_PER_S).tolist()]
-        found = [summarise(runs) for runs in run_shared_card(servers, loads, effort)]
-        for i, summary in enumerate(found):
-            if summary.overload is not None:
-                return OverloadedReplica(overload=f"shared[{i}]: {summary.overload}")
-        simulated = []
-        for summary in found:
-            figures = {f"p{percent}_ms": value for percent, value in summary.e2e.percentiles.items()}
-            figures |= {"mean_ms": summary.e2e.mean, "rejected": summary.loss}
-            values = simulated_values(figures, effort)
-            simulated.append({name: values[name] for name in SharedSimulated.model_fields})
-        return SharedSimulation.model_validate(
-            {"shared": simulated, "requests": effort.requests, "seed": effort.seed}
-        )
+        found = []
+        for i, runs in enumerate(run_shared_card(servers, loads, effort)):
+            simulated = simulated_answer(SharedSimulated, runs, effort, f"shared[{i}]: ")
+            if isinstance(simulated, OverloadedReplica):
+                return simulated
+            found.append(simulated)
+        return SharedSimulation(shared=tuple(found), requests=effort.requests, seed=effort.seed)
 
 
 class SharedFigures(BatchLatencies):

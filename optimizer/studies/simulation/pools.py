@@ -21,9 +21,8 @@ from optimizer.features.shared_cards.simulated import (
     replica_on_card,
 )
 from optimizer.features.shared_cards.uses import SharedCardUse, SharedPool
-from optimizer.kinds.class_simulation import runs_of
 from optimizer.kinds.replicas import Percentiles
-from optimizer.kinds.simulated import open_load
+from optimizer.kinds.simulated import open_load, runs_of
 from optimizer.kinds.table import kind_of_pool, kind_of_profile
 from optimizer.plan import Plan, Pool
 from optimizer.queueing.measures import LOSS, LatencyName, TargetMeasure

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from optimizer.arrays import FloatArray
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.class_rows import ClassRows
 from optimizer.candidates.measuring import parts, performances
@@ -29,12 +30,11 @@ class Prediction:
 def predictions(system: System, pools: Sequence[tuple[str, Pool]]) -> list[Prediction]:
     """Return the predictions for pools that have load, each with the name of its server."""
     arrays = arrays_of(system)
-    found: list[Prediction | None] = [None] * len(pools)
+    found: dict[int, Prediction] = {}
     for rows, some, performance in performances(arrays, *pool_rows(arrays, pools)):
-        for i, row in enumerate(rows.tolist()):
-            offset_ms = float(arrays.servers.network_ms[some.server[i], some.accelerator[i]])
-            found[row] = _prediction(performance, i, offset_ms)
-    return [prediction for prediction in found if prediction is not None]
+        network_ms = arrays.servers.network_ms[some.server, some.accelerator]
+        found |= zip(rows.tolist(), _predictions(performance, network_ms), strict=True)
+    return [found[row] for row in range(len(pools))]
 
 
 def member_predictions(arrays: SystemArrays, name: str, pool: Pool) -> Iterator[tuple[str, Prediction]]:
@@ -49,18 +49,20 @@ def member_predictions(arrays: SystemArrays, name: str, pool: Pool) -> Iterator[
     for _, some in parts(arrays, *row[:3]):
         classes = ClassRows.of(arrays, some)
         found = classes.analyze(row.rate_rps)
-        for q, member in enumerate(classes.member.tolist()):
-            yield arrays.servers.members.names[member], _prediction(found, q, float(classes.network_ms[q]))
+        names = (arrays.servers.members.names[member] for member in classes.member.tolist())
+        yield from zip(names, _predictions(found, classes.network_ms), strict=True)
 
 
-def _prediction(performance: Performance, row: int, network_ms: float) -> Prediction:
-    return Prediction(
-        e2e_ms=float(performance.figure(TargetMeasure("e2e"))[row]) + network_ms,
-        percentiles={
-            metric: _later(percentiles_of(performance, metric, row), network_ms * (metric in DELAYED))
-            for metric in LATENCIES
-        },
-    )
+def _predictions(performance: Performance, network_ms: FloatArray) -> Iterator[Prediction]:
+    """Yield the prediction for each row of a performance, with the network latency of its clients."""
+    e2e_ms = performance.figure(TargetMeasure("e2e")) + network_ms
+    percentiles = {metric: percentiles_of(performance, metric) for metric in LATENCIES}
+    for row, offset_ms in enumerate(network_ms.tolist()):
+        own = {
+            metric: _later(found[row], offset_ms * (metric in DELAYED))
+            for metric, found in percentiles.items()
+        }
+        yield Prediction(e2e_ms=float(e2e_ms[row]), percentiles=own)
 
 
 def _later(found: Percentiles | None, offset_ms: float) -> Percentiles | None:
