@@ -208,3 +208,14 @@ def test_answers_are_finite_plain_numbers_under_their_wire_names() -> None:
     assert set(values) == means
     assert {"offeredRate", "throughput", "ttft", "itl", "loss"} <= set(values)
     assert all(type(value) is float and np.isfinite(value) for value in values.values())
+
+
+def test_percentiles_need_a_queue_model_that_has_them() -> None:
+    late = LatencyTargets(ttft_ms=300, percentile=95)
+    refused, sized = size_replicas([replica(LINEAR)] * 2, [late, LatencyTargets(ttft_ms=300)])
+    assert str(refused).startswith(
+        "percentile: 95: the queue model 'reference' computes means only; remove it"
+    )
+    assert "give perfParms (queueModel 'continuous') instead of decodeParms/prefillParms" in str(refused)
+    assert sized == size_replicas([replica(LINEAR)], [LatencyTargets(ttft_ms=300)])[0]
+    assert isinstance(size_replicas([replica(LINEAR)], [LatencyTargets(percentile=95)])[0], ReplicaSizing)

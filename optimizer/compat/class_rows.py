@@ -3,6 +3,7 @@
 Such a row has `classes` instead of `RPS`. Rates are in requests per second, times in ms.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,23 +12,71 @@ from pydantic_core import PydanticCustomError
 
 from optimizer.compat.queue_service import QueueAnswer, QueueProblem
 from optimizer.compat.rows import LinearRow, ReplicaRow, RowAnswer
-from optimizer.documents import Coefficient
+from optimizer.documents import Coefficient, Document, Priority, Quantity
 from optimizer.errors import AnalysisError
-from optimizer.kinds.replicas import LatencyTargets
-from optimizer.kinds.request_classes import (
-    MAX_CLASSES,
-    ClassFigures,
-    RequestClass,
-    class_figures,
-    class_queues,
-    figures_of_all_classes,
-)
-from optimizer.kinds.rows import OverloadedReplica, UnstableReplica
-from optimizer.kinds.simulated import ClassSimulation, simulate_classes
-from optimizer.queueing.priority.model import PriorityQueues
+from optimizer.kinds.replicas import LatencyTargets, queues_of
+from optimizer.kinds.rows import OverloadedReplica, UnstableReplica, answers, simulated_answer
+from optimizer.kinds.simulated import ReplicaSimulation, open_load, runs_of, runs_of_replica
+from optimizer.queueing.measures import LATENCIES
+from optimizer.queueing.priority.model import UNLIMITED_QUEUE, ClassMix, ClassPerformance, PriorityQueues
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
 from optimizer.simulation.replicas import Effort
+from optimizer.simulation.summary import PERCENTILES
+from optimizer.simulation.workload import MergedLoad
+
+MAX_CLASSES = 100
+
+
+class RequestClass(Document):
+    """Requests of one class."""
+
+    rate_rps: Quantity = Field(alias="RPS")
+    """Arrival rate of the class [requests/s]."""
+    priority: Priority
+    """Priority, 1 is the highest; classes of equal priority are served first come, first served."""
+
+
+class ClassFigures(Document):
+    """Latencies of the requests of one class [ms]; waiting times include requests that do not wait."""
+
+    priority: int
+    """Priority of the class."""
+    offered_rps: float = Field(alias="offeredRPS")
+    """Arrival rate [requests/s]."""
+    wait_ms: float = Field(alias="avgWaitTime")
+    """Mean time before the prefill, mostly spent waiting for a batch slot."""
+    p50_wait_ms: float = Field(alias="p50WaitTime")
+    p90_wait_ms: float = Field(alias="p90WaitTime")
+    p95_wait_ms: float = Field(alias="p95WaitTime")
+    p99_wait_ms: float = Field(alias="p99WaitTime")
+    ttft_ms: float = Field(alias="avgTTFT")
+    """Mean time to the first token."""
+    p50_ttft_ms: float = Field(alias="p50TTFT")
+    p90_ttft_ms: float = Field(alias="p90TTFT")
+    p95_ttft_ms: float = Field(alias="p95TTFT")
+    p99_ttft_ms: float = Field(alias="p99TTFT")
+    itl_ms: float = Field(alias="avgITL")
+    """Mean inter-token latency."""
+    response_ms: float = Field(alias="avgE2E")
+    """Mean time to the last token."""
+    p50_e2e_ms: float = Field(alias="p50E2E")
+    p90_e2e_ms: float = Field(alias="p90E2E")
+    p95_e2e_ms: float = Field(alias="p95E2E")
+    p99_e2e_ms: float = Field(alias="p99E2E")
+
+
+class SimulatedClass(ReplicaSimulation):
+    """Simulation result of one class."""
+
+    priority: int
+    """Priority of the class."""
+
+
+class ClassSimulation(Document):
+    """Simulation result of the classes of a replica, in the row's order; null for a class without rate."""
+
+    classes: tuple[SimulatedClass | None, ...] = Field(strict=False)
 
 
 class ClassAnswer(QueueAnswer):
@@ -70,10 +119,21 @@ class _ClassFields(QueueProblem):
         return self
 
     def queues(self) -> PriorityQueues:
-        """Return the queue model of the classes."""
-        replica = self.replica()
+        """Return the queue model of the classes, each a row of the same queue without limit.
+
+        Raises:
+            AnalysisError: all rates are zero, or a service time is zero.
+        """
+        rates = [one.rate_rps for one in self.classes]
+        if not any(rates):
+            raise AnalysisError("classes: no class has a rate; give one RPS of more than 0 requests/s")
+        replica = self.replica().model_copy(update={"max_queue": UNLIMITED_QUEUE})
+        ((_, queues),) = queues_of([replica])
+        mix = ClassMix.of(rates, [one.priority for one in self.classes])
         work_cv = replica.out_tokens_cv if self.work_cv is None else self.work_cv
-        return class_queues(replica, self.classes, work_cv)
+        return PriorityQueues.of(
+            queues.take(np.zeros(len(rates), np.int64)), [mix], np.full(len(rates), work_cv)
+        )
 
     def analyze(self) -> ClassAnswer | ClassRowAnswer | UnstableReplica:
         """Return the performance of all requests and of each class, or an `UnstableReplica`."""
@@ -96,20 +156,41 @@ class _ClassFields(QueueProblem):
         return self._answer(queues, rate_rps, **rates)
 
     def simulate(self, effort: Effort) -> ClassSimulation | OverloadedReplica:
-        """Return the simulated performance of each class; output lengths vary as the work does."""
+        """Return the simulated performance of each class; output lengths vary as the work does.
+
+        Raises:
+            AnalysisError: a class has too few requests, or an iteration would take no time.
+        """
         replica = self.replica()
         if self.work_cv is not None:
             replica = replica.model_copy(update={"out_tokens_cv": self.work_cv})
-        return simulate_classes(replica, self.classes, effort)
+        streams = tuple(open_load(replica, one.rate_rps) for one in self.classes)
+        load = MergedLoad(streams, tuple(one.priority for one in self.classes))
+        runs = runs_of_replica(replica, load, None, effort)
+        found: list[SimulatedClass | None] = []
+        for i, one in enumerate(self.classes):
+            own = runs_of(runs, streams[i], i, f"classes[{i}]")
+            if not own:
+                found.append(None)
+                continue
+            extent = replace(effort, requests=len(own[0].requests))
+            answer = simulated_answer(SimulatedClass, own, extent, f"classes[{i}]: ", priority=one.priority)
+            if isinstance(answer, OverloadedReplica):
+                return answer
+            found.append(answer)
+        return ClassSimulation(classes=tuple(found))
 
     def _answer(
         self, queues: PriorityQueues, rate_rps: float, **rates: float
     ) -> ClassAnswer | ClassRowAnswer:
         found = queues.analyze(np.full(len(self.classes), rate_rps))
-        figures: dict[str, Any] = figures_of_all_classes(found) | rates
+        of_each: dict[str, list[object]] = {"priority": [one.priority for one in self.classes]}
+        for percent in PERCENTILES:
+            of_each[f"p{percent}_wait_ms"] = found.wait_quantile(percent / 100).tolist()
+        figures: dict[str, Any] = _figures_of_all(found) | rates
         figures |= dict.fromkeys(("offered_rps", "throughput_rps"), rate_rps)  # nothing is rejected
         figures |= {"stable_rate_rps": float(queues.stable_rate_rps[0])}
-        figures |= {"classes": class_figures(found, self.classes)}
+        figures |= {"classes": answers(ClassFigures, found, **of_each)}
         kind = ClassAnswer if queues.queues.means_only else ClassRowAnswer
         return kind.model_validate({name: figures[name] for name in kind.model_fields if name in figures})
 
@@ -127,3 +208,16 @@ def _largest(queues: PriorityQueues, wanted: LatencyTargets) -> float:
     count = len(queues.share)
     targets = Targets.of_limits([wanted.limits()] * count, np.zeros(count, np.bool_))
     return float(largest_rate(queues, targets).max_rate_rps.min())
+
+
+def _figures_of_all(found: ClassPerformance) -> dict[str, float]:
+    """Return the metrics over the requests of all classes, by field of an answer."""
+    share = found.offered_rps / found.offered_rps.sum()
+    figures = {"in_service": float(found.in_service.sum())}
+    for name in ("response_ms", "wait_ms", "ttft_ms", "itl_ms"):
+        figures[name] = float(share @ getattr(found, name))
+    figures["e2e_ms"] = figures["response_ms"]
+    for metric in LATENCIES:
+        for percent in PERCENTILES:
+            figures[f"p{percent}_{metric}_ms"] = found.quantile_of_all(metric, percent)
+    return figures

@@ -12,8 +12,8 @@ from optimizer.documents import NUMBERS_ONLY, AnswerTokens, BatchLimit, Count, D
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.kinds.queue_models import REFERENCE
 from optimizer.kinds.replicas import LatencyTargets, Replica, ReplicaPerformance, analyze_as, size_replicas
-from optimizer.kinds.rows import OverloadedReplica, Row, UnstableReplica
-from optimizer.kinds.simulated import ClassSimulation, ReplicaSimulation, simulate_replica
+from optimizer.kinds.rows import Row, UnstableReplica
+from optimizer.kinds.simulated import simulate_replica
 from optimizer.schema.files import json_value
 from optimizer.schema.messages import validated
 from optimizer.simulation.replicas import Effort
@@ -107,7 +107,7 @@ class QueueProblem(Row):
         """Return the targets of the problem."""
         return LatencyTargets(ttft_ms=self.target_ttft_ms, itl_ms=self.target_itl_ms)
 
-    def simulate(self, effort: Effort) -> ReplicaSimulation | ClassSimulation | OverloadedReplica:
+    def simulate(self, effort: Effort) -> Document:
         """Return the simulated performance; without `maxQueueSize` the queue is unlimited."""
         replica = self.replica()
         if "max_queue" not in self.model_fields_set:

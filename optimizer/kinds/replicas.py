@@ -5,6 +5,7 @@ The queue-analysis format of the reference is in `optimizer.compat.queue_service
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,6 +34,7 @@ from optimizer.kinds.queue_models import (
     default_model,
     law_problem,
     variability_problem,
+    way_to,
     without_default,
 )
 from optimizer.kinds.rows import answers, unattainable
@@ -53,6 +55,8 @@ from optimizer.timing import Law, RequestShapes
 
 _Answer = TypeVar("_Answer", bound=Document)
 _Result = TypeVar("_Result")
+MAX_BATCHES_AT_ONCE = 1_000_000
+"""Maximum sum of the batch limits of replicas that are analysed together, which bounds the memory."""
 
 
 class _ReplicaShape(Document):
@@ -276,7 +280,9 @@ def size_replicas(
 
 
 def _sizings(queues: QueueModel, wanted: Sequence[LatencyTargets]) -> Iterator[ReplicaSizing | AnalysisError]:
-    """Yield the sizing of each row."""
+    """Yield the sizing of each row, or an error if its targets are missed or not known to its queue model."""
+    unknown = [_unknown(queues, target) for target in wanted]
+    wanted = [LatencyTargets() if why else target for target, why in zip(wanted, unknown, strict=True)]
     targets = _targets(wanted)
     joint = largest_rate(queues, targets)
     alone = {
@@ -288,6 +294,9 @@ def _sizings(queues: QueueModel, wanted: Sequence[LatencyTargets]) -> Iterator[R
     }
     rates = np.where(joint.attainable, joint.max_rate_rps, queues.least_rate_rps)
     for i, at_max_rate in enumerate(_performances(queues, rates)):
+        if why := unknown[i]:
+            yield AnalysisError(why)
+            continue
         if not joint.attainable[i]:
             mine = targets.take(np.array([i]))
             yield unattainable(mine, joint.least[:, i], " or use faster token times", " at batch 1")
@@ -296,6 +305,19 @@ def _sizings(queues: QueueModel, wanted: Sequence[LatencyTargets]) -> Iterator[R
         if not wanted[i].e2e_ms:
             each["rate_e2e_rps"] = None
         yield ReplicaSizing(max_rate_rps=float(rates[i]), at_max_rate=at_max_rate, **each)
+
+
+def _unknown(queues: QueueModel, target: LatencyTargets) -> str:
+    """Return a message if a queue model lacks the percentile of a target, else an empty string."""
+    lacking = [measure for measure in target.limits() if not queues.supports_measure(measure)]
+    if not lacking:
+        return ""
+    way = way_to(lambda model: model.supports_measure(lacking[0]), [queues.law_type], Replica)
+    advice = f", or {way}" if way else ""
+    return (
+        f"percentile: {target.percentile:g}: the queue model {queues.name!r} computes means only; "
+        f"remove it{advice}"
+    )
 
 
 def _targets(wanted: Sequence[LatencyTargets]) -> Targets:
@@ -336,16 +358,20 @@ def _by_model(
     return [found[row] for row in range(len(replicas))]
 
 
-def queues_of(replicas: Sequence[Replica]) -> list[tuple[IntArray, QueueModel]]:
-    """Group replicas by law and queue model; return each group's rows and queues.
+def queues_of(replicas: Sequence[Replica]) -> Iterator[tuple[IntArray, QueueModel]]:
+    """Yield the rows and queues of replicas with the same law and queue model, in groups of bounded size.
 
     Raises:
         AnalysisError: a service time is zero.
     """
-    given = [(laws_given(replica)[0], replica.queue_model) for replica in replicas]
-    parts: list[tuple[IntArray, QueueModel]] = []
-    for kind, model in dict.fromkeys(given):
-        rows = np.flatnonzero([one == (kind, model) for one in given])
+    batches = accumulate(replica.max_batch for replica in replicas)
+    given = [
+        (laws_given(replica)[0], replica.queue_model, total // MAX_BATCHES_AT_ONCE)
+        for replica, total in zip(replicas, batches, strict=True)
+    ]
+    for group in dict.fromkeys(given):
+        kind, model, _ = group
+        rows = np.flatnonzero([one == group for one in given])
         mine = [replicas[row] for row in rows.tolist()]
         shapes = RequestShapes(*(_column(mine, field.name) for field in fields(RequestShapes)))
         law = kind.of_rows(np.array([kind.parameters(replica) for replica in mine]).T, shapes)
@@ -357,8 +383,7 @@ def queues_of(replicas: Sequence[Replica]) -> list[tuple[IntArray, QueueModel]]:
         tokens = [np.inf if r.kv_capacity_tokens is None else float(r.kv_capacity_tokens) for r in mine]
         room = ReplicaLimits(_column(mine, "max_batch"), np.array(capacity), np.array(tokens))
         variability = Variability(*(_column(mine, name) for name in VARIABILITY))
-        parts.append((rows, QUEUE_MODELS[model].of_law(law, room, variability)))
-    return parts
+        yield rows, QUEUE_MODELS[model].of_law(law, room, variability)
 
 
 def _column(replicas: Sequence[Replica], name: str) -> Any:

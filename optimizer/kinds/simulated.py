@@ -1,15 +1,12 @@
-"""Simulation of one token replica at one rate, or with several classes of requests."""
+"""Simulation of one token replica, to compare with its queue model."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from pydantic import Field
 
-from optimizer.documents import Document
 from optimizer.errors import AnalysisError
 from optimizer.kinds.fields import Load
 from optimizer.kinds.replicas import LatencyFigures, Replica
-from optimizer.kinds.request_classes import RequestClass
 from optimizer.kinds.rows import OverloadedReplica, simulated_answer
 from optimizer.kinds.token_batching import simulated_replica
 from optimizer.simulation.engine import SimulatedRun
@@ -39,19 +36,6 @@ class ReplicaSimulation(SimulatedFigures):
     """Random seed."""
 
 
-class SimulatedClass(ReplicaSimulation):
-    """Simulation result of one class."""
-
-    priority: int
-    """Priority of the class."""
-
-
-class ClassSimulation(Document):
-    """Simulation result of the classes of a replica, in the row's order; null for a class without rate."""
-
-    classes: tuple[SimulatedClass | None, ...] = Field(strict=False)
-
-
 def open_load(requests: Load | Replica, rate_rps: float) -> OpenLoad:
     """Return the arrival process of a document's requests at a rate [requests/s]."""
     return OpenLoad(
@@ -75,42 +59,14 @@ def simulate_replica(
     Raises:
         AnalysisError: the simulation is too short, or an iteration would take no time.
     """
-    runs = _runs(replica, open_load(replica, rate_rps), replica.max_queue, effort)
+    runs = runs_of_replica(replica, open_load(replica, rate_rps), replica.max_queue, effort)
     return simulated_answer(ReplicaSimulation, runs, effort)
 
 
-def simulate_classes(
-    replica: Replica, classes: Sequence[RequestClass], effort: Effort
-) -> ClassSimulation | OverloadedReplica:
-    """Simulate one replica, whose queue has no limit, with several classes of requests.
-
-    Args:
-        replica: the replica.
-        classes: its classes of requests.
-        effort: length of the simulation, for all classes together, and its seed.
-
-    Raises:
-        AnalysisError: a class has too few requests, or an iteration would take no time.
-    """
-    streams = tuple(open_load(replica, one.rate_rps) for one in classes)
-    runs = _runs(replica, MergedLoad(streams, tuple(one.priority for one in classes)), None, effort)
-    found: list[SimulatedClass | None] = []
-    for i, one in enumerate(classes):
-        own = runs_of(runs, streams[i], i, f"classes[{i}]")
-        if not own:
-            found.append(None)
-            continue
-        extent = replace(effort, requests=len(own[0].requests))
-        answer = simulated_answer(SimulatedClass, own, extent, f"classes[{i}]: ", priority=one.priority)
-        if isinstance(answer, OverloadedReplica):
-            return answer
-        found.append(answer)
-    return ClassSimulation(classes=tuple(found))
-
-
-def _runs(
+def runs_of_replica(
     replica: Replica, load: OpenLoad | MergedLoad, max_queue: int | None, effort: Effort
 ) -> list[SimulatedRun]:
+    """Return the runs of a replica under a load; without `max_queue` its queue is unlimited."""
     simulated = simulated_replica(replica, replica.kv_capacity_tokens, replica.max_batch, max_queue)
     return run_replica(load, simulated, effort)
 

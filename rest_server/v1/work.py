@@ -4,7 +4,7 @@ Bodies are parsed like files, with the same messages. Functions take and return 
 run in another process; they are independent of HTTP.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -45,8 +45,6 @@ from rest_server.v1.models import (
 
 BODY = "body"
 """Name of the body in messages about its entire text."""
-MAX_BATCHES_AT_ONCE = 1_000_000
-"""Maximum sum of the batch sizes of replicas that are analysed together, which bounds the memory."""
 _Item = TypeVar("_Item", Analysis, SizingProblem)
 _Items = TypeVar("_Items", Analyses, SizingProblems)
 _Answer = TypeVar("_Answer")
@@ -158,7 +156,7 @@ def analyze_body(body: bytes, settings: Settings) -> bytes:
     if not _has_items(value):
         return _json(_analyzed([_problem(Analysis, value, settings)])[0])
     items = _problems(Analyses, value, settings).items
-    return _json(Performances(items=tuple(_in_parts(items, _analyzed))))
+    return _json(Performances(items=tuple(_all(items, _analyzed))))
 
 
 def size_body(body: bytes, settings: Settings) -> bytes:
@@ -179,7 +177,7 @@ def size_body(body: bytes, settings: Settings) -> bytes:
     items = _problems(SizingProblems, value, settings).items
     answers = (
         Unattainable(message=str(found)) if isinstance(found, AnalysisError) else found
-        for found in _in_parts(items, _sized)
+        for found in _all(items, _sized)
     )
     return _json(Sizings(items=tuple(answers)))
 
@@ -261,34 +259,18 @@ def _sized(items: Sequence[SizingProblem]) -> list[ReplicaSizing | AnalysisError
     return size_replicas([item.replica for item in items], [item.targets for item in items])
 
 
-def _in_parts(
-    items: Sequence[_Item], answer: Callable[[Sequence[_Item]], list[_Answer]]
-) -> Iterator[_Answer]:
-    """Yield the answers for many replicas, in chunks limited by memory.
+def _all(items: Sequence[_Item], answer: Callable[[Sequence[_Item]], list[_Answer]]) -> list[_Answer]:
+    """Return the answers for many replicas.
 
     Raises:
         AnalysisError: a replica cannot be analysed; the message names it.
     """
-    first = 0
-    while first < len(items):
-        last, batches = first + 1, items[first].replica.max_batch
-        while last < len(items) and batches + items[last].replica.max_batch <= MAX_BATCHES_AT_ONCE:
-            batches += items[last].replica.max_batch
-            last += 1
-        try:
-            yield from answer(items[first:last])
-        except AnalysisError as error:
-            raise _named_error(items, first, last, answer) from error
-        first = last
-
-
-def _named_error(
-    items: Sequence[_Item], first: int, last: int, answer: Callable[[Sequence[_Item]], object]
-) -> AnalysisError:
-    """Return the error of the first of some replicas that fails, with its position."""
-    for i in range(first, last):
-        try:
-            answer(items[i : i + 1])
-        except AnalysisError as error:
-            return AnalysisError(f"items[{i}].replica: {error}")
-    return AnalysisError(f"items[{first}].replica: it cannot be analysed together with the items next to it")
+    try:
+        return answer(items)
+    except AnalysisError:
+        for i, item in enumerate(items):
+            try:
+                answer([item])
+            except AnalysisError as error:
+                raise AnalysisError(f"items[{i}].replica: {error}") from None
+        raise

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from commands import Run
 
+from optimizer.compat.class_rows import ClassSimulation
 from optimizer.compat.row_types import kind_of_row
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.kinds.rows import Row
-from optimizer.kinds.simulated import ClassSimulation
 from optimizer.schema.messages import validated
 from optimizer.simulation.replicas import Effort
 

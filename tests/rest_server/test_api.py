@@ -200,7 +200,7 @@ def test_an_empty_list_gets_an_empty_answer(service: TestClient) -> None:
 
 
 def test_many_large_replicas_are_sized_in_parts(service: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rest_server.v1.work.MAX_BATCHES_AT_ONCE", 10)
+    monkeypatch.setattr("optimizer.kinds.replicas.MAX_BATCHES_AT_ONCE", 10)
     items = [{"replica": replica(maxBatch=batch), "rate": 1} for batch in (4, 6, 9, 2, 30, 1)]
     parts = service.post("/v1/analyze", json={"items": items}).json()["items"]
     monkeypatch.undo()

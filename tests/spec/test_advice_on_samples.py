@@ -200,7 +200,6 @@ ELSEWHERE = {
     "yaml_format.py": "files", "writing.py": "files", "load_traces.py": "tables of loads", "loads.py": "tables of loads",
     "arguments.py": "Python", "messages.py": "spelling: tests/spec/test_written_values.py",
     "replicas.py": "single replicas", "rows.py": "single replicas", "shared_rows.py": "single replicas",
-    "request_classes.py": "single replicas",
 }  # fmt: skip
 """Files whose messages are about something other than the documents of a system."""
 
