@@ -1,6 +1,5 @@
 """The table of features: a feature is a folder of this package, and an entry here."""
 
-from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
@@ -12,7 +11,6 @@ from optimizer.features.routes.feature import ROUTES
 from optimizer.features.shared_cards.feature import SHARED_CARDS, SLICES
 from optimizer.features.shared_queues.feature import SHARED_QUEUES
 from optimizer.features.versions.feature import VERSIONS
-from optimizer.schema import Accelerator, Server
 from optimizer.spec.feature import Feature
 
 FEATURES: tuple[Feature, ...] = (
@@ -35,17 +33,3 @@ Their faults are listed, and their couplings add variables and rows to models, i
 def part_of(feature: Feature, name: str) -> Any:
     """Return a module of a feature's folder, which is loaded when it is first needed."""
     return import_module(f"optimizer.features.{feature.name}.{name}")
-
-
-def features_of(
-    servers: Iterable[Server], accelerators: Iterable[Accelerator], *, has_routes: bool
-) -> frozenset[str]:
-    """Return the names of the features that the items of documents or of a system use."""
-    servers, accelerators = tuple(servers), tuple(accelerators)
-    return frozenset(
-        feature.name
-        for feature in FEATURES
-        if any(map(feature.of_server, servers))
-        or any(map(feature.of_accelerator, accelerators))
-        or (feature is ROUTES and has_routes)
-    )

@@ -1,10 +1,11 @@
 """What a feature says of itself: who uses it, what it does not go with, and its faults in documents."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as default
 from types import MappingProxyType
 
+from optimizer.documents import Document
 from optimizer.schema import Accelerator, ModelProfile, Server
 from optimizer.schema.files import Part
 from optimizer.schema.names import Finding, Index, Names
@@ -24,10 +25,6 @@ class Documents:
     """Whether an unstated input or output length is 0 instead of a fault."""
 
 
-def _no(_: object) -> bool:
-    return False
-
-
 def _none(_: Documents) -> Iterator[Finding]:
     return iter(())
 
@@ -38,12 +35,12 @@ class Feature:
 
     name: str
     """Name of its folder."""
-    field: str
-    """Field of servers that selects it, by Python name; for routes, the section of a system."""
-    of_server: Callable[[Server], object] = _no
-    """Whether a server uses it, as stated in a document or in planned form."""
-    of_accelerator: Callable[[Accelerator], object] = _no
-    """Whether an accelerator uses it."""
+    fields: tuple[str, ...] = ()
+    """Fields of servers that select it, by Python name, in documents or in planned form; the first is the one
+    that messages name.
+    """
+    fields_of_accelerators: tuple[str, ...] = ()
+    """Fields of accelerators that select it."""
     refused_fields: Mapping[str, str] = default(default_factory=lambda: MappingProxyType({}))
     """Fields of the servers that use it, by Python name, that it does not support, with the reasons."""
     refused_options: Mapping[str, str] = default(default_factory=lambda: MappingProxyType({}))
@@ -56,3 +53,28 @@ class Feature:
     """Whether it has `checks` with a function `check`, which finds errors of plans."""
     faults: Callable[[Documents], Iterator[Finding]] = _none
     """The contradictions of documents that use it."""
+
+    def of_server(self, server: Server) -> bool:
+        """Return whether a server uses it."""
+        return any(_is_given(server, name) for name in self.fields)
+
+    def of_accelerator(self, accelerator: Accelerator) -> bool:
+        """Return whether an accelerator uses it."""
+        return any(_is_given(accelerator, name) for name in self.fields_of_accelerators)
+
+
+def _is_given(document: Document, name: str) -> bool:
+    value = getattr(document, name, None)
+    return value is not None and value is not False and value != 0
+
+
+def used_features(
+    features: Iterable[Feature], servers: Iterable[Server], accelerators: Iterable[Accelerator]
+) -> frozenset[str]:
+    """Return the names of the features that some servers and accelerators use."""
+    servers, accelerators = tuple(servers), tuple(accelerators)
+    return frozenset(
+        feature.name
+        for feature in features
+        if any(map(feature.of_server, servers)) or any(map(feature.of_accelerator, accelerators))
+    )

@@ -6,7 +6,7 @@ the input.
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -35,7 +35,7 @@ from optimizer.features.shared_queues.streams import (
     planned_servers,
     with_shared_queues,
 )
-from optimizer.features.table import FEATURES, features_of
+from optimizer.features.table import FEATURES
 from optimizer.features.versions.feature import VERSIONS
 from optimizer.features.versions.streams import (
     Version,
@@ -75,7 +75,7 @@ from optimizer.schema.names import Entry, Finding, Index, Names, located
 from optimizer.schema.positions import Location
 from optimizer.spec.arguments import check_field_names, check_path
 from optimizer.spec.currency import currency_problems, first_currency
-from optimizer.spec.feature import Documents
+from optimizer.spec.feature import Documents, used_features
 from optimizer.spec.prices import check_options, option_problems
 from optimizer.spec.streams import Stream, members_of, streams_of
 from optimizer.spec.unsupported import check_refused_options, refused_problems
@@ -118,7 +118,7 @@ class System:
     @cached_property
     def features(self) -> frozenset[str]:
         """Features that the system uses."""
-        return features_of(self.servers.values(), self.accelerators.values(), has_routes=bool(self.routes))
+        return _used(self.servers.values(), self.accelerators.values(), self.routes)
 
     @cached_property
     def streams(self) -> Mapping[str, Stream]:
@@ -388,8 +388,14 @@ def join_parts(parts: Sequence[Part], *, lengths_optional: bool = False) -> Syst
 def _features(index: Index) -> frozenset[str]:
     """Return the features that documents use."""
     servers = (entry.item for entry in index.servers.values())
-    accelerators = (entry.item for entry in index.accelerators.values())
-    return features_of(servers, accelerators, has_routes=bool(index.routes))
+    return _used(servers, (entry.item for entry in index.accelerators.values()), index.routes)
+
+
+def _used(
+    servers: Iterable[Server], accelerators: Iterable[Accelerator], routes: Collection[object]
+) -> frozenset[str]:
+    found = used_features(FEATURES, servers, accelerators)
+    return found | {ROUTES.name} if routes else found
 
 
 def _planned_servers(

@@ -28,7 +28,9 @@ def refused_problems(documents: Documents, used: Collection[str]) -> Iterator[Fi
         for feature in mine:
             refused = feature.refused_fields
             other = (
-                f"route {routed[server.name].name!r}" if feature is ROUTES else _key(server, feature.field)
+                f"route {routed[server.name].name!r}"
+                if feature is ROUTES
+                else _key(server, feature.fields[0])
             )
             for name, reason in refused.items():
                 if _is_stated(server, name):
@@ -37,7 +39,7 @@ def refused_problems(documents: Documents, used: Collection[str]) -> Iterator[Fi
                 text = f"class {server.service_class!r} has headroomShare; {refused['headroom_share']}"
                 yield Finding(part, (*at, "class"), f"{text}; remove it, or {other}")
             for text in _untried(server, feature, mine):
-                yield Finding(part, (*at, _key(server, feature.field)), text)
+                yield Finding(part, (*at, _key(server, feature.fields[0])), text)
     for part in documents.parts:
         if "optimizer" in part.spec.model_fields_set:
             for key, text in _option_problems(part.spec.optimizer, used):
@@ -48,7 +50,7 @@ def _untried(server: Server, feature: Feature, others: Iterable[Feature]) -> Ite
     """Yield the features of a server with which one of them is not known to work."""
     for other in others:
         if feature.goes_with is not None and other.name not in {*feature.goes_with, feature.name}:
-            named = _key(server, other.field)
+            named = _key(server, other.fields[0])
             yield f"it is not known to work with {named}; remove it, or {named}"
 
 
@@ -71,7 +73,7 @@ def _option_problems(options: OptimizerOptions, used: Collection[str]) -> Iterat
         if feature.name in used:
             for name, reason in feature.refused_options.items():
                 if _is_stated(options, name):
-                    other = feature.field if feature is ROUTES else _field(Server, feature.field)
+                    other = feature.name if feature is ROUTES else _field(Server, feature.fields[0])
                     yield _key(options, name), f"{reason}; remove it, or {other}"
 
 

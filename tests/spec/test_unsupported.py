@@ -48,7 +48,7 @@ FLAGS = {
 """Flags of `solve` for some of them."""
 
 
-BY_FIELD = {feature.field: feature for feature in FEATURES if feature.refused_fields}
+BY_FIELD = {(*feature.fields, feature.name)[0]: feature for feature in FEATURES if feature.refused_fields}
 
 
 RESERVES = ("availability_target", "headroom_share", "spare_replicas", "surge")

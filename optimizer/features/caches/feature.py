@@ -2,4 +2,4 @@
 
 from optimizer.spec.feature import Feature
 
-CACHES = Feature("caches", field="cache_hit_rate", of_server=lambda server: server.cache_hit_rate)
+CACHES = Feature("caches", fields=("cache_hit_rate",))

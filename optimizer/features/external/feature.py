@@ -18,7 +18,6 @@ def _faults(documents: Documents) -> Iterator[Finding]:
 
 EXTERNAL = Feature(
     "external",
-    field="external",
-    of_server=lambda server: server.external is not None,
+    fields=("external",),
     faults=_faults,
 )

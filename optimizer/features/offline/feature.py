@@ -15,8 +15,7 @@ def _faults(documents: Documents) -> Iterator[Finding]:
 
 OFFLINE = Feature(
     "offline",
-    field="deadline",
-    of_server=lambda server: server.deadline is not None,
+    fields=("deadline",),
     refused_fields={"cache_hit_rate": "offline work has no cache; its requests are those that miss it"},
     faults=_faults,
 )

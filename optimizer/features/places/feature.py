@@ -5,8 +5,7 @@ from optimizer.spec.feature import Feature
 
 PLACES = Feature(
     "places",
-    field="place",
-    of_server=lambda server: server.place is not None or server.may_serve_from is not None,
-    of_accelerator=lambda accelerator: accelerator.place is not None,
+    fields=("place", "may_serve_from"),
+    fields_of_accelerators=("place",),
     faults=place_problems,
 )

@@ -7,7 +7,6 @@ _NO_RESERVE = "a route has no reserve but a higher arrivalRate"
 
 ROUTES = Feature(
     "routes",
-    field="routes",
     refused_fields={
         "shared_queue": "requests of a route wait in their own queue",
         "shared_card": "both servers of a route have their own cards",

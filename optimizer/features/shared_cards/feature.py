@@ -8,8 +8,7 @@ _COUNT = "the plan chooses the number of replicas on shared cards"
 
 SHARED_CARDS = Feature(
     "shared_cards",
-    field="shared_card",
-    of_server=lambda server: server.shared_card,
+    fields=("shared_card",),
     refused_fields={
         "shared_queue": "servers of a shared queue have their own cards",
         "deadline": "offline work has its own cards",
@@ -33,7 +32,6 @@ SHARED_CARDS = Feature(
 )
 SLICES = Feature(
     "slices",
-    field="slice",
-    of_accelerator=lambda accelerator: accelerator.slice is not None,
+    fields_of_accelerators=("slice",),
     faults=slice_problems,
 )

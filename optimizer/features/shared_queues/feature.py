@@ -1,12 +1,11 @@
 """What the feature says of itself."""
 
-from optimizer.features.shared_queues.streams import SharedQueue, queue_problems
+from optimizer.features.shared_queues.streams import queue_problems
 from optimizer.spec.feature import Feature
 
 SHARED_QUEUES = Feature(
     "shared_queues",
-    field="shared_queue",
-    of_server=lambda server: server.shared_queue is not None or isinstance(server, SharedQueue),
+    fields=("shared_queue", "members"),
     refused_fields={
         "max_queue_size": "a shared queue has no separate limit for each server",
         "external": "a service answers all requests of a queue or none",

@@ -1,12 +1,11 @@
 """What the feature says of itself."""
 
-from optimizer.features.versions.streams import Version, version_problems
+from optimizer.features.versions.streams import version_problems
 from optimizer.spec.feature import Feature
 
 VERSIONS = Feature(
     "versions",
-    field="split",
-    of_server=lambda server: server.split is not None or server.roll_back or isinstance(server, Version),
+    fields=("split", "roll_back", "whole"),
     refused_fields={
         "shared_queue": "servers of a shared queue run one model",
         "deadline": "offline work has no versions",
