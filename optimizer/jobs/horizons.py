@@ -79,9 +79,9 @@ def horizon_of(
 
 def _scaled(system: System, factors: Sequence[float]) -> list[LoadStep]:
     """Return the loads of each hour, all times a factor; offline work keeps its requests."""
-    growing = {name: server for name, server in system.servers.items() if server.deadline is None}
-    changes = [SystemChange("load", value=factor) for factor in factors]
-    scaled = [change.applied_to(replace(system, servers=growing)) for change in changes]
+    servers = {name: server for name, server in system.servers.items() if server.deadline is None}
+    growing = replace(system, servers=servers)
+    scaled = [SystemChange("load", value=factor).applied_to(growing) for factor in factors]
     return [LoadStep(h * SECONDS_PER_HOUR, hour.servers, hour.routes) for h, hour in enumerate(scaled)]
 
 

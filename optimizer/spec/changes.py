@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
 from optimizer.documents import Cost, Document, In
 from optimizer.errors import SpecError
-from optimizer.features.routes.streams import route_of
+from optimizer.features.versions.streams import Version
 from optimizer.limits.table import LIMITS, LimitOptions
 from optimizer.money import CENTS, Price, cost_unit, currency_of, read_price
 from optimizer.schema import (
@@ -244,12 +244,14 @@ def _edited(
         edits: functions that return the values of an item of a section, by the section's Python name.
         options: values of options, by Python name.
     """
-    spec = system.to_spec()
-    changed: dict[str, object] = {"optimizer": _changed(system, spec.optimizer, "optimizer", options)}
+    spec, currency = system.to_spec(), system.currency
+    changed: dict[str, object] = {"optimizer": _changed(spec.optimizer, "optimizer", options, currency)}
     for section, edit in edits.items():
         place = SystemSpec.model_fields[section].alias or section
         items = getattr(spec, section)
-        changed[section] = tuple(_changed(system, each, f"{place}.{each.name}", edit(each)) for each in items)
+        changed[section] = tuple(
+            _changed(each, f"{place}.{each.name}", edit(each), currency) for each in items
+        )
     document = spec.model_copy(update=changed)
     if document == spec:
         return system
@@ -258,14 +260,13 @@ def _edited(
     return replace(found, **state)
 
 
-def _changed(system: System, document: _Document, place: str, values: _Values) -> _Document:
-    """Return a document with other values by Python name; None removes a field."""
+def _changed(document: _Document, place: str, values: _Values, currency: str | None = None) -> _Document:
+    """Return a document with other values by Python name, costs in a currency; None removes a field."""
     fields = type(document).model_fields
     absent = {name: None for name in values if getattr(document, name) == fields[name].default}
     if values == absent:
         return document
     stated = document.model_dump(exclude_unset=True, exclude=set(values))
-    currency = system.currency
     for name, value in ((name, value) for name, value in values.items() if value is not None):
         is_price = _PRICE in [*_parts(fields[name].annotation), *fields[name].metadata]
         is_plain = is_price and currency_of(value) is None
@@ -287,9 +288,10 @@ def _with_load(system: System, name: str, factor: float) -> System:
 
 
 def _loaded_items(system: System) -> list[str]:
-    """Return the names of servers and routes that own a load."""
-    routes = system.routes.values()
-    return [*system.routes, *(name for name in system.named if route_of(routes, name) is None)]
+    """Return the names of routes, servers and shared queues that own a load."""
+    versions = {name for name, server in system.servers.items() if isinstance(server, Version)}
+    routed = {name for route in system.routes.values() for name in (route.small, route.large)}
+    return [*system.routes, *sorted(system.named.keys() - versions - routed)]
 
 
 def _types(system: System) -> list[str]:
@@ -319,7 +321,7 @@ def _with_targets(
 
     def changed(group: str, target: ModelTarget) -> ModelTarget:
         place, is_meant = f"{group}.modelTargets.{target.model}", item in {"", f"{group}/{target.model}"}
-        return _changed(system, target, f"serviceClasses.{place}", values(target, value) if is_meant else {})
+        return _changed(target, f"serviceClasses.{place}", values(target, value) if is_meant else {})
 
     def targets(group: ServiceClass) -> _Values:
         return {"model_targets": tuple(changed(group.name, target) for target in group.model_targets)}

@@ -121,9 +121,7 @@ def _controls(system: System) -> Controls:
         if (limit := getattr(target, f"{latency}_ms"))
     )
     return Controls(
-        servers=tuple(
-            name for name in CHANGES["load"].items(system) if name in {*system.stated, *system.routes}
-        ),
+        servers=tuple(CHANGES["load"].items(system)),
         counts=tuple(
             Quantity(f"count:{kind}", kind, "cards", _stated_cards(system, kind), 1)
             for kind in CHANGES["count"].items(system)

@@ -15,12 +15,10 @@ _RESERVES = ("headroomShare", "rollBack", "spareReplicas", "availabilityTarget",
 _LIMITS = tuple(
     name
     for name, python in OPTIONS.items()
-    if CHANGES[name].is_quantity
-    and OptimizerOptions.model_fields[python].exclude_if is not None
-    and name not in _RESERVES
+    if CHANGES[name].is_quantity and OptimizerOptions.model_fields[python].exclude_if
 )
 """Numeric options that documents can omit, such as limits."""
-REMOVABLE = (*_RESERVES, *_LIMITS, "preferred", "tiers", "external")
+REMOVABLE = tuple(dict.fromkeys([*_RESERVES, *_LIMITS, "preferred", "tiers", "external"]))
 """Options whose cost is stated, by name in documents."""
 
 
