@@ -29,7 +29,7 @@ def frozen(array: _Array) -> _Array:
 class RowArrays:
     """Base of dataclasses whose fields are arrays over the same R rows, or nested row arrays."""
 
-    def take(self, rows: IntArray) -> Self:
+    def take(self, rows: IntArray | BoolArray) -> Self:
         """Return the selected rows, in the given order."""
         values = (getattr(self, field.name) for field in fields(self))
         return type(self)(*(v[rows] if isinstance(v, np.ndarray) else v.take(rows) for v in values))

@@ -3,13 +3,14 @@
 These are the figures of kinds of replicas without specific ones.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from optimizer.arrays import FloatArray
 from optimizer.kinds.shown import Shown
 from optimizer.queueing.measures import METRICS
 from optimizer.queueing.performance import Performance
-from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, XAxis, upright
 from optimizer.studies.figures.placed import Placed
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -24,9 +25,10 @@ def figures_by_load(placed: Placed) -> Figure:
     least, stable = placed.rate_range_rps()
     rate_rps = np.linspace(least, MAX_LOAD * stable, POINTS)
     found = placed.analyze(np.full(POINTS, placed.max_batch), rate_rps)
-    load_rpm, label = placed.rate_rps * SECONDS_PER_MINUTE, "load of one replica [requests/min]"
-    guides = (ReferenceLine(name="load", value=load_rpm, axis="x"),) if load_rpm else ()
-    return _figure("Figures against load", placed, found, label, rate_rps * SECONDS_PER_MINUTE, guides)
+    load_rpm = placed.rate_rps * SECONDS_PER_MINUTE
+    axis = placed.axis("load of one replica [requests/min]", rate_rps * SECONDS_PER_MINUTE)
+    guides = [upright("load", load_rpm)] if load_rpm else []
+    return _figure("Figures against load", placed, found, axis, guides)
 
 
 def figures_by_batch_limit(placed: Placed) -> Figure:
@@ -35,44 +37,28 @@ def figures_by_batch_limit(placed: Placed) -> Figure:
     most = int(placed.pair.batch_ceiling[0])
     limits = np.unique(np.round(np.geomspace(1, most, POINTS))).astype(np.int64)
     found = placed.analyze(limits, np.full(len(limits), placed.rate_rps))
-    label = "batch limit [requests]"
-    return _figure(
-        "Figures by batch limit", placed, found, label, limits.astype(np.float64), (placed.batch_guide(),)
-    )
+    axis = placed.axis("batch limit [requests]", limits.astype(np.float64))
+    return _figure("Figures by batch limit", placed, found, axis, [placed.batch_guide()])
 
 
 def _figure(
-    title: str,
-    placed: Placed,
-    found: Performance,
-    label: str,
-    x: FloatArray,
-    guides: tuple[ReferenceLine, ...],
+    title: str, placed: Placed, found: Performance, axis: XAxis, guides: Sequence[ReferenceLine]
 ) -> Figure:
-    panels = (_panel(shown, placed, found, label, x, guides) for shown in placed.kind.shown("plan").values())
+    panels = (_panel(shown, found, axis, guides) for shown in placed.kind.shown("plan").values())
     return placed.figure(title, placed.remark, panels)
 
 
 def _panel(
-    shown: Shown,
-    placed: Placed,
-    found: Performance,
-    label: str,
-    x: FloatArray,
-    guides: tuple[ReferenceLine, ...],
+    shown: Shown, found: Performance, axis: XAxis, guides: Sequence[ReferenceLine]
 ) -> CurvePanel | None:
     """Return a metric as a curve; None if the queue model does not compute it."""
     known = next((known for name, known in METRICS.items() if name == shown.metric), None)
     field = shown.simulated or (shown.field if known is None else known.figure)
-    values: FloatArray | None = getattr(found, field, None)
+    values = getattr(found, field, None)
     if values is None:
         return None
     known = next((known for known in METRICS.values() if known.figure == field), None)
     unit, scale = (shown.unit, 1.0) if known is None else (known.unit, known.scale)
-    return CurvePanel(
-        title=shown.title.capitalize() if shown.title.islower() else shown.title,
-        x_label=label,
-        y_label=f"{shown.heading} [{unit}]" if unit else shown.heading,
-        series=(placed.series("", x, scale * values),),
-        guides=guides,
-    )
+    title = shown.title.capitalize() if shown.title.islower() else shown.title
+    label = f"{shown.heading} [{unit}]" if unit else shown.heading
+    return axis.panel(title, label, {"": scale * values}, guides)

@@ -18,7 +18,7 @@ from optimizer.queueing.bulk.steady import ServerSteadyState
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.roots import root_above, smallest_integer
 from optimizer.simulation.batches import CLOCK
-from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, XAxis, level, upright
 from optimizer.studies.figures.placed import EmptyFigureError, Placed
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -83,8 +83,8 @@ def window_figure(placed: Placed) -> Figure:
         windows = windows[windows >= longest_ms / 2]  # a clock faster than a batch has no effect
     rows = server.take(np.zeros(len(windows), np.int64))
     by_window = _ways(placed, replace(rows, policy=replace(rows.policy, window_ms=windows)))
-    given = ReferenceLine(name=f"window {quantity(window_ms)} ms", value=window_ms, axis="x")
-    panels = _panels(placed, by_window, windows, "window [ms]", "window", given)
+    given = upright(f"window {quantity(window_ms)} ms", window_ms)
+    panels = _panels(placed, by_window, placed.axis("window [ms]", windows), "window", given)
     return placed.figure("Collecting requests", _note(placed), (*panels, *batch_panels(placed)))
 
 
@@ -99,10 +99,8 @@ def batch_panels(placed: Placed) -> tuple[CurvePanel, ...]:
     limits = np.unique(np.round(np.geomspace(1, most, BATCHES))).astype(np.int64)
     rows = replace(server.take(np.zeros(len(limits), np.int64)), max_batch=limits)
     ways = _ways(placed, rows)
-    x = limits.astype(np.float64)
-    return _panels(
-        placed, ways, x, "batch limit [requests]", "batch limit", placed.batch_guide(), along=("x",)
-    )
+    axis = placed.axis("batch limit [requests]", limits.astype(np.float64))
+    return _panels(placed, ways, axis, "batch limit", placed.batch_guide(), along=("x",))
 
 
 def _ways(placed: Placed, servers: BulkQueues) -> _BatchingSettings:
@@ -142,8 +140,7 @@ def _meets(server: BulkQueues, rate_rps: float, limits: dict[TargetMeasure, floa
 def _panels(
     placed: Placed,
     ways: _BatchingSettings,
-    x: FloatArray,
-    label: str,
+    axis: XAxis,
     named: str,
     chosen: ReferenceLine,
     along: tuple[Literal["x"], ...] = (),
@@ -154,27 +151,13 @@ def _panels(
     measures = latencies_shown(placed)
     known = ways.replicas[~np.isnan(ways.replicas)]
     wide = known.max() > WIDE * known.min()
-    replicas = CurvePanel(
-        title=f"Replicas that meet the targets at the load, by {named}",
-        x_label=label,
-        y_label="replicas",
-        series=(placed.series("", x, ways.replicas),),
-        guides=(chosen,),
-        logarithmic=(*along, "y") if wide else along,
-    )
+    title, both = f"Replicas that meet the targets at the load, by {named}", (*along, "y") if wide else along
+    replicas = axis.panel(title, "replicas", {"": ways.replicas}, [chosen], logarithmic=both)
     runs, last = ways.long_runs(), measures[-1]
-    curves = [placed.series(measure.statistic, x, _latencies(runs, measure)) for measure in measures]
-    twice = _latencies(ways.long_runs(2), last)
-    curves.append(placed.series(f"{last.statistic}, twice the replicas", x, twice))
-    latencies = CurvePanel(
-        title=f"Latency with the fewest replicas, by {named}",
-        x_label=label,
-        y_label="latency [ms]",
-        series=tuple(curves),
-        guides=(chosen, *latency_levels(placed)),
-        logarithmic=along,
-    )
-    return replicas, latencies
+    curves = [axis.curve(measure.statistic, _latencies(runs, measure)) for measure in measures]
+    curves.append(axis.curve(f"{last.statistic}, twice the replicas", _latencies(ways.long_runs(2), last)))
+    title, guides = f"Latency with the fewest replicas, by {named}", (chosen, *latency_levels(placed))
+    return replicas, axis.panel(title, "latency [ms]", curves, guides, logarithmic=along)
 
 
 def _latencies(runs: Sequence[SteadyState | None], measure: TargetMeasure) -> FloatArray:
@@ -197,8 +180,7 @@ def latency_levels(placed: Placed) -> tuple[ReferenceLine, ...]:
         if measure in shown:
             levels.setdefault(limit, []).append(measure.statistic)
     return tuple(
-        ReferenceLine(name=f"target {limit:,.6g} ms, {', '.join(names)}", value=limit, axis="y")
-        for limit, names in levels.items()
+        level(f"target {limit:,.6g} ms, {', '.join(names)}", limit) for limit, names in levels.items()
     )
 
 

@@ -9,13 +9,19 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.quantities import counted, quantity
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.performance import MS_PER_S
-from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, Series, target_line
+from optimizer.studies.figures.figure_document import (
+    CurvePanel,
+    Figure,
+    ReferenceLine,
+    XAxis,
+    target_line,
+    upright,
+)
 from optimizer.studies.figures.placed import (
     LATENCY_TITLES,
     EmptyFigureError,
     Placed,
     has_targets,
-    numbers,
     of_statistic,
     target_of,
 )
@@ -45,26 +51,14 @@ def occupancy_figure(placed: Placed) -> Figure:
     states, probability = _occupancy(placed)
     mean = float(found.in_service[0] + found.in_queue[0])
     inside = states <= placed.max_batch
-    panel = CurvePanel(
-        title="Requests in a replica",
-        x_label="requests in the replica",
-        y_label="share of time",
-        series=tuple(
-            Series(
-                name=name,
-                x=numbers(states[rows].astype(np.float64)),
-                y=numbers(probability[rows]),
-                style="bars",
-                type=kind,
-            )
-            for name, rows, kind in (
-                ("all in the batch", inside, placed.type),
-                ("some waiting", ~inside, ""),
-            )
-            if rows.any()
-        ),
-        guides=(ReferenceLine(name=f"mean {mean:.3g}", value=mean, axis="x"),),
-    )
+    axis = XAxis("requests in the replica", states)
+    curves = [
+        XAxis(axis.label, states[rows], kind).curve(name, probability[rows], "bars")
+        for name, rows, kind in (("all in the batch", inside, placed.type), ("some waiting", ~inside, ""))
+        if rows.any()
+    ]
+    guides = [upright(f"mean {mean:.3g}", mean)]
+    panel = axis.panel("Requests in a replica", "share of time", curves, guides)
     rpm = placed.rate_rps * SECONDS_PER_MINUTE
     note = (
         f"{placed.remark}; {quantity(rpm)} requests/min at each; batch limit {placed.max_batch:,}, "
@@ -72,17 +66,6 @@ def occupancy_figure(placed: Placed) -> Figure:
         f"{_lost(float(found.loss[0]))}"
     )
     return placed.figure("Occupancy", note, [panel])
-
-
-def _over_batches(title: str, label: str, curve: Series, guides: tuple[ReferenceLine, ...]) -> CurvePanel:
-    return CurvePanel(
-        title=title,
-        x_label="batch limit [requests]",
-        y_label=label,
-        series=(curve,),
-        guides=guides,
-        logarithmic=("x",),
-    )
 
 
 def batch_figure(placed: Placed) -> Figure:
@@ -96,10 +79,10 @@ def batch_figure(placed: Placed) -> Figure:
     which, met = ("", " that meets the targets") if has_targets(placed.arrays) else ("stable ", "")
     latencies = _latencies(placed)
     at = placed.figures(batch[known], rate[known], [measure for _, measure, _ in latencies])
-    x = batch.astype(np.float64)
+    axis = placed.axis("batch limit [requests]", batch.astype(np.float64))
 
     def panel(title: str, label: str, values: FloatArray, *guides: ReferenceLine) -> CurvePanel:
-        return _over_batches(title, label, placed.series("", x, values), (placed.batch_guide(), *guides))
+        return axis.panel(title, label, {"": values}, (placed.batch_guide(), *guides), logarithmic=("x",))
 
     def spread(values: FloatArray) -> FloatArray:
         full = np.full(len(batch), np.nan)
@@ -130,19 +113,12 @@ def latency_figure(placed: Placed) -> Figure:
     rate = np.linspace(*placed.rate_range_rps(), points)
     latencies = _latencies(placed)
     found = placed.figures(np.full(points, placed.max_batch), rate, [measure for _, measure, _ in latencies])
-    rpm = rate * SECONDS_PER_MINUTE
+    axis = placed.axis("load of one replica [requests/min]", rate * SECONDS_PER_MINUTE)
     bound = "all targets are met" if has_targets(placed.arrays) else "the queue is stable; there is no target"
     guides = placed.load_guides()
 
     def panel(title: str, label: str, values: FloatArray, target: tuple[ReferenceLine, ...]) -> CurvePanel:
-        return CurvePanel(
-            title=title,
-            x_label="load of one replica [requests/min]",
-            y_label=label,
-            series=(placed.series("", rpm, values),),
-            guides=(*target, *guides),
-            y_most=_view(values, target),
-        )
+        return axis.panel(title, label, {"": values}, (*target, *guides), y_most=_view(values, target))
 
     return placed.figure(
         "Latency against load",
@@ -164,17 +140,14 @@ def timing_figure(placed: Placed) -> Figure:
     times = law.token_times(law.service_time_ms(occupancy), occupancy, batch)
     servers = placed.arrays.servers
     shape = f"input of {counted(float(servers.in_tokens[0]), 'token')}, output of {servers.out_tokens[0]:g}"
-
-    def panel(title: str, label: str, values: FloatArray) -> CurvePanel:
-        series = (placed.series("", occupancy, values),)
-        return CurvePanel(title=title, x_label="batch [requests]", y_label=label, series=series)
+    axis = placed.axis("batch [requests]", occupancy)
 
     return placed.figure(
         "Token times",
         f"the fitted latency model of the profile at a constant batch; {shape}",
         (
-            panel("One decode step", "time per token [ms]", times.itl_ms),
-            panel("Prefill of one request", "prefill [ms]", times.prefill_ms),
+            axis.panel("One decode step", "time per token [ms]", {"": times.itl_ms}),
+            axis.panel("Prefill of one request", "prefill [ms]", {"": times.prefill_ms}),
         ),
     )
 

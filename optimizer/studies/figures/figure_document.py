@@ -4,11 +4,13 @@ The studies make figures, `optimizer.render.plots` draws them, and ``--json`` pr
 in a picture is also available as data.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.documents import Document
 from optimizer.printed import Drawn
 from optimizer.quantities import precise
@@ -146,8 +148,55 @@ class Figure(Drawn, Document):
     """All accelerator types of the system; the position of a type sets its colour in every picture."""
 
 
+def level(name: str, value: float) -> ReferenceLine:
+    """Return a line across the y axis."""
+    return ReferenceLine(name=name, value=value, axis="y")
+
+
+def upright(name: str, value: float) -> ReferenceLine:
+    """Return a line across the x axis."""
+    return ReferenceLine(name=name, value=value, axis="x")
+
+
+_Values = FloatArray | IntArray | Sequence[float | None]
+
+
+class XAxis(NamedTuple):
+    """The x axis of curves and panels: its quantity, and the values at which curves are known."""
+
+    label: str
+    """Quantity and unit."""
+    x: _Values
+    """Values, in that unit."""
+    type: str = ""
+    """Accelerator type that sets the colour of its curves; empty if they belong to no type."""
+
+    def curve(self, name: str, y: _Values, style: SeriesStyle = "line", kind: str = "") -> Series:
+        """Return a curve, in the colour of another type if given; missing values are not finite."""
+        return Series(name=name, x=_numbers(self.x), y=_numbers(y), style=style, type=kind or self.type)
+
+    def panel(
+        self,
+        title: str,
+        y_label: str,
+        curves: Mapping[str, _Values] | Iterable[Series],
+        guides: Iterable[ReferenceLine] = (),
+        **ends: Any,
+    ) -> CurvePanel:
+        """Return a panel of curves, given as such or as their values by name."""
+        if isinstance(curves, Mapping):
+            curves = [self.curve(*named) for named in curves.items()]
+        lines: dict[str, Any] = {"series": tuple(curves), "guides": tuple(guides)}
+        return CurvePanel(title=title, x_label=self.label, y_label=y_label, **lines, **ends)
+
+
+def _numbers(values: _Values) -> tuple[float | None, ...]:
+    """Return plain numbers, with None for values that are not finite."""
+    return tuple(None if value is None or not isfinite(value) else float(value) for value in values)
+
+
 def target_line(target_ms: float) -> tuple[ReferenceLine, ...]:
     """Return the line of a latency target [ms]; empty without a target."""
     if not isfinite(target_ms):
         return ()
-    return (ReferenceLine(name=f"target {precise(target_ms)} ms", value=target_ms, axis="y"),)
+    return (level(f"target {precise(target_ms)} ms", target_ms),)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from optimizer.fitting.profile import FittedProfile, MeasuredPoint
 from optimizer.fitting.runs import BenchmarkRun, shape_name, shapes_of
 from optimizer.quantities import counted
-from optimizer.studies.figures.figure_document import CurvePanel, Figure, Series
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, XAxis
 
 FIGURES = (
     ("ttft_ms", "Time to first token (median)", "TTFT [ms]"),
@@ -49,25 +49,13 @@ def _panel(
     title: str,
     unit: str,
 ) -> CurvePanel:
-    series = []
+    curves, axis = [], XAxis("completed [requests/s]", ())
     for shape in shapes:
         mine = [point for point, run in pairs if run.shape == shape and getattr(point, name)]
         mine = sorted(mine, key=lambda point: point.throughput_rps or point.rate_rps or 0.0)
-        rates = tuple(point.throughput_rps or point.rate_rps for point in mine)
-        label = shape_name(shape)
-        series += [
-            Series(
-                name=f"{label} predicted",
-                x=rates,
-                y=tuple(getattr(point, f"predicted_{name}") for point in mine),
-            ),
-            Series(name=label, x=rates, y=tuple(getattr(point, name) for point in mine), style="points"),
-        ]
+        axis = axis._replace(x=[point.throughput_rps or point.rate_rps for point in mine])
+        predicted, measured = ([getattr(point, key) for point in mine] for key in (f"predicted_{name}", name))
+        curves.append(axis.curve(f"{shape_name(shape)} predicted", predicted))
+        curves.append(axis.curve(shape_name(shape), measured, "points"))
     shown = ", ".join(map(shape_name, shapes))
-    return CurvePanel(
-        title=f"{title}: {shown} tokens",
-        x_label="completed [requests/s]",
-        y_label=unit,
-        series=tuple(series),
-        logarithmic=("x", "y"),
-    )
+    return axis.panel(f"{title}: {shown} tokens", unit, curves, logarithmic=("x", "y"))

@@ -39,7 +39,7 @@ from optimizer.queueing.reference import ReplicaQueues
 from optimizer.schema.assumptions import could_use
 from optimizer.schema.messages import known_name
 from optimizer.spec.system import System
-from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, Series, SeriesStyle
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, XAxis, upright
 from optimizer.timing import Law
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -101,19 +101,17 @@ class Placed:
 
     def batch_guide(self) -> ReferenceLine:
         """Return a line at the batch limit."""
-        return ReferenceLine(name=f"batch {self.max_batch:,}", value=float(self.max_batch), axis="x")
+        return upright(f"batch {self.max_batch:,}", float(self.max_batch))
 
     def load_guides(self) -> tuple[ReferenceLine, ...]:
         """Return lines at the maximum load within all targets, and at the load of the plan."""
         named = (("largest", float(self.largest_rates(self.pair.max_batch)[0])), ("load", self.rate_rps))
         rates = ((name, rate * SECONDS_PER_MINUTE) for name, rate in named if rate > 0)
-        return tuple(
-            ReferenceLine(name=f"{name} {quantity(rpm)}", value=rpm, axis="x") for name, rpm in rates
-        )
+        return tuple(upright(f"{name} {quantity(rpm)}", rpm) for name, rpm in rates)
 
-    def series(self, name: str, x: FloatArray, values: FloatArray, style: SeriesStyle = "line") -> Series:
-        """Return a curve in the colour of the accelerator's type."""
-        return Series(name=name, x=numbers(x), y=numbers(values), style=style, type=self.type)
+    def axis(self, label: str, x: FloatArray) -> XAxis:
+        """Return an axis of curves in the colour of the accelerator's type."""
+        return XAxis(label, x, self.type)
 
     def law(self, rows: int) -> Law:
         """Return the latency model, repeated for a number of rows."""
@@ -373,8 +371,3 @@ def _as_planned(system: System, server: str, plan: Plan) -> Placed:
     if len(pools) > 1:
         remark += f", the largest of its {len(pools)} pools"
     return Placed(system, candidates.arrays, pair, server, pool.accelerator, rate, remark)
-
-
-def numbers(values: FloatArray) -> tuple[float | None, ...]:
-    """Return plain numbers, with None for values that are not finite."""
-    return tuple(float(value) if np.isfinite(value) else None for value in values)

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import FloatArray, IntArray, RowArrays
 from optimizer.candidates import Candidates
 from optimizer.candidates.measuring import measure_pairs
 from optimizer.candidates.table import CandidateTable
@@ -19,14 +19,21 @@ from optimizer.quantities import quantity
 from optimizer.queueing.targets import meets_target
 from optimizer.schema.messages import known_name
 from optimizer.spec.system import System
-from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, Series, target_line
+from optimizer.studies.figures.figure_document import (
+    CurvePanel,
+    Figure,
+    Series,
+    SeriesStyle,
+    XAxis,
+    target_line,
+    upright,
+)
 from optimizer.studies.figures.placed import (
     LATENCY_TITLES,
     EmptyFigureError,
     candidates_of_only,
     has_targets,
     joined_candidates,
-    numbers,
     of_statistic,
     rejection,
     target_of,
@@ -64,14 +71,9 @@ def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
     drawn = [_steps(candidates, table.take(rows[i : i + 1]), load) for i in range(len(rows))]
     series, y_most, dear = _within_sight(drawn, at_load[rows])
     within = " within its targets" if has_targets(candidates.arrays) else ""
-    panel = CurvePanel(
-        title=f"Cost of the server{within}, by accelerator",
-        x_label="load [requests/min]",
-        y_label=f"cost [{cost_unit(system.currency)}]",
-        series=series,
-        guides=(ReferenceLine(name="load", value=load * SECONDS_PER_MINUTE, axis="x"),),
-        y_most=y_most,
-    )
+    title, y_label = f"Cost of the server{within}, by accelerator", f"cost [{cost_unit(system.currency)}]"
+    guides = [upright("load", load * SECONDS_PER_MINUTE)]
+    panel = XAxis("load [requests/min]", ()).panel(title, y_label, series, guides, y_most=y_most)
     some = f"the {len(rows)} cheapest of {len(table)} accelerators at" if len(rows) < len(table) else "at"
     note = f"{some} a load of {quantity(load * SECONDS_PER_MINUTE)} requests/min; replicas are indivisible"
     if dear:
@@ -158,24 +160,21 @@ def _steps(candidates: Candidates, candidate: CandidateTable, load_rps: float) -
     rate, end = float(candidate.max_rate_rps[0]), LOAD_VIEW * load_rps
     every_step = end / rate <= POINTS
     load = np.append(np.arange(0, end, rate), end) if every_step else np.linspace(0, end, POINTS)
-    return Series(
-        name=candidates.arrays.accelerator_names[candidate.accelerator[0]],
-        x=numbers(load * SECONDS_PER_MINUTE),
-        y=numbers(in_cost_unit(_costs(candidates, candidate, load)[0], candidates.system.currency)),
-        style="steps",
-        type=_type_of(candidates, int(candidate.accelerator[0])),
-    )
+    cost = in_cost_unit(_costs(candidates, candidate, load)[0], candidates.system.currency)
+    return _curve(candidates, int(candidate.accelerator[0]), load * SECONDS_PER_MINUTE, cost, "steps")
 
 
-def _type_of(candidates: Candidates, accelerator: int) -> str:
-    return candidates.arrays.type_names[int(candidates.arrays.kind[accelerator])]
+def _curve(candidates: Candidates, a: int, x: FloatArray, y: FloatArray, style: SeriesStyle) -> Series:
+    """Return a curve of an accelerator, in the colour of its type."""
+    arrays = candidates.arrays
+    return XAxis("", x, arrays.type_names[int(arrays.kind[a])]).curve(arrays.accelerator_names[a], y, style)
 
 
 # --- cost against latency ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Configurations:
+class _Configurations(RowArrays):
     """Configurations of a server: accelerator, batch and replicas; shapes (W,)."""
 
     accelerator: IntArray
@@ -188,10 +187,6 @@ class _Configurations:
     def latency_ms(self, name: _Shown) -> FloatArray:
         """Return one of the two latencies: `itl` or `ttft`."""
         return self.itl_ms if name == "itl" else self.ttft_ms
-
-    def take(self, rows: IntArray | BoolArray) -> "_Configurations":
-        """Return the selected configurations, in the given order."""
-        return _Configurations(self.accelerator[rows], self.cost[rows], self.itl_ms[rows], self.ttft_ms[rows])
 
 
 def _ways(candidates: Candidates, table: CandidateTable) -> _Configurations:
@@ -257,39 +252,24 @@ def _front_panel(
     candidates: Candidates, ways: _Configurations, name: _Shown, shown: Sequence[int], pools: Sequence[Pool]
 ) -> CurvePanel:
     """Return the front of cost and one latency: over all configurations, per accelerator, and the plan's."""
-    latency = ways.latency_ms(name)
-    series = []
+    latency, currency = ways.latency_ms(name), candidates.system.currency
+    cost, series = in_cost_unit(ways.cost, currency), []
+    axis = XAxis(f"cost [{cost_unit(currency)}]", cost)
     for a in shown:
         mine = np.flatnonzero(ways.accelerator == a)
         rows = mine[front(ways.cost[mine], latency[mine])]
-        series.append(
-            Series(
-                name=candidates.arrays.accelerator_names[a],
-                x=numbers(in_cost_unit(ways.cost[rows], candidates.system.currency)),
-                y=numbers(latency[rows]),
-                style="points",
-                type=_type_of(candidates, a),
-            )
-        )
+        series.append(_curve(candidates, a, cost[rows], latency[rows], "points"))
     best = front(ways.cost, latency)
     if len(best):
-        x = numbers(in_cost_unit(ways.cost[best], candidates.system.currency))
-        y = numbers(latency[best])
-        series.append(Series(name="Pareto front", x=x, y=y, style="front"))
+        series.append(axis._replace(x=cost[best]).curve("Pareto front", latency[best], "front"))
     if len(pools) == 1:
         series.append(_chosen(pools[0], name, candidates))
     measure, limit = target_of(candidates.arrays, name)
     title, other = of_statistic(LATENCY_TITLES[name], measure), _OTHER[name]
     if np.isfinite(target_of(candidates.arrays, other)[1]):
         title += f", with the {other.upper()} target held"
-    return CurvePanel(
-        title=title,
-        x_label=f"cost [{cost_unit(candidates.system.currency)}]",
-        y_label=f"{measure.label} [ms]",
-        series=tuple(series),
-        guides=target_line(limit),
-        logarithmic=_wide_axes(series),
-    )
+    label, along = f"{measure.label} [ms]", _wide_axes(series)
+    return axis.panel(title, label, series, target_line(limit), logarithmic=along)
 
 
 def _chosen(pool: Pool, name: _Shown, candidates: Candidates) -> Series:

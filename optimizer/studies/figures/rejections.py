@@ -10,7 +10,7 @@ from optimizer.quantities import quantity
 from optimizer.queueing.measures import LOSS
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.studies.figures.collecting import latencies_shown, latency_levels, shown_ms
-from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, level, upright
 from optimizer.studies.figures.placed import Placed
 
 POINTS = 33
@@ -18,6 +18,7 @@ POINTS = 33
 MIN_LOAD, MAX_LOAD, MAX_STABLE_LOAD = 0.02, 1.5, 0.97
 """Minimum and maximum load, relative to the saturation throughput; the last is for unlimited queues."""
 PERCENT = 100.0
+LOAD = "load of one replica [requests/s]"
 
 
 def rejection_figure(placed: Placed) -> Figure:
@@ -57,47 +58,29 @@ def loads_rps(placed: Placed) -> FloatArray:
 def latency_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
     """Return mean and percentiles of the latency of served requests by load."""
     server = placed.batch_servers()
-    rows = [server.row_at(0, rate) for rate in rate_rps.tolist()]
-    series = []
-    for measure in latencies_shown(placed):
-        values = [shown_ms(row, measure) for row in rows]
-        series.append(placed.series(measure.statistic, rate_rps, np.array(values)))
-    return CurvePanel(
-        title="Latency of answered requests",
-        x_label="load of one replica [requests/s]",
-        y_label="latency [ms]",
-        series=tuple(series),
-        guides=(*latency_levels(placed), *_loads(placed)),
-    )
+    rows, axis = [server.row_at(0, rate) for rate in rate_rps.tolist()], placed.axis(LOAD, rate_rps)
+    curves = [
+        axis.curve(measure.statistic, [shown_ms(row, measure) for row in rows])
+        for measure in latencies_shown(placed)
+    ]
+    guides = (*latency_levels(placed), *_loads(placed))
+    return axis.panel("Latency of answered requests", "latency [ms]", curves, guides)
 
 
 def _rejected_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
     server = placed.batch_servers()
     rejected = np.array([server.row_at(0, rate).rejected for rate in rate_rps.tolist()])
     limit = placed.arrays.servers.targets.limits_of(0).get(LOSS)
-    levels = (
-        ()
-        if limit is None
-        else (ReferenceLine(name=f"target {PERCENT * limit:g} %", value=PERCENT * limit, axis="y"),)
-    )
-    return CurvePanel(
-        title="Rejected requests",
-        x_label="load of one replica [requests/s]",
-        y_label="rejected [%]",
-        series=(placed.series("", rate_rps, PERCENT * rejected),),
-        guides=(*levels, *_loads(placed)),
-    )
+    levels = [] if limit is None else [level(f"target {PERCENT * limit:g} %", PERCENT * limit)]
+    axis, curves = placed.axis(LOAD, rate_rps), {"": PERCENT * rejected}
+    return axis.panel("Rejected requests", "rejected [%]", curves, (*levels, *_loads(placed)))
 
 
 def _loads(placed: Placed) -> tuple[ReferenceLine, ...]:
     """Return lines at the saturation throughput, and at the planned load per replica."""
     full = float(placed.batch_servers().full_rate_rps[0])
     named = [("saturation", full)] * _has_room(placed) + [("load", placed.rate_rps)]
-    return tuple(
-        ReferenceLine(name=f"{name} {quantity(rate)}", value=rate, axis="x")
-        for name, rate in named
-        if rate > 0
-    )
+    return tuple(upright(f"{name} {quantity(rate)}", rate) for name, rate in named if rate > 0)
 
 
 def _has_room(placed: Placed) -> bool:

@@ -4,7 +4,7 @@ The replica is run as in `inferplan simulate`, so that both show the same metric
 numbers refer to ``docs/math.md``.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from optimizer.queueing.measures import METRICS, LatencyName, TargetMeasure
 from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.summary import Distribution, counted_rows, summarise
-from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, level, upright
 from optimizer.studies.figures.placed import EmptyFigureError, Placed
 from optimizer.studies.simulation.pools import stream_of
 from optimizer.units import SECONDS_PER_MINUTE
@@ -62,15 +62,7 @@ def batch_distribution_figure(placed: Placed) -> Figure:
     times_ms = np.linspace(simulated[0], simulated[-1], BATCH_POINTS)
     within = np.array([1 - found.late_share(limit) for limit in times_ms.tolist()])
     curves = {"closed form": (times_ms, within), "simulated": (simulated, SHARES)}
-    panel = CurvePanel(
-        title="Latency",
-        x_label="latency [ms]",
-        y_label="share of requests [%]",
-        series=tuple(placed.series(name, x, 100 * share) for name, (x, share) in curves.items()),
-        guides=_upright_targets(placed, "e2e", VIEW * float(simulated[-1])),
-        y_most=100.0,
-    )
-    return _distribution(placed, [panel])
+    return _distribution(placed, [_share_panel(placed, "e2e", ("Latency", "latency [ms]"), curves)])
 
 
 def _steady_run(placed: Placed) -> SimulatedRun:
@@ -115,19 +107,25 @@ def _spread(placed: Placed, run: SimulatedRun, metric: LatencyName, title: str) 
         return None
     measures = [TargetMeasure(metric, 100 * share) for share in SHARES.tolist()]
     known = placed.figures(np.array([placed.max_batch]), np.array([placed.rate_rps]), measures)
-    curves = {"closed form": np.concatenate(list(known.values()))} if known else {}
-    curves["simulated"] = np.quantile(values, SHARES)
-    most = max(float(curve[-1]) for curve in curves.values())
-    wide = most > WIDE * float(np.median(values)) > 0
-    return CurvePanel(
-        title=title,
-        x_label=f"{METRICS[metric].label} [ms]",
-        y_label="share of requests [%]",
-        series=tuple(placed.series(name, curve, 100 * SHARES) for name, curve in curves.items()),
-        guides=_upright_targets(placed, metric, VIEW * most),
-        y_most=100.0,
-        logarithmic=("x",) if wide else (),
-    )
+    curves = {"closed form": (np.concatenate(list(known.values())), SHARES)} if known else {}
+    curves["simulated"] = np.quantile(values, SHARES), SHARES
+    titles = title, f"{METRICS[metric].label} [ms]"
+    return _share_panel(placed, metric, titles, curves, median=float(np.median(values)))
+
+
+def _share_panel(
+    placed: Placed,
+    metric: LatencyName,
+    titles: tuple[str, str],
+    curves: Mapping[str, tuple[FloatArray, FloatArray]],
+    median: float = 0.0,
+) -> CurvePanel:
+    """Return the share of requests within each latency; logarithmic far beyond a known median."""
+    most, axis = max(float(x[-1]) for x, _ in curves.values()), placed.axis(titles[1], SHARES)
+    series = [axis._replace(x=x).curve(name, 100 * share) for name, (x, share) in curves.items()]
+    guides = _upright_targets(placed, metric, VIEW * most)
+    along = ("x",) if most > WIDE * median > 0 else ()
+    return axis.panel(titles[0], "share of requests [%]", series, guides, y_most=100.0, logarithmic=along)
 
 
 def _upright_targets(placed: Placed, metric: LatencyName, farthest_ms: float) -> tuple[ReferenceLine, ...]:
@@ -135,14 +133,14 @@ def _upright_targets(placed: Placed, metric: LatencyName, farthest_ms: float) ->
     guides: list[ReferenceLine] = []
     for measure, limit in _targets(placed, metric):
         if limit <= farthest_ms:
-            guides.append(
-                ReferenceLine(name=f"target {limit:,.6g} ms, {measure.statistic}", value=limit, axis="x")
-            )
+            guides.append(upright(_target_name(measure, limit), limit))
             if measure.percentile is not None:
-                guides.append(
-                    ReferenceLine(name=f"{measure.percentile:g} %", value=measure.percentile, axis="y")
-                )
+                guides.append(level(f"{measure.percentile:g} %", measure.percentile))
     return tuple(guides)
+
+
+def _target_name(measure: TargetMeasure, limit_ms: float) -> str:
+    return f"target {limit_ms:,.6g} ms, {measure.statistic}"
 
 
 def _targets(placed: Placed, metric: LatencyName) -> list[tuple[TargetMeasure, float]]:
@@ -170,36 +168,25 @@ def _against_load(
         return None
     measures = [TargetMeasure(metric), *(TargetMeasure(metric, float(percent)) for percent in PERCENTILES)]
     known = placed.figures(np.full(POINTS, placed.max_batch), loads[0] * stable_rps, measures)
-    rpm, runs_rpm = (load * stable_rps * SECONDS_PER_MINUTE for load in loads)
-    curves = [placed.series(measure.statistic, rpm, values) for measure, values in known.items()]
+    axis, runs = (
+        placed.axis("load of one replica [requests/min]", load * stable_rps * SECONDS_PER_MINUTE)
+        for load in loads
+    )
+    curves = [axis.curve(measure.statistic, values) for measure, values in known.items()]
     simulated = {
         measure: np.array([_value(one, measure) for one in found])
         for measure in (TargetMeasure(metric), TargetMeasure(metric, 95.0))
     }
-    dots = [
-        placed.series(f"{measure.statistic}, simulated", runs_rpm, y, "points")
-        for measure, y in simulated.items()
-    ]
+    dots = [runs.curve(f"{measure.statistic}, simulated", y, "points") for measure, y in simulated.items()]
     targets = _targets(placed, metric)
     here = placed.rate_rps / stable_rps if placed.rate_rps else USUAL_LOAD
     values = [np.interp(here, loads[0], curve) for curve in known.values()]
     values += [np.interp(here, loads[1], points) for points in simulated.values()]
     most = VIEW * float(np.nanmax([*values, *(limit for _, limit in targets)]))
     highest = np.nanmax(np.concatenate([*known.values(), *simulated.values()]))
-    return CurvePanel(
-        title=title,
-        x_label="load of one replica [requests/min]",
-        y_label=f"{METRICS[metric].label} [ms]",
-        series=(*dots, *curves),
-        guides=(*_levels(targets), *placed.load_guides()),
-        y_most=None if highest <= most else most,
-    )
-
-
-def _levels(targets: Iterable[tuple[TargetMeasure, float]]) -> Iterator[ReferenceLine]:
-    """Yield a line at each target."""
-    for measure, limit in targets:
-        yield ReferenceLine(name=f"target {limit:,.6g} ms, {measure.statistic}", value=limit, axis="y")
+    levels = (level(_target_name(*target), target[1]) for target in targets)
+    label, y_most = f"{METRICS[metric].label} [ms]", None if highest <= most else most
+    return axis.panel(title, label, (*dots, *curves), (*levels, *placed.load_guides()), y_most=y_most)
 
 
 def _value(found: Distribution | None, measure: TargetMeasure) -> float:

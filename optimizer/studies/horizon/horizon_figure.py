@@ -1,10 +1,10 @@
 """A horizon as a picture: load, reserved and rented cards, and cost over the hours."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent
-from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, Series
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, XAxis, level
 from optimizer.studies.horizon.horizon_document import Horizon, HourPlan
 from optimizer.units import SECONDS_PER_HOUR
 
@@ -14,14 +14,10 @@ def horizon_figure(found: Horizon) -> Figure:
     unit, reserved = cost_unit(found.currency), sum(item.reserved * item.cards for item in found.reservations)
     gap = "" if found.gap is None else f"; with transitions at most {percent(found.gap)} above the optimum"
     note = f"{counted(reserved, 'card')} reserved{gap}"
-    means = tuple(
-        ReferenceLine(
-            name=item.name,
-            value=in_cost_unit(item.total_cost / found.hours, found.currency),
-            axis="y",
-        )
+    means = [
+        level(item.name, in_cost_unit(item.total_cost / found.hours, found.currency))
         for item in found.policies[1:]
-    )
+    ]
     all_served = all(_served(hour) == _load(hour) for hour in found.plans)
     panels = (
         _panel(found, "Load", "requests/min", {"load": _load} | ({} if all_served else {"served": _served})),
@@ -62,7 +58,7 @@ def _panel(
     title: str,
     label: str,
     values: Mapping[str, Callable[[HourPlan], float]],
-    guides: tuple[ReferenceLine, ...] = (),
+    guides: Sequence[ReferenceLine] = (),
     areas: tuple[str, ...] = (),
 ) -> CurvePanel:
     """Return a panel of values that are constant within each hour."""
@@ -70,13 +66,9 @@ def _panel(
     for hour in found.plans:
         begin = (hour.time_s - first) / SECONDS_PER_HOUR
         x += [begin, begin + hour.hours]
-    series = tuple(
-        Series(
-            name=name,
-            x=tuple(x),
-            y=tuple(y for hour in found.plans for y in (value(hour),) * 2),
-            style="area" if name in areas else "line",
-        )
-        for name, value in values.items()
-    )
-    return CurvePanel(title=title, x_label="time [h]", y_label=label, series=series, guides=guides)
+    axis = XAxis("time [h]", x)
+    curves = []
+    for name, value in values.items():
+        y = [y for hour in found.plans for y in (value(hour),) * 2]
+        curves.append(axis.curve(name, y, "area" if name in areas else "line"))
+    return axis.panel(title, label, curves, guides)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent
-from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, Series
+from optimizer.studies.figures.figure_document import Figure, Series, XAxis, level
 from optimizer.studies.replay.replay_document import Replay, ReplayPolicy, ReplayStep
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -23,63 +23,27 @@ def replay_figure(found: Replay) -> Figure:
         f"{percent(item.missed / item.offered if item.offered else 0.0)} missed"
         for item in found.variants
     )
-    panels = [
-        _panel(ways, "Replicas desired", "replicas", lambda point: point.desired),
-        _load_panel(ways),
-        _panel(
-            ways,
-            "Cost of what is there",
-            f"cost [{unit}]",
+    axis = XAxis("time [min]", ())
+    load = _curve("load", ways[0], lambda point: point.load_rpm)
+    desired, capacity, cost = (
+        [_curve(item.name, item, value) for item in ways]
+        for value in (
+            lambda point: point.desired,
+            lambda point: point.capacity_rpm,
             lambda point: in_cost_unit(point.cost_per_h, found.currency),
-            tuple(
-                ReferenceLine(
-                    name=item.name,
-                    value=in_cost_unit(item.cost / found.hours, found.currency),
-                    axis="y",
-                )
-                for item in constant
-            ),
-        ),
-    ]
-    return Figure(title=f"Replay of {counted(found.hours, 'hour')}", note=note, panels=tuple(panels))
-
-
-def _times(item: ReplayPolicy) -> list[float]:
-    first = item.points[0].time_s
-    return [(point.time_s - first) / SECONDS_PER_MINUTE for point in item.points]
-
-
-def _thinned(values: list[float]) -> tuple[float, ...]:
-    step = -(-len(values) // MAX_POINTS)
-    return tuple(values[::step])
-
-
-def _series(name: str, item: ReplayPolicy, values: list[float]) -> Series:
-    return Series(name=name, x=_thinned(_times(item)), y=_thinned(values), style="line")
-
-
-def _panel(
-    ways: list[ReplayPolicy],
-    title: str,
-    label: str,
-    value: Callable[[ReplayStep], float],
-    guides: tuple[ReferenceLine, ...] = (),
-) -> CurvePanel:
-    return CurvePanel(
-        title=title,
-        x_label="time [min]",
-        y_label=label,
-        series=tuple(_series(item.name, item, [value(point) for point in item.points]) for item in ways),
-        guides=guides,
+        )
     )
-
-
-def _load_panel(ways: list[ReplayPolicy]) -> CurvePanel:
-    loads = [point.load_rpm for point in ways[0].points]
-    takes = [_series(item.name, item, [float(point.capacity_rpm) for point in item.points]) for item in ways]
-    return CurvePanel(
-        title="Load and capacity of ready replicas",
-        x_label="time [min]",
-        y_label="requests/min",
-        series=(_series("load", ways[0], loads), *takes),
+    means = [level(item.name, in_cost_unit(item.cost / found.hours, found.currency)) for item in constant]
+    panels = (
+        axis.panel("Replicas desired", "replicas", desired),
+        axis.panel("Load and capacity of ready replicas", "requests/min", [load, *capacity]),
+        axis.panel("Cost of what is there", f"cost [{unit}]", cost, means),
     )
+    return Figure(title=f"Replay of {counted(found.hours, 'hour')}", note=note, panels=panels)
+
+
+def _curve(name: str, item: ReplayPolicy, value: Callable[[ReplayStep], float]) -> Series:
+    """Return a value of a policy over time; long curves are thinned."""
+    points = item.points[:: -(-len(item.points) // MAX_POINTS)]
+    times = [(point.time_s - points[0].time_s) / SECONDS_PER_MINUTE for point in points]
+    return XAxis("", times).curve(name, [value(point) for point in points])

@@ -7,7 +7,7 @@ from optimizer.limits.table import limit_label
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import precise, quantity, share_text
 from optimizer.schema import priority_name
-from optimizer.studies.figures.figure_document import Cell, CurvePanel, Figure, GridPanel, Series
+from optimizer.studies.figures.figure_document import Cell, CurvePanel, Figure, GridPanel, Series, XAxis
 from optimizer.studies.sweep.sweep_document import Axis, SampledDays, Sweep, SweepPoint
 
 MAX_COLUMNS, MAX_ROWS = 9, 21
@@ -46,17 +46,17 @@ def axis_label(axis: Axis, currency: str | None) -> str:
 
 
 def _curves(found: Sweep) -> list[CurvePanel]:
-    points, axis = found.points, found.axes[0]
-    label = axis_label(axis, found.currency)
-    unit = cost_unit(found.currency)
+    ends = [
+        (point, end)
+        for point in found.points
+        for end in dict.fromkeys([point.values[0], point.until or point.values[0]])
+    ]
+    points, parameter, unit = found.points, found.axes[0], cost_unit(found.currency)
+    values = [parameter.value_in(end, found.currency) for _, end in ends]
+    axis = XAxis(axis_label(parameter, found.currency), values)
 
     def series(name: str, value: Callable[[SweepPoint], float | None], kind: str = "") -> Series:
-        x, y = list[float](), list[float | None]()
-        for point in points:
-            ends = dict.fromkeys([point.values[0], point.until or point.values[0]])
-            x += [axis.value_in(end, found.currency) for end in ends]
-            y += [value(point)] * len(ends)
-        return Series(name=name, x=tuple(x), y=tuple(y), style="line", type=kind)
+        return axis.curve(name, [value(point) for point, _ in ends], kind=kind)
 
     def shares(place: int) -> Callable[[SweepPoint], float | None]:
         return lambda point: _percent(point.served[place].share)
@@ -72,23 +72,20 @@ def _curves(found: Sweep) -> list[CurvePanel]:
     binding = sorted({(bind.limit, bind.item) for point in points for bind in point.binds if bind.item})
     cost = series("cost", lambda point: in_cost_unit(point.total_cost_cents_per_h, found.currency))
     panels = [
-        CurvePanel(title="Cost of the plan", x_label=label, y_label=f"cost [{unit}]", series=(cost,)),
-        CurvePanel(
-            title="Served share of the load", x_label=label, y_label="served [%]", series=tuple(served)
-        ),
+        axis.panel("Cost of the plan", f"cost [{unit}]", [cost]),
+        axis.panel("Served share of the load", "served [%]", served),
     ]
     if any(point.reserves for point in points):
         lacking = series("lack their reserve", lambda point: len(point.lacks_reserve))
-        title = "Servers that lack their reserve"
-        panels.append(CurvePanel(title=title, x_label=label, y_label="servers", series=(lacking,)))
+        panels.append(axis.panel("Servers that lack their reserve", "servers", [lacking]))
     if binding:
         # Other limits have no colour, and are distinguished by dashes.
-        limits = tuple(
+        limits = [
             series(limit_label(limit, item), held(limit, item), item if limit == CARDS else "")
             for limit, item in binding
-        )
+        ]
         title = "Servers that a limit keeps from service or from a cheaper candidate"
-        panels.append(CurvePanel(title=title, x_label=label, y_label="servers", series=limits))
+        panels.append(axis.panel(title, "servers", limits))
     return panels
 
 
@@ -127,27 +124,18 @@ def _thinned(values: tuple[float, ...], most: int) -> tuple[float, ...]:
 
 
 def _days_panel(found: Sweep, days: SampledDays) -> CurvePanel:
-    unit = cost_unit(found.currency)
-
-    def series(name: str, costs: list[tuple[float, float | None]]) -> Series:
-        return Series(
-            name=name,
-            x=tuple(100 * share for share, _ in costs),
-            y=tuple(None if cost is None else in_cost_unit(cost, found.currency) for _, cost in costs),
-            style="line",
-        )
-
-    kept = [(item.days_share, item.total_cost_cents_per_h) for item in days.fleets]
-    safe = [series("one fleet", kept)] if any(cost is not None for _, cost in kept) else []
-    anew: list[tuple[float, float | None]] = [
-        (item.days_share, item.replanned_cents_per_h) for item in days.fleets
-    ]
-    return CurvePanel(
-        title="Cost of one fleet that is safe on a share of days",
-        x_label="days [%]",
-        y_label=f"cost [{unit}]",
-        series=(*safe, series("planned anew every day", anew)),
-    )
+    costs: dict[str, list[float | None]] = {
+        "one fleet": [item.total_cost_cents_per_h for item in days.fleets],
+        "planned anew every day": [item.replanned_cents_per_h for item in days.fleets],
+    }
+    shown = {
+        name: [None if cost is None else in_cost_unit(cost, found.currency) for cost in mine]
+        for name, mine in costs.items()
+        if name != "one fleet" or any(cost is not None for cost in mine)
+    }
+    axis = XAxis("days [%]", [100 * item.days_share for item in days.fleets])
+    title, unit = "Cost of one fleet that is safe on a share of days", cost_unit(found.currency)
+    return axis.panel(title, f"cost [{unit}]", shown)
 
 
 def _percent(share: float | None) -> float | None:
