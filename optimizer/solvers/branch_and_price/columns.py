@@ -3,11 +3,11 @@
 Takes `PatternCandidates`, gives `PatternColumns` as arrays. Equation numbers refer to ``docs/math.md``.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray, RowArrays
 from optimizer.solvers.branch_and_price.candidates import LOAD, PatternCandidates
 from optimizer.solvers.model_columns import current_allocations
 from optimizer.solvers.objectives import LevelObjective
@@ -19,7 +19,7 @@ COUNT_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class PatternColumns:
+class PatternColumns(RowArrays):
     """Columns of one server each: a pattern, or nothing."""
 
     server: IntArray
@@ -45,15 +45,11 @@ class PatternColumns:
         """Return the number of columns P."""
         return len(self.server)
 
-    def take(self, rows: IntArray | BoolArray) -> "PatternColumns":
-        """Return some of the columns."""
-        return PatternColumns(*(getattr(self, field.name)[rows] for field in fields(self)))
-
     def joined(self, other: "PatternColumns") -> "PatternColumns":
         """Return the concatenation with other columns."""
         width = max(self.candidate.shape[1], other.candidate.shape[1])
         first, second = self.widened(width), other.widened(width)
-        pairs = [(getattr(first, field.name), getattr(second, field.name)) for field in fields(self)]
+        pairs = zip(first.columns(), second.columns(), strict=True)
         return PatternColumns(*(np.concatenate(pair) for pair in pairs))
 
     def widened(self, width: int) -> "PatternColumns":

@@ -6,11 +6,11 @@ arrays; one step decides how many replicas all of them take of their next candid
 ``docs/math.md``.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray, RowArrays
 from optimizer.solvers.branch_and_price.candidates import LOAD, PatternCandidates
 from optimizer.solvers.branch_and_price.columns import needed
 from optimizer.solvers.deadline import Deadline
@@ -21,7 +21,7 @@ MAX_FOUND = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class PricingSubproblems:
+class PricingSubproblems(RowArrays):
     """The pricing subproblems: one for each server, or one without and one with each current accelerator."""
 
     server: IntArray
@@ -40,10 +40,6 @@ class PricingSubproblems:
     """Constant part of the value of a subproblem's patterns, without their candidates' costs; shape (Q,)."""
     unreserved: BoolArray
     """Whether they count as without their server's reserve, shape (Q,)."""
-
-    def take(self, subproblems: IntArray) -> "PricingSubproblems":
-        """Return some of the subproblems."""
-        return PricingSubproblems(*(getattr(self, field.name)[subproblems] for field in fields(self)))
 
     def with_headroom(self, share: FloatArray) -> "PricingSubproblems":
         """Return the subproblems, with a second one for each server that has headroom, shape (S,)."""
@@ -131,7 +127,7 @@ def enumerate_patterns(
 
 
 @dataclass(frozen=True, slots=True)
-class _Prefixes:
+class _Prefixes(RowArrays):
     """Prefixes of patterns; shapes (B,), paths (B, W)."""
 
     subproblem: IntArray
@@ -141,16 +137,6 @@ class _Prefixes:
     weight: FloatArray
     candidate: IntArray
     count: IntArray
-
-    def take(self, rows: IntArray | BoolArray) -> "_Prefixes":
-        return _Prefixes(
-            self.subproblem[rows],
-            self.missing[rows],
-            self.replicas[rows],
-            self.weight[rows],
-            self.candidate[rows],
-            self.count[rows],
-        )
 
     def extended(
         self, candidate: IntArray, number: FloatArray, each: FloatArray, share: FloatArray
