@@ -291,6 +291,12 @@ class Document(BaseModel):
         """Return the document as JSON text; equal documents give equal bytes."""
         return self.model_dump_json(by_alias=True, indent=2)
 
+    @classmethod
+    def taken_from(cls, source: object, /, **more: Any) -> Self:
+        """Return a document with what a value of another type has under the same names, and with more."""
+        names = [name for name in cls.model_fields if name not in more and hasattr(source, name)]
+        return cls(**{name: getattr(source, name) for name in names}, **more)
+
     @model_validator(mode="before")
     @classmethod
     def _match_keys_in_any_case(cls, data: Any) -> Any:

@@ -81,15 +81,13 @@ def _predicted(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
             throughput_rps=0.0,
             message="nothing is completed in this time; give a longer duration_s",
         )
-    answer = Predicted(
+    answer = Predicted.taken_from(
+        found,
         source=run.source,
         kind="steady" if run.is_steady else "run",
-        ttft_ms=found.ttft_ms,
         itl_ms=found.itl_ms if isfinite(found.itl_ms) else None,
-        throughput_rps=found.throughput_rps,
         ttft_percentiles=_percentiles(found.ttft_percentiles),
         itl_percentiles=_percentiles(found.itl_percentiles),
-        in_flight=found.in_flight,
     )
     return _judged(profile, run, answer)
 
@@ -98,13 +96,10 @@ def _steady(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
     """Predict a steady state with the queue model `continuous`."""
     assert run.rate_rps is not None
     batch = min(profile.max_batch_size or MAX_BATCH, run.max_in_flight or MAX_BATCH)
-    replica = Replica(
-        iteration=profile.iteration,
-        max_num_tokens=profile.max_num_tokens,
-        scheduler=profile.scheduler,
+    replica = Replica.taken_from(
+        profile,
         max_batch=batch,
         max_queue=None,
-        kv_capacity_tokens=profile.kv_capacity_tokens,
         in_tokens=run.prompts.mean,
         out_tokens=max(run.answers.mean, 1.0),
         arrival_cv=run.cv,
@@ -120,14 +115,12 @@ def _steady(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
         )
         return Predicted(source=run.source, kind="steady", message=text)
     assert found.ttft_percentiles is not None
-    answer = Predicted(
+    answer = Predicted.taken_from(
+        found,
         source=run.source,
         kind="steady",
         ttft_ms=found.ttft_percentiles.p50_ms,
         itl_ms=found.itl_ms if run.answers.mean > 1 else None,
-        throughput_rps=found.throughput_rps,
-        ttft_percentiles=found.ttft_percentiles,
-        itl_percentiles=found.itl_percentiles,
         in_flight=found.in_service + found.in_queue,
     )
     return _judged(profile, run, answer)

@@ -193,10 +193,9 @@ def queue_rows(system: System, plan: Plan) -> Iterator[QueueRow]:
             server = streams[name].server
             target = system.target_of(server)
             mean = target is not None and target.percentile is None and target.goodput_share is None
-            yield QueueRow(
+            yield QueueRow.taken_from(
+                server,
                 server=name,
-                service_class=server.service_class,
-                model=server.model,
                 priority=system.priority(server),
                 queue=queue,
                 ttft_target_ms=(target.ttft_ms or None) if target is not None and mean else None,
@@ -212,13 +211,8 @@ def kinds_of_servers(system: System) -> list[Kind]:
 def _empty_rows(system: System, names: Iterable[str]) -> tuple[EmptyRow, ...]:
     """Return rows for servers without replicas, by priority."""
     rows = [
-        EmptyRow(
-            server=name,
-            service_class=system.servers[name].service_class,
-            model=system.servers[name].model,
-            priority=system.priority(system.servers[name]),
-        )
-        for name in names
+        EmptyRow.taken_from(server, server=server.name, priority=system.priority(server))
+        for server in (system.servers[name] for name in names)
     ]
     return tuple(sorted(rows, key=lambda row: (row.priority, row.server)))
 

@@ -107,14 +107,9 @@ def read_history(
 
 def _shown(events: tuple[Event, ...], limit: int) -> Iterator[FleetEvent]:
     for event in reversed(events[-limit:]):
-        yield FleetEvent(
-            revision=event.revision,
-            made_at=datetime.fromtimestamp(event.made_at, UTC),
-            cause=event.cause,
-            changed=dict(event.changed),
-            names=event.names,
-            plan=dict(event.plan),
-        )
+        made_at = datetime.fromtimestamp(event.made_at, UTC)
+        changed, plan = dict(event.changed), dict(event.plan)
+        yield FleetEvent.taken_from(event, made_at=made_at, changed=changed, plan=plan)
 
 
 @router.get(

@@ -113,7 +113,8 @@ def _answer(found: TargetState, now: Snapshot) -> TargetAnswer:
     assert now.plan is not None
     made = datetime.fromtimestamp(now.plan.made_at, UTC)
     target = found.target
-    return TargetAnswer(
+    return TargetAnswer.taken_from(
+        target,
         target=f"{found.server}/{found.accelerator}",
         server=found.server,
         accelerator=found.accelerator,
@@ -123,9 +124,6 @@ def _answer(found: TargetState, now: Snapshot) -> TargetAnswer:
         generated_at=made,
         age_s=round(max(0.0, time.time() - now.plan.made_at), 3),
         revision=now.plan.revision,
-        reason=target.reason,
-        held=target.held,
-        detail=target.detail,
     )
 
 

@@ -282,9 +282,8 @@ def _type_uses(case: Case, other: Case) -> dict[str, TypeUse]:
     listed = {item.type for item in case.plan.capacity}
     known = all(kinds.get(pool.accelerator) in listed for pool in pools)
     return {
-        item.type: TypeUse(
-            used=item.used,
-            limit=item.limit,
+        item.type: TypeUse.taken_from(
+            item,
             cost_cents_per_h=(
                 total(pool.cost_cents_per_h for pool in pools if kinds[pool.accelerator] == item.type)
                 if known

@@ -79,14 +79,7 @@ class PlanOutcome:
             served_fraction={item.server: item.served_fraction for item in plan.unserved},
             carried_rpm=carried,
             pools={
-                name: tuple(
-                    ForcedPool(
-                        accelerator=pool.accelerator,
-                        num_replicas=pool.num_replicas,
-                        cost_cents_per_h=pool.cost_cents_per_h,
-                    )
-                    for pool in pools
-                )
+                name: tuple(map(ForcedPool.taken_from, pools))
                 for name, pools in plan.allocations.items()
                 if pools
             },

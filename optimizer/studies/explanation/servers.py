@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from optimizer.candidates import Candidates, CandidateTable, Rejection
+from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import ALL_MEMBERS, own_fields
 from optimizer.features.reserves.offers import share_beside_reserve
 from optimizer.kinds.batch_servers.stages import STAGE
@@ -121,14 +121,7 @@ def _explained(
         load_rpm=load_rpm,
         served_fraction=fraction,
         pools=tuple(
-            ChosenPool(
-                accelerator=pool.accelerator,
-                num_replicas=pool.num_replicas,
-                max_batch=pool.max_batch,
-                cost_cents_per_h=pool.cost_cents_per_h,
-                binding=() if pool.role else of_accelerator[pool.accelerator],
-                role=pool.role,
-            )
+            ChosenPool.taken_from(pool, binding=() if pool.role else of_accelerator[pool.accelerator])
             for pool in pools
         ),
         headroom_rpm=headroom,
@@ -137,7 +130,7 @@ def _explained(
         has_reserve=has_reserve,
         next_best=alternatives.get((s, None)),
         options=_options(candidates, s, of_accelerator, alternatives),
-        rejections=tuple(sorted((_rejected(item) for item in candidates.rejections(s)), key=_miss)),
+        rejections=tuple(sorted(map(RejectedAccelerator.taken_from, candidates.rejections(s)), key=_miss)),
     )
 
 
@@ -213,17 +206,6 @@ def _reserved_sizes(candidates: Candidates, s: int) -> dict[str, ReservedSize]:
         )
         for c in rows
     }
-
-
-def _rejected(item: Rejection) -> RejectedAccelerator:
-    return RejectedAccelerator(
-        accelerator=item.accelerator,
-        reason=item.reason,
-        detail=item.detail,
-        value=item.value,
-        limit=item.limit,
-        factor=item.factor,
-    )
 
 
 def _miss(item: RejectedAccelerator) -> tuple[bool, float, str]:

@@ -96,7 +96,7 @@ class _Tally:
     cost: float = 0.0
     switches: int = 0
     held: int = 0
-    most: int = 0
+    most_replicas: int = 0
     without_reserve_h: float | None = None
     """Time without the required reserve [h]; None if no plan requires one."""
     places: frozenset[str] = frozenset()
@@ -309,7 +309,8 @@ class _PolicyReplay:
         ) | frozenset(map(repr, tally.on_cards or ()))
         tally.switches += bool(places and tally.places and not places & tally.places)
         tally.places = places or tally.places
-        tally.most = max(tally.most, sum(decision.replicas.values()) + sum((tally.on_cards or {}).values()))
+        replicas = sum(decision.replicas.values()) + sum((tally.on_cards or {}).values())
+        tally.most_replicas = max(tally.most_replicas, replicas)
 
     def _result(self, name: str, decisions: Decisions) -> ReplayPolicy:
         hours = (self.steps[-1].time_s - self.steps[0].time_s) / SECONDS_PER_H
@@ -317,16 +318,10 @@ class _PolicyReplay:
         for server, tally in self.tallies.items():
             decision = decisions.servers.get(server)
             servers.append(
-                ReplayedServer(
+                ReplayedServer.taken_from(
+                    tally,
                     server=server,
-                    offered=tally.offered,
-                    missed=tally.missed,
-                    cost=tally.cost,
                     changes=tally.card_changes + (0 if decision is None else decision.ups + decision.downs),
-                    switches=tally.switches,
-                    held=tally.held,
-                    most_replicas=tally.most,
-                    without_reserve_h=tally.without_reserve_h,
                 )
             )
         routes = self.system.routes.values()
@@ -345,12 +340,8 @@ class _PolicyReplay:
             servers=tuple(servers),
             lack_reserve=_lacking(servers),
             routes=tuple(
-                ReplayedRoute(
-                    route=route,
-                    offered=tally.offered,
-                    rerun=tally.rerun,
-                    missed=tally.missed,
-                    quality_lost=tally.worse / tally.offered if tally.offered else 0.0,
+                ReplayedRoute.taken_from(
+                    tally, route=route, quality_lost=tally.worse / tally.offered if tally.offered else 0.0
                 )
                 for route, tally in self.routes.items()
             ),

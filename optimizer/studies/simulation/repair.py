@@ -188,13 +188,7 @@ def _lost(first: Plan, state: _Progress, pools: list[SimulatedPool]) -> tuple[Lo
     promised = {item.server: item.served_fraction for item in first.unserved}
     missed = {repair.server: repair.missed for repair in state.repairs}  # the last result of each
     lost = [
-        LostServer(
-            server=item.server,
-            served_fraction=item.served_fraction,
-            reason=item.reason,
-            detail=item.detail,
-            missed=missed.get(item.server, ()),
-        )
+        LostServer.taken_from(item, missed=missed.get(item.server, ()))
         for item in state.plan.unserved
         if item.served_fraction < promised.get(item.server, 1.0)
     ]

@@ -215,11 +215,7 @@ def _plans(system: System, loads_rpm: Sequence[Sequence[float]]) -> list[FleetPl
 
 def _plan(system: System, memo: SizingMemo) -> FleetPlan:
     plan = solve(system, memo=memo)
-    return FleetPlan(
-        total_cost_cents_per_h=plan.total_cost_cents_per_h,
-        complete=plan.complete,
-        most_rpm=tuple(largest_loads_rpm(plan, system).tolist()),
-    )
+    return FleetPlan.taken_from(plan, most_rpm=tuple(largest_loads_rpm(plan, system).tolist()))
 
 
 def _loads_rpm(system: System) -> FloatArray:
