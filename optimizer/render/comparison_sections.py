@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from optimizer.features.reserves.uses import ReserveUse
@@ -92,24 +93,19 @@ class _View:
         """Return a column of value pairs, one value per side."""
         return Column(heading, lambda row: _pair(row, of), sides=self.sides, **how)
 
+    def each(self, of: Callable[[Any], Any], **how: Any) -> list[Column]:
+        """Return a column of values for each side."""
+        return [Column(label, _of_side(of, i), **how) for i, label in enumerate(self.sides)]
+
     def costs(self) -> list[Column]:
-        """Return columns for the cost of each side and the difference."""
+        """Return columns for the cost of each side."""
+        money = self.money
+        return self.each(lambda side: money.number(side.cost_cents_per_h), unit=money.unit, form=",.2f")
 
-        def cost(of: str) -> Callable[[Any], float | None]:
-            return lambda row: None if getattr(row, of) is None else cost_of(getattr(row, of))
-
-        first, second = self.sides
-        return [
-            self.money.column(first, cost("first")),
-            self.money.column(second, cost("second")),
-            self.change(),
-        ]
-
-    def change(self) -> Column:
-        """Return a column for the difference of costs."""
-        return Column(
-            "difference", lambda row: self.money.change(row.difference.cost_cents_per_h), self.money.unit
-        )
+    def change(self, path: str = "difference.cost_cents_per_h") -> Column:
+        """Return a column for the difference of costs, which is at an attribute path."""
+        of = attrgetter(path)
+        return Column("difference", lambda row: self.money.change(of(row)), self.money.unit)
 
     def servers(self) -> list[ServerRow]:
         """Return the servers by priority."""
@@ -146,7 +142,7 @@ def outcome_section(found: Comparison) -> Section:
 def _served(found: Comparison) -> str:
     shares = [
         f"{side.label} {figures.served_in_full} of {figures.servers}"
-        for side, figures in ((found.first, found.total.first), (found.second, found.total.second))
+        for side, figures in zip(found.both, found.total.both, strict=True)
         if figures is not None
     ]
     return f"Served in full: {', '.join(shares) or '0 of 0'}."
@@ -154,7 +150,7 @@ def _served(found: Comparison) -> str:
 
 def _lacking(found: Comparison) -> Iterator[Paragraph]:
     """Yield the number of servers that lack their reserve on each side, if any server requires one."""
-    sides = [(found.first, found.total.first), (found.second, found.total.second)]
+    sides = [*zip(found.both, found.total.both, strict=True)]
     if any(figures and figures.reserves for _, figures in sides):
         shares = [
             f"{side.label} {figures.lack_reserve:,} of {figures.reserves:,}"
@@ -184,14 +180,14 @@ def _loads(view: _View) -> Section:
 
 
 def _classes(view: _View) -> Section:
-    totals = view.found.total.first, view.found.total.second
     reserves = [view.both("lack reserve", lambda side: side.lack_reserve, form="d", rank=1)]
     columns = (
         name("class", lambda row: row.service_class or "not known"),
         Column("prio", lambda row: getattr(row, "priority", None), rank=2, none=""),
         view.both("servers", lambda side: side.servers, form="d", rank=1),
-        *(reserves if any(side and side.reserves for side in totals) else ()),
+        *(reserves if any(side and side.reserves for side in view.found.total.both) else ()),
         *view.costs(),
+        view.change(),
         Column("relative", _relative, none="", rank=1),
     )
     section = _table("Cost by service class", columns, view.found.classes, "classes", view.found.total)
@@ -210,7 +206,7 @@ def _servers(view: _View, rows: Iterable[ServerRow]) -> Section:
     first, second = view.sides
     queues = [
         {server: queue for queue, use in plan.shared_queues.items() for server in use.members}
-        for plan in (view.found.first.plan, view.found.second.plan)
+        for plan in (side.plan for side in view.found.both)
     ]
     columns = (
         name("server", "server"),
@@ -312,7 +308,7 @@ def _tightest(view: _View, server: str, metric: str) -> list[TargetFigure | None
         )
         if server in side.plan.allocations
         else None
-        for side in (view.found.first, view.found.second)
+        for side in view.found.both
     ]
 
 
@@ -324,19 +320,17 @@ def _kinds(found: Comparison) -> dict[str, Kind]:
     """Return the kinds of the servers that run in either plan."""
     return {
         server: kind_of_pool(pools[0])
-        for plan in (found.first.plan, found.second.plan)
+        for plan in (side.plan for side in found.both)
         for server in plan.allocations
         if (pools := plan.pools_of(server))
     }
 
 
 def _cards(view: _View) -> Section:
-    first, second = view.sides
     columns = (
         name("type", "type"),
         Column("exist", _exist, form=",d", none="unlimited", sides=view.sides),
-        Column(first, lambda row: row.first and row.first.used, form=",d"),
-        Column(second, lambda row: row.second and row.second.used, form=",d"),
+        *view.each(lambda use: use.used, form=",d"),
         Column("difference", lambda row: difference(row.used_difference, ",d")),
     )
     return table("Cards by accelerator type", columns, view.found.types, "cards")
@@ -346,18 +340,17 @@ def _type_costs(view: _View) -> Iterator[Section]:
     """Yield the costs by accelerator type if any are known; with their total if all are."""
     known = [row.cost_difference_cents_per_h is not None for row in view.found.types]
     if any(known):
-        money, (first, second) = view.money, view.sides
-        columns = (
-            name("type", "type"),
-            money.column(first, lambda row: row.first and row.first.cost_cents_per_h),
-            money.column(second, lambda row: row.second and row.second.cost_cents_per_h),
-            Column("difference", lambda row: money.change(row.cost_difference_cents_per_h), money.unit),
-        )
+        columns = name("type", "type"), *view.costs(), view.change("cost_difference_cents_per_h")
         section = table("Cost by accelerator type", columns, view.found.types, "costs")
         if all(known):
-            section.total = ("all", *(column.value(view.found.total) for column in view.costs()))
+            section.total = (
+                "all",
+                *(column.value(view.found.total) for column in (*view.costs(), view.change())),
+            )
             section.notes += _also_counted(view, "price tiers change", _tiers)
-            section.notes += _also_counted(view, "external services cost", _rents)
+            section.notes += _also_counted(
+                view, "external services cost", lambda plan: plan.rented_cents_per_h
+            )
         yield section
 
 
@@ -365,13 +358,9 @@ def _tiers(plan: Plan) -> float:
     return difference_cents_per_h(plan.tiers)
 
 
-def _rents(plan: Plan) -> float:
-    return plan.rented_cents_per_h
-
-
 def _also_counted(view: _View, what: str, of: Callable[[Plan], float]) -> Iterator[str]:
     """Yield a note on costs included in a total but not in the rows of its table."""
-    costs = [of(side.plan) for side in (view.found.first, view.found.second)]
+    costs = [of(side.plan) for side in view.found.both]
     if any(costs):
         texts = [signed(view.money.number(cost) or 0.0, ",.2f") for cost in costs]
         each = ", ".join(f"{label} {text}" for label, text in zip(view.sides, texts, strict=True))
@@ -384,18 +373,16 @@ def _tokens(view: _View) -> Section:
     def cost(side: SideMetrics) -> float | None:
         return view.money.number(side.cost_per_million)
 
-    heading, unit = "cost per million tokens", view.money.unit[:-2]
+    heading, unit = "cost per million tokens", view.money.sum_unit
     columns = (name("server", "server"), view.both(heading, cost, unit=unit, form=",.2f"))
     title = "Cost per million input and output tokens"
-    rows = [row for row in view.servers() if any(side and cost(side) for side in (row.first, row.second))]
+    rows = [row for row in view.servers() if any(side and cost(side) for side in row.both)]
     return table(title, columns, rows, "tokens", on_request=True)
 
 
 def _reserves(view: _View) -> Iterator[Section]:
     """Yield the servers whose reserve differs or is missing on either side, if any server requires one."""
-    kept = [
-        {item.server: item for item in side.plan.reserves} for side in (view.found.first, view.found.second)
-    ]
+    kept = [{item.server: item for item in side.plan.reserves} for side in view.found.both]
     rows = [
         row
         for row in view.servers()
@@ -434,12 +421,11 @@ def _exist(row: TypeComparison) -> SidePair | int | None:
 
 
 def _unserved(view: _View) -> Section:
-    sides = (view.found.first, view.found.second)
-    missed = [{item.server: item for item in side.plan.unserved} for side in sides]
+    missed = [{item.server: item for item in side.plan.unserved} for side in view.found.both]
 
     def share(row: ServerRow, i: int) -> float | None:
         item = missed[i].get(row.server)
-        return None if (row.first, row.second)[i] is None else 1.0 if item is None else item.served_fraction
+        return None if row.both[i] is None else 1.0 if item is None else item.served_fraction
 
     def reported(row: ServerRow) -> Any:
         return missed[1].get(row.server) or missed[0].get(row.server)
@@ -447,8 +433,10 @@ def _unserved(view: _View) -> Section:
     columns = (
         name("server", "server"),
         Column("prio", lambda row: reported(row).priority, rank=1),
-        Column(f"served {view.sides[0]}", lambda row: share(row, 0), form=share_text),
-        Column(f"served {view.sides[1]}", lambda row: share(row, 1), form=share_text),
+        *(
+            Column(f"served {label}", partial(share, i=i), form=share_text)
+            for i, label in enumerate(view.sides)
+        ),
         words("reason", lambda row: reported(row).detail),
     )
     rows = (row for row in view.servers() if reported(row))
@@ -479,7 +467,10 @@ def _labels(found: Comparison) -> tuple[str, str]:
     return short[found.first.label], short[found.second.label]
 
 
-def _pair(row: ComparisonRow, value: Callable[[SideMetrics], Any]) -> SidePair:
+def _of_side(value: Callable[[Any], Any], side: int) -> Callable[[ComparisonRow | TypeComparison], Any]:
+    return lambda row: _pair(row, value)[side]
+
+
+def _pair(row: ComparisonRow | TypeComparison, value: Callable[[Any], Any]) -> SidePair:
     """Return a value of both sides; None for a missing side."""
-    first, second = (None if side is None else value(side) for side in (row.first, row.second))
-    return SidePair(first, second)
+    return SidePair(*(None if side is None else value(side) for side in (row.first, row.second)))

@@ -80,7 +80,7 @@ def _service_difference(found: Comparison) -> str:
 def _costs(found: Comparison) -> str:
     """Return the costs of both sides."""
     money = money_of(found)
-    before, after = (money.amount(cost_of(side)) for side in _totals(found))
+    before, after = (money.amount(cost_of(side)) for side in found.total.both)
     return f"Cost: {found.first.label} {before}, {found.second.label} {after} {money.unit}"
 
 
@@ -88,10 +88,10 @@ def _cost_per_request(found: Comparison) -> str:
     """Return the cost per served request of both sides as text."""
     money = money_of(found)
     texts = []
-    for side, figures in zip((found.first, found.second), _totals(found), strict=True):
+    for side, figures in zip(found.both, found.total.both, strict=True):
         per_h = 0.0 if figures is None else figures.carried_rate_rpm * 60
         cost = money.number(cost_of(figures) / per_h * REQUESTS) if per_h else None
-        amount = "none served" if cost is None else f"{quantity(cost)} {money.unit.removesuffix('/h')}"
+        amount = "none served" if cost is None else f"{quantity(cost)} {money.sum_unit}"
         texts.append(f"{side.label} {amount}")
     return f"per {REQUESTS:,} served requests: {', '.join(texts)}"
 
@@ -99,7 +99,7 @@ def _cost_per_request(found: Comparison) -> str:
 def _cost_difference(found: Comparison) -> str:
     """Return the cost difference of two sides that serve the same load."""
     money = money_of(found)
-    before, after = (cost_of(side) for side in _totals(found))
+    before, after = (cost_of(side) for side in found.total.both)
     difference, share = found.total.difference.cost_cents_per_h, found.relative_cost_difference
     if not difference and not found.changed():
         return f"The two plans run the same replicas, at {money.text(before)}; loads or latencies differ."
@@ -132,7 +132,7 @@ def changes_text(found: Comparison) -> str:
 
 def queue_names(found: Comparison) -> frozenset[str]:
     """Return the names of shared queues of either side, which have rows in addition to their servers'."""
-    plans = (found.first.plan, found.second.plan)
+    plans = [side.plan for side in found.both]
     return frozenset(
         row.server for row in found.servers for plan in plans if row.server in plan.shared_queues
     )
@@ -140,17 +140,16 @@ def queue_names(found: Comparison) -> frozenset[str]:
 
 def anything_runs(found: Comparison) -> bool:
     """Return whether any side has a replica."""
-    return any(side and side.num_replicas for side in _totals(found))
+    return any(side and side.num_replicas for side in found.total.both)
 
 
 def _why_nothing(found: Comparison) -> str:
     if not found.servers:
         return "there are no servers"
-    sides = (found.first, found.second)
-    reasons = [_why_nothing_of(side, figures) for side, figures in zip(sides, _totals(found), strict=True)]
+    reasons = [_why_nothing_of(*side) for side in zip(found.both, found.total.both, strict=True)]
     if reasons[0] == reasons[1]:
         return reasons[0]
-    return "; ".join(f"{side.label} {reason}" for side, reason in zip(sides, reasons, strict=True))
+    return "; ".join(f"{side.label} {reason}" for side, reason in zip(found.both, reasons, strict=True))
 
 
 def _why_nothing_of(side: Side, figures: SideMetrics | None) -> str:
@@ -168,13 +167,9 @@ def _why_nothing_of(side: Side, figures: SideMetrics | None) -> str:
 
 def money_of(found: Comparison) -> Money:
     """Return the format of the costs of a comparison."""
-    return Money.of(found.first.plan, found.second.plan)
+    return Money.of(*(side.plan for side in found.both))
 
 
 def cost_of(figures: SideMetrics | None) -> float:
     """Return the cost of a side [cents/h]; 0 if the side is missing."""
     return 0.0 if figures is None else figures.cost_cents_per_h
-
-
-def _totals(found: Comparison) -> tuple[SideMetrics | None, SideMetrics | None]:
-    return found.total.first, found.total.second

@@ -35,12 +35,7 @@ def decision_sections(report: Report, system: System) -> Iterator[Section]:
     money, plan = Money.of(report.plan), report.plan
     columns = (
         name("cost per", lambda item: item[0]),
-        Column(
-            "plan",
-            lambda item: money.number(plan.total_cost_cents_per_h * item[1]),
-            money.unit.removesuffix("/h"),
-            ",.2f",
-        ),
+        money.column("plan", lambda item: plan.total_cost_cents_per_h * item[1], unit=money.sum_unit),
     )
     limited = report.overview.limited
     more = _without_limits(report.comparison, money) if limited else ()

@@ -1,13 +1,10 @@
 """Sections of a horizon: its policies, reservations and hours."""
 
-from collections.abc import Callable
-from typing import Any
-
-from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent, quantity
-from optimizer.section import Column, Section, name, sentence, table, words
+from optimizer.render.money import Money
+from optimizer.render.service_text import lacking_columns
+from optimizer.section import Column, Section, name, sentence, table
 from optimizer.studies.horizon.horizon_document import Horizon, HourPlan
-from optimizer.text import some_names
 
 
 def horizon_sections(found: Horizon) -> list[Section]:
@@ -21,41 +18,25 @@ def horizon_sections(found: Horizon) -> list[Section]:
     return [*sections, _hours(found)]
 
 
-def _cost(found: Horizon, heading: str, unit: str, of: Callable[[Any], float], rank: int = 0) -> Column:
-    return Column(heading, lambda item: in_cost_unit(of(item), found.currency), unit, ",.2f", rank)
-
-
 def _policies(found: Horizon) -> Section:
-    unit = found.currency or "cents"
+    money = Money(found.currency)
     columns = (
         name("policy", "name"),
-        _cost(found, "cost", unit, lambda item: item.total_cost),
-        _cost(found, "transitions", unit, lambda item: item.transition_cost, 2),
+        money.column("cost", lambda item: item.total_cost, unit=money.sum_unit),
+        money.column("transitions", lambda item: item.transition_cost, 2, money.sum_unit),
         Column("unserved", "unserved", "requests", ",.0f"),
         Column("card-hours", "unit_hours", form=quantity, rank=1),
         Column("moves", "transitions", form=",d", rank=1),
         Column("starts", "startups", form=",d"),
-        *(_reserves("lack_reserve") if found.policies[0].lack_reserve is not None else ()),
+        *(lacking_columns("lack_reserve") if found.policies[0].lack_reserve is not None else ()),
     )
     return table("Policies", columns, found.policies, "policies")
-
-
-def _reserves(lacking: str) -> tuple[Column, Column]:
-    """Return columns of the servers that lack their reserve, by the attribute with their names."""
-
-    def names(item: Any) -> tuple[str, ...]:
-        return getattr(item, lacking) or ()
-
-    return (
-        Column("lack reserve", lambda item: len(names(item)), "servers", ",d"),
-        words("which lack it", lambda item: some_names(names(item)) or None, rank=3, none="none"),
-    )
 
 
 def _reservations(found: Horizon) -> Section:
     columns = (
         name("accelerator", "accelerator"),
-        _cost(found, "price", cost_unit(found.currency), lambda item: item.cost_cents_per_h),
+        Money(found.currency).column("price", lambda item: item.cost_cents_per_h),
         Column("offered", "offered", form=",d"),
         Column("reserve", "reserved", form=",d"),
         Column("in use", lambda item: item.used_share if item.reserved else None, form=".0%"),
@@ -77,7 +58,7 @@ def _hours(found: Horizon) -> Section:
         Column("reserved in use", lambda hour: sum(item.reserved for item in hour.use), form=",d", rank=1),
         Column("rented", rented, kind="words"),
         Column("starts", "started", form=",d", rank=1),
-        *(_reserves("lacks_reserve") if any(hour.reserves for hour in found.plans) else ()),
-        _cost(found, "cost", cost_unit(found.currency), lambda hour: hour.cost_cents_per_h),
+        *(lacking_columns("lacks_reserve") if any(hour.reserves for hour in found.plans) else ()),
+        Money(found.currency).column("cost", lambda hour: hour.cost_cents_per_h),
     )
     return table("Hours", columns, found.plans, "hours")

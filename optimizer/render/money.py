@@ -47,11 +47,16 @@ class Money:
         """Return a cost as a number in the displayed unit; None if unknown."""
         return None if cents_per_h is None else in_cost_unit(cents_per_h, self.currency)
 
+    @property
+    def sum_unit(self) -> str:
+        """Return the unit of what accrues over time: ``cents``, ``USD``."""
+        return self.unit.removesuffix("/h")
+
     def column(
-        self, heading: str, of: Callable[[Any], float | None], rank: int = 0, form: str = ",.2f"
+        self, heading: str, of: Callable[[Any], float | None], rank: int = 0, unit: str | None = None
     ) -> Column:
-        """Return a column of costs whose values are given in cents/h."""
-        return Column(heading, lambda item: self.number(of(item)), self.unit, form, rank)
+        """Return a column of costs given in cents/h, or in cents if the unit is `sum_unit`."""
+        return Column(heading, lambda item: self.number(of(item)), unit or self.unit, ",.2f", rank)
 
     def change(self, cents_per_h: float | None) -> FormattedValue | None:
         """Return a cost difference with its sign; None if unknown."""

@@ -39,7 +39,7 @@ def token_section(plan: Plan, costs: Mapping[str, float]) -> Section:
     columns = (
         name("server", str),
         name("placed on", placed),
-        Column("cost per million tokens", lambda item: money.number(costs[item]), money.unit[:-2], ",.2f"),
+        money.column("cost per million tokens", costs.__getitem__, unit=money.sum_unit),
     )
     title = "Cost per million input and output tokens"
     shown = bool(plan.rented or plan.reserves or plan.tiers or plan.limits)

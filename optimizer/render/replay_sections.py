@@ -1,13 +1,10 @@
 """Sections of a replay: the policies, and the outcome of each server under them."""
 
-from collections.abc import Callable
-from typing import Any
-
-from optimizer.money import in_cost_unit
 from optimizer.quantities import counted, percent, precise, quantity
-from optimizer.section import Column, Section, name, sentence, table, words
+from optimizer.render.money import Money
+from optimizer.render.service_text import lacking_columns
+from optimizer.section import Column, Section, name, sentence, table
 from optimizer.studies.replay.replay_document import Replay, ReplayedRoute, ReplayedServer, ReplayPolicy
-from optimizer.text import some_names
 
 
 def replay_sections(found: Replay) -> list[Section]:
@@ -21,37 +18,31 @@ def replay_sections(found: Replay) -> list[Section]:
     return [sentence(summary), _policies(found), _servers(found), *routes]
 
 
-def _cost(found: Replay, of: Callable[[Any], float]) -> Column:
-    unit = found.currency or "cents"
-    return Column("cost", lambda item: in_cost_unit(of(item), found.currency), unit, ",.2f")
-
-
 def _missed(item: ReplayPolicy | ReplayedServer | ReplayedRoute) -> float:
     return item.missed / item.offered if item.offered else 0.0
 
 
 def _policies(found: Replay) -> Section:
-    mean = found.variants[-1].cost
+    mean, money = found.variants[-1].cost, Money(found.currency)
     columns = (
         name("way", "name"),
         Column("changes", "changes", form=",d"),
         Column("changes/h", "changes_per_h", form=",.2f"),
         Column("switches", "switches", form=",d", rank=2),
-        _cost(found, lambda item: item.cost),
+        money.column("cost", lambda item: item.cost, unit=money.sum_unit),
         Column("cost/mean", lambda item: item.cost / mean if mean else None, form=".3f", rank=1),
         Column("missed", _missed, form=percent),
-        *(_LACKING if any(item.lack_reserve is not None for item in found.variants) else ()),
+        *(
+            lacking_columns("lack_reserve")
+            if any(item.lack_reserve is not None for item in found.variants)
+            else ()
+        ),
     )
     return table("Ways to follow the plans", columns, found.variants, "ways")
 
 
-_LACKING = (
-    Column("lack reserve", lambda item: len(item.lack_reserve or ()), "servers", ",d"),
-    words("which lack it", lambda item: some_names(item.lack_reserve or ()) or None, rank=3, none="none"),
-)
-
-
 def _servers(found: Replay) -> Section:
+    money = Money(found.currency)
     reserves = [
         Column("without reserve", lambda row: row[1].without_reserve_h, "h", quantity, none="none required")
     ]
@@ -62,7 +53,7 @@ def _servers(found: Replay) -> Section:
         Column("switches", lambda row: row[1].switches, form=",d", rank=3),
         Column("most", lambda row: row[1].most_replicas, form=",d", rank=2),
         Column("held", lambda row: row[1].held, form=",d", rank=2),
-        _cost(found, lambda row: row[1].cost),
+        money.column("cost", lambda row: row[1].cost, unit=money.sum_unit),
         Column("missed", lambda row: _missed(row[1]), form=percent),
         *(reserves if any(item.lack_reserve is not None for item in found.variants) else ()),
     )

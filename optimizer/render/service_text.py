@@ -1,11 +1,14 @@
 """Sentences about service: by priority, of one plan or compared."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from optimizer.quantities import counted, percent, share_text
 from optimizer.schema import priority_name
+from optimizer.section import Column, words
 from optimizer.studies.comparison.comparison_document import PriorityRow
 from optimizer.studies.service import PriorityService
+from optimizer.text import some_names
 
 
 def service_text(service: Sequence[PriorityService]) -> str:
@@ -13,6 +16,15 @@ def service_text(service: Sequence[PriorityService]) -> str:
     if all(item.served_in_full == item.servers for item in service):
         return "everything in full"
     return ", ".join(f"{priority_name(item.priority)}: {_served(item)}" for item in service)
+
+
+def lacking_columns(path: str) -> tuple[Column, Column]:
+    """Return columns of the servers that lack their reserve, whose names are at an attribute path."""
+    names = attrgetter(path)
+    return (
+        Column("lack reserve", lambda item: len(names(item) or ()), "servers", ",d"),
+        words("which lack it", lambda item: some_names(names(item) or ()) or None, rank=3, none="none"),
+    )
 
 
 def _served(item: PriorityService) -> str:

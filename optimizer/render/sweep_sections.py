@@ -1,15 +1,14 @@
 """Sections of a sweep: its points, the binding limits, and the cost of safety over sampled days."""
 
-from collections.abc import Callable
 from functools import partial
 
 from optimizer.limits.table import limit_label
-from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent, precise, share_text
-from optimizer.section import Column, Section, name, sentence, table, words
+from optimizer.render.money import Money
+from optimizer.render.service_text import lacking_columns
+from optimizer.section import Column, Section, name, sentence, table
 from optimizer.studies.sweep.binding import NO_CANDIDATE
 from optimizer.studies.sweep.sweep_document import SampledDays, Sweep, SweepBinding, SweepPoint
-from optimizer.text import some_names
 
 
 def sweep_sections(found: Sweep) -> list[Section]:
@@ -27,14 +26,6 @@ def sweep_sections(found: Sweep) -> list[Section]:
     return sections
 
 
-def _cost(found: Sweep, heading: str, of: Callable[..., float | None]) -> Column:
-    def value(item: object) -> float | None:
-        cents = of(item)
-        return None if cents is None else in_cost_unit(cents, found.currency)
-
-    return Column(heading, value, cost_unit(found.currency), ",.2f")
-
-
 def _values(found: Sweep) -> list[Column]:
     def text(point: SweepPoint, place: int) -> str:
         value, until = found.axes[place].value_in(point.values[place], found.currency), point.until
@@ -46,12 +37,6 @@ def _values(found: Sweep) -> list[Column]:
     ]
 
 
-_RESERVES = (
-    Column("lack reserve", lambda point: len(point.lacks_reserve), "servers", ",d"),
-    words("which lack it", lambda point: some_names(point.lacks_reserve) or None, rank=3, none="none"),
-)
-
-
 def _points(found: Sweep) -> Section:
     def share(point: SweepPoint, place: int) -> float | None:
         return point.served[place].share
@@ -59,13 +44,13 @@ def _points(found: Sweep) -> Section:
     priorities = [item.priority for item in found.points[0].served]
     columns = (
         *_values(found),
-        _cost(found, "cost", lambda point: point.total_cost_cents_per_h),
+        Money(found.currency).column("cost", lambda point: point.total_cost_cents_per_h),
         *(
             Column(f"served, priority {priority}", partial(share, place=place), form=share_text, rank=1)
             for place, priority in enumerate(priorities)
         ),
         Column("unserved", "unserved", "servers", ",d"),
-        *(_RESERVES if any(point.reserves for point in found.points) else ()),
+        *(lacking_columns("lacks_reserve") if any(point.reserves for point in found.points) else ()),
         Column("binds", _binds, kind="words", rank=2),
     )
     return table("Plans", columns, found.points, "points")
@@ -107,10 +92,10 @@ def _days(found: Sweep, days: SampledDays) -> list[Section]:
     )
     columns = (
         Column("days", "days_share", form=".0%"),
-        _cost(found, "one fleet", lambda fleet: fleet.total_cost_cents_per_h),
+        Money(found.currency).column("one fleet", lambda fleet: fleet.total_cost_cents_per_h),
         Column("planned for load ×", "load_factor", form=".2f"),
         Column("safe days", "safe_days_share", form=percent, rank=1),
         Column("safe server-days", "safe_server_days_share", form=percent, rank=1),
-        _cost(found, "planned anew every day", lambda fleet: fleet.replanned_cents_per_h),
+        Money(found.currency).column("planned anew every day", lambda fleet: fleet.replanned_cents_per_h),
     )
     return [sentence(summary), table("Cost of being safe", columns, days.fleets, "days")]

@@ -125,6 +125,11 @@ class ComparisonRow(Document):
     difference: Difference
     """Second minus first."""
 
+    @property
+    def both(self) -> tuple[SideMetrics | None, SideMetrics | None]:
+        """Both sides."""
+        return self.first, self.second
+
 
 class ServerRow(ComparisonRow):
     """One server on both sides."""
@@ -241,6 +246,11 @@ class Comparison(Printed, Document):
     """Rows by accelerator type."""
     notes: tuple[str, ...] = Field(strict=False)
     """Notes on the numbers."""
+
+    @property
+    def both(self) -> tuple[Side, Side]:
+        """Both sides."""
+        return self.first, self.second
 
     def changed(self, *changes: ServerChange) -> tuple[ServerRow, ...]:
         """Return the servers with one of the given changes; if none are given, all changed servers."""
