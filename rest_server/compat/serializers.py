@@ -25,6 +25,7 @@ from optimizer.timing import DecodeParms, PerfParms, PrefillParms
 
 EXACT = 2**53
 """Integers above this remain floats."""
+_OF_SERVERS = ("max_num_replicas", "max_queue_size", "accelerators", "split", "roll_back")
 
 
 def plain_json(value: Any) -> Any:
@@ -38,20 +39,13 @@ def plain_json(value: Any) -> Any:
 
 def accelerator_json(item: Accelerator) -> dict[str, Any]:
     """Return an accelerator in the reference's JSON format."""
-    power = item.power
     return {
         "name": item.name,
         "type": _given(item, "type", ""),
         "multiplicity": _given(item, "multiplicity", 0),
-        "memSize": plain_json(item.memory_gb),
-        "memBW": plain_json(item.memory_bandwidth_gb_per_s),
-        "power": {
-            "idle": plain_json(power.idle_w),
-            "full": plain_json(power.full_w),
-            "midPower": plain_json(power.mid_power_w),
-            "midUtil": plain_json(power.mid_utilization),
-        },
-        "cost": plain_json(item.cost_cents_per_h),
+        **_wire(item, "memory_gb", "memory_bandwidth_gb_per_s"),
+        "power": _wire(item.power, "idle_w", "full_w", "mid_power_w", "mid_utilization"),
+        **_wire(item, "cost_cents_per_h"),
         **_beyond(item, ("availability", "tiers")),
     }
 
@@ -65,13 +59,11 @@ def profile_json(item: ModelProfile) -> dict[str, Any]:
     """Return a profile in the reference's JSON format."""
     decode, prefill = item.decode or DecodeParms(), item.prefill or PrefillParms()
     return {
-        "name": item.name,
-        "acc": item.accelerator,
+        **_wire(item, "name", "accelerator"),
         "accCount": _given(item, "acc_count", 0),
-        "maxBatchSize": item.max_batch_size,
-        "atTokens": item.at_tokens,
-        "decodeParms": {"alpha": plain_json(decode.base_ms), "beta": plain_json(decode.per_request_ms)},
-        "prefillParms": {"gamma": plain_json(prefill.base_ms), "delta": plain_json(prefill.per_token_ms)},
+        **_wire(item, "max_batch_size", "at_tokens"),
+        "decodeParms": _wire(decode, "base_ms", "per_request_ms"),
+        "prefillParms": _wire(prefill, "base_ms", "per_token_ms"),
         **({} if item.iteration is None else {"perfParms": law_json(item.iteration)}),
         **_beyond(item, ("kv_capacity_tokens", "max_num_tokens", "scheduler")),
     }
@@ -79,23 +71,13 @@ def profile_json(item: ModelProfile) -> dict[str, Any]:
 
 def law_json(item: PerfParms) -> dict[str, Any]:
     """Return an iteration law in the newest reference's JSON format: three terms, plus others if given."""
-    three = {
-        "alpha": plain_json(item.base_ms),
-        "beta": plain_json(item.compute_per_token_ms),
-        "gamma": plain_json(item.kv_read_per_token_ms),
-    }
     given: dict[str, Any] = plain_json(item.model_dump(mode="json", by_alias=True, exclude_unset=True))
-    return given | three
+    return given | _wire(item, "base_ms", "compute_per_token_ms", "kv_read_per_token_ms")
 
 
 def target_json(item: ModelTarget) -> dict[str, Any]:
     """Return the targets of a model in the reference's JSON format."""
-    return {
-        "model": item.model,
-        "slo-itl": plain_json(item.itl_ms),
-        "slo-ttft": plain_json(item.ttft_ms),
-        "slo-tps": plain_json(item.tps),
-    }
+    return _wire(item, "model", "itl_ms", "ttft_ms", "tps")
 
 
 def service_class_json(item: ServiceClass) -> dict[str, Any]:
@@ -110,22 +92,8 @@ def server_json(item: Server) -> dict[str, Any]:
     return {
         "name": item.name,
         "class": _given(item, "service_class", ""),
-        "model": item.model,
-        "keepAccelerator": item.keep_accelerator,
-        "minNumReplicas": item.min_num_replicas,
-        "maxBatchSize": item.max_batch_size,
-        **_beyond(
-            item,
-            (
-                "max_num_replicas",
-                "max_queue_size",
-                "accelerators",
-                "split",
-                "roll_back",
-                *ReserveFields.model_fields,
-                *ExternalField.model_fields,
-            ),
-        ),
+        **_wire(item, "model", "keep_accelerator", "min_num_replicas", "max_batch_size"),
+        **_beyond(item, (*_OF_SERVERS, *ReserveFields.model_fields, *ExternalField.model_fields)),
         "currentAlloc": allocation_json(item.current),
         "desiredAlloc": allocation_json(item.desired),
     }
@@ -134,12 +102,7 @@ def server_json(item: Server) -> dict[str, Any]:
 def allocation_json(item: AllocationData) -> dict[str, Any]:
     """Return an allocation in the reference's JSON format."""
     return {
-        "accelerator": item.accelerator,
-        "numReplicas": item.num_replicas,
-        "maxBatch": item.max_batch,
-        "cost": plain_json(item.cost_cents_per_h),
-        "itlAverage": plain_json(item.itl_ms),
-        "ttftAverage": plain_json(item.ttft_ms),
+        **_wire(item, "accelerator", "num_replicas", "max_batch", "cost_cents_per_h", "itl_ms", "ttft_ms"),
         **_beyond(item, ("avg_concurrency", "pools")),
         "load": load_json(item.load),
     }
@@ -156,12 +119,14 @@ def kept_json(item: AllocationData) -> dict[str, Any]:
 
 def load_json(item: Load) -> dict[str, Any]:
     """Return a load in the reference's JSON format."""
-    return {
-        "arrivalRate": plain_json(item.arrival_rate_rpm),
-        "avgInTokens": plain_json(item.in_tokens),
-        "avgOutTokens": plain_json(item.out_tokens),
-        **_beyond(item, ("throughput_rpm",)),
-    }
+    three = _wire(item, "arrival_rate_rpm", "in_tokens", "out_tokens")
+    return three | _beyond(item, ("throughput_rpm",))
+
+
+def _wire(item: Document, *names: str) -> dict[str, Any]:
+    """Return the values of fields under their names in documents, which are those of the reference."""
+    fields = type(item).model_fields
+    return {fields[name].alias or name: plain_json(_dumped(getattr(item, name))) for name in names}
 
 
 def _given(item: Document, field: str, zero: object) -> object:
@@ -171,13 +136,7 @@ def _given(item: Document, field: str, zero: object) -> object:
 
 def _beyond(item: Document, names: Iterable[str]) -> dict[str, Any]:
     """Return the given values of fields that the reference has no key for."""
-    found = {}
-    for name in names:
-        value = getattr(item, name)
-        if name in item.model_fields_set and value is not None:
-            wire = type(item).model_fields[name].alias or name
-            found[wire] = plain_json(_dumped(value))
-    return found
+    return _wire(item, *(name for name in names if _given(item, name, None) is not None))
 
 
 def _dumped(value: Any) -> Any:

@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -86,6 +87,11 @@ class PoolRun:
     def planned(self) -> str:
         """The planned server: the server or its shared queue."""
         return self.queue or self.server
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Predicted mean of each latency [ms]."""
+        return {"ttft": self.pool.ttft_ms, "itl": self.pool.itl_ms, "e2e": self.prediction.e2e_ms}
 
     @property
     def stream(self) -> int:
@@ -241,9 +247,16 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         replace(one, client_ms=frozen(one.client_ms + run.network_ms)) for one in simulated_runs(run, effort)
     ]
     summary = summarise(runs)
-    within = {metric: _share(runs, {metric: limit}) for metric, limit in run.request_limits.items()}
-    within_all = _share(runs, run.request_limits)
-    steady, of, kind = summary.overload is None, run.prediction.percentiles, kind_of_pool(run.pool)
+    within_all, kind = _share(runs, run.request_limits), kind_of_pool(run.pool)
+    found: dict[str, Any] = {
+        f"within_{metric}": _share(runs, {metric: limit}) for metric, limit in run.request_limits.items()
+    }
+    found |= {
+        metric: _latency(getattr(summary, metric), mean, run.prediction.percentiles.get(metric))
+        for metric, mean in run.means.items()
+        if summary.overload is None
+    }
+    found |= {kind.simulated_mark: True} if kind.simulated_mark else {}
     return SimulatedPool(
         server=run.server,
         accelerator=run.pool.accelerator,
@@ -251,7 +264,6 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         rate_rps=run.rate_rps,
         overload=None if run.offline else summary.overload,  # offline work only has to end in time
         estimated=run.pool.estimated,
-        **({kind.simulated_mark: True} if kind.simulated_mark else {}),
         own={
             shown.metric: SimulatedFigure(
                 predicted=getattr(run.pool, shown.field),
@@ -260,16 +272,11 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
             for shown in kind.metrics
             if shown.simulated
         },
-        ttft=_latency(summary.ttft, run.pool.ttft_ms, of.get("ttft")) if steady else None,
-        itl=_latency(summary.itl, run.pool.itl_ms, of.get("itl")) if steady else None,
-        e2e=_latency(summary.e2e, run.prediction.e2e_ms, of.get("e2e")) if steady else None,
+        **found,
         throughput_rps=_interval(summary.throughput_rps),
         loss=_interval(summary.loss),
         preemptions=summary.preemptions,
         batch=summary.batch,
-        within_ttft=within.get("ttft"),
-        within_itl=within.get("itl"),
-        within_e2e=within.get("e2e"),
         within_all=within_all,
         goodput_rps=within_all.value * run.rate_rps * run.pool.num_replicas,
         finishes_h=None if run.offline is None else run.offline.finishes_h(effort, run.stream),
@@ -305,13 +312,9 @@ def within(run: SimulatedRun, limits: Mapping[LatencyName, float]) -> BoolArray:
     """Return a mask of the requests of a run that are served within the given limits [ms]."""
     kept = ~np.isnan(run.last_ms)
     for metric, limit in limits.items():
-        values = _latencies(run, metric)
+        values: FloatArray = getattr(run, f"{metric}_ms")
         kept &= np.isnan(values) | (values <= limit)  # an output of one token has no ITL
     return kept
-
-
-def _latencies(run: SimulatedRun, metric: LatencyName) -> FloatArray:
-    return {"ttft": run.ttft_ms, "itl": run.itl_ms, "e2e": run.e2e_ms}[metric]
 
 
 def _check(
@@ -319,14 +322,13 @@ def _check(
 ) -> TargetCheck:
     """Compare a target with the simulation; without a steady state no latency target is met."""
     predicted = {figure.measure: figure.value for figure in run.pool.targets}
-    means = {"ttft": run.pool.ttft_ms, "itl": run.pool.itl_ms, "e2e": run.prediction.e2e_ms}
     found = _interval(_figure(runs, run, summary, measure))
     steady = summary.overload is None or measure == LOSS
     return TargetCheck(
         target=measure.label,
         limit=limit,
         predicted=predicted.get(
-            measure.label, run.pool.loss if measure == LOSS else means.get(measure.metric)
+            measure.label, run.pool.loss if measure == LOSS else run.means.get(measure.metric)
         ),
         simulated=found,
         met=steady and (np.isnan(found.value) or bool(meets_target(found.value, limit))),
@@ -355,7 +357,8 @@ def _figure(
         return IntervalEstimate(*(part * (1 - measure.hit_rate) for part in missed))
     if measure.percentile is not None:
         return latency_percentile(runs, f"{measure.metric}_ms", measure.percentile)
-    return {"ttft": summary.ttft, "itl": summary.itl, "e2e": summary.e2e}[measure.metric].mean
+    found: Distribution = getattr(summary, measure.metric)
+    return found.mean
 
 
 def _latency(

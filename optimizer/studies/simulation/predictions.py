@@ -11,7 +11,7 @@ from optimizer.candidates.pairs import arrays_of
 from optimizer.kinds.replicas import Percentiles, percentiles_of
 from optimizer.plan import Pool
 from optimizer.plan.rows import pool_rows
-from optimizer.queueing.measures import LATENCIES, LatencyName, TargetMeasure
+from optimizer.queueing.measures import LATENCIES, TargetMeasure
 from optimizer.queueing.performance import Performance
 from optimizer.queueing.targets import DELAYED
 from optimizer.spec.system import System
@@ -23,7 +23,7 @@ class Prediction:
 
     e2e_ms: float
     """Mean time to the last token."""
-    percentiles: Mapping[LatencyName, Percentiles | None]
+    percentiles: Mapping[str, Percentiles | None]
     """Percentiles of each latency; None if the queue model computes means only."""
 
 
@@ -58,7 +58,7 @@ def _predictions(performance: Performance, network_ms: FloatArray) -> Iterator[P
     e2e_ms = performance.figure(TargetMeasure("e2e")) + network_ms
     percentiles = {metric: percentiles_of(performance, metric) for metric in LATENCIES}
     for row, offset_ms in enumerate(network_ms.tolist()):
-        own = {
+        own: dict[str, Percentiles | None] = {
             metric: _later(found[row], offset_ms * (metric in DELAYED))
             for metric, found in percentiles.items()
         }
