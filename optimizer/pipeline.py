@@ -8,6 +8,7 @@ from pathlib import Path
 
 from optimizer.candidates import Candidates, SizingMemo, find_candidates
 from optimizer.errors import SolverError
+from optimizer.milp.sessions import highs_session
 from optimizer.plan import Plan, make_plan, verify
 from optimizer.solvers.compact import SessionFactory
 from optimizer.solvers.deadline import Deadline
@@ -215,9 +216,7 @@ def choose(
 def _session(backend: str) -> SessionFactory:
     """Return the session factory of a backend; solvers are imported only here, when a MILP is solved."""
     if backend.lower() == "highs":
-        from optimizer.milp.highs import HighsSession
-
-        return HighsSession
+        return highs_session
     from optimizer.milp.pulp_solvers import PulpSession, solver_name
 
     solver_name(backend)

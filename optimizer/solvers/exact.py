@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 
 from optimizer.errors import SpecError
+from optimizer.milp.sessions import highs_session
 from optimizer.solvers.compact import SessionFactory, solve_milp
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.merging import merge, not_worse_than
@@ -85,30 +86,27 @@ def _solve_mixed(problem: Problem, deadline: Deadline, related: RelatedSolution 
     """
     if related is not None:
         return _by_either(problem, deadline, related)
-    from optimizer.milp.highs import HighsSession
-
     limit_s = deadline.left_s
     found = _by_either(problem, deadline.share(1 - SINGLE_SHARE), None)
     if found.status is Status.optimal:
         return found
     options = problem.options.model_copy(update={"heterogeneous": False})
     due = Deadline.after(max(deadline.left_s, min(limit_s, MIN_SINGLE_S)))
-    single = solve_exactly(replace(problem, options=options), HighsSession, due, with_patterns=True)
+    single = solve_exactly(replace(problem, options=options), highs_session, due, with_patterns=True)
     return not_worse_than(problem, single.replicas, found)
 
 
 def _by_either(problem: Problem, deadline: Deadline, related: RelatedSolution | None) -> Solution:
     """Solve for a mixed plan by branch and price and, for few servers, then by the compact model."""
-    from optimizer.milp.highs import HighsSession
     from optimizer.solvers.branch_and_price.solve import solve_patterns
 
+    lean = partial(highs_session, lean=True)
     if problem.leaves_members:  # patterns do not support queue members
-        return solve_milp(problem, partial(HighsSession, lean=True), deadline, related=related)
+        return solve_milp(problem, lean, deadline, related=related)
     if len(np.unique(problem.table.server)) > COMPACT_TO_SERVERS:
         return solve_patterns(problem, deadline, related)
     found = solve_patterns(problem, deadline, related, service_by=deadline.share(PATTERNS_SHARE))
     if found.status is Status.optimal or deadline.passed:
         return found
     # It does not start from the solution found so far, because ties would then depend on the machine.
-    lean = partial(HighsSession, lean=True)
     return merge(problem, solve_milp(problem, lean, deadline, related=related), found)

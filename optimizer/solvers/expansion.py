@@ -4,13 +4,13 @@ The `Problem` must be feasible with enough added units; the model has one more v
 be added. Equation numbers refer to ``docs/math.md``.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.milp.model import MilpModel, RelaxingSession, RunResult, RunStatus, Session
+from optimizer.milp.model import MilpModel, RunResult, RunStatus, Session
+from optimizer.milp.sessions import highs_session
 from optimizer.solvers.compact import SessionFactory
 from optimizer.solvers.compact_model import formulate
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
@@ -35,22 +35,22 @@ class Expansion:
 
 def least_expansion(
     problem: Problem,
-    session: SessionFactory,
-    deadline: Deadline | None = None,
+    deadline: Deadline,
     *,
     units_first: bool,
     item: int | None = None,
     with_reserve: BoolArray | None = None,
+    session: SessionFactory = highs_session,
 ) -> Expansion | None:
     """Return the units to add that minimise the value, and then their number (eq. 61), or vice versa.
 
     Args:
         problem: the planning problem; `from_nothing`, its value is the total cost.
-        session: factory that loads a model into a solver.
-        deadline: default: now plus the time limit of the options, as for the functions below.
+        deadline: when the solver must end.
         units_first: whether the number of units comes before the value (eq. 62).
         item: the only item of which units can be added; None: all.
         with_reserve: servers that must have their reserve if they require one, shape (S,); None: all.
+        session: factory that loads a model into a solver.
 
     Returns:
         The units; None if no units serve every server.
@@ -62,7 +62,7 @@ def least_expansion(
     if not problem.to_serve.any():
         return Expansion(np.zeros(len(problem.limits), np.int64), proved=True)
     formulation, model, items = _expandable(problem)
-    loaded, deadline = session(model), deadline or Deadline.after(problem.options.time_limit_s)
+    loaded = session(model)
     loaded.set_upper(formulation.unserved, 0.0)
     must = np.ones(len(problem.priority), np.bool_) if with_reserve is None else with_reserve
     loaded.set_upper(formulation.unreserved[must[formulation.unreserved_servers]], 0.0)
@@ -91,7 +91,7 @@ def _missing(problem: Problem, replicas: IntArray) -> IntArray:
     return np.round(np.where(limits.addable & limits.own, over, 0.0)).astype(np.int64)
 
 
-def fits_in_units(problem: Problem, session: SessionFactory, deadline: Deadline | None = None) -> bool:
+def fits_in_units(problem: Problem, deadline: Deadline) -> bool:
     """Return whether every server of a problem can be served with its reserve with the units that exist.
 
     Raises:
@@ -103,16 +103,13 @@ def fits_in_units(problem: Problem, session: SessionFactory, deadline: Deadline 
         return False
     if not len(formulation.columns):
         return True
-    loaded = session(formulation.model)
+    loaded = highs_session(formulation.model)
     loaded.set_upper(formulation.unserved, 0.0)
     loaded.set_upper(formulation.unreserved, 0.0)
-    due, nothing = deadline or Deadline.after(problem.options.time_limit_s), np.zeros(len(formulation.value))
-    return _in_time(loaded, nothing, None, 0.0, due.left_s).x is not None
+    return _in_time(loaded, np.zeros(len(formulation.value)), None, 0.0, deadline.left_s).x is not None
 
 
-def unit_prices(
-    problem: Problem, session: Callable[[MilpModel], RelaxingSession], deadline: Deadline | None = None
-) -> FloatArray | None:
+def unit_prices(problem: Problem, deadline: Deadline) -> FloatArray | None:
     """Return the shadow price of each limited item per unit [cents/h] (eq. 60).
 
     These are the dual values of the limits in the relaxation of the value level with every server served;
@@ -129,13 +126,12 @@ def unit_prices(
     prices = np.zeros(len(problem.limits))
     if not len(formulation.columns):
         return prices
-    relaxation = session(model)
+    relaxation = highs_session(model)
     relaxation.set_upper(formulation.unserved, 0.0)
     relaxation.set_upper(len(formulation.value) + np.arange(len(items)), 0.0)
-    due = deadline or Deadline.after(problem.options.time_limit_s)
-    if due.passed:
+    if deadline.passed:
         raise OutOfTimeError
-    found = relaxation.relax(np.pad(formulation.value, (0, len(items))), due.left_s)
+    found = relaxation.relax(np.pad(formulation.value, (0, len(items))), deadline.left_s)
     if found.outcome is RunStatus.time_limit:
         raise OutOfTimeError
     if found.row_price is None or found.outcome is not RunStatus.optimal:

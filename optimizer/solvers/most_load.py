@@ -4,19 +4,16 @@ import numpy as np
 
 from optimizer.arrays import BoolArray
 from optimizer.milp.model import COVER_SCALE, ModelRows, RunStatus
-from optimizer.solvers.compact import SessionFactory
+from optimizer.milp.sessions import highs_session
 from optimizer.solvers.problem import Problem
 
 
-def most_load_rps(
-    problem: Problem, servers: BoolArray, session: SessionFactory, time_limit_s: float
-) -> float | None:
+def most_load_rps(problem: Problem, servers: BoolArray, time_limit_s: float) -> float | None:
     """Return the largest load of some servers that their replicas can carry together [requests/s] (eq. 239).
 
     Args:
         problem: the planning problem, with the amounts that the other servers leave.
         servers: the servers, shape (S,); queues and servers that roll out carry nothing in part.
-        session: factory that loads a model into a solver.
         time_limit_s: time limit; without a proof by then the result is None.
 
     Raises:
@@ -48,5 +45,5 @@ def most_load_rps(
     upper, whole = np.concatenate([most, one, np.ones(m)]), np.repeat([True, False], [2 * n, m])
     load = problem.load_rps[mine]
     objective = np.append(np.zeros(2 * n), -load / load.sum())
-    result = session(rows.model(upper, whole)).minimise(objective, None, 0.0, time_limit_s)
+    result = highs_session(rows.model(upper, whole)).minimise(objective, None, 0.0, time_limit_s)
     return None if result.outcome is not RunStatus.optimal else -float(result.bound) * float(load.sum())

@@ -136,8 +136,6 @@ def in_part_first(candidates: Candidates, plan: Plan, deadline: Deadline) -> InP
     names, partly = candidates.arrays.server_names, {item.server: item for item in plan.unserved}
     if options.saturation_policy == "None" or not partly.keys() & {*names} or deadline.passed:
         return None
-    from optimizer.milp.highs import HighsSession
-
     problem = build_problem(candidates).without_reserves
     if problem.leaves_members:
         return None  # the servers of a queue have several priorities
@@ -149,7 +147,7 @@ def in_part_first(candidates: Candidates, plan: Plan, deadline: Deadline) -> InP
     comes_before = ~mine if options.delayed_best_effort else problem.priority < first
     rest = problem.after(_replicas_of(plan, candidates, problem, comes_before & (shares == 1)))
     served = float((problem.load_rps * shares)[mine].sum())
-    possible = most_load_rps(rest, mine, HighsSession, deadline.left_s * IN_PART_SHARE)
+    possible = most_load_rps(rest, mine, deadline.left_s * IN_PART_SHARE)
     if possible is None or possible - served <= MIN_IN_PART * problem.load_rps[mine].sum():
         return None
     minute = SECONDS_PER_MINUTE

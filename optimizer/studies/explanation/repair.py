@@ -184,18 +184,19 @@ def _of_units(
     """Return the repairs of least value, of least cost, and of the fewest units, for all types and each."""
     problem = goal.problem
     items, addable = problem.limits.items, problem.limits.addable & problem.limits.own
+    cheapest, fewest = (partial(_least_of, units_first=first) for first in (False, True))
     questions: dict[str, tuple[_Ask, BoolArray]] = {
-        "least value": (_cheapest_of, addable),
-        "fewest": (_smallest_of, addable),
+        "least value": (cheapest, addable),
+        "fewest": (fewest, addable),
     }
     if _moves_cost(problem):
         questions["least cost"] = (
-            lambda short, due: _cheapest_of(replace(short, problem=short.problem.from_nothing()), due),
+            lambda short, due: cheapest(replace(short, problem=short.problem.from_nothing()), due),
             addable,
         )
     used = np.unique(problem.limits.row[problem.limits.use > 0])
     for place in used[addable[used]].tolist():
-        questions[f"of {place}"] = (partial(_smallest_of, item=place), one_of(place, len(items)) > 0)
+        questions[f"of {place}"] = (partial(fewest, item=place), one_of(place, len(items)) > 0)
     words = {
         f"of {place}": f"the fewest {row.limit.unit}s of {row.item} that repair"
         for place, row in enumerate(items)
@@ -210,19 +211,11 @@ def _of_units(
     return {key: found for key, found in repairs.items() if found is not None}
 
 
-def _cheapest_of(goal: _Goal, deadline: Deadline) -> Expansion | None:
-    from optimizer.milp.highs import HighsSession
-
+def _least_of(
+    goal: _Goal, deadline: Deadline, *, units_first: bool, item: int | None = None
+) -> Expansion | None:
     return least_expansion(
-        goal.problem, HighsSession, deadline, units_first=False, with_reserve=goal.with_reserve
-    )
-
-
-def _smallest_of(goal: _Goal, deadline: Deadline, item: int | None = None) -> Expansion | None:
-    from optimizer.milp.highs import HighsSession
-
-    return least_expansion(
-        goal.problem, HighsSession, deadline, units_first=True, item=item, with_reserve=goal.with_reserve
+        goal.problem, deadline, units_first=units_first, item=item, with_reserve=goal.with_reserve
     )
 
 
@@ -365,12 +358,10 @@ def _common_factor(candidates: Candidates, targets: Sequence[Target], budget: Qu
 
 
 def _all_fits(candidates: Candidates, values_ms: Mapping[Target, float], deadline: Deadline) -> bool:
-    from optimizer.milp.highs import HighsSession
-
     if deadline.passed:  # before the candidates are sized again
         raise OutOfTimeError
     problem = build_problem(relaxed(candidates, values_ms)).serving_all_members()
-    return fits_in_units(problem, HighsSession, deadline)
+    return fits_in_units(problem, deadline)
 
 
 def _least(low: float, step: float, enough: Callable[[float], bool]) -> float | None:

@@ -130,11 +130,9 @@ def one_of(place: int, items: int) -> FloatArray:
 
 def _prices(candidates: Candidates, plan: Plan, deadline: Deadline) -> FloatArray | None:
     """Return the shadow prices of units for the servers that a plan serves in full."""
-    from optimizer.milp.highs import HighsSession
-
     problem = build_problem(candidates)
     if problem.is_compact_only:
         return None  # a price is defined only if all servers are served
     partly = {item.server for item in plan.unserved}
     served = np.array([name not in partly for name in candidates.arrays.server_names], dtype=np.bool_)
-    return unit_prices(problem.of_servers(problem.with_partners(served)), HighsSession, deadline)
+    return unit_prices(problem.of_servers(problem.with_partners(served)), deadline)
