@@ -1,10 +1,10 @@
-"""Array types, and array functions missing in NumPy: read-only arrays, runs of equal values, equal rows.
+"""Array types, read-only arrays, runs of equal values, equal rows, and groups and totals by key.
 
 Every array of the library is float64, int64 or bool. Shapes use index letters: ``r`` row of a batched queue
 computation, ``n`` occupancy, ``s`` server, ``a`` accelerator, ``t`` accelerator type, ``c`` candidate.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any, Self, TypeVar
@@ -17,12 +17,31 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 _Array = TypeVar("_Array", bound=npt.NDArray[Any])
+_Key = TypeVar("_Key", bound=Hashable)
+_Item = TypeVar("_Item")
+_Number = TypeVar("_Number", int, float)
 
 
 def frozen(array: _Array) -> _Array:
     """Return `array` itself, made read-only."""
     array.flags.writeable = False
     return array
+
+
+def grouped(pairs: Iterable[tuple[_Key, _Item]]) -> dict[_Key, list[_Item]]:
+    """Return the items of each key; keys and items stand in the order of the pairs."""
+    found: dict[_Key, list[_Item]] = {}
+    for key, item in pairs:
+        found.setdefault(key, []).append(item)
+    return found
+
+
+def totals(pairs: Iterable[tuple[_Key, _Number]]) -> dict[_Key, _Number]:
+    """Return the sum of the numbers of each key; keys stand in the order of the pairs."""
+    found: dict[_Key, _Number] = {}
+    for key, number in pairs:
+        found[key] = found.get(key, 0) + number
+    return found
 
 
 @dataclass(frozen=True, slots=True)

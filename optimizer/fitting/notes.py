@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from optimizer.arrays import grouped
+
 Say = Callable[[str, str], None]
 """Takes the kind of a decision and its sentence."""
 LEFT_OUT = "left out"
@@ -20,10 +22,7 @@ class Note(NamedTuple):
 
 def sentences(notes: Iterable[Note]) -> list[str]:
     """Return one sentence for each kind of decision, with the numbers of the first run."""
-    kinds: dict[str, list[Note]] = {}
-    for note in notes:
-        alone = f"{note.source} " if note.kind == LEFT_OUT else ""
-        kinds.setdefault(f"{alone}{note.kind}", []).append(note)
+    kinds = grouped(((note.source if note.kind == LEFT_OUT else None, note.kind), note) for note in notes)
     return [_sentence(*same) for same in kinds.values()]
 
 

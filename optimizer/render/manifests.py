@@ -8,6 +8,7 @@ Deployments; those not chosen have 0 replicas. This module has the patches for t
 import hashlib
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -121,11 +122,11 @@ def workload_pairs(system: System) -> list[tuple[str, str]]:
 def _on_cards(row: PlacementRow, name: str) -> WorkloadManifest:
     """Return the workload of shared cards: one pod per card, with one container per replica on it."""
     containers: list[CardContainer] = []
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     for item in (part.figures for part in row.serves if isinstance(part.figures, SharedPool)):
         for _ in range(item.per_card):
             plain = slug(item.server)
-            counts[plain] = counts.get(plain, 0) + 1
+            counts[plain] += 1
             number = f"-{counts[plain]}" if counts[plain] > 1 else ""
             part = item.accelerator if item.accelerator != row.spot.accelerator else None
             settings = kind_of_pool(item).engine_settings(item)
@@ -152,9 +153,7 @@ def unique_names(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]
     Names that are too long or not unique end in a digest of server and accelerator.
     """
     plain = {pair: slug("-".join(pair)) for pair in pairs}
-    counts: dict[str, int] = {}
-    for name in plain.values():
-        counts[name] = counts.get(name, 0) + 1
+    counts = Counter(plain.values())
     return {
         pair: name if counts[name] == 1 and 0 < len(name) <= MAX_NAME else _with_digest(name, pair)
         for pair, name in plain.items()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from optimizer.arrays import grouped
 from optimizer.candidates import Candidates
 from optimizer.features.external.uses import Rented
 from optimizer.features.routes.sections import route_sections
@@ -112,9 +113,7 @@ class _PlanRow(NamedTuple):
 def _allocations(plan: Plan, system: System) -> Section:
     overview = describe(system, plan)
     columns = _allocation_columns(Money.of(plan), _kinds(overview.pools, system), overview.pools)
-    pools: dict[str, list[PoolRow]] = {}
-    for pool in overview.pools:
-        pools.setdefault(pool.server, []).append(pool)
+    pools = grouped((pool.server, pool) for pool in overview.pools)
     rented = {item.server: item for item in plan.rented}
     rows = (
         _PlanRow(

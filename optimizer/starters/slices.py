@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from optimizer.arrays import grouped
 from optimizer.errors import SpecError
 from optimizer.money import Price
 from optimizer.profiles.catalogue import load_catalogue
@@ -139,9 +140,7 @@ def _misfit(facts: ModelFacts, item: Slice, deployment: Deployment) -> str | Non
 
 def _by_reason(why: Mapping[Slice, str]) -> list[str]:
     """Describe slices with their reasons, grouped by reason."""
-    names: dict[str, list[str]] = {}
-    for item, reason in why.items():
-        names.setdefault(reason, []).append(item.name)
+    names = grouped((reason, item.name) for item, reason in why.items())
     return [f"{', '.join(mine)}: {reason}" for reason, mine in names.items()]
 
 

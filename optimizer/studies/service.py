@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from pydantic import Field
 
+from optimizer.arrays import grouped
 from optimizer.candidates.arrays import server_loads_rps
 from optimizer.documents import Document
 from optimizer.plan import Plan
@@ -37,9 +38,7 @@ def service_by_priority(plan: Plan, system: System) -> tuple[PriorityService, ..
     The requests of a route count once, at its large server.
     """
     fractions = {item.server: item.served_fraction for item in plan.unserved}
-    names: dict[int, list[str]] = {}
-    for stream in system.streams.values():
-        names.setdefault(stream.priority, []).append(stream.name)
+    names = grouped((stream.priority, stream.name) for stream in system.streams.values())
     loads = server_loads_rps(replace(system, servers={n: s.server for n, s in system.streams.items()}))
     load_rpm = dict(zip(system.streams, (loads * SECONDS_PER_MINUTE).tolist(), strict=True)) | {
         route.small: 0.0 for route in system.routes.values()

@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
+from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen, totals
 from optimizer.candidates import Candidates, CandidateTable, find_candidates
 from optimizer.features.shared_cards.offers import find_patterns
 from optimizer.parallel import in_threads, thread_count
@@ -153,11 +153,8 @@ def with_more(candidates: Candidates, items: Sequence[LimitItem], added: FloatAr
         items: the R limited items.
         added: amount added to each item, shape (R,); negative values reduce it.
     """
-    more = dict(candidates.more)
-    for place in np.flatnonzero(added).tolist():
-        key = items[place].key
-        more[key] = more.get(key, 0.0) + float(added[place])
-    return replace(candidates, more=more)
+    added_by_key = [(items[place].key, float(added[place])) for place in np.flatnonzero(added).tolist()]
+    return replace(candidates, more=totals([*candidates.more.items(), *added_by_key]))
 
 
 def with_targets_of(candidates: Candidates, system: System, servers: BoolArray) -> Candidates:

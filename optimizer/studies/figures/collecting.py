@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from optimizer.arrays import FloatArray
+from optimizer.arrays import FloatArray, grouped
 from optimizer.quantities import quantity
 from optimizer.queueing.bulk.model import BulkQueues, SteadyState
 from optimizer.queueing.bulk.steady import ServerSteadyState
@@ -174,11 +174,8 @@ def latencies_shown(placed: Placed) -> Sequence[TargetMeasure]:
 
 def latency_levels(placed: Placed) -> tuple[ReferenceLine, ...]:
     """Return the targets on the shown latencies as lines; targets with equal limits share a line."""
-    levels: dict[float, list[str]] = {}
-    shown = latencies_shown(placed)
-    for measure, limit in placed.arrays.servers.targets.limits_of(0).items():
-        if measure in shown:
-            levels.setdefault(limit, []).append(measure.statistic)
+    shown, limits = latencies_shown(placed), placed.arrays.servers.targets.limits_of(0)
+    levels = grouped((limit, measure.statistic) for measure, limit in limits.items() if measure in shown)
     return tuple(
         level(f"target {limit:,.6g} ms, {', '.join(names)}", limit) for limit, names in levels.items()
     )

@@ -5,8 +5,9 @@ model, then by priority, so that comparable servers are adjacent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from optimizer.arrays import grouped, totals
 from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.features.shared_queues.uses import QueueMember
 from optimizer.kinds.shown import Shown
@@ -29,9 +30,6 @@ from optimizer.studies.figures.figure_document import (
     Values,
 )
 from optimizer.studies.overview import Overview, PoolRow
-
-if TYPE_CHECKING:
-    from optimizer.schema import Server
 
 MAX_ROWS = 40
 """Maximum number of servers, or models, on a page."""
@@ -65,13 +63,12 @@ def load_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tu
 
 def _loads(shown: PlannedSystem) -> dict[tuple[str, str], str]:
     """Return the load of each model and class as text; loads of servers with the same pair are added up."""
-    found: dict[tuple[str, str], list[Server]] = {}
-    rates: dict[tuple[str, str], float] = {}
-    routed = shown.overview.plan.routed_rpm
-    for name, stream in shown.system.streams.items():
-        found.setdefault(stream.key, []).append(stream.server)
-        rate = routed[name][name] if name in routed else stream.server.current.load.arrival_rate_rpm
-        rates[stream.key] = rates.get(stream.key, 0.0) + rate
+    routed, streams = shown.overview.plan.routed_rpm, shown.system.streams
+    found = grouped((stream.key, stream.server) for stream in streams.values())
+    rates = totals(
+        (stream.key, routed[name][name] if name in routed else stream.server.current.load.arrival_rate_rpm)
+        for name, stream in streams.items()
+    )
     words, kinds = {}, shown.system.model_kinds()
     for key, servers in found.items():
         loads, rate = [server.current.load for server in servers], rates[key]
@@ -123,26 +120,21 @@ def _grids(
 
 def _placements(shown: PlannedSystem) -> dict[tuple[str, str], tuple[str, str]]:
     """Return the placement of each model and class as text, and the type of its largest pool."""
-    pools: dict[tuple[str, str], list[PoolRow]] = {}
     on_shared_cards = {row.server for row in shown.overview.on_shared_cards}
-    for row in shown.overview.placed:
-        pools.setdefault((row.model, row.service_class), []).append(row)
-    lacks = _lacks(shown)
+    pools = grouped(((row.model, row.service_class), row) for row in shown.overview.placed)
+    streams, lacks = shown.system.streams, _lacks(shown)
     words = {(row.model, row.service_class): "idle" for row in shown.overview.idle}
-    queues: dict[tuple[str, str], list[str]] = {}
-    streams = shown.system.streams
-    for queue, use in shown.overview.plan.shared_queues.items():
-        for name in use.members:
-            queues.setdefault(streams[name].key, []).append(queue)
+    shared = shown.overview.plan.shared_queues.items()
+    queues = grouped((streams[name].key, queue) for queue, use in shared for name in use.members)
     words |= {
         key: f"in {mine[0] if len(mine) == 1 else f'{len(mine)} queues'}" for key, mine in queues.items()
     }
     found = {key: (text, "") for key, text in (words | dict.fromkeys(lacks, "not served")).items()}
     for key, rows in pools.items():
-        count: dict[str, int] = {}
-        for row in rows:
-            place = f"{row.accelerator}, shared" if row.server in on_shared_cards else row.accelerator
-            count[place] = count.get(place, 0) + row.num_replicas
+        count = totals(
+            (row.accelerator + (", shared" if row.server in on_shared_cards else ""), row.num_replicas)
+            for row in rows
+        )
         text = " + ".join(f"{number:,} × {name}" for name, number in count.items())
         found[key] = text + lacks.get(key, ""), _type_of(rows)
     return found
@@ -151,12 +143,10 @@ def _placements(shown: PlannedSystem) -> dict[tuple[str, str], tuple[str, str]]:
 def _served_shares(shown: PlannedSystem) -> dict[tuple[str, str], float]:
     """Return the served share of the load for each model and class."""
     missed = {item.server: 1 - item.served_fraction for item in shown.overview.plan.unserved}
-    asked: dict[tuple[str, str], float] = {}
-    lost: dict[tuple[str, str], float] = {}
-    for name, stream in shown.system.streams.items():
-        key, rate = stream.key, stream.load.arrival_rate_rpm
-        asked[key] = asked.get(key, 0.0) + rate
-        lost[key] = lost.get(key, 0.0) + rate * missed.get(name, 0.0)
+    streams = shown.system.streams.items()
+    loads = [(stream.key, name, stream.load.arrival_rate_rpm) for name, stream in streams]
+    asked = totals((key, rate) for key, _, rate in loads)
+    lost = totals((key, rate * missed.get(name, 0.0)) for key, name, rate in loads)
     return {key: 1 - lost[key] / rate for key, rate in asked.items() if rate}
 
 
@@ -169,9 +159,8 @@ def _lacks(shown: PlannedSystem) -> dict[tuple[str, str], str]:
     """Return the shortage of each model and class that is not served in full, as text."""
     streams = shown.system.streams
     pairs = [stream.key for stream in streams.values()]
-    missed: dict[tuple[str, str], list[float]] = {}
-    for item in shown.overview.plan.unserved:
-        missed.setdefault(streams[item.server].key, []).append(item.served_fraction)
+    unserved = shown.overview.plan.unserved
+    missed = grouped((streams[item.server].key, item.served_fraction) for item in unserved)
     return {
         key: (
             f" ({share_text(shares[0])} served)"
@@ -262,11 +251,8 @@ def _rate(shown: PlannedSystem, name: str) -> float:
     return routed[name][name] if name in routed else replica_load(shown.system.servers[name]).arrival_rate_rpm
 
 
-def _by_server(shown: PlannedSystem) -> dict[str, tuple[PoolRow, ...]]:
-    found: dict[str, tuple[PoolRow, ...]] = {}
-    for row in shown.overview.placed:
-        found[row.server] = (*found.get(row.server, ()), row)
-    return found
+def _by_server(shown: PlannedSystem) -> dict[str, list[PoolRow]]:
+    return grouped((row.server, row) for row in shown.overview.placed)
 
 
 def _figures(
