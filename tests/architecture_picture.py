@@ -1,19 +1,20 @@
 """Draw the packages and their imports: ``python tests/architecture_picture.py > docs/architecture.svg``.
 
 Everything comes from the imports in the code. A package is one row above the highest package that it imports.
-An import that follows from other imports is not drawn. Only the column of a package is chosen here.
+An import that follows from other imports is not drawn. A part of a feature belongs to the package in whose
+layer it stands. Only the column of a package is chosen here.
 """
 
 import sys
 from collections import defaultdict
 from functools import cache
 
-from test_architecture import LAYERS, PUBLIC_FACADE, own_imports, sources
+from test_architecture import LAYERS, PUBLIC_FACADE, home, modules, own_imports
 
 LOWEST = next(LAYERS[: i + 1] for i, layer in enumerate(LAYERS) if "optimizer.documents" in layer)
 FOUNDATION = ", ".join(name.removeprefix("optimizer.") for layer in reversed(LOWEST) for name in layer)
 """One box for all modules up to the layer of `documents`."""
-COLUMNS = {"library": 1, "starters": -1, "generate": -2, "fitting": 1, "compat": 2, "limits": -1, "milp": 1}
+COLUMNS = {"library": 1, "starters": -1, "generate": -2, "fitting": 2, "compat": 3, "limits": -1, "milp": 1}
 """Columns right of the middle; 0 for all others."""
 WIDTH, HEIGHT, ACROSS, DOWN, MARGIN = 118, 26, 150, 46, 12
 Graph = dict[str, set[str]]
@@ -21,7 +22,7 @@ Graph = dict[str, set[str]]
 
 def package_of(module: str) -> str:
     """Return the box to which a module belongs."""
-    parts = module.split(".")
+    parts = home(module).split(".")
     top = ".".join(parts[: 1 if parts[0] == "rest_server" else 2])
     return FOUNDATION if any(top in layer for layer in LOWEST) else top.removeprefix("optimizer.")
 
@@ -29,7 +30,7 @@ def package_of(module: str) -> str:
 def graph() -> Graph:
     """Return the packages that each package imports, without those that only name everything."""
     found: Graph = defaultdict(set)
-    for module in sources():
+    for module in modules():
         for target in own_imports(module):
             if PUBLIC_FACADE not in {module, target} and package_of(module) != package_of(target):
                 found[package_of(module)].add(package_of(target))
