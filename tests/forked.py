@@ -15,7 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -36,14 +36,19 @@ class Forked:
     """A command that runs; what tests use of `subprocess.Popen`."""
 
     def __init__(
-        self, words: list[str], environment: Mapping[str, str], errors: IO[bytes], files: int
+        self,
+        words: list[str],
+        environment: Mapping[str, str],
+        errors: IO[bytes],
+        files: int,
+        prefix: Sequence[str],
     ) -> None:
-        """Start a command, with so many files that it may open."""
+        """Start a command."""
         self.returncode: int | None = None
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         read, write = os.pipe()
         given = json.dumps({"words": words, "environment": {**os.environ, **environment}, "files": files})
-        socket.send_fds(_nursery(), [given.encode()], [write, errors.fileno(), theirs.fileno()])
+        socket.send_fds(_nursery(*prefix), [given.encode()], [write, errors.fileno(), theirs.fileno()])
         os.close(write)
         theirs.close()
         self.stdout, self.errors, self._said = os.fdopen(read), errors, mine
@@ -92,18 +97,27 @@ def forked(
     environment: Mapping[str, str] = COUNTED,
     errors: IO[bytes] | None = None,
     files: int = 1024,
+    prefix: Sequence[str] = (),
 ) -> Forked:
-    """Start a command, whose standard error goes to a file if none is given."""
-    return Forked([*map(str, words)], environment, errors or TemporaryFile(), files)
+    """Start a command.
+
+    Args:
+        words: its words.
+        environment: what is added to the environment.
+        errors: where its standard error goes; a new file if none is given.
+        files: how many files it may open.
+        prefix: a command behind which the process runs that forks.
+    """
+    return Forked([*map(str, words)], environment, errors or TemporaryFile(), files, prefix)
 
 
 @cache
-def _nursery() -> socket.socket:
-    """Start the process that forks, which ends with this one."""
+def _nursery(*prefix: str) -> socket.socket:
+    """Start a process that forks, which ends with this one."""
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(Path(__file__).parent)))}
     process = subprocess.Popen(
-        [sys.executable, __file__, str(theirs.fileno())],
+        [*prefix, sys.executable, __file__, str(theirs.fileno())],
         stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=environment, cwd=ROOT,
     )  # fmt: skip
     theirs.close()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -186,12 +186,16 @@ ENVIRONMENT = {f"INFERPLAN_{name.upper()}": str(value) for name, value in PATIEN
 
 
 @contextmanager
-def watched(log: Path, *options: str, files: int = 1024, **environment: str) -> Iterator[Watched]:
-    """Run ``inferplan serve`` with so many files that it may open, on a free port."""
+def watched(
+    log: Path, *options: str, files: int = 1024, prefix: Sequence[str] = (), **environment: str
+) -> Iterator[Watched]:
+    """Run ``inferplan serve`` on a free port; `files` and `prefix` are those of `forked`."""
     given = ENVIRONMENT | environment
     with (
         log.open("wb") as errors,
-        forked("serve", "--port", "0", *options, environment=given, errors=errors, files=files) as process,
+        forked(
+            "serve", "--port", "0", *options, environment=given, errors=errors, files=files, prefix=prefix
+        ) as process,
     ):
         yield _listening(process, log)
 
