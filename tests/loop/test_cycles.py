@@ -178,10 +178,10 @@ def test_a_few_silent_replicas_are_extrapolated() -> None:
 
 
 def test_no_traffic_never_takes_the_last_replica() -> None:
-    records = Loop(replicas=3).run(lambda _: 0, 1500)
+    records = Loop(replicas=3).run(lambda _: 0, 900)
     assert workload(records[-1])["replicas"] == 1
     to_zero = CONFIG.model_copy(update={"scale_to_zero": True})
-    records = Loop(to_zero, replicas=3).run(lambda _: 0, 1500)
+    records = Loop(to_zero, replicas=3).run(lambda _: 0, 900)
     assert (workload(records[-1])["replicas"], workload(records[-1])["reason"]) == (0, "Idle")
 
 
@@ -333,7 +333,7 @@ def drift_of(record: dict[str, Any]) -> dict[str, Any]:
 
 def test_drift_alarms_within_ten_minutes_and_calm_does_not() -> None:
     loop = Loop(replicas=3)
-    calm = loop.run(lambda _: 8, 900)
+    calm = loop.run(lambda _: 8, 600)
     assert not any(drift_of(record)["alarm"] for record in calm)
     assert drift_of(calm[-1])["ratio"] == pytest.approx(1.0, abs=0.06)
     assert loop.fleet.events == []
@@ -389,7 +389,7 @@ def test_a_refused_event_is_recorded_and_harmless(monkeypatch: pytest.MonkeyPatc
 def test_a_refit_is_applied_only_on_request() -> None:
     config = CONFIG.model_copy(update={"drift": DriftSettings(refit="apply")})
     loop = Loop(config, replicas=3, slowdown=1.3)
-    loop.run(lambda _: 8, 1500)
+    loop.run(lambda _: 8, 1050)
     state = loop.controller.state
     assert state is not None
     factors = state.drifts[PROFILE].factors

@@ -4,6 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from slow_cases import mostly_slow
 
 from optimizer.profiles import (
     AcceleratorFacts,
@@ -30,7 +31,10 @@ def coefficients(found: ProfileEstimate) -> list[float]:
     return [*alphas, found.beta_ms.value, found.gamma_ms.value]
 
 
-@pytest.fixture(params=CATALOGUE.models)
+NAMES = sorted(CATALOGUE.models, key=lambda name: name[::-1])  # families mixed
+
+
+@pytest.fixture(params=mostly_slow(NAMES, 20))
 def model(request: pytest.FixtureRequest) -> ModelFacts:
     return CATALOGUE.model(request.param)
 

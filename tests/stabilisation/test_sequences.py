@@ -16,8 +16,8 @@ from optimizer.stabilisation.rules import Rules
 SNAPSHOTS = 20
 RATES_RPM = [0.0, 300.0, 900.0, 2000.0, 4000.0]
 UNFINISHED = {TargetReason.waits_for_new_pool, TargetReason.units}
-ROUTED_SEEDS = mostly_slow(range(500), 3)
-SEEDS = mostly_slow(range(1000), 6)
+ROUTED_SEEDS = mostly_slow(range(500), 2)
+SEEDS = mostly_slow(range(1000), 4)
 
 
 def served(loop: Loop, name: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from builders import Json, accelerator, document, profile, server, service_class, system
+from slow_cases import mostly_slow
 
 from optimizer import System, find_candidates, load_system
 from optimizer.studies.explanation.binding import binding_limits
@@ -116,7 +117,7 @@ def relaxed(source: System, pair: Pair, limit: str) -> System:
     return source.with_servers({mine.name: mine.model_copy(update={"max_batch_size": 0})})
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", mostly_slow(SEEDS, 3))
 def test_relaxing_only_a_binding_limit_raises_the_rate(seed: int) -> None:
     source = a_random_system(seed)
     before = rates_of(source)

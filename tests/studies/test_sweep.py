@@ -148,7 +148,7 @@ def every_integer(system: System, kind: str, last: int) -> list[tuple[float, flo
 
 
 @pytest.mark.parametrize("policy", ["None", "RoundRobin"])
-@pytest.mark.parametrize("seed", mostly_slow(range(12), 4))
+@pytest.mark.parametrize("seed", mostly_slow(range(12), 2))
 def test_ranges_of_integers_are_those_of_planning_each(seed: int, policy: str) -> None:
     system = load_system(random_document(random.Random(seed)))
     system = system.with_options(unlimited=False, milp_solver=True, saturation_policy=policy)
