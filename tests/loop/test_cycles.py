@@ -155,11 +155,11 @@ FAILURES: dict[str, Callable[[SimulatedFleet], object]] = {
 @pytest.mark.parametrize("reason", FAILURES)
 def test_a_failing_source_holds_replicas_with_a_reason(reason: str) -> None:
     loop = Loop(replicas=4)
-    loop.run(lambda _: 12, 150)
+    loop.run(lambda _: 12, 90)
     there = loop.fleet.desired
     assert there >= 3
     FAILURES[reason](loop.fleet)
-    records = loop.run(lambda _: 0, 360, 165)
+    records = loop.run(lambda _: 0, 300, 105)
     assert {workload(record)["reason"] for record in records} == {reason}
     assert {workload(record)["replicas"] for record in records} == {there}
     assert all(record["holds"]["talk"].startswith(reason) for record in records)
@@ -170,7 +170,7 @@ def test_a_few_silent_replicas_are_extrapolated() -> None:
     loop = Loop(CONFIG.model_copy(update={"coverage": 0.7}), replicas=5)
     loop.run(lambda _: 16, 150)
     rates = []
-    for now_s in range(165, 600, PERIOD_S):
+    for now_s in range(165, 390, PERIOD_S):
         loop.fleet.failing = {loop.fleet.ready[0].address}
         (record,) = loop.run(lambda _: 16, now_s, now_s)
         rates.append(record["loads"]["talk"]["offered_rps"])
@@ -331,7 +331,12 @@ def drift_of(record: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_drift_alarms_within_ten_minutes_and_calm_does_not() -> None:
+def refuse(*_: object) -> None:
+    raise ClusterError("403 Forbidden: events", 403)
+
+
+def test_drift_alarms_within_ten_minutes_and_calm_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event that is refused is recorded and harmless."""
     loop = Loop(replicas=3)
     calm = loop.run(lambda _: 8, 600)
     assert not any(drift_of(record)["alarm"] for record in calm)
@@ -339,16 +344,20 @@ def test_drift_alarms_within_ten_minutes_and_calm_does_not() -> None:
     assert loop.fleet.events == []
     for factor in (1.2, 1 / 1.2):
         loop = Loop(replicas=3, slowdown=factor)
+        if factor < 1:
+            monkeypatch.setattr(loop.fleet, "announce", refuse)
         records = loop.run(lambda _: 8, 600)
         assert drift_of(records[-1])["alarm"]
         proposed = drift_of(records[-1])["proposed"]
         assert proposed == {
             name: pytest.approx(factor, rel=0.06) for name in ("perfParms.alpha", "perfParms.beta")
         }
-        ((reason, message),) = loop.fleet.events  # one, at the start of the alarm
-        assert reason == "ProfileDrift"
-        assert "chat/GPU: token time × " in message
-        assert [event["result"] for record in records for event in record["events"]] == ["created"]
+        results = [event["result"] for record in records for event in record["events"]]
+        if factor > 1:
+            ((reason, message),) = loop.fleet.events  # one, at the start of the alarm
+            assert reason == "ProfileDrift"
+            assert "chat/GPU: token time × " in message
+        assert results == ["created" if factor > 1 else "403 Forbidden: events"]
 
 
 @pytest.mark.slow
@@ -372,18 +381,6 @@ def test_a_calm_day_gives_no_alarm(seed: int) -> None:
     print(f"{len(known)} of {len(ratios)} cycles; ratios {min(known):.3f} to {max(known):.3f}")
     assert len(known) > 1200
     assert loop.fleet.events == []
-
-
-def test_a_refused_event_is_recorded_and_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = Loop(replicas=3, slowdown=1.25)
-
-    def refuse(*_: object) -> None:
-        raise ClusterError("403 Forbidden: events", 403)
-
-    monkeypatch.setattr(loop.fleet, "announce", refuse)
-    records = loop.run(lambda _: 8, 600)
-    assert [event["result"] for record in records for event in record["events"]] == ["403 Forbidden: events"]
-    assert drift_of(records[-1])["alarm"]
 
 
 def test_a_refit_is_applied_only_on_request() -> None:

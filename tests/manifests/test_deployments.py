@@ -38,7 +38,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def written(run: Run, plan: Path, *flags: object) -> list[Json]:
     found = run("manifests", plan, "--system", GPUS, *flags)
     assert (found.status, found.err) == (0, "")
-    return list(yaml.safe_load_all(found.out))
+    return list(yaml.load_all(found.out, yaml.CSafeLoader))
 
 
 def flags_of(container: Json) -> dict[str, str]:
