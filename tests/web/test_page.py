@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote_plus
 
 import pytest
 from page_runs import SELECT_ALL, Journey, served
@@ -156,14 +157,16 @@ def test_controls_of_reserves_and_estimates_plan_again(journey: Journey, specs: 
         ("headroom", "20", lambda: journey.type("Headroom of all servers [%]", f"{SELECT_ALL}20\t")),
         ("spares", "1", lambda: journey.type("Spare replicas of each server", f"{SELECT_ALL}1\t")),
         ("estimates", "middle", lambda: journey.choose("Estimated token times", "middle")),
+        ("budget", "100 USD/h", lambda: journey.type("budget [USD/h]", f"{SELECT_ALL}100\t")),
     ]
+    journey.press("Limits and other numbers")
     for key, text, act in steps:
         act()
         given[key] = text
         plan = solve(Changes(given=given).applied_to(load_system(specs / "gpus.yaml")))
         expected = Money.of(plan).text(plan.total_cost_cents_per_h)
         journey.wait(partial(shows, journey, expected))
-        assert f"{key}={text}" in journey.browser.current_url
+        assert f"{key}={quote_plus(text, safe='/')}" in journey.browser.current_url
         held = len(plan.reserves) - len(plan.lacks_reserve)
         assert journey.fact("have their reserve") == f"{held} of {len(plan.reserves)} servers"
     journey.check()
