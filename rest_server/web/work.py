@@ -144,9 +144,9 @@ def _option(system: System, name: str) -> Any:
 
 def _quantity(system: System, key: str, name: str, value: float | None) -> Quantity:
     """Return the number of a change; costs in the unit of the system."""
-    unit = CHANGES[key.partition(":")[0]].unit
-    if unit != CENTS:
-        return Quantity(key, name, unit, value, 0.1)
+    known = CHANGES[key.partition(":")[0]]
+    if known.unit != CENTS:
+        return Quantity(key, name, known.unit, value, 1 if known.unit or known.whole else 0.1)
     shown = None if value is None else round(in_cost_unit(float(value), system.currency), 9)
     return Quantity(key, name, cost_unit(system.currency), shown, 0.1, system.currency)
 
