@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from optimizer.studies.explanation.explain import explain
     from optimizer.studies.explanation.explanation_document import Explanation
     from optimizer.studies.figures.figure_document import Figure
-    from optimizer.studies.figures.kinds import make_figure
+    from optimizer.studies.figures.making import make_figure
     from optimizer.studies.horizon.horizon_document import Horizon
     from optimizer.studies.load_changes import scale_loads, vary_loads
     from optimizer.studies.report import Report, make_report
@@ -135,7 +135,7 @@ _HOMES = {
     "optimizer.schema": ("SystemSpec",),
     "optimizer.spec.system": ("System", "load_system"),
     "optimizer.studies.figures.figure_document": ("Figure",),
-    "optimizer.studies.figures.kinds": ("make_figure",),
+    "optimizer.studies.figures.making": ("make_figure",),
     "optimizer.studies.horizon.horizon_document": ("Horizon",),
     "optimizer.studies.simulation.simulation_document": ("RepairedPlan", "Simulation"),
     "optimizer.studies.sweep.sweep_document": ("Sweep",),

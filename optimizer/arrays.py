@@ -98,5 +98,5 @@ def same_rows(columns: Sequence[npt.NDArray[Any]]) -> tuple[IntArray, IntArray]:
     """
     keys = row_bytes(columns)
     whole = keys.view(np.dtype((np.void, keys.shape[1]))).ravel()
-    _, first, kind = np.unique(whole, return_index=True, return_inverse=True)
-    return first, kind
+    _, first, which = np.unique(whole, return_index=True, return_inverse=True)
+    return first, which

@@ -161,7 +161,7 @@ class UnlimitedCards(int):
         return hash(self.__reduce__())
 
     def __reduce__(self) -> tuple[type["UnlimitedCards"], tuple[int | None, float]]:
-        """Return how to copy it."""
+        """Return the class and the arguments for a copy."""
         return UnlimitedCards, (self.owned, self.more_cents_per_h)
 
 

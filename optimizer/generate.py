@@ -196,13 +196,13 @@ def _capacities(system: System, tightness: float) -> list[dict[str, Any]]:
     order = np.lexsort((table.cost_cents_per_h, table.server))
     cheapest = order[np.unique(table.server[order], return_index=True)[1]]
     types = len(candidates.arrays.type_names)
-    alone = np.bincount(table.kind[cheapest], table.units[cheapest], minlength=types)
-    best = np.lexsort((table.units, table.kind, table.server))
-    pair = table.server * types + table.kind
+    alone = np.bincount(table.type[cheapest], table.units[cheapest], minlength=types)
+    best = np.lexsort((table.units, table.type, table.server))
+    pair = table.server * types + table.type
     least = best[np.unique(pair[best], return_index=True)[1]]
     choices = np.bincount(table.server[least], minlength=len(candidates.arrays.server_names))
     spread = np.bincount(
-        table.kind[least], table.units[least] / choices[table.server[least]], minlength=types
+        table.type[least], table.units[least] / choices[table.server[least]], minlength=types
     )
     units = np.ceil((alone + spread) / 2 / tightness)
     return [

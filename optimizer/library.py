@@ -61,7 +61,7 @@ def simulate(system: System, plan: Plan | None = None, **options: Any) -> Simula
     """
     request = validated(SimulateOptions, options)
     if request.repair:
-        raise SpecError("repair: returns another plan; call optimizer.repair")
+        raise SpecError("repair: not an option here, because it returns another plan; call optimizer.repair")
     return simulate_plan(request.applied(system), request, plan)
 
 
@@ -131,17 +131,17 @@ def fit(*paths: str, **options: Any) -> FittedProfile:
     return fit_reports(paths, FitOptions(**own))
 
 
-def _fields(options: Mapping[str, Any], kind: Any) -> dict[str, Any]:
-    return {name: options[name] for name in options.keys() & names_of(kind)}
+def _fields(options: Mapping[str, Any], model: Any) -> dict[str, Any]:
+    return {name: options[name] for name in options.keys() & names_of(model)}
 
 
-def names_of(kind: Any) -> set[str]:
+def names_of(model: Any) -> set[str]:
     """Return the names of the fields of a dataclass."""
-    return {item.name for item in fields(kind)}
+    return {item.name for item in fields(model)}
 
 
-def _check_names(function: str, given: Mapping[str, Any], *kinds: Any) -> None:
-    known = set().union(*map(names_of, kinds))
+def _check_names(function: str, given: Mapping[str, Any], *models: Any) -> None:
+    known = set().union(*map(names_of, models))
     for name in given:
         if name not in known:
             raise SpecError(f"{function}: {name}: unknown option{did_you_mean(name, sorted(known))}")

@@ -161,7 +161,7 @@ def _verified(candidates: Candidates, problem: Problem, solution: Solution, cloc
     with clock.stage("verify"):
         wrong = verify(plan, candidates.system, candidates)
     if wrong:
-        raise SolverError(f"the plan does not hold: {wrong[0]}; please report this with the input")
+        raise SolverError(f"the plan failed verification: {wrong[0]}; please report this with the input")
     return Solved(plan, candidates, problem, solution)
 
 

@@ -48,7 +48,7 @@ class Column(NamedTuple):
     """Format of numbers: a format specification, or a function."""
     rank: int = 0
     """Priority: 0 is always shown; a narrow terminal hides the highest ranks first."""
-    kind: Literal["number", "name", "words"] = "number"
+    content: Literal["number", "name", "words"] = "number"
     """Numbers are never broken; names are shortened in their middle; words are wrapped."""
     none: str = NOTHING
     """Text of a missing value; if empty, a column without any value is dropped."""
@@ -103,12 +103,12 @@ class Column(NamedTuple):
 
 def name(heading: str, of: str | Callable[[Any], Any] = "", rank: int = 0, none: str = "") -> Column:
     """Return a column of names."""
-    return Column(heading, of, kind="name", rank=rank, none=none)
+    return Column(heading, of, content="name", rank=rank, none=none)
 
 
 def words(heading: str, of: str | Callable[[Any], Any] = "", rank: int = 0, none: str = NOTHING) -> Column:
     """Return a column of text."""
-    return Column(heading, of, kind="words", rank=rank, none=none)
+    return Column(heading, of, content="words", rank=rank, none=none)
 
 
 class Paragraph(NamedTuple):
@@ -139,7 +139,7 @@ class Section:
     total: tuple[Any, ...] | None = None
     """Last row of the table, below a line."""
     picture: str = ""
-    """Kind of its picture on a page."""
+    """Name of its picture on a page."""
     alert: bool = False
     """Whether a page highlights it."""
     may_be_empty: bool = False

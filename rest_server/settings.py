@@ -171,7 +171,7 @@ class Settings(BaseSettings):
             )
         if self.workers > 1 and self.web:
             raise SpecError(
-                f"--workers {self.workers}: the page holds its visitors in one process; "
+                f"--workers {self.workers}: the page needs one process for all visitors; "
                 "remove --workers or --web"
             )
         if self.protect_state and not self.stateful:

@@ -16,7 +16,7 @@ from optimizer.simulation.law import (
     ProcessorSharingCoefficients,
     StaticCoefficients,
 )
-from optimizer.simulation.lengths import LengthDistributionKind, Lengths
+from optimizer.simulation.lengths import LengthDistribution, Lengths
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.live.turns import LiveTurns
 from optimizer.simulation.replicas import (
@@ -34,7 +34,7 @@ Part = Callable[[], None]
 BEFORE, AFTER = True, False
 SERVER = BatchServer(12, 400.0, 20.0, 1.0, 14)
 STATIONS = (Station(BEFORE, 10.0, 1.0, 1), Station(AFTER, 5.0, 0.0, 2))
-LENGTHS = Lengths(LengthDistributionKind.UNIFORM, 16, 0.5, least=1)
+LENGTHS = Lengths(LengthDistribution.UNIFORM, 16, 0.5, least=1)
 LIMITS = Limits(4, 64)
 REPLICAS: tuple[SimulatedReplica, ...] = (
     TokenReplica(IterationCoefficients(7.0, 0.02, 6e-5), LIMITS),

@@ -82,10 +82,10 @@ def choices(candidates: Candidates, s: int) -> Iterator[tuple[float, Counter[int
         ]
         for twins in itertools.product(range(count + 1), repeat=len(others)) if mirrored else [()]:
             if not mirrored or sum(twins) == count:
-                cards = Counter({int(table.kind[r]): count})
+                cards = Counter({int(table.type[r]): count})
                 cost = count * price[r]
                 for q, n in zip(others, twins, strict=False):
-                    cards[int(table.kind[q])] += n
+                    cards[int(table.type[q])] += n
                     cost += n * price[q]
                 yield float(cost), cards
 
@@ -93,13 +93,13 @@ def choices(candidates: Candidates, s: int) -> Iterator[tuple[float, Counter[int
 def enumerated(candidates: Candidates) -> tuple[float, int, float]:
     """Return the least unserved rate [requests/min], unserved servers and cost [cents/h] of all plans."""
     arrays, system = candidates.arrays, candidates.system
-    amounts = [system.capacity.get(kind, 0) for kind in arrays.type_names]
+    amounts = [system.capacity.get(name, 0) for name in arrays.type_names]
     options = [[None, *choices(candidates, s)] for s in range(len(arrays.server_names))]
     found = []
     for chosen in itertools.product(*options):
         taken = [item for item in chosen if item is not None]
         cards = sum((item[1] for item in taken), Counter[int]())
-        if all(n <= amounts[kind] for kind, n in cards.items()):
+        if all(n <= amounts[of] for of, n in cards.items()):
             left = [
                 rate
                 for rate, item in zip(arrays.servers.load_rps.tolist(), chosen, strict=True)

@@ -18,7 +18,7 @@ from optimizer.plan.files import plan_from_value
 from optimizer.render.money import Money
 from optimizer.render.pages import render_report
 from optimizer.schema import Accelerator
-from optimizer.studies.figures.kinds import make_figure
+from optimizer.studies.figures.making import make_figure
 from optimizer.units import UnitError
 
 

@@ -199,7 +199,7 @@ class SystemArrays:
     server_names: tuple[str, ...]
     accelerator_names: tuple[str, ...]
     type_names: tuple[str, ...]
-    kind: IntArray
+    type: IntArray
     """Type of each accelerator, shape (A,)."""
     servers: ServerArrays
     profiles: ProfileArrays
@@ -249,7 +249,7 @@ def tabulate(system: System) -> SystemArrays:
         server_names=tuple(system.servers),
         accelerator_names=tuple(system.accelerators),
         type_names=tuple(types),
-        kind=frozen(np.array([type_index[item.type] for item in accelerators], dtype=np.int64)),
+        type=frozen(np.array([type_index[item.type] for item in accelerators], dtype=np.int64)),
         servers=_server_arrays(system, place_of),
         profiles=_profile_arrays(system, profiles),
         profile_of=frozen(profile_of),

@@ -24,7 +24,7 @@ class ServerRows:
     targets: Targets
     """Targets at the replica: those of the servers without the time of the network."""
     network_ms: FloatArray
-    """Time of the network between the place of the server and the accelerator."""
+    """Time of the network between the place of the server and the accelerator [ms]."""
 
     @classmethod
     def of(cls, arrays: SystemArrays, pairs: Pairs) -> Self:
@@ -33,7 +33,7 @@ class ServerRows:
         return cls(replicas_of(arrays, pairs), targets_of(arrays, pairs), network_ms)
 
     def take(self, pairs: IntArray) -> "ServerRows":
-        """Return the rows of some pairs, which may occur several times."""
+        """Return the rows of some pairs; pairs can occur several times."""
         return ServerRows(self.queues.take(pairs), self.targets.take(pairs), self.network_ms[pairs])
 
     def of_pairs(self, ufunc: np.ufunc, values: Any) -> Any:
@@ -130,8 +130,8 @@ class ClassRows(ServerRows):
 
 def rows_of(arrays: SystemArrays, pairs: Pairs) -> ServerRows:
     """Return the rows of R ≥ 1 pairs with the same models, which are all of servers or all of queues."""
-    kind = ClassRows if arrays.servers.is_queue[pairs.server[0]] else ServerRows
-    return kind.of(arrays, pairs)
+    rows = ClassRows if arrays.servers.is_queue[pairs.server[0]] else ServerRows
+    return rows.of(arrays, pairs)
 
 
 def _joined_ranges(first: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:

@@ -63,5 +63,5 @@ def _keys(replicas: QueueModel, targets: Targets) -> list[Hashable]:
     """Return the cache key of each row: the type of its model and all numbers to the last bit."""
     per_request = () if targets.per_request is None else targets.per_request
     columns = [*replicas.columns(), *targets.limits, targets.tps, *per_request]
-    kind = type(replicas), replicas.law_type, targets.measures
-    return [(kind, row.tobytes()) for row in row_bytes(columns)]
+    context = type(replicas), replicas.law_type, targets.measures
+    return [(context, row.tobytes()) for row in row_bytes(columns)]

@@ -37,7 +37,7 @@ class Pairs:
     max_queue: IntArray
     batch_ceiling: IntArray
     best_rate_rps: FloatArray
-    """Highest rate over all batches; NaN unless batch limits are optimised."""
+    """Highest rate over all batches [requests/s]; NaN unless batch limits are optimised."""
 
     @classmethod
     def of(
@@ -191,18 +191,18 @@ def replicas_of(arrays: SystemArrays, pairs: Pairs) -> QueueModel:
         return _built(arrays, pairs, model, own)
     parts = (_shapes_of(arrays, pairs), _variability_of(arrays, pairs))
     requests = [getattr(part, field.name) for part in parts for field in fields(part)]
-    first, kind = same_rows([pairs.profile, pairs.max_batch, pairs.max_queue, *requests])
-    if len(first) == len(kind):
+    first, which = same_rows([pairs.profile, pairs.max_batch, pairs.max_queue, *requests])
+    if len(first) == len(which):
         return _built(arrays, pairs, model)
-    return _built(arrays, pairs.take(first), model).take(kind)
+    return _built(arrays, pairs.take(first), model).take(which)
 
 
 def _built(
     arrays: SystemArrays, pairs: Pairs, model: type[QueueModel], own: OwnArrays | None = None
 ) -> QueueModel:
     kv_tokens = arrays.profiles.kv_capacity_tokens[pairs.profile]
-    room = ReplicaLimits(pairs.max_batch, pairs.max_queue, kv_tokens, own)
-    return model.of_law(law_of(arrays, pairs), room, _variability_of(arrays, pairs))
+    limits = ReplicaLimits(pairs.max_batch, pairs.max_queue, kv_tokens, own)
+    return model.of_law(law_of(arrays, pairs), limits, _variability_of(arrays, pairs))
 
 
 def _shapes_of(arrays: SystemArrays, pairs: Pairs) -> RequestShapes:

@@ -26,7 +26,7 @@ def candidate_rows(
     return CandidateTable(
         server=pairs.server,
         accelerator=pairs.accelerator,
-        kind=arrays.kind[pairs.accelerator],
+        type=arrays.type[pairs.accelerator],
         max_batch=pairs.max_batch,
         num_replicas=num_replicas,
         units_per_replica=arrays.profiles.units_per_replica[pairs.profile],
@@ -52,7 +52,7 @@ def unsized_rows(
     source: Source,
     server: IntArray,
     accelerator: IntArray,
-    kind: IntArray,
+    types: IntArray,
     *,
     cost_per_replica: FloatArray,
     max_rate_rps: FloatArray,
@@ -67,7 +67,7 @@ def unsized_rows(
     columns: dict[str, Any] = {
         "server": server,
         "accelerator": accelerator,
-        "kind": kind,
+        "type": types,
         "max_batch": ones,
         "num_replicas": ones,
         "units_per_replica": 0 * ones,

@@ -21,7 +21,7 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 
 class Source(IntEnum):
-    """What a row of the candidate table stands for."""
+    """Meaning of a row of the candidate table."""
 
     replicas = 0
     """Replicas on own cards."""
@@ -91,7 +91,7 @@ class CandidateTable:
     """Index into the fleet's servers."""
     accelerator: IntArray
     """Index into the fleet's accelerators."""
-    kind: IntArray
+    type: IntArray
     """Accelerator type: index into the fleet's types."""
     max_batch: IntArray
     num_replicas: IntArray
@@ -99,7 +99,7 @@ class CandidateTable:
     cost_per_replica: FloatArray
     """Cost of one replica [cents/h]."""
     max_rate_rps: FloatArray
-    """Maximum arrival rate of one replica within all targets."""
+    """Maximum arrival rate of one replica within all targets [requests/s]."""
     ttft_ms: FloatArray
     itl_ms: FloatArray
     utilization: FloatArray
@@ -241,7 +241,7 @@ class Candidates:
     verdicts: Verdicts
     system: System
     shared: SharedCards | None = None
-    """Patterns of shared cards; None if no server may share one."""
+    """Patterns of shared cards; None if no server can share one."""
     undivided: CandidateTable | None = None
     """Candidates for large servers of routes whose router is off, if the lengths of their kinds differ."""
     more: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -288,7 +288,7 @@ class Candidates:
                 "loss": float(table.loss[c]),
                 "batchCeiling": int(table.batch_ceiling[c]),
                 "bestArrivalRatePerReplica": float(table.best_rate_rps[c] * SECONDS_PER_MINUTE),
-                "type": arrays.type_names[table.kind[c]],
+                "type": arrays.type_names[table.type[c]],
                 "units": int(units[c]),
                 "cost": float(cost[c]),
                 **self._mark(int(table.server[c]), int(table.accelerator[c])),
@@ -357,7 +357,7 @@ class Candidates:
 
 
 def _assumed_spread(measure: TargetMeasure, server: Server) -> str:
-    """Return which spreads of lengths are assumed by a percentile, and the fields that state them."""
+    """Return the coefficients of variation of the lengths that a percentile assumes, and their fields."""
     load = server.current.load
     names = {"ttft": ["in_tokens_cv"], "e2e": ["in_tokens_cv", "out_tokens_cv"]}.get(measure.metric, [])
     open_ones = [name for name in names if name not in load.model_fields_set]

@@ -46,8 +46,8 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
 def _bench(arguments: argparse.Namespace) -> None:
     sizes = arguments.size or [(15, 6), (30, 20), (100, 20)]
     options = request_of(BenchOptions, arguments)
-    kind = options.tightness, options.mixed
-    fleets = [FleetSize(servers, accelerators, *kind) for servers, accelerators in sizes]
+    common = options.tightness, options.mixed
+    fleets = [FleetSize(servers, accelerators, *common) for servers, accelerators in sizes]
     results = [measure(fleet, options.repeats).to_wire() for fleet in fleets]
     show_answer(arguments, lambda: results, lambda: bench_sections(results))
 

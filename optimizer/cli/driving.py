@@ -121,7 +121,9 @@ def _check(runs: list[PoolRun], options: DriveFlags) -> None:
         if getattr(options, name) is not None:
             raise RequestError("concurrency", f"users have no rate; remove {{{name}}}")
     if options.trace is not None and options.server is None and len(servers) > 1:
-        raise RequestError("server", f"missing; the plan has {len(servers)} servers, and {{trace}} is of one")
+        raise RequestError(
+            "server", f"missing; the plan has {len(servers)} servers, but {{trace}} belongs to one"
+        )
 
 
 def _write_reports(found: list[MeasuredLoad], folder: Path) -> None:

@@ -58,33 +58,33 @@ def given_values(arguments: argparse.Namespace, names: Iterable[str]) -> dict[st
 
 def _add_field(parser: argparse._ActionsContainer, name: str, field: FieldInfo) -> None:
     details, text = details_of(field) or Flag(), help_of(field)
-    kind = plain(field.annotation)
+    type_ = plain(field.annotation)
     names = [*([details.short] if details.short else []), f"--{(details.name or name).replace('_', '-')}"]
     given: dict[str, Any] = {"dest": name, "help": text}
     if details.positional:
         parser.add_argument(name, metavar=details.metavar, help=text)
         return
-    if get_origin(kind) is tuple and details.separated:
-        item = _reader(plain(get_args(kind)[0]), field, None)
+    if get_origin(type_) is tuple and details.separated:
+        item = _reader(plain(get_args(type_)[0]), field, None)
         parser.add_argument(*names, **given, metavar=details.metavar, type=_separated(item))
         return
-    if get_origin(kind) is tuple:
-        kind, given["action"] = plain(get_args(kind)[0]), "append"
+    if get_origin(type_) is tuple:
+        type_, given["action"] = plain(get_args(type_)[0]), "append"
     if details.const is not None:
-        kind, given["nargs"], given["const"] = str, "?", details.const
-    if kind is bool:
+        type_, given["nargs"], given["const"] = str, "?", details.const
+    if type_ is bool:
         group = parser.add_mutually_exclusive_group() if details.off else parser
         if details.off:
             off, _, off_text = details.off.partition(": ")
             group.add_argument(f"--{off}", dest=name, action="store_const", const=False, help=off_text)
         group.add_argument(*names, **given, action="store_const", const=True)
-    elif get_origin(kind) is Literal:
-        choices = get_args(kind)
+    elif get_origin(type_) is Literal:
+        choices = get_args(type_)
         given |= {"metavar": details.metavar, "choices": choices}
         parser.add_argument(*names, type=_spelling(choices), **given)
     else:
         given |= {"metavar": details.metavar or name.upper(), "required": field.is_required()}
-        parser.add_argument(*names, type=_reader(kind, field, details.scale), **given)
+        parser.add_argument(*names, type=_reader(type_, field, details.scale), **given)
 
 
 def help_of(field: FieldInfo) -> str:
@@ -105,9 +105,9 @@ def plain(annotation: Any) -> Any:
             return annotation
 
 
-def reader(kind: type[float], scale: Scale | None) -> Callable[[str], Any]:
+def reader(type_: type[float], scale: Scale | None) -> Callable[[str], Any]:
     """Return the parser of a number without limits, which can have a unit of a scale."""
-    return _reader(kind, FieldInfo(), scale)
+    return _reader(type_, FieldInfo(), scale)
 
 
 def _separated(item: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
@@ -128,13 +128,13 @@ def _spelling(choices: Iterable[str]) -> Callable[[str], str]:
     return lambda text: known.get(text.lower(), text)
 
 
-def _reader(kind: Any, field: FieldInfo, scale: Scale | None) -> Callable[[str], Any]:
+def _reader(type_: Any, field: FieldInfo, scale: Scale | None) -> Callable[[str], Any]:
     """Return the parser of a value, which checks numbers against the field's limits."""
-    if kind not in {int, float}:
-        reader: Callable[[str], Any] = kind
+    if type_ not in {int, float}:
+        reader: Callable[[str], Any] = type_
         return reader
     limits = [(word, limit) for item in field.metadata for word, limit in _limits_of(item)]
-    noun = "an integer" if kind is int else ""
+    noun = "an integer" if type_ is int else ""
 
     def words(text: str) -> str:
         factor, unit = (1.0, "") if scale is None else scale.unit_of(text)
@@ -143,7 +143,7 @@ def _reader(kind: Any, field: FieldInfo, scale: Scale | None) -> Callable[[str],
 
     def read(text: str) -> float:
         try:
-            value: float = kind(text) if scale is None else scale.read(text)
+            value: float = type_(text) if scale is None else scale.read(text)
             if all(_HOLDS[word](value, limit) for word, limit in limits):
                 return value
         except ValueError as error:

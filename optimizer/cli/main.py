@@ -73,13 +73,13 @@ exit status:
 NEAR_FLAG = 0.75
 """Least similarity of a flag that is suggested for an unknown one."""
 EXIT_CODES = {
-    0: "done; also when servers are unserved or lack their reserves, unless --require-complete or "
+    0: "success; also if servers are unserved or lack their reserves, unless --require-complete or "
     "--require-reserves is given",
-    1: "the answer cannot be written to stdout",
+    1: "the output cannot be written to stdout",
     2: "bad input or arguments; see stderr",
-    3: "--require-complete, and a server is not served in full, or --require-reserves, and one lacks its "
-    "reserve; the plan is still written",
-    4: "the solver failed, or its answer did not pass verification",
+    3: "with --require-complete, a server is not served in full, or with --require-reserves, a server lacks "
+    "its reserve; the plan is still written",
+    4: "the solver failed, or its plan did not pass verification",
     130: "interrupted",
 }
 """Meanings of the exit statuses, as in help and docs/reference.md."""

@@ -90,8 +90,8 @@ class ManifestOptions(Request):
     """Write FILE instead of stdout."""
 
 
-_KINDS = ("deployments", "cluster_table", "scaled_objects", "prometheus", "hpa", "adapter_rules")
-"""Options of which one is given, so that a workload has one owner of its replicas; without one: patches."""
+_OUTPUTS = ("deployments", "cluster_table", "scaled_objects", "prometheus", "hpa", "adapter_rules")
+"""Mutually exclusive options, so that each workload has one owner of its replicas; without one: patches."""
 
 
 def _add_manifests(parser: argparse.ArgumentParser) -> None:
@@ -100,8 +100,8 @@ def _add_manifests(parser: argparse.ArgumentParser) -> None:
         "docs/kubernetes.md goes from an empty cluster to replicas that follow the plan."
     )
     parser.add_argument("plan", metavar="PLAN", help="a plan written by solve -o, or - for stdin")
-    add_request(parser.add_mutually_exclusive_group(), ManifestOptions, fields=_KINDS)
-    add_request(parser, ManifestOptions, skipped=_KINDS)
+    add_request(parser.add_mutually_exclusive_group(), ManifestOptions, fields=_OUTPUTS)
+    add_request(parser, ManifestOptions, skipped=_OUTPUTS)
 
 
 def _manifests(arguments: argparse.Namespace) -> None:
@@ -160,7 +160,7 @@ def _check_names(plan: Plan, system: System) -> None:
 
 
 def _manifest(options: ManifestOptions, variant: WorkloadManifest) -> dict[str, Any]:
-    """Return what scales a variant, or the patch for its workload."""
+    """Return the objects that scale a variant, or the patch for its workload."""
     if options.hpa:
         return horizontal_pod_autoscaler(variant, options.namespace, stabilised=options.stabilised)
     if options.prometheus is not None:

@@ -133,19 +133,19 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
 def _add(parser: argparse._ActionsContainer, fields: Mapping[str, _Field]) -> None:
     """Add the flags of fields, whose values are checked when the document is made."""
     for flag, field in fields.items():
-        kind, text = plain(field.info.annotation), help_of(field.info)
+        type_, text = plain(field.info.annotation), help_of(field.info)
         unit = _UNIT.search(text)
         name = "/".join(filter(None, unit.groups())) if unit else flag.rpartition("_")[2]
-        if kind is bool:
+        if type_ is bool:
             parser.add_argument(_written(flag), action="store_const", const=True, help=text)
-        elif get_origin(kind) is tuple:
+        elif get_origin(type_) is tuple:
             text = f"{text}, with its mean time (CV 1, 1 worker); may be given again"
             parser.add_argument(_written(flag), metavar=_STAGE, action="append", help=text)
-        elif kind is float or kind is int:
-            read = reader(kind, _SCALES.get(name) if kind is float else None)
+        elif type_ is float or type_ is int:
+            read = reader(type_, _SCALES.get(name) if type_ is float else None)
             parser.add_argument(_written(flag), metavar=name.upper(), type=read, help=text)
         else:
-            choices = ", ".join(get_args(kind))
+            choices = ", ".join(get_args(type_))
             text += f" ({choices})" if choices else ""
             parser.add_argument(_written(flag), metavar="NAME", help=text)
 
@@ -290,12 +290,12 @@ def _said_by_flags(fields: Mapping[str, _Field]) -> Iterator[None]:
 def _stage(text: str) -> dict[str, object]:
     """Parse a stage from the value of its flag."""
     name, *rest = text.split(",")
-    kinds = ("where", str), ("time", float), ("cv", float), ("workers", int)
+    parts = ("where", str), ("time", float), ("cv", float), ("workers", int)
     try:
-        stage = {key: kind(part) for (key, kind), part in zip(kinds, rest, strict=False)}
+        stage = {key: read(part) for (key, read), part in zip(parts, rest, strict=False)}
     except ValueError:
         stage = {}
-    if not 2 <= len(rest) <= len(kinds) or not stage:
+    if not 2 <= len(rest) <= len(parts) or not stage:
         raise SpecError(f"--stage: must be {_STAGE}, not {text!r}")
     return {"name": name, **stage}
 

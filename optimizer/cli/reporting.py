@@ -55,7 +55,7 @@ PLOTS = {
 OF_PROFILES = {"fit": "measured and predicted times of a fitted profile, which PATH then names"}
 """Kinds of figures of a profile."""
 SIMULATED = {"distribution", "percentiles"}
-"""Kinds of figures that need a simulation."""
+"""Figures that need a simulation."""
 
 
 class ReportFlags(ReportOptions):
@@ -129,8 +129,8 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 def _add_plot(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    kinds = "\n".join(f"  {name:<14}{text}" for name, text in (PLOTS | OF_PROFILES).items())
-    parser.epilog = f"what to plot:\n{kinds}"
+    figures = "\n".join(f"  {name:<14}{text}" for name, text in (PLOTS | OF_PROFILES).items())
+    parser.epilog = f"what to plot:\n{figures}"
     parser.add_argument(
         "kind", metavar="KIND", choices=(*PLOTS, *OF_PROFILES), help="what to plot; see below"
     )

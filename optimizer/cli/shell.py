@@ -48,8 +48,8 @@ def _completion(arguments: argparse.Namespace) -> None:
     import shtab
 
     systems = _systems([f"{PREFIX}{name}" for name in samples()])
-    kinds = dict.fromkeys(_SYSTEMS, systems) | dict.fromkeys(_FILES, shtab.FILE)
-    _complete(arguments.parser, kinds | dict.fromkeys(_DIRECTORIES, shtab.DIRECTORY))
+    completions = dict.fromkeys(_SYSTEMS, systems) | dict.fromkeys(_FILES, shtab.FILE)
+    _complete(arguments.parser, completions | dict.fromkeys(_DIRECTORIES, shtab.DIRECTORY))
     sys.stdout.write(shtab.complete(arguments.parser, arguments.shell))
 
 
@@ -71,15 +71,15 @@ def _systems(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _complete(parser: argparse.ArgumentParser, kinds: Mapping[str, object]) -> None:
+def _complete(parser: argparse.ArgumentParser, completions: Mapping[str, object]) -> None:
     """Mark the arguments with known metavars, in all sub-commands, for completion."""
     for action in parser._actions:  # noqa: SLF001  argparse has no other way to list them
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for command in action.choices.values():
                 command.fill()
-                _complete(command, kinds)
-        elif isinstance(action.metavar, str) and action.metavar in kinds:
-            action.complete = kinds[action.metavar]  # type: ignore[attr-defined]  # where shtab looks
+                _complete(command, completions)
+        elif isinstance(action.metavar, str) and action.metavar in completions:
+            action.complete = completions[action.metavar]  # type: ignore[attr-defined]  # where shtab looks
 
 
 COMMANDS = {"samples": Command(_add_samples, _samples), "completion": Command(_add_completion, _completion)}

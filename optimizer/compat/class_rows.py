@@ -45,25 +45,37 @@ class ClassFigures(Document):
     offered_rps: float = Field(alias="offeredRPS")
     """Arrival rate [requests/s]."""
     wait_ms: float = Field(alias="avgWaitTime")
-    """Mean time before the prefill, mostly spent waiting for a batch slot."""
+    """Mean time before the prefill, mostly spent waiting for a batch slot [ms]."""
     p50_wait_ms: float = Field(alias="p50WaitTime")
+    """Median of the queueing time [ms]."""
     p90_wait_ms: float = Field(alias="p90WaitTime")
+    """90th percentile of the queueing time [ms]."""
     p95_wait_ms: float = Field(alias="p95WaitTime")
+    """95th percentile of the queueing time [ms]."""
     p99_wait_ms: float = Field(alias="p99WaitTime")
+    """99th percentile of the queueing time [ms]."""
     ttft_ms: float = Field(alias="avgTTFT")
-    """Mean time to the first token."""
+    """Mean time to the first token [ms]."""
     p50_ttft_ms: float = Field(alias="p50TTFT")
+    """Median of the time to first token [ms]."""
     p90_ttft_ms: float = Field(alias="p90TTFT")
+    """90th percentile of the time to first token [ms]."""
     p95_ttft_ms: float = Field(alias="p95TTFT")
+    """95th percentile of the time to first token [ms]."""
     p99_ttft_ms: float = Field(alias="p99TTFT")
+    """99th percentile of the time to first token [ms]."""
     itl_ms: float = Field(alias="avgITL")
-    """Mean inter-token latency."""
+    """Mean inter-token latency [ms]."""
     response_ms: float = Field(alias="avgE2E")
-    """Mean time to the last token."""
+    """Mean time to the last token [ms]."""
     p50_e2e_ms: float = Field(alias="p50E2E")
+    """Median of the time to the last token [ms]."""
     p90_e2e_ms: float = Field(alias="p90E2E")
+    """90th percentile of the time to the last token [ms]."""
     p95_e2e_ms: float = Field(alias="p95E2E")
+    """95th percentile of the time to the last token [ms]."""
     p99_e2e_ms: float = Field(alias="p99E2E")
+    """99th percentile of the time to the last token [ms]."""
 
 
 class SimulatedClass(ReplicaSimulation):
@@ -191,8 +203,10 @@ class _ClassFields(QueueProblem):
         figures |= dict.fromkeys(("offered_rps", "throughput_rps"), rate_rps)  # nothing is rejected
         figures |= {"stable_rate_rps": float(queues.stable_rate_rps[0])}
         figures |= {"classes": answers(ClassFigures, found, **of_each)}
-        kind = ClassAnswer if queues.queues.means_only else ClassRowAnswer
-        return kind.model_validate({name: figures[name] for name in kind.model_fields if name in figures})
+        answer_type = ClassAnswer if queues.queues.means_only else ClassRowAnswer
+        return answer_type.model_validate(
+            {name: figures[name] for name in answer_type.model_fields if name in figures}
+        )
 
 
 class ReplicaClassRow(_ClassFields, ReplicaRow):

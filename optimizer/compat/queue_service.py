@@ -27,7 +27,7 @@ class QueueAnswer(Document):
     offered_rps: float = Field(alias="offeredRPS")
     """Arrival rate [requests/s]."""
     throughput_rps: float = Field(alias="throughput")
-    """Completed [requests/s]."""
+    """Completed requests [requests/s]."""
     response_ms: float = Field(alias="avgRespTime")
     """Mean queueing and service time [ms]."""
     wait_ms: float = Field(alias="avgWaitTime")
@@ -62,7 +62,7 @@ class QueueProblem(Row):
     gamma: Quantity = 0.0
     """γ of the iteration law [ms per token of KV cache read]."""
     max_queue: Count = Field(0, alias="maxQueueSize")
-    """Queue capacity behind a full batch."""
+    """Queue capacity: maximum requests waiting behind a full batch."""
     target_ttft_ms: Quantity = Field(0.0, alias="targetTTFT")
     """Target of the time to first token [ms]; 0: none."""
     target_itl_ms: Quantity = Field(0.0, alias="targetITL")
@@ -116,7 +116,7 @@ class QueueProblem(Row):
 
 
 def read_problems(
-    lines: Iterable[str], kind: type[_Document] | Callable[[object], type[_Document]]
+    lines: Iterable[str], problem: type[_Document] | Callable[[object], type[_Document]]
 ) -> Iterator[_Document | SpecError]:
     """Read problems from JSON lines, skipping empty ones; an invalid line yields its error.
 
@@ -124,25 +124,27 @@ def read_problems(
 
     Args:
         lines: the lines.
-        kind: the type of problem, or a function that determines it from the line's value.
+        problem: the type of problem, or a function that determines it from the line's value.
     """
     for number, line in enumerate(lines, start=1):
         if line.strip():
             place = f"line {number}"
             try:
                 value = json_value(line, place)
-                mine = kind if isinstance(kind, type) else kind(value)
+                mine = problem if isinstance(problem, type) else problem(value)
                 yield validated(mine, value, f"{place}: ", NUMBERS_ONLY)
             except SpecError as error:
                 yield error
 
 
-def answer_of(kind: type[_Document], found: ReplicaPerformance, **own: object) -> _Document:
+def answer_of(answer_type: type[_Document], found: ReplicaPerformance, **own: object) -> _Document:
     """Return an analysis as another type of document.
 
     Args:
-        kind: the type, with fields of the analysis.
+        answer_type: the type, with fields of the analysis.
         found: the analysis.
         own: other fields.
     """
-    return kind.model_validate({name: value for name, value in found if name in kind.model_fields} | own)
+    return answer_type.model_validate(
+        {name: value for name, value in found if name in answer_type.model_fields} | own
+    )

@@ -21,7 +21,7 @@ _CHOICES: tuple[tuple[type[Row], tuple[frozenset[str], ...]], ...] = (
 """Types of rows with sets of keys. A line has the first type for which it contains a key of each set."""
 _MARKS = _CLASSES.union(_SHARED, {"rps"}, *_OF_KINDS)
 
-ROWS: tuple[type[Row], ...] = tuple(kind for kind, _ in _CHOICES)
+ROWS: tuple[type[Row], ...] = tuple(row for row, _ in _CHOICES)
 """All types of rows."""
 
 
@@ -33,7 +33,7 @@ def is_row(value: object) -> bool:
 def kind_of_row(value: object) -> type[Row]:
     """Return the type of a row, by the keys of its kind, its law and its classes."""
     keys = _keys(value)
-    return next(kind for kind, sets in _CHOICES if all(keys & some for some in sets))
+    return next(row for row, sets in _CHOICES if all(keys & some for some in sets))
 
 
 def _keys(value: object) -> set[str]:

@@ -26,16 +26,18 @@ from optimizer.timing.iteration import FurtherTerms
 
 
 class RowAnswer(LatencyFigures, QueueAnswer):
-    """The reference's answer, with percentiles and the end-to-end latency."""
+    """The reference's answer, with percentiles and the end-to-end latency for `queueModel: continuous`."""
 
 
 class ReplicaRow(FurtherTerms, QueueProblem):
     """One replica at one rate: a problem in the reference's format, with extensions."""
 
     queue_model: QueueModelName = Field(REFERENCE, alias="queueModel")
-    """Queue model; default: the reference's, because the format is the reference's."""
+    """Queue model; with `continuous`, answers have percentiles, and the default of `maxQueueSize` is 10 times
+    the batch limit.
+    """
     scheduler: SchedulerName = "chunked"
-    """Scheduling of prompts."""
+    """Scheduler of prompts: in chunks next to the decodes, or full prompts first."""
     max_num_tokens: PositiveCount = Field(DEFAULT_MAX_NUM_TOKENS, alias="maxNumTokens")
     """Token budget of one iteration."""
     kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity")

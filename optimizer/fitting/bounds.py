@@ -1,7 +1,7 @@
 """Bounds that no engine beats: reading the weights once, and computing a token at the peak rate.
 
-A fit below them was given times that are not per token, several replicas as one, or other weights. They are
-told only where the catalogue knows the model and the accelerator.
+A fit below them has times that are not per token, counts several replicas as one, or has other weights.
+Bounds are checked only if the catalogue has the model and the accelerator.
 """
 
 import math
@@ -17,7 +17,7 @@ from optimizer.quantities import quantity
 from optimizer.timing import PerfParms
 
 TOLERANCE = 0.9
-"""Share of a bound below which a parameter is told: data sheets and parameter counts are that exact."""
+"""Share of a bound below which a parameter is reported: the accuracy of data sheets and parameter counts."""
 IDEAL = Efficiency(
     weight_bandwidth=1.0, expert_bandwidth=1.0, bf16=1.0, fp8=1.0, fp4=1.0, experts=1.0, link=math.inf,
     link_pcie=math.inf, generations={},
@@ -32,9 +32,9 @@ class Bounds(NamedTuple):
     weights_gb: float
     """Weights that an iteration of one token reads [GB]."""
     alpha_ms: float
-    """Time to read them (B1, eq. 241)."""
+    """Time to read them [ms] (B1, eq. 241)."""
     beta_ms: float
-    """Time to compute a token (B2)."""
+    """Time to compute a token [ms] (B2)."""
 
 
 def bounds_of(model: str, accelerator: str, cards: int, weights: str | None) -> Bounds | None:
@@ -57,7 +57,7 @@ def tell_bounds(bounds: Bounds, law: PerfParms, errors: PerfParms, accepted: flo
     Args:
         bounds: the bounds.
         law: fitted parameters.
-        errors: their standard errors; a parameter within two of them of its bound is not told.
+        errors: their standard errors; a parameter within two of them of its bound is not reported.
         accepted: tokens of a step with speculative decoding, 1 without.
     """
     alpha_ms, beta_ms = law.base_ms, law.compute_per_token_ms

@@ -1,4 +1,4 @@
-"""Identities that the figures of a run satisfy, and what follows if they do not, whatever the tool.
+"""Identities between the metrics of a run, for every tool, and the consequences of violations.
 
 "E" is the time per token from latencies: (mean latency − mean TTFT) / (mean output − 1), eq. 240. Bounds come
 from sound reports of five tools. A1 … T1 name the identities on docs/math.md.
@@ -13,32 +13,34 @@ from optimizer.fitting.record import RunRecord
 from optimizer.quantities import counted, quantity
 
 CHUNKS = 1.3
-"""ITL over E from which several tokens arrive in a chunk; sound files reach 1.08."""
+"""Ratio of ITL to E from which a chunk has several tokens; valid files reach 1.08."""
 TOO_SHORT = 0.7
-"""ITL over E below which tokens were counted twice; sound files fall to 0.78."""
+"""Ratio of ITL to E below which tokens were counted twice; valid files have at least 0.78."""
 SAME = 0.05
-"""Deviation of an exact ITL from E up to which it stays."""
+"""Maximum relative deviation of an exact ITL from E; beyond it, E replaces the ITL."""
 LATE_MEDIAN = 1.5
-"""Median over mean TTFT from which clocks are broken; sound files reach 1.1."""
+"""Ratio of median to mean TTFT from which clocks are wrong; valid files reach 1.1."""
 MANY_FAILED = 0.10
-"""Share of failed requests above which the load was another one."""
+"""Share of failed requests above which the load differs from the stated one."""
 MIN_CANCELLED = 30
 """Requests that a cancelled run must have completed."""
 IDLE = 0.75
-"""Requests in flight over users below which users paused; sound files with six a user reach 0.79."""
+"""Ratio of requests in flight to users below which users paused; valid files with six requests per user
+reach 0.79.
+"""
 SAME_COUNT = 0.02
-"""Deviation of rate times duration from the requests completed."""
+"""Maximum relative difference between rate × duration and the completed requests."""
 EQUAL_CV = 0.1
 """Coefficient of variation below which lengths are equal enough for medians."""
 WARM_PROMPTS = 0.05
 """Share of prompt tokens from the prefix cache above which β is not that of cold prompts."""
 MAX_MS, MAX_TOKENS = 1e9, 1e9
 LEAST_TOKEN_MS = 0.1
-"""Time per token that no engine reaches."""
+"""Time per token that no engine reaches [ms]."""
 OUTLAST = 2.0
-"""Lifetime of a request over the duration of its run that no measured window explains."""
+"""Ratio of a request's lifetime to the duration of its run that no measurement window explains."""
 UNCOUNTED = 0.4
-"""ITL over E below which tokens are missing from the count; counted twice, they give half."""
+"""Ratio of ITL to E below which tokens are missing from the count; tokens counted twice give 0.5."""
 TIMES = {
     "ttft_ms": "mean TTFT", "ttft_median_ms": "median TTFT", "itl_ms": "mean ITL", "tpot_ms": "mean TPOT",
     "tpot_median_ms": "median TPOT", "latency_ms": "mean latency",
@@ -49,7 +51,7 @@ TIMES = {
 
 
 def why_broken(record: RunRecord) -> str | None:
-    """Return why a run says nothing about the engine; None if it does."""
+    """Return the reason why a run contains no information about the engine; None if it does."""
     checks = (_no_requests, _no_tokens, _no_times, _other_unit, _broken_clocks)
     return record.unusable or next((why for check in checks if (why := check(record))), None)
 
@@ -84,7 +86,7 @@ def _no_times(record: RunRecord) -> str | None:
 
 
 def _other_unit(record: RunRecord) -> str | None:
-    """Return why the times of a run cannot have their unit: too short, or longer than the run (L1)."""
+    """Return the reason why the times of a run cannot have their unit: too short or too long (L1)."""
     each = [value for value in (record.itl_ms, record.tpot_ms, record.tpot_median_ms) if value]
     if each and max(each) < LEAST_TOKEN_MS:
         return f"no engine reaches its {ms(max(each))} a token: its times are probably in s instead of ms"
@@ -97,7 +99,7 @@ def _other_unit(record: RunRecord) -> str | None:
 
 
 def _broken_clocks(record: RunRecord) -> str | None:
-    """Return why the times of a run contradict each other (T1)."""
+    """Return the contradiction between the times of a run (T1); None if there is none."""
     mean, median, latency = record.ttft_ms, record.ttft_median_ms, record.latency_ms
     if mean and latency and mean >= latency and (record.output.mean or 0.0) > 1:
         return (
@@ -110,7 +112,7 @@ def _broken_clocks(record: RunRecord) -> str | None:
 
 
 def why_other_load(record: RunRecord, itl_ms: float | None) -> str | None:
-    """Return why the requests that succeeded did not see the load of the run (A5); None if they did."""
+    """Return the reason why successful requests did not have the run's load (A5); None if they had it."""
     done = record.completed
     if record.cancelled and done is not None and done < MIN_CANCELLED:
         return f"the run was cancelled after {counted(done, 'request')}"
@@ -130,7 +132,7 @@ def failed_share(record: RunRecord) -> float:
 
 
 def failures(record: RunRecord) -> str:
-    """Return how many requests failed, in words."""
+    """Return the number of failed requests as text."""
     stopped = ", and the run was cancelled" if record.cancelled else ""
     return f"{quantity(record.lost)} of {counted(record.sent, 'request')} failed{stopped}"
 
@@ -139,7 +141,7 @@ def failures(record: RunRecord) -> str:
 
 
 def without_broken_mean(record: RunRecord, say: Say) -> RunRecord:
-    """Return a record without a mean TTFT that is broken by single requests, where it is not needed."""
+    """Return a record without its mean TTFT if single requests distort it and it is not needed."""
     needed = not (record.exact_itl and record.itl_ms and record.ttft_median_ms)
     if _is_possible(record.ttft_ms) or needed:
         return record
@@ -171,7 +173,7 @@ def cleaned(record: RunRecord, say: Say) -> RunRecord:
 
 
 def _tell_tokens(record: RunRecord, rate: float, say: Say) -> None:
-    """Tell if the output tokens per second are not those of the requests that succeeded (A4)."""
+    """Report output tokens per second that do not match the successful requests (A4)."""
     each, mean = (record.tokens_rps or 0.0) / rate, record.output.mean or 0.0
     if each and record.asked_tokens is None and abs(each / mean - 1) > SAME_COUNT:
         say(
@@ -251,7 +253,7 @@ def _lifetime_ms(record: RunRecord, itl_ms: float | None) -> float | None:
 
 
 def tell_conditions(record: RunRecord, say: Say) -> None:
-    """Tell what makes the times those of a workload rather than of the engine."""
+    """Report conditions under which the times depend on the workload, not only on the engine."""
     if record.asked_tokens is not None:
         asked, came = quantity(record.asked_tokens), quantity(record.output.mean or 0.0)
         say("asked", f"the report counts {asked} tokens a request as asked for; {came} came")
@@ -277,5 +279,5 @@ def _is_possible(value: float | None) -> bool:
 
 
 def ms(value: float) -> str:
-    """Return a time in words."""
+    """Return a time as text."""
     return f"{quantity(value, 3)} ms"

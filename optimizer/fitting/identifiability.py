@@ -12,7 +12,7 @@ from optimizer.quantities import be, counted
 MAX_CONDITION = 30.0
 """Limit of the condition number of the equilibrated Jacobian; two columns at an angle of 4° reach it."""
 HOPELESS = 1e4
-"""Condition number from which its size says nothing."""
+"""Condition number from which its size is meaningless."""
 MAX_RELATIVE_ERROR = 0.6
 """Relative standard error above which a parameter counts as unknown."""
 LITTLE = 0.25
@@ -25,9 +25,9 @@ CLEARLY_BETTER = 0.99865
 """Confidence above which an added parameter is kept: three standard errors, more with few runs."""
 CONFIDENCE = 0.975
 WELL_KNOWN = {"base_ms": 0.05, "compute_per_token_ms": 0.15}
-"""Distance of an end of the 95 % interval, relative, above which α or β is not well known."""
+"""Relative distance of an end of the 95 % interval above which α or β is poorly known."""
 VALUES_EACH = 1.5
-"""Measured values for each parameter."""
+"""Minimum number of measured values per parameter."""
 TOO_FEW = "too few measured values"
 MANY_RUNS = "a sweep of rates for several shapes"
 IT_IS_0 = "it is 0 within the accuracy of the runs"
@@ -38,7 +38,7 @@ TIED = 0.35
 def fit_identifiable(
     problem: FitProblem, names: Sequence[str], begin: Sequence[StartPoint], progress: Progress
 ) -> tuple[FitResult, list[str]]:
-    """Fit the identifiable parameters, and say what is not known and which runs would tell.
+    """Fit the identifiable parameters; report the others, and runs that would identify them.
 
     Args:
         problem: the runs.
@@ -78,7 +78,7 @@ def _affordable(names: Sequence[str], measured: int) -> list[str]:
 
 
 def _told(left_out: Mapping[str, str], measured: int) -> list[str]:
-    """Return why parameters are left out, and which runs would identify those that are not 0."""
+    """Return the reason why parameters are not fitted, and runs that would identify those that are not 0."""
     few = [BY_NAME[name].key for name, why in left_out.items() if why == TOO_FEW]
     found = []
     for name, why in left_out.items():
@@ -93,7 +93,7 @@ def _told(left_out: Mapping[str, str], measured: int) -> list[str]:
 
 
 def _unknown_basics(problem: FitProblem, solution: FitResult, left_out: Mapping[str, float]) -> list[str]:
-    """Return sentences about α and β, which are never left out, if the runs leave them open."""
+    """Return sentences about α and β, which are always fitted, if the runs do not determine them."""
     errors = solution.standard_errors() * _student(solution, CONFIDENCE)
     found = []
     for name, value, error in zip(solution.names, solution.values, errors, strict=True):

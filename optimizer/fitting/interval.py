@@ -1,4 +1,4 @@
-"""Interval of α: noise, the requests that were drawn, and parameters that the fit leaves out (eq. 242)."""
+"""Interval of α, due to noise, randomly drawn requests, and parameters that are not fitted (eq. 242)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""TokenStats that a client draws, where all runs of a report share one distribution."""
+"""Token counts that a client draws, if all runs of a report have the same distribution."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""From what a report says about a run to the run that one engine saw, and that is replayed."""
+"""Conversion of a reported run to the run of a single engine, which is replayed."""
 
 import math
 import re
@@ -25,22 +25,22 @@ from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements
 from optimizer.quantities import counted, quantity
 
 FEW_FAILED = 0.01
-"""Share of failed requests up to which nothing is said."""
+"""Share of failed requests up to which they are not reported."""
 CROWDED = 1.05
-"""Requests in flight over users above which rate or latency count others."""
+"""Ratio of requests in flight to users above which rate or latency include other requests."""
 LIVES = 6
-"""Requests per user from which the ends of a run hardly count."""
+"""Requests per user from which the start and end of a run have little influence."""
 NOT_SENT, CLIENT_DELAY_MS = 0.95, 10.0
 """Share of the offered rate that was sent, and median delay, from which the client was the limit (R1)."""
 SHARED = (
     "offered_rps", "sent_rps", "throughput_rps", "tokens_rps", "users", "in_flight", "requested", "completed",
     "failed", "incomplete",
 )  # fmt: skip
-"""What equal engines share."""
+"""Attributes that are divided among equal engines."""
 
 
 class Engines(NamedTuple):
-    """What the caller knows about the engines behind the address."""
+    """Facts about the engines behind the address."""
 
     replicas: int | None = None
     cards: int | None = None
@@ -48,7 +48,7 @@ class Engines(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """The run to replay, None if it is left out, and what was decided."""
+    """The run to replay (None if it is excluded), and the decisions about it."""
 
     run: BenchmarkRun | None
     notes: tuple[Note, ...]
@@ -62,8 +62,8 @@ def as_replayed(record: RunRecord, engines: Engines) -> Replayed:
     """
     notes: list[Note] = []
 
-    def say(kind: str, text: str) -> None:
-        notes.append(Note(record.source.rpartition("/")[2], kind, text))
+    def say(topic: str, text: str) -> None:
+        notes.append(Note(record.source.rpartition("/")[2], topic, text))
 
     found = without_broken_mean(record, say)
     itl_ms: float | None = None
@@ -89,8 +89,8 @@ def _of_one_engine(record: RunRecord, engines: Engines, say: Say) -> RunRecord:
     known, stated = engines.replicas, record.replicas
     if known is None and record.split is not None:
         raise FitError(
-            f"{record.file}: prefill and decode ran on separate engines ({record.split}): no profile of one "
-            "engine follows; --replicas N fits them as N equal ones"
+            f"{record.file}: prefill and decode ran on separate engines ({record.split}), so they give no "
+            "profile of one engine; --replicas N fits them as N equal engines"
         )
     count = int(re.findall(r"\d+", record.hint or "0")[0])
     if count and known is None and engines.cards is None and not stated and record.cards != count:

@@ -1,4 +1,4 @@
-"""Options of a fit: what was measured, and facts that reports do not contain."""
+"""Options of a fit: facts about the measurement that reports do not contain."""
 
 from dataclasses import dataclass, field
 

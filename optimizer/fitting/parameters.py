@@ -71,9 +71,9 @@ GAMMA_TO_READ = 1e-5
 ATTENTION_TO_COMPUTE = 5e-5
 """q/β: hidden size and layers give 3e-5 … 1e-4 for models of 7B to 70B."""
 SEQUENCE_MS = 0.015
-"""b of the starting points: sampling and scheduling on the host."""
+"""b of the starting points [ms]: sampling and scheduling on the host."""
 PROMPT_MS = 0.5
-"""r of the starting points: admission of a request on the host."""
+"""r of the starting points [ms]: admission of a request on the host."""
 DRAWN = ("weight_read_ms", "prompt_attention_ms", "per_sequence_ms")
 """Parameters with a prior: `prior_residuals` pulls them towards a plausible value."""
 PLAUSIBILITY = 0.05

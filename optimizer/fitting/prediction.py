@@ -33,9 +33,9 @@ class Predicted(Document):
     ttft_ms: float | None = None
     """Median time to first token [ms]."""
     itl_ms: float | None = None
-    """Throughput of completed requests [requests/s]."""
+    """Mean inter-token latency [ms]."""
     throughput_rps: float | None = None
-    """Completed [requests/s]."""
+    """Throughput of completed requests [requests/s]."""
     ttft_percentiles: Percentiles | None = None
     """Percentiles of the time to first token."""
     itl_percentiles: Percentiles | None = None

@@ -15,7 +15,7 @@ from optimizer.schema.files import plain_value, read_text
 from optimizer.schema.messages import validated
 from optimizer.schema.provenance import FitErrors, Provenance
 from optimizer.simulation.law import IterationCoefficients
-from optimizer.simulation.lengths import LengthDistributionKind
+from optimizer.simulation.lengths import LengthDistribution
 from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, PerfParms, SchedulerName
 
 SHARED_FIELDS = (
@@ -44,9 +44,9 @@ class MeasuredPoint(Document):
     """Coefficient of variation of the prompt length."""
     out_tokens_cv: Quantity = 0.0
     """Coefficient of variation of the output length."""
-    in_lengths: LengthDistributionKind = Field(LengthDistributionKind.UNIFORM, strict=False)
+    in_lengths: LengthDistribution = Field(LengthDistribution.UNIFORM, strict=False)
     """Distribution of the prompt length."""
-    out_lengths: LengthDistributionKind = Field(LengthDistributionKind.UNIFORM, strict=False)
+    out_lengths: LengthDistribution = Field(LengthDistribution.UNIFORM, strict=False)
     """Distribution of the output length."""
     arrivals: Arrivals = Field(strict=False)
     """Arrival process of the client."""
@@ -87,8 +87,8 @@ class MeasuredPoint(Document):
             out_tokens=run.answers.mean,
             in_tokens_cv=run.prompts.cv,
             out_tokens_cv=run.answers.cv,
-            in_lengths=run.prompts.kind,
-            out_lengths=run.answers.kind,
+            in_lengths=run.prompts.distribution,
+            out_lengths=run.answers.distribution,
             rate_rps=None if run.rate_rps is None or run.rate_rps > MAX_RATE_RPS else run.rate_rps,
             **{name: getattr(run, name) for name in SHARED_FIELDS},
             **run.measured._asdict(),
@@ -114,20 +114,21 @@ class FitReport(Document):
     standard_errors: PerfParms = Field(alias="standardErrors")
     """Standard error of each parameter; 0 if it was not fitted."""
     condition_number: Quantity = Field(alias="conditionNumber")
-    """Condition number of the equilibrated Jacobian: 1 is ideal; above 30, some parameters are poorly
-    identifiable."""
+    """Condition number of the equilibrated Jacobian: 1 is ideal; above 30, a parameter is not fitted."""
     fitted_terms: tuple[str, ...] = Field(alias="fittedTerms", strict=False)
     """The parameters that were fitted."""
     errors: FitErrors
     """Errors at the fitted runs."""
     held_out: FitErrors | None = Field(None, alias="heldOut", exclude_if=is_none)
-    """Errors at held-out rates."""
+    """Errors at held-out rates; absent if there are none."""
     held_out_throughput: Quantity | None = Field(None, alias="heldOutThroughput", exclude_if=is_none)
-    """Median relative error of the throughput of held-out runs whose client sends without waiting."""
+    """Median relative error of the throughput of held-out runs at full load; absent if there are none."""
     left_out: dict[str, FitErrors] = Field(default_factory=dict, alias="leftOut", exclude_if=not_)
-    """By shape: errors at its runs below 85 % of its maximum rate when the fit leaves it out."""
+    """By shape (mean input and output length): errors at its runs below 85 % of its maximum rate, if it were
+    excluded from the fit; absent if there are none.
+    """
     warnings: tuple[str, ...] = Field((), strict=False)
-    """Unidentifiable parameters, and assumptions."""
+    """Parameters that the runs cannot identify, and assumptions."""
 
 
 class FittedProfile(Printed, Document):

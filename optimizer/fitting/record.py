@@ -1,4 +1,4 @@
-"""Record of one benchmark run: what a report says, in one set of units, and which field says it."""
+"""Record of one benchmark run: the reported values in uniform units, and the fields that state them."""
 
 import math
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from optimizer.fitting.runs import Arrivals, TokenCounts
 
 
 class TokenStats(NamedTuple):
-    """Token counts of the prompts or of the answers of a run; None where the report says nothing."""
+    """Token counts of the prompts or of the outputs of a run; None if not reported."""
 
     mean: float | None = None
     deviation: float | None = None
@@ -32,7 +32,7 @@ UNKNOWN = TokenStats()
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """What a report says about one run; None where it says nothing.
+    """Data of one run in a report; None if not reported.
 
     Times are in ms, durations in s, rates per second. A time of 0 counts as not reported.
     """
@@ -40,36 +40,36 @@ class RunRecord:
     source: str
     """File, and run in the file."""
     fields: Mapping[str, str] = field(default_factory=dict)
-    """By attribute: the field of the report that states it."""
+    """Field of the report that states each attribute."""
     prompt: TokenStats = UNKNOWN
     output: TokenStats = UNKNOWN
     drawn: tuple[TokenCounts, TokenCounts] | None = None
-    """Prompts and answers that the client draws, where all runs of a report share one distribution."""
+    """Prompts and outputs that the client draws, if all runs of a report have the same distribution."""
     asked_tokens: float | None = None
-    """Tokens of an answer as asked for, where `output` counts the tokens that came."""
+    """Requested output tokens, if `output` counts the generated ones."""
     unusable: str | None = None
-    """Why the run cannot be replayed, whatever its numbers are."""
+    """Reason why the run cannot be replayed, regardless of its numbers."""
 
     offered_rps: float | None = None
-    """Offered rate; inf if all requests are sent at once."""
+    """Offered rate [requests/s]; inf if all requests are sent at once."""
     sent_rps: float | None = None
-    """Rate at which the client sent."""
+    """Rate at which the client sent [requests/s]."""
     throughput_rps: float | None = None
-    """Completed requests over the duration."""
+    """Completed requests over the duration [requests/s]."""
     tokens_rps: float | None = None
-    """Output tokens over the duration."""
+    """Output tokens over the duration [tokens/s]."""
     users: float | None = None
     """Users of a closed loop, or with a rate the maximum in flight."""
     in_flight: float | None = None
     """Mean requests in flight."""
     arrivals: Arrivals = Arrivals.POISSON
-    """Arrivals if there is a rate."""
+    """Arrival process, if there is a rate."""
     arrival_cv: float | None = None
     burst: int = 0
     think_ms: float = 0.0
-    """Pause of a user between requests."""
+    """Pause of a user between requests [ms]."""
     client_delay_ms: float | None = None
-    """Median delay of the client against its own schedule."""
+    """Median delay of the client against its own schedule [ms]."""
 
     ttft_ms: float | None = None
     ttft_median_ms: float | None = None
@@ -87,7 +87,7 @@ class RunRecord:
     cancelled: bool = False
     duration_s: float | None = None
     cooldown_s: float | None = None
-    """Time left out at the end; negative if the measured window goes on after the last request."""
+    """Time excluded at the end [s]; negative if the measurement continues after the last request."""
     timed: bool = False
     """Whether the client stops at the end of the duration, with requests in flight."""
 

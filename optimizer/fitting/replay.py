@@ -38,11 +38,11 @@ class RunMetrics(NamedTuple):
     """Metrics counted by a client; NaN if no request completes."""
 
     ttft_ms: float
-    """Median TTFT."""
+    """Median TTFT [ms]."""
     itl_ms: float
-    """Time between first and last tokens over the number of tokens in between, over all requests."""
+    """Time between first and last tokens over the number of tokens in between, over all requests [ms]."""
     throughput_rps: float
-    """Completed requests over the duration."""
+    """Completed requests over the duration [requests/s]."""
     completed: int
     ttft_percentiles: tuple[float, ...] = ()
     """TTFT percentiles at `PERCENTILES`."""
@@ -62,7 +62,7 @@ class BenchmarkReplay:
     draws: tuple[Requests, ...]
     limits: Limits
     span_ms: float
-    """Duration; inf if the run ends with its last request."""
+    """Duration [ms]; inf if the run ends with its last request."""
 
     @classmethod
     def of(cls, run: BenchmarkRun, limits: Limits, requests: int = 0) -> "BenchmarkReplay":

@@ -9,7 +9,7 @@ from enum import StrEnum
 from math import log2, sqrt
 from typing import NamedTuple
 
-from optimizer.simulation.lengths import LengthDistributionKind, Lengths
+from optimizer.simulation.lengths import LengthDistribution, Lengths
 
 NEARLY_FIXED = 0.005
 """A coefficient of variation below which lengths count as fixed."""
@@ -35,26 +35,28 @@ class TokenCounts(NamedTuple):
     mean: float
     cv: float = 0.0
     """Coefficient of variation."""
-    kind: LengthDistributionKind = LengthDistributionKind.UNIFORM
+    distribution: LengthDistribution = LengthDistribution.UNIFORM
 
     @classmethod
     def of(cls, mean: float, deviation: float) -> "TokenCounts":
         """Return lengths with a mean and a standard deviation: uniform if possible, otherwise lognormal."""
         cv = deviation / mean if mean > 0 else 0.0
         if cv < NEARLY_FIXED:
-            return cls(mean, 0.0, LengthDistributionKind.FIXED)
+            return cls(mean, 0.0, LengthDistribution.FIXED)
         return cls(
             mean,
             cv,
-            LengthDistributionKind.UNIFORM if cv <= 1 / sqrt(3) else LengthDistributionKind.LOGNORMAL,
+            LengthDistribution.UNIFORM if cv <= 1 / sqrt(3) else LengthDistribution.LOGNORMAL,
         )
 
     def lengths(self, least: int = 0) -> Lengths:
         """Return the length distribution for the simulator."""
-        if self.cv <= 0 or self.kind is LengthDistributionKind.FIXED:
-            return Lengths(LengthDistributionKind.FIXED, self.mean, 0.0, least)
-        variation = min(sqrt(3) * self.cv, 1.0) if self.kind is LengthDistributionKind.UNIFORM else self.cv
-        return Lengths(self.kind, self.mean, variation, least)
+        if self.cv <= 0 or self.distribution is LengthDistribution.FIXED:
+            return Lengths(LengthDistribution.FIXED, self.mean, 0.0, least)
+        variation = (
+            min(sqrt(3) * self.cv, 1.0) if self.distribution is LengthDistribution.UNIFORM else self.cv
+        )
+        return Lengths(self.distribution, self.mean, variation, least)
 
 
 class RunMeasurements(NamedTuple):

@@ -1,4 +1,4 @@
-"""The runs of a fit: prepared, split into fitted and held-out ones, and what they can show at all."""
+"""The runs of a fit: prepared, split into fitted and held-out ones, and the parameters that they identify."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from optimizer.fitting.runs import Arrivals, BenchmarkRun, shape_name, shapes_of
 from optimizer.quantities import be, counted, quantity
 
 OVERLAP = 1.2
-"""Requests in flight below which nothing shows what grows with the batch."""
+"""Requests in flight below which no effect of the batch is measurable."""
 MIN_FIGURES = 3
 """Minimum number of measured times."""
 
@@ -77,7 +77,7 @@ def check_enough(runs: Sequence[BenchmarkRun], left_out: int) -> None:
 
 
 def terms_of(runs: Sequence[BenchmarkRun], terms: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-    """Return the parameters that can show in some runs, and a sentence if requests hardly overlap."""
+    """Return the parameters that some runs can identify, and a sentence if requests hardly overlap."""
     most = max(mean_in_flight(run) for run in runs)
     if most >= OVERLAP:
         return tuple(terms), []
@@ -104,7 +104,7 @@ def split_runs(runs: Sequence[BenchmarkRun], hold_out: int) -> tuple[list[Benchm
 
 
 def shape_warnings(runs: Sequence[BenchmarkRun]) -> list[str]:
-    """Return what cannot be known from the shapes of the runs."""
+    """Return the quantities that the shapes of the runs cannot identify."""
     shapes = shapes_of(runs)
     found = []
     if len(shapes) == 1:

@@ -11,20 +11,20 @@ from optimizer.jobs.study import Study
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.figures.figure_document import Figure
-from optimizer.studies.figures.kinds import PLAN_KINDS, PLOT_KINDS, make_figure
+from optimizer.studies.figures.making import FIGURES, PLAN_FIGURES, make_figure
 
 
 class FigureOptions(LoadChangeOptions):
-    """Kind and format of a figure, a change of the load, and options that override the document's."""
+    """Name and format of a figure, a change of the load, and options that override the document's."""
 
-    kind: Annotated[str, Flag(only="route")] = Field("plan", json_schema_extra={"enum": list(PLOT_KINDS)})
-    """One of the kinds of `inferplan plot`."""
+    kind: Annotated[str, Flag(only="route")] = Field("plan", json_schema_extra={"enum": list(FIGURES)})
+    """One of the figures of `inferplan plot`."""
     format: AnswerFormat = "json"
     """The plotted numbers as JSON, or the picture."""
     server: Annotated[str | None, Flag("S")] = None
-    """Server, for a kind that shows one."""
+    """Server, for a figure that shows one."""
     accelerator: Annotated[str | None, Flag("A")] = None
-    """Accelerator, for a kind that shows one server; default: the plan's, or all."""
+    """Accelerator, for a figure that shows one server; default: the plan's, or all."""
 
 
 @checks_documents
@@ -32,11 +32,11 @@ def show_figure(system: System, options: FigureOptions) -> Figure:
     """Return a picture, or the plotted numbers; without data, the answer states the reason.
 
     Raises:
-        SpecError: a kind, a server or an accelerator does not exist, or does not fit the kind.
+        SpecError: a figure, a server or an accelerator does not exist, or does not fit the figure.
         SolverError: a plan was needed, and the solver failed.
     """
     for name in ("server", "accelerator"):
-        if getattr(options, name) is not None and options.kind in PLAN_KINDS:
+        if getattr(options, name) is not None and options.kind in PLAN_FIGURES:
             raise RequestError(name, f"{options.kind!r} shows all servers; remove it")
     after = options.with_changed_load(system)
     return make_figure(

@@ -38,7 +38,7 @@ def predict_points(
         profile: a file written by `fit`.
         points: rows, or a report.
         replicas: equal replicas behind the address of a report; None: as the report states, otherwise 1.
-        tell: called with what was decided about the runs of a report.
+        tell: called with each decision about the runs of a report.
 
     Raises:
         FitError: the file is not a profile, or a row is invalid.

@@ -90,7 +90,7 @@ def simulate_plan(
         server = options.server or (loaded[0] if len(loaded) == 1 else None)
         if server is None:
             raise RequestError(
-                "server", f"missing; the plan has {len(loaded)} servers, and {{trace}} is of one"
+                "server", f"missing; the plan has {len(loaded)} servers, but {{trace}} belongs to one"
             )
         if server not in loaded:
             raise RequestError("server", f"{server!r} has no pool with a load in the plan")

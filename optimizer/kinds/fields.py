@@ -57,7 +57,9 @@ class PlacedServer(Document):
     max_batch_size: BatchSize = Field(0, alias="maxBatchSize")
     """Batch limit; 0: the profile's, scaled to the request length."""
     max_queue_size: Count | None = Field(None, alias="maxQueueSize")
-    """Queue capacity: maximum requests waiting behind a full batch; default: 10 times the batch limit."""
+    """Queue capacity: maximum requests waiting behind a full batch; 0: none wait; default: 10 times the batch
+    limit.
+    """
 
     @model_validator(mode="after")
     def _replica_range(self) -> "PlacedServer":
@@ -78,15 +80,18 @@ class Load(Document):
     throughput_rpm: RequestsPerMinute = Field(0.0, alias="throughput")
     """Measured throughput [requests/min]; stored but not used."""
     in_tokens: Tokens = Field(0.0, alias="avgInTokens")
-    """Mean input length [tokens]."""
+    """Mean input length [tokens]; required if requests arrive, even if it is 0."""
     out_tokens: Tokens = Field(0.0, alias="avgOutTokens")
-    """Mean output length [tokens]."""
+    """Mean output length [tokens]: at least 1 if requests arrive."""
     arrival_cv: Coefficient = Field(1.0, alias="arrivalCV")
-    """Coefficient of variation of the interarrival times."""
+    """Coefficient of variation of the interarrival times; values other than 1 need `queueModel: continuous`.
+    """
     in_tokens_cv: Coefficient = Field(1.0, alias="inTokensCV")
-    """Coefficient of variation of the input length."""
+    """Coefficient of variation of the input length; values other than 1 need `queueModel: continuous`."""
     out_tokens_cv: Coefficient = Field(1.0, alias="outTokensCV")
-    """Coefficient of variation of the output length."""
+    """Coefficient of variation of the output length; values other than 1 need `queueModel: continuous`, or
+    static batches.
+    """
 
 
 class LatencyTarget(Document):
@@ -95,7 +100,7 @@ class LatencyTarget(Document):
     percentile: float | None = Field(None, gt=0, lt=100)
     """Percentile to which the limit applies; default: the mean."""
     limit_ms: Milliseconds = Field(alias="ms", gt=0)
-    """Limit on the latency [ms]."""
+    """Limit on the latency, more than 0 [ms]."""
 
     @property
     def measure(self) -> TargetMeasure:

@@ -100,12 +100,12 @@ class Replica(LawFields, _ReplicaShape):
     def _check_queue_model(self, law: type[Law]) -> None:
         named = {field.alias or name: name for name, field in type(self).model_fields.items()}
         varied = {wire: getattr(self, name) for wire, name in named.items() if name in VARIABILITY}
-        for kind, problem in (
+        for code, problem in (
             ("queue_model_law", law_problem(self.queue_model, law)),
             ("queue_model_variability", variability_problem(self.queue_model, varied, self)),
         ):
             if problem is not None:
-                raise PydanticCustomError(kind, "{problem}", {"problem": problem})
+                raise PydanticCustomError(code, "{problem}", {"problem": problem})
 
 
 class Percentiles(Document):
@@ -153,11 +153,11 @@ class ReplicaPerformance(Document):
     p_empty: float = Field(alias="pEmpty")
     """Probability of an empty replica."""
     ttft_percentiles: Percentiles | None = Field(None, alias="ttftPercentiles", exclude_if=is_none)
-    """Percentiles of the time to first token."""
+    """Percentiles of the time to first token; absent if the queue model computes means only."""
     itl_percentiles: Percentiles | None = Field(None, alias="itlPercentiles", exclude_if=is_none)
-    """Percentiles of each request's mean inter-token latency."""
+    """Percentiles of each request's mean inter-token latency; absent in the same way."""
     e2e_percentiles: Percentiles | None = Field(None, alias="e2ePercentiles", exclude_if=is_none)
-    """Percentiles of the time to the last token."""
+    """Percentiles of the time to the last token; absent in the same way."""
 
 
 class LatencyFigures(Document):
@@ -166,17 +166,29 @@ class LatencyFigures(Document):
     e2e_ms: float = Field(alias="avgE2E")
     """Mean time to the last token [ms]."""
     p50_ttft_ms: float = Field(alias="p50TTFT")
+    """Median of the time to first token [ms]."""
     p90_ttft_ms: float = Field(alias="p90TTFT")
+    """90th percentile of the time to first token [ms]."""
     p95_ttft_ms: float = Field(alias="p95TTFT")
+    """95th percentile of the time to first token [ms]."""
     p99_ttft_ms: float = Field(alias="p99TTFT")
+    """99th percentile of the time to first token [ms]."""
     p50_itl_ms: float = Field(alias="p50ITL")
+    """Median of the mean inter-token latency of each request [ms]."""
     p90_itl_ms: float = Field(alias="p90ITL")
+    """90th percentile of the mean inter-token latency of each request [ms]."""
     p95_itl_ms: float = Field(alias="p95ITL")
+    """95th percentile of the mean inter-token latency of each request [ms]."""
     p99_itl_ms: float = Field(alias="p99ITL")
+    """99th percentile of the mean inter-token latency of each request [ms]."""
     p50_e2e_ms: float = Field(alias="p50E2E")
+    """Median of the time to the last token [ms]."""
     p90_e2e_ms: float = Field(alias="p90E2E")
+    """90th percentile of the time to the last token [ms]."""
     p95_e2e_ms: float = Field(alias="p95E2E")
+    """95th percentile of the time to the last token [ms]."""
     p99_e2e_ms: float = Field(alias="p99E2E")
+    """99th percentile of the time to the last token [ms]."""
 
 
 class ReplicaSizing(Document):
@@ -239,7 +251,7 @@ def analyze_replicas(replicas: Sequence[Replica], rates_rps: Sequence[float]) ->
     return _by_model(replicas, lambda queues, rows: _performances(queues, rates[rows]))
 
 
-def analyze_as(kind: type[_Answer], replica: Replica, rate_rps: float) -> _Answer:
+def analyze_as(answer_type: type[_Answer], replica: Replica, rate_rps: float) -> _Answer:
     """Return the performance of one replica as another type of document.
 
     Raises:
@@ -247,7 +259,7 @@ def analyze_as(kind: type[_Answer], replica: Replica, rate_rps: float) -> _Answe
     """
     rates = _checked_rates([replica], [rate_rps])
     ((_, queues),) = queues_of([replica])
-    (answer,) = answers(kind, queues.analyze(rates), stable_rate_rps=queues.stable_rate_rps.tolist())
+    (answer,) = answers(answer_type, queues.analyze(rates), stable_rate_rps=queues.stable_rate_rps.tolist())
     return answer
 
 
@@ -370,20 +382,20 @@ def queues_of(replicas: Sequence[Replica]) -> Iterator[tuple[IntArray, QueueMode
         for replica, total in zip(replicas, batches, strict=True)
     ]
     for group in dict.fromkeys(given):
-        kind, model, _ = group
+        law_type, model, _ = group
         rows = np.flatnonzero([one == group for one in given])
         mine = [replicas[row] for row in rows.tolist()]
         shapes = RequestShapes(*(_column(mine, field.name) for field in fields(RequestShapes)))
-        law = kind.of_rows(np.array([kind.parameters(replica) for replica in mine]).T, shapes)
+        law = law_type.of_rows(np.array([law_type.parameters(replica) for replica in mine]).T, shapes)
         if not law.has_work().all():
             raise AnalysisError(
                 "the service time of a request is zero; give token times, or more than one output token"
             )
         capacity = [QUEUE_TO_BATCH_RATIO * r.max_batch if r.max_queue is None else r.max_queue for r in mine]
         tokens = [np.inf if r.kv_capacity_tokens is None else float(r.kv_capacity_tokens) for r in mine]
-        room = ReplicaLimits(_column(mine, "max_batch"), np.array(capacity), np.array(tokens))
+        limits = ReplicaLimits(_column(mine, "max_batch"), np.array(capacity), np.array(tokens))
         variability = Variability(*(_column(mine, name) for name in VARIABILITY))
-        yield rows, QUEUE_MODELS[model].of_law(law, room, variability)
+        yield rows, QUEUE_MODELS[model].of_law(law, limits, variability)
 
 
 def _column(replicas: Sequence[Replica], name: str) -> Any:

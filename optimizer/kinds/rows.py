@@ -86,22 +86,22 @@ class OverloadedReplica(Document):
     """Reason why there is no steady state."""
 
 
-def answers(kind: type[_Answer], found: Performance, **own: Sequence[object]) -> list[_Answer]:
+def answers(answer_type: type[_Answer], found: Performance, **own: Sequence[object]) -> list[_Answer]:
     """Return a document for each of R rows, whose fields are metrics of the row.
 
     Args:
-        kind: the type of document. Its fields have the names of metrics; `p95_ttft_ms` is a percentile.
+        answer_type: the type of document, with metrics as fields; `p95_ttft_ms` is a percentile.
         found: the performance of R rows.
         own: other fields, or values that replace metrics; R each.
     """
     columns: dict[str, Sequence[object]] = {
         name: values.tolist()
-        for name in kind.model_fields
+        for name in answer_type.model_fields
         if name not in own and (values := _column(found, name)) is not None
     }
     columns |= own
     rows = zip(*columns.values(), strict=True)
-    return [kind.model_validate(dict(zip(columns, row, strict=True))) for row in rows]
+    return [answer_type.model_validate(dict(zip(columns, row, strict=True))) for row in rows]
 
 
 def _column(found: Performance, name: str) -> FloatArray | None:
@@ -138,12 +138,12 @@ def unattainable(targets: Targets, least: FloatArray, advice: str, at: str = "")
 
 
 def simulated_answer(
-    kind: type[_Answer], runs: Sequence[SimulatedRun], effort: Effort, owner: str = "", **own: object
+    answer_type: type[_Answer], runs: Sequence[SimulatedRun], effort: Effort, owner: str = "", **own: object
 ) -> _Answer | OverloadedReplica:
     """Return a document whose fields are simulated metrics, with the half-width of each interval.
 
     Args:
-        kind: the type of document; its field `half_width` has a field for each metric.
+        answer_type: the type of document; its field `half_width` has a field for each metric.
         runs: runs of one replica.
         effort: their length and seed.
         owner: text before the reason of an overload.
@@ -152,12 +152,14 @@ def simulated_answer(
     found = summarise(runs)
     if found.overload is not None:
         return OverloadedReplica(overload=f"{owner}{found.overload}")
-    metrics: Any = kind.model_fields["half_width"].annotation
+    metrics: Any = answer_type.model_fields["half_width"].annotation
     estimates = {name: _estimate(found, name) for name in metrics.model_fields}
     values = {name: estimate.value for name, estimate in estimates.items()}
     widths = {name: estimate.half_width for name, estimate in estimates.items()}
-    extent = {name: getattr(effort, name) for name in ("requests", "seed") if name in kind.model_fields}
-    return kind.model_validate({**values, "half_width": widths, **extent, **own})
+    extent = {
+        name: getattr(effort, name) for name in ("requests", "seed") if name in answer_type.model_fields
+    }
+    return answer_type.model_validate({**values, "half_width": widths, **extent, **own})
 
 
 def _estimate(found: Summary, name: str) -> IntervalEstimate:

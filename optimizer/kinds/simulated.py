@@ -20,9 +20,9 @@ class SimulatedFigures(LatencyFigures):
     """Mean and percentiles of simulated latencies [ms]."""
 
     ttft_ms: float = Field(alias="avgTTFT")
-    """Mean time to the first token."""
+    """Mean time to the first token [ms]."""
     itl_ms: float = Field(alias="avgITL")
-    """Mean inter-token latency, each request by its mean."""
+    """Mean inter-token latency, averaged per request [ms]."""
 
 
 class ReplicaSimulation(SimulatedFigures):

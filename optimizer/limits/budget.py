@@ -19,7 +19,7 @@ class BudgetOption(Document):
     """The options field of the budget."""
 
     budget_cents_per_h: Cost | None = Field(None, alias="budget", exclude_if=is_none)
-    """Maximum cost of the plan [cents/h]; absent: not limited."""
+    """Maximum cost of the plan, including commitments and rentals [cents/h]; absent: not limited."""
 
 
 class Budget(Limit):

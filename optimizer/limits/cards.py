@@ -33,4 +33,4 @@ class Cards(Limit):
 
     def use(self, replicas: Replicas, item: str) -> FloatArray:
         """Return the cards of the type that each candidate uses per replica."""
-        return np.where(replicas.kind == replicas.type_names.index(item), replicas.cards, 0.0)
+        return np.where(replicas.type == replicas.type_names.index(item), replicas.cards, 0.0)

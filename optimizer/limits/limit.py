@@ -36,8 +36,8 @@ class Stock(NamedTuple):
     @property
     def limited_cards(self) -> dict[str, float]:
         """The available cards of each type that has a limit."""
-        cards = {} if self.unlimited else {kind: self.cards.get(kind, 0) for kind in self.types}
-        return {kind: float(n) for kind, n in cards.items() if not isinstance(n, UnlimitedCards)}
+        cards = {} if self.unlimited else {name: self.cards.get(name, 0) for name in self.types}
+        return {name: float(n) for name, n in cards.items() if not isinstance(n, UnlimitedCards)}
 
 
 class Replicas(NamedTuple):
@@ -46,7 +46,7 @@ class Replicas(NamedTuple):
     accelerator: IntArray
     """Accelerator as an index into the names."""
     accelerator_names: tuple[str, ...]
-    kind: IntArray
+    type: IntArray
     """Accelerator type as an index into the names."""
     type_names: tuple[str, ...]
     cards: IntArray
@@ -87,7 +87,7 @@ class PlacedReplicas(NamedTuple):
 
 
 class Limit(ABC):
-    """A kind of limit, without state; the table of limits has one object of each.
+    """A limit, without state; the table of limits has one object of each.
 
     A limit has items, such as the accelerator types, and an upper bound on the use of each.
     """

@@ -18,7 +18,9 @@ class PowerOption(Document):
     """The options field of the power limit."""
 
     max_power_w: Watts | None = Field(None, alias="maxPower", exclude_if=is_none)
-    """Maximum power of all replicas at their largest rates [W]; absent: not limited."""
+    """Maximum power of all replicas at their largest rates [W]; every accelerator that has a profile must
+    state its power. Absent: not limited.
+    """
 
 
 class MaxPower(Limit):

@@ -82,7 +82,7 @@ class RolloutOfAll(Rollout):
 
     def use(self, replicas: Replicas, item: str) -> FloatArray:
         """Return the cards of one replica, including its share of the extra replicas."""
-        here = replicas.kind == replicas.type_names.index(item)
+        here = replicas.type == replicas.type_names.index(item)
         return np.where(here, replicas.cards * (1 + replicas.extra), 0.0)
 
 
@@ -94,7 +94,7 @@ class RolloutOfOne(Rollout):
 
     def use(self, replicas: Replicas, item: str) -> FloatArray:
         """Return the cards of one replica, without extra replicas."""
-        return np.where(replicas.kind == replicas.type_names.index(item), replicas.cards, 0.0)
+        return np.where(replicas.type == replicas.type_names.index(item), replicas.cards, 0.0)
 
     def rows(self, replicas: Replicas, item: str) -> Iterator[tuple[str, FloatArray]]:
         """Yield the cards of all servers plus the extra cards of one, for each server with extra replicas."""

@@ -38,4 +38,4 @@ class CardTierRow(TierRow):
 
     def use(self, replicas: Replicas, item: str) -> FloatArray:
         """Return the cards of one replica."""
-        return np.where(replicas.kind == replicas.type_names.index(item), replicas.cards, 0.0)
+        return np.where(replicas.type == replicas.type_names.index(item), replicas.cards, 0.0)

@@ -237,6 +237,6 @@ def _lp(model: MilpModel, objective: FloatArray) -> highspy.HighsLp:
     lp.a_matrix_.start_ = model.row_start.astype(np.int32)
     lp.a_matrix_.index_ = model.row_index.astype(np.int32)
     lp.a_matrix_.value_ = model.row_value
-    kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-    lp.integrality_ = [kinds[kind] for kind in model.integer.astype(int)]
+    types = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+    lp.integrality_ = [types[integer] for integer in model.integer.astype(int)]
     return lp

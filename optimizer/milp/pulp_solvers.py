@@ -95,9 +95,9 @@ def _pulp_problem(
 ) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
     with _without_deprecations():
         problem = pulp.LpProblem("inferplan", pulp.LpMinimize)
-        kinds = np.where(model.integer, pulp.LpInteger, pulp.LpContinuous)
-        bounds = zip(names, model.lower, model.upper, kinds, strict=True)
-        variables = [pulp.LpVariable(name, low, high, str(kind)) for name, low, high, kind in bounds]
+        categories = np.where(model.integer, pulp.LpInteger, pulp.LpContinuous)
+        bounds = zip(names, model.lower, model.upper, categories, strict=True)
+        variables = [pulp.LpVariable(name, low, high, str(category)) for name, low, high, category in bounds]
         problem.addVariables(variables)
         problem += pulp.LpAffineExpression([(variables[i], objective[i]) for i in np.flatnonzero(objective)])
     for row in range(len(model.row_lower)):

@@ -46,7 +46,7 @@ class Unserved(Document):
     priority: int
     """Priority of the server."""
     reason: str
-    """Reason code."""
+    """Reason code, one of a closed set."""
     detail: str
     """Explanation with numbers."""
     served_fraction: float = Field(0.0, alias="servedFraction")
@@ -59,7 +59,7 @@ class CapacityUse(Document):
     type: str
     """Name of the accelerator type."""
     limit: int | None = None
-    """Available cards; None if unlimited."""
+    """Available cards; null if unlimited."""
     used: int
     """Cards used by the plan."""
 
@@ -68,9 +68,9 @@ class LimitUse(Document):
     """Use of a limit other than cards."""
 
     limit: str
-    """Name of the limit."""
+    """Name of the limit, such as `budget` [cents/h], `power` [W] or `roll-out` [cards]."""
     item: str
-    """Name of the limited item."""
+    """Name of the limited item, such as the accelerator type."""
     amount: float
     """Available amount."""
     used: float
@@ -131,7 +131,7 @@ class PlanLevel(Document):
     value: float
     """The value reached [requests/min, servers or cents/h, depending on the name]."""
     bound: float | None = None
-    """Lower bound, given the values of the previous levels; None if unproved."""
+    """Lower bound, given the values of the previous levels; null if unproved."""
     gap: float | None = None
     """Relative gap between value and bound."""
 
@@ -182,10 +182,10 @@ class Plan(Printed, Document):
     reserves: tuple[ReserveUse, ...] = Field((), exclude_if=not_, strict=False)
     """Reserves of all servers that require one, served or not; absent if none does."""
     rollouts: dict[str, RolloutUse] = Field({}, exclude_if=not_)
-    """Extra replicas and cards of servers during roll-outs; absent if there are none."""
+    """Extra replicas and cards during roll-outs, by server; absent if there are none."""
     replica_counts: dict[str, ReplicaPurposes] = Field({}, alias="replicaCounts", exclude_if=not_)
-    """Replicas by purpose of served servers with an availability target or a roll-out; absent if there are
-    none.
+    """Replicas by purpose, for each served server with an availability target or a roll-out; absent if there
+    are none.
     """
     deadlines: tuple[DeadlineUse, ...] = Field((), exclude_if=not_, strict=False)
     """Offline work and its completion; absent if there is none."""

@@ -49,7 +49,7 @@ def plan_section(caption: str, rows: Sequence[Row], currency: str | None) -> Sec
 
 
 def _cell(column: Column, row: Row) -> str:
-    style = ' style="text-align:right"' if column.kind == "number" else ""
+    style = ' style="text-align:right"' if column.content == "number" else ""
     return f"<td{style}>{escape(column.value(row))}</td>"
 
 

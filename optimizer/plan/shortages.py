@@ -113,9 +113,9 @@ class Shortages:
     def _coupled(self, name: str) -> tuple[str, str] | None:
         """Return why a server's own replicas do not suffice; None if they do."""
         s, features = self.candidates.arrays.server_names.index(name), self.placed.system.features
-        for kind in (TOPOLOGIES[feature] for feature in TOPOLOGIES.keys() & features):
-            if s in kind.coupled(self.candidates):
-                return "capacity", kind.shortage
+        for topology in (TOPOLOGIES[feature] for feature in TOPOLOGIES.keys() & features):
+            if s in topology.coupled(self.candidates):
+                return "capacity", topology.shortage
         return None
 
     def needs(self, name: str, rows: IntArray, counts: Sequence[int], own: Sequence[str]) -> list[list[Need]]:

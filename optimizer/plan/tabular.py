@@ -37,12 +37,12 @@ def placed_values(system: System, row: Mapping[str, Any]) -> dict[str, object]:
         raise SpecError(f"plan: server {name!r} is not in the system; give the system that was planned")
     target = None if isinstance(server, SharedQueue) else system.target_of(server)
     pool = row["pool"]
-    kind, cards = ("", 0) if pool is None else system.units_per_replica(name, pool.accelerator)
+    type_name, cards = ("", 0) if pool is None else system.units_per_replica(name, pool.accelerator)
     return {
         "service_class": server.service_class,
         "model": server.model,
         "priority": system.priority(server),
-        "type": kind or None,
+        "type": type_name or None,
         "cards": cards * row["num_replicas"],
         "itl_target_ms": target and (target.itl_ms or None),
         "ttft_target_ms": target and (target.ttft_ms or None),

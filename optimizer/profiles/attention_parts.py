@@ -1,4 +1,4 @@
-"""The attention of a layer, or what stands in its place, from a config.json and layer_parts.yaml."""
+"""The attention of a layer, or its replacement, from a config.json and layer_parts.yaml."""
 
 import re
 from collections.abc import Mapping
@@ -6,27 +6,27 @@ from dataclasses import replace
 from math import ceil, prod
 
 from optimizer.profiles.config_keys import Config, parts_table
-from optimizer.profiles.layer_kinds import window_tokens
+from optimizer.profiles.layer_types import window_tokens
 from optimizer.profiles.layers import ALL_FORMATS, Cache, Layer, Matrix
 
 _STATE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
-def attention_of(config: Config, kind: str) -> Layer:
-    """Return the attention of the layer that the config is read for, of a kind of `layer_kind`.
+def attention_of(config: Config, type_: str) -> Layer:
+    """Return the attention of the layer that the config is read for, of a type of `layer_type`.
 
     Raises:
         SpecError: a size is missing or not understood.
     """
-    if kind in {"moe", "mlp"}:
+    if type_ in {"moe", "mlp"}:
         return Layer(parts=0)
-    if kind == "state":
+    if type_ == "state":
         return _state(config)
-    if kind.endswith(" + state"):
-        return attention_of(config, kind.removesuffix(" + state")) + replace(_state(config), parts=0)
+    if type_.endswith(" + state"):
+        return attention_of(config, type_.removesuffix(" + state")) + replace(_state(config), parts=0)
     if "o_lora_rank" in config.values:
-        return _compressed(config, kind)
-    if kind in {"quarter", "heavy"}:
+        return _compressed(config, type_)
+    if type_ in {"quarter", "heavy"}:
         raise config.error("o_lora_rank", "missing; compressed caches are known only with this key")
     if "kv_lora_rank" in config.values:
         return _latent(config)
@@ -35,7 +35,7 @@ def attention_of(config: Config, kind: str) -> Layer:
             config.key(name)
     elif config.family.latent:
         raise config.error("kv_lora_rank", "missing; this key is required unless use_mla is false")
-    return _ordinary(config, kind)
+    return _ordinary(config, type_)
 
 
 def matrices_of(
@@ -77,9 +77,9 @@ def kv_heads(config: Config) -> int:
 # --- ordinary attention ----------------------------------------------------------------------------------
 
 
-def _ordinary(config: Config, kind: str) -> Layer:
-    heads, kv, width, value = _sizes(config, kind)
-    shared, equal = _shares(config), kind == "full" and config.flag("attention_k_eq_v")
+def _ordinary(config: Config, type_: str) -> Layer:
+    heads, kv, width, value = _sizes(config, type_)
+    shared, equal = _shares(config), type_ == "full" and config.flag("attention_k_eq_v")
     query_rank = config.whole("share_q_dim", 0)
     gate = config.get("gate", False)
     gates = {False: 0, True: width, "per-element": width, "per-head": 1}
@@ -90,9 +90,9 @@ def _ordinary(config: Config, kind: str) -> Layer:
     more |= {"query_rank": query_rank, "direct": not query_rank, "own": not shared, "apart": not equal}
     place = config.family.names.get("attention", "self_attn")
     matrices = matrices_of(config, "ordinary", place, more)
-    limit = window_tokens(config) if kind == "window" else None
-    limit = config.whole("attention_chunk_size") if kind == "chunk" else limit
-    rows = Cache(kind if limit else "grows", width + value, kv, limit=limit)
+    limit = window_tokens(config) if type_ == "window" else None
+    limit = config.whole("attention_chunk_size") if type_ == "chunk" else limit
+    rows = Cache(type_ if limit else "grows", width + value, kv, limit=limit)
     topk, extra, weights = _block_index(config)
     caches = () if shared else (replace(rows, read=topk or None), *extra)
     word = "MHA" if kv == heads else "MQA" if kv == 1 else "GQA"
@@ -102,14 +102,14 @@ def _ordinary(config: Config, kind: str) -> Layer:
     return Layer(text, "", caches, tuple(matrices), heads, (width + value) / 2)
 
 
-def _sizes(config: Config, kind: str) -> tuple[int, int, int, int]:
-    """Return query heads, KV heads and the widths of a key and of a value; a kind can have its own."""
+def _sizes(config: Config, type_: str) -> tuple[int, int, int, int]:
+    """Return query heads, KV heads and the widths of a key and of a value; a type can have its own."""
     heads, kv, width = config.whole("heads"), kv_heads(config), _head_width(config)
     value = config.whole("v_head_dim", 0, 0) or width
     names = ("heads", "kv", "width", "value")
-    own = {name: config.whole(f"window_{name}", 0, 0) for name in names} if kind == "window" else {}
+    own = {name: config.whole(f"window_{name}", 0, 0) for name in names} if type_ == "window" else {}
     wide, fewer = config.whole("full_width", 0), config.whole("full_kv", 0) * config.flag("attention_k_eq_v")
-    if kind == "full":
+    if type_ == "full":
         own = {"width": wide, "value": wide, "kv": fewer}
     stated = {"heads": heads, "kv": kv, "width": width, "value": value}
     heads, kv, width, value = (own.get(name) or stated[name] for name in names)
@@ -134,8 +134,8 @@ def _block_index(config: Config) -> tuple[int, tuple[Cache, ...], list[Matrix]]:
     if "sparse_attention_config.sparse_attention_freq" not in config.values:
         return 0, (), []
     sparse, values = (
-        config.kind("sparse_attention_config.sparse_attention_freq"),
-        config.kind("sparse_attention_config.sparse_disable_index_value"),
+        config.meaning("sparse_attention_config.sparse_attention_freq"),
+        config.meaning("sparse_attention_config.sparse_disable_index_value"),
     )
     topk = config.whole("sparse_blocks") * config.whole("sparse_block")
     width, weights = config.whole("sparse_width"), matrices_of(config, "block_index", "self_attn", {})
@@ -183,16 +183,16 @@ def _index_rows(width: int, every: int = 1) -> Cache:
 
 
 def _own_index(config: Config) -> bool:
-    """Return whether a layer has index weights of its own (GLM-5.2)."""
+    """Return whether a layer has its own index weights (GLM-5.2)."""
     every, offset = config.whole("index_topk_freq", 1), config.whole("index_skip_topk_offset", 2, 0)
     for key in ("indexer_types", "index_topk_pattern"):
         if key in config.values:
-            return config.kind(key) == "own"
+            return config.meaning(key) == "own"
     return bool(max(config.index - offset + 1, 0) % every == 0)
 
 
-def _compressed(config: Config, kind: str) -> Layer:
-    """Return DeepSeek-V4's attention: a window beside rows of 4 or 128 tokens; key and value are one row."""
+def _compressed(config: Config, type_: str) -> Layer:
+    """Return DeepSeek-V4's attention: a window and rows of 4 or 128 tokens; key and value are one row."""
     heads, width, rope, topk = (config.whole(name) for name in ("heads", "width", "rope", "topk"))
     place = config.family.names.get("attention", "attn")
     matrices = matrices_of(config, "compressed", place, {})
@@ -200,13 +200,13 @@ def _compressed(config: Config, kind: str) -> Layer:
         raise config.error(config.key("kv"), "must be 1: key and value are one row for all heads")
     packed = tuple((form, width + rope + 8.0) for form in ("fp8", "fp8_ds_mla"))
     caches = [Cache("window", width, limit=window_tokens(config), packed=packed)]
-    if kind in {"quarter", "heavy"}:
-        matrices += matrices_of(config, kind, place, {})
-        every, read = (4, 4 * topk) if kind == "quarter" else (128, None)
+    if type_ in {"quarter", "heavy"}:
+        matrices += matrices_of(config, type_, place, {})
+        every, read = (4, 4 * topk) if type_ == "quarter" else (128, None)
         caches.append(Cache("compressed", width, every=every, packed=packed, read=read))
-    if kind == "quarter":
+    if type_ == "quarter":
         caches.append(_index_rows(config.whole("index_width"), 4))
-    text = f"MQA {heads}/1 x {width}" + {"quarter": ", 1/4 sparse", "heavy": ", 1/128"}.get(kind, "")
+    text = f"MQA {heads}/1 x {width}" + {"quarter": ", 1/4 sparse", "heavy": ", 1/128"}.get(type_, "")
     return Layer(attention=text, caches=tuple(caches), matrices=tuple(matrices), heads=heads, width=width)
 
 

@@ -30,7 +30,7 @@ def block_layer(config: Config) -> Layer:
 
 
 def _replaced(config: Config, part: str) -> Layer | None:
-    """Return what stands in place of a part: nothing, or a square matrix; None if the part is there."""
+    """Return the replacement of a part: nothing, or a square matrix; None if the part exists."""
     no_op, linear = config.flag(f"{part}.no_op"), config.flag(f"{part}.replace_with_linear")
     if no_op:
         return Layer(parts=0)

@@ -18,7 +18,7 @@ from optimizer.profiles.facts import AcceleratorFacts, ModelEntry, Sourced
 from optimizer.profiles.layers import ModelFacts
 from optimizer.profiles.model_config import model_of_config
 from optimizer.schema.files import plain_value
-from optimizer.schema.messages import kind_of, validated
+from optimizer.schema.messages import json_type, validated
 
 _Entry = TypeVar("_Entry", bound=Sourced)
 _TUNED = re.compile(r"(instruct|chat|base|hf|it|\d{4})$")
@@ -111,25 +111,25 @@ def slice_of(name: str) -> tuple[int, str]:
     return (int(found[1]), found[2]) if found else (1, name)
 
 
-def read_entries(text: str, source: str, kind: type[_Entry]) -> dict[str, _Entry]:
+def read_entries(text: str, source: str, entry: type[_Entry]) -> dict[str, _Entry]:
     """Read entries from YAML: a mapping of names to facts.
 
     Args:
         text: the YAML text.
         source: its file, for messages.
-        kind: type of the entries.
+        entry: type of the entries.
 
     Raises:
         SpecError: an entry breaks the schema, or two names differ only in case or dashes.
     """
     raw = plain_value(text, source, json_only=False)
     if not isinstance(raw, Mapping):
-        raise SpecError(f"{source}: must be an object with keys, not {kind_of(raw)}")
+        raise SpecError(f"{source}: must be an object with keys, not {json_type(raw)}")
     entries: dict[str, _Entry] = {}
     for name, facts in raw.items():
         if not isinstance(facts, Mapping):
-            raise SpecError(f"{source}: {name}: must be an object with keys, not {kind_of(facts)}")
-        entries[str(name)] = validated(kind, {**facts, "name": str(name)}, f"{source}: {name}: ")
+            raise SpecError(f"{source}: {name}: must be an object with keys, not {json_type(facts)}")
+        entries[str(name)] = validated(entry, {**facts, "name": str(name)}, f"{source}: {name}: ")
     _by_spelling(entries)
     return entries
 

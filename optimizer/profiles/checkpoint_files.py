@@ -1,4 +1,4 @@
-"""Files beside a config.json: formats of modules, and the exact size of the weights."""
+"""Files in the folder of a config.json: formats of modules, and the exact size of the weights."""
 
 import json
 import struct
@@ -9,7 +9,7 @@ from typing import Any
 from optimizer.errors import SpecError
 from optimizer.profiles.config_keys import yaml_table
 from optimizer.schema.files import json_value, read_text
-from optimizer.schema.messages import kind_of
+from optimizer.schema.messages import json_type
 
 FORMAT_FILES = tuple(yaml_table("quantisation.yaml")["files"])
 """Files that state formats: ModelOpt, AWQ, GPTQ, AutoRound."""
@@ -69,5 +69,5 @@ def _tensor_bytes(file: Path) -> int:
 def _object(file: Path) -> Mapping[str, Any]:
     value = json_value(read_text(file), str(file))
     if not isinstance(value, Mapping):
-        raise SpecError(f"{file}: must be an object with keys, not {kind_of(value)}")
+        raise SpecError(f"{file}: must be an object with keys, not {json_type(value)}")
     return value

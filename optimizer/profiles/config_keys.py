@@ -17,7 +17,7 @@ _CHANGES_MEMORY = re.compile(
 )
 """Words in names of keys that are likely to change the memory; only for the wording of messages."""
 STATED = "--weight-size GB and --cache-per-token BYTES"
-"""Flags that state what cannot be read."""
+"""Flags that state facts that cannot be read."""
 REQUIRED: Any = object()
 """Default of a fact that must be stated."""
 
@@ -38,7 +38,7 @@ class Config:
     index: int = 0
     """Number of the layer that is read, from 0."""
     own: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    """Keys that single layers have beside these values or instead of them."""
+    """Keys that single layers have in addition to these values, or instead of them."""
 
     def error(self, key: str, text: str) -> SpecError:
         """Return an error about a key, with its value."""
@@ -97,14 +97,14 @@ class Config:
             raise self.error(self.key(fact), "must be true or false")
         return value
 
-    def kind(self, key: str) -> str:
+    def meaning(self, key: str) -> str:
         """Return the meaning of the layer's entry in a list or text with one for each layer.
 
         Raises:
             SpecError: it has another length, or an entry is not understood.
         """
         value, more = self.get(key), self.whole("speculation", 0, 0)
-        meanings = parts_table()["kinds"][key]
+        meanings = parts_table()["types"][key]
         if not isinstance(value, list | str) or not self.layers <= len(value) <= self.layers + more:
             length = f"{len(value)} entries" if isinstance(value, list | str) else "no list"
             also = f"{more} more for speculative decoding ({self.key('speculation')})"
@@ -130,11 +130,11 @@ class Config:
         return replace(self, values=without_null(value), source=f"{self.source}: {key}", used=set(), own={})
 
     def finish(self, harmless: Collection[str] = (), *, refuse: bool = True) -> list[str]:
-        """Account for the keys that were not read, and return those that nobody knows.
+        """Classify the keys that were not read, and return the unknown ones.
 
         Args:
             harmless: further keys without effect.
-            refuse: whether a key that nobody knows is an error.
+            refuse: whether an unknown key is an error.
 
         Raises:
             SpecError: a key is neither used nor known to be harmless.
@@ -180,7 +180,7 @@ def is_harmless(key: str) -> bool:
 
 @cache
 def _names(fact: str) -> tuple[list[str], bool]:
-    """Return the keys that state a fact, and whether they are different facts of which the first is meant."""
+    """Return the keys that state a fact, and whether they are different facts, so that the first is used."""
     tables = parts_table()
     return tables["facts"].get(fact) or tables["first"].get(fact) or [fact], fact in tables["first"]
 
@@ -194,7 +194,7 @@ def yaml_table(file: str) -> Mapping[str, Any]:
 
 
 def parts_table() -> Mapping[str, Any]:
-    """Return layer_parts.yaml: names of facts, kinds of layers, weights."""
+    """Return layer_parts.yaml: names of facts, types of layers, weights."""
     return yaml_table("layer_parts.yaml")
 
 

@@ -21,13 +21,13 @@ class Efficiency:
     """Constants of the estimator. Shares are relative to the data sheet, at most 1."""
 
     step_ms: float = 0.30
-    """Scheduling, sampling and copying per iteration."""
+    """Scheduling, sampling and copying per iteration [ms]."""
     layer_ms: float = 0.055
-    """Kernel launches of one layer from a captured graph."""
+    """Kernel launches of one layer from a captured graph [ms]."""
     eager_layer_ms: float = 0.30
     """Kernel launches of one layer from the host: engines of 2023 and early 2024, or `--enforce-eager`."""
     sequence_ms: float = 0.006
-    """Host work per request in the batch."""
+    """Host work per request in the batch [ms]."""
     weight_bandwidth: float = 0.85
     """Share of the memory bandwidth reached when dense weights are read."""
     cache_bandwidth: float = 0.85
@@ -45,9 +45,9 @@ class Efficiency:
     attention: float = 0.50
     """Share of the 16-bit rate reached by prompt attention and latent attention."""
     all_reduce_ms: float = 0.012
-    """Latency of one all-reduce within a node."""
+    """Latency of one all-reduce within a node [ms]."""
     all_reduce_pcie_ms: float = 0.027
-    """Latency of one all-reduce over PCIe."""
+    """Latency of one all-reduce over PCIe [ms]."""
     link: float = 0.36
     """Share of the link's rate reached by an all-reduce (bus bandwidth)."""
     link_pcie: float = 0.27

@@ -303,7 +303,7 @@ def _warnings(estimate: ProfileEstimate) -> Iterator[str]:
         yield f"{accelerator.name} computes no faster in {form.name}; the 16-bit rate is used"
     if model.context is not None and deployment.request_tokens > model.context:
         yield f"requests of {deployment.request_tokens:g} tokens exceed the context of {model.context:,}"
-    if model.kinds() & {"window", "chunk"}:
+    if model.cache_types() & {"window", "chunk"}:
         yield "sliding-window layers cache fewer tokens than an engine's reported KV cache size might suggest"
     yield from model.notes
     yield from filter(None, [estimate.memory.size_note])

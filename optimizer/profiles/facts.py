@@ -68,7 +68,7 @@ class AcceleratorFacts(Sourced):
     link_gb_per_s: Positive = Field(alias="linkGBPerS")
     """Link to the other devices of a node, one direction [GB/s]."""
     link_kind: Name = Field(alias="linkKind")
-    """Kind of the link."""
+    """Type of the link."""
     power_w: Positive | None = Field(None, alias="powerW")
     """Power limit [W]; an estimate if its source says so."""
     idle_power_w: Positive | None = Field(None, alias="idlePowerW")

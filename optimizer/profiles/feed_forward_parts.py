@@ -1,25 +1,25 @@
 """The feed-forward part of a layer: dense, or routed and shared experts, from a config.json."""
 
 from optimizer.profiles.config_keys import REQUIRED, Config
-from optimizer.profiles.layer_kinds import has_experts
+from optimizer.profiles.layer_types import has_experts
 from optimizer.profiles.layers import Experts, Layer, Matrix
 
 
-def feed_forward_of(config: Config, kind: str) -> Layer:
+def feed_forward_of(config: Config, type_: str) -> Layer:
     """Return the feed-forward part of the layer that the config is read for.
 
     Args:
         config: the config.
-        kind: kind of the layer, of `layer_kind`; it decides if each layer has one part only.
+        type_: type of the layer, of `layer_type`; it decides if each layer has one part only.
 
     Raises:
         SpecError: a size is missing or not understood.
     """
     family, experts, width = config.family, _experts(config), _dense_width(config)
     shared, listed = _shared_width(config, experts), has_experts(config)
-    if family.window == "state" or (family.one_part and kind not in {"moe", "mlp"}):
+    if family.window == "state" or (family.one_part and type_ not in {"moe", "mlp"}):
         return Layer(parts=0)
-    if kind == "moe" if family.one_part else listed and experts:
+    if type_ == "moe" if family.one_part else listed and experts:
         if experts is None:
             raise config.error("num_experts", "missing; there are layers with experts")
         return _mixture(config, experts, shared, width)

@@ -16,7 +16,7 @@ BYTES: Mapping[str, float] = {
     "fp4": 4.5 / 8,  # nvfp4: one fp8 scale for every 16 weights
     "mxfp4": 4.25 / 8,  # one 8-bit scale for every 32 weights
 }
-"""Bytes of one weight with its scales, in a format that is asked for."""
+"""Bytes of one weight with its scales, by requested format."""
 
 EXPERTS_ONLY = frozenset({"int4", "fp4", "mxfp4"})
 """Formats in which checkpoints of a mixture store only the experts; the rest is 16-bit."""
@@ -47,7 +47,7 @@ class WeightFormat:
     """Formats of a model's weights as deployed."""
 
     name: str
-    """The format asked for, or that of most published weights."""
+    """The requested format, or that of most published weights."""
     classes: tuple[WeightClass, ...]
     """All weights, by use and format."""
     published: bool
@@ -70,7 +70,7 @@ def weight_format(model: ModelFacts, requested: str | None = None) -> WeightForm
     """Return the formats of a model's weights; by default as published.
 
     Raises:
-        SpecError: the format is unknown, or the published one is asked for but not known.
+        SpecError: the format is unknown, or the published one is requested but unknown.
     """
     name = model.checkpoint if requested is None else requested.strip().lower()
     name = _OTHER_WORDS.get(name, name)
@@ -90,7 +90,7 @@ def weight_format(model: ModelFacts, requested: str | None = None) -> WeightForm
 
 
 def _asked(matrix: Matrix, name: str, model: ModelFacts) -> tuple[str, float]:
-    """Return the format of a module if a format is asked for: head, embedding and towers stay in 16 bit."""
+    """Return the format of a module in a requested format: head, embedding and towers stay in 16 bit."""
     dense = "bf16" if model.experts and name in EXPERTS_ONLY else name
     form = {"dense": dense, "routed": name}.get(matrix.use, "bf16")
     return form, BYTES[form]

@@ -32,12 +32,12 @@ class Iterations:
 
     @property
     def weights_unknown(self) -> bool:
-        """Whether the formats of the published weights are not understood, and no others are asked for."""
+        """Whether the formats of the published weights are unknown, and no others are requested."""
         return bool(self.model.unknown_weights) and self.deployment.weights is None
 
     @cached_property
     def cache(self) -> str:
-        """Format of the cache: the one asked for, else that of the checkpoint, else 16-bit."""
+        """Format of the cache: the requested one, else that of the checkpoint, else 16-bit."""
         return cache_format(self.deployment.cache or self.model.cache or "bf16")
 
     @cached_property
@@ -59,7 +59,7 @@ class Iterations:
 
     @cached_property
     def fixed_ms(self) -> float:
-        """Fixed time of an iteration: host, kernel launches, all-reduce latencies (eq. E7)."""
+        """Fixed time of an iteration [ms]: host, kernel launches, all-reduce latencies (eq. E7)."""
         efficiency = self.efficiency
         layer_ms = efficiency.eager_layer_ms if self.deployment.eager else efficiency.layer_ms
         launches = sum(layer.count * layer.parts * _launches(layer) for layer in self.model.layers) / 2
@@ -76,13 +76,13 @@ class Iterations:
 
     @cached_property
     def weights_ms(self) -> float:
-        """Time to read the dense weights and the output head, once per iteration (eq. E8)."""
+        """Time to read the dense weights and the output head, once per iteration [ms] (eq. E8)."""
         size = self.format.bytes_of("dense", "head")
         return size / (self.deployment.tp * self._bytes_per_ms * self.efficiency.weight_bandwidth)
 
     @cached_property
     def experts_ms(self) -> float:
-        """Time to read all routed experts (eq. E9)."""
+        """Time to read all routed experts [ms] (eq. E9)."""
         size = self.format.bytes_of("routed")
         return size / (self.deployment.tp * self._bytes_per_ms * self.efficiency.expert_bandwidth)
 
@@ -110,7 +110,7 @@ class Iterations:
 
     @cached_property
     def token_ms(self) -> float:
-        """Arithmetic and all-reduce traffic of one input or output token (eq. E12)."""
+        """Arithmetic and all-reduce traffic of one input or output token [ms] (eq. E12)."""
         tp = self.deployment.tp
         time = sum(
             2 * item.parameters / (tp * self._flop_per_ms(item.form)) for item in self.format.of("dense")
@@ -131,7 +131,7 @@ class Iterations:
 
     @cached_property
     def answer_ms(self) -> float:
-        """Additional time of an output token: host, output head, states of layers (eq. E13)."""
+        """Additional time of an output token [ms]: host, output head, states of layers (eq. E13)."""
         head = sum(
             2 * item.parameters / (self.deployment.tp * self._flop_per_ms(item.form))
             for item in self.format.of("head")
@@ -154,7 +154,7 @@ class Iterations:
             4 * layer.heads * layer.width * mean_seen(context, _most(cache)) / cache.every * layer.count
             for layer in self.model.layers
             for cache in layer.caches
-            if cache.kind not in {"state", "index"}
+            if cache.type not in {"state", "index"}
         )
         return work / (self.deployment.tp * self._attention_flop_per_ms)
 
@@ -167,7 +167,7 @@ class Iterations:
             (cache, layer, layer.count)
             for layer in self.model.layers
             for cache in layer.caches
-            if cache.kind != "state"
+            if cache.type != "state"
         ]
 
     def row_bytes(self, cache: Cache) -> float:
@@ -182,7 +182,7 @@ class Iterations:
             layer.count * cache.fixed_bytes(tp)
             for layer in self.model.layers
             for cache in layer.caches
-            if cache.kind == "state"
+            if cache.type == "state"
         )
 
     def cache_ms(self, context: float) -> float:
@@ -191,7 +191,7 @@ class Iterations:
         for cache, layer, count in self._caches:
             if cache.limit is None:
                 own = count * self.row_bytes(cache) / (self._bytes_per_ms * self.efficiency.cache_bandwidth)
-                if cache.kind == "latent":
+                if cache.type == "latent":
                     work = 2 * layer.heads * layer.absorbed * count
                     own += work / (self.deployment.tp * self._attention_flop_per_ms)
                 time += own / cache.every * min(1.0, (cache.read or context) / context)
@@ -236,5 +236,5 @@ def _most(cache: Cache) -> float | None:
 
 
 def _launches(layer: Layer) -> int:
-    """Return how often a layer's kernels run: an index that selects tokens is a second attention."""
-    return 2 if any(cache.kind == "index" for cache in layer.caches) else 1
+    """Return the number of runs of a layer's kernels; an index that selects tokens is a second attention."""
+    return 2 if any(cache.type == "index" for cache in layer.caches) else 1

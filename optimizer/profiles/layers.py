@@ -1,4 +1,4 @@
-"""A model as a list of layers: what each keeps of a request, its weights, and its arithmetic.
+"""A model as a list of layers: the cache, the weights and the arithmetic of each.
 
 Everything else in the package (weights, cache, largest batch, token times) is a sum over these layers.
 Equation numbers are those of docs/estimate.md.
@@ -16,7 +16,7 @@ ALL_FORMATS = tuple(CACHE_BYTES)
 class Cache:
     """A part of the cache of one layer: rows for tokens, or a state of fixed size."""
 
-    kind: str
+    type: str
     """grows, window, chunk, latent, index, compressed or state."""
     numbers: int = 0
     """Numbers of a row, of one head if there are heads."""
@@ -25,7 +25,7 @@ class Cache:
     limit: int | None = None
     """Maximum number of tokens kept; None if all."""
     every: int = 1
-    """Tokens of a row."""
+    """Number of tokens per row."""
     packed: tuple[tuple[str, float], ...] = ()
     """Bytes of a row in the cache formats that do not store each number in the same size."""
     read: int | None = None
@@ -62,8 +62,8 @@ class Matrix:
     """Name in the checkpoint, below the layer."""
     parameters: int
     use: str
-    """dense: read in every iteration; routed: if a token selects them; head; embedding: looked up; tower and
-    mtp: stored beside the decoder.
+    """dense: read in every iteration; routed: read if a token selects them; head; embedding: looked up; tower
+    and mtp: stored in addition to the decoder.
     """
     form: str = "bf16"
     """Format."""
@@ -88,9 +88,9 @@ class Layer:
     """A layer, or several equal ones."""
 
     attention: str = ""
-    """Attention, in words."""
+    """Attention, as text."""
     feed_forward: str = ""
-    """Feed-forward part, in words."""
+    """Feed-forward part, as text."""
     caches: tuple[Cache, ...] = ()
     matrices: tuple[Matrix, ...] = ()
     heads: int = 0
@@ -105,7 +105,7 @@ class Layer:
     parts: int = 1
     """Sub-layers; each ends with an all-reduce if devices share the model."""
     count: int = 1
-    """Number of layers of this kind."""
+    """Number of layers of this type."""
 
     def __add__(self, other: "Layer") -> "Layer":
         """Return the layer that has the parts of both."""
@@ -144,9 +144,9 @@ class ModelFacts:
     stored_bytes: float | None = None
     """Size of the published files [bytes]; None if unknown."""
     unknown_weights: str = ""
-    """Why the size of the published weights is not known; empty if it is."""
+    """Reason why the size of the published weights is unknown; empty if it is known."""
     notes: tuple[str, ...] = ()
-    """How the model was understood, and what was left out."""
+    """Interpretation of the model, and omitted parts."""
     assumed: bool = False
     """Whether the model type is unknown, so that its layers are an assumption."""
     note: str = ""
@@ -181,9 +181,9 @@ class ModelFacts:
         beside = {"tower", "mtp"}
         return sum(times * matrix.parameters for matrix, times in self.matrices if matrix.use not in beside)
 
-    def kinds(self) -> frozenset[str]:
-        """Return the kinds of cache that any layer has."""
-        return frozenset(cache.kind for layer in self.layers for cache in layer.caches)
+    def cache_types(self) -> frozenset[str]:
+        """Return the types of cache that any layer has."""
+        return frozenset(cache.type for layer in self.layers for cache in layer.caches)
 
 
 def grouped(layers: Iterable[Layer]) -> tuple[Layer, ...]:

@@ -98,7 +98,7 @@ class Memory:
             layer.count * cache.rows(tokens) * iterations.row_bytes(cache)
             for layer in iterations.model.layers
             for cache in layer.caches
-            if cache.kind != "state"
+            if cache.type != "state"
         )
         return rows + iterations.state_bytes
 

@@ -67,13 +67,13 @@ class LayerMemory(Document):
     count: int
     """Number of layers."""
     attention: str
-    """Attention: kind, query heads / KV heads x width."""
+    """Attention: type, query heads / KV heads x width."""
     cache: str
-    """What is kept of a request: rows of all tokens, of the last ones, a state of fixed size, or nothing."""
+    """Data kept of a request: rows of all tokens, of the last ones, a state of fixed size, or nothing."""
     token_bytes: float = Field(alias="tokenBytes")
     """Cache of a token, while all are kept [bytes]."""
     state_bytes: float = Field(alias="stateBytes")
-    """State of a request, whatever its length [bytes]."""
+    """State of a request of any length [bytes]."""
     feed_forward: str = Field(alias="feedForward")
     """Feed-forward part: widths of dense, routed and shared experts."""
     weights: str
@@ -88,7 +88,7 @@ class MemoryAnswer(Document):
     model: str
     """Name of the model."""
     attention: str
-    """Kind of attention: MHA, GQA, MQA or MLA."""
+    """Type of attention: MHA, GQA, MQA or MLA."""
     weights: str
     """Format of the weights."""
     cache: str
@@ -102,7 +102,7 @@ class MemoryAnswer(Document):
     layers: tuple[LayerMemory, ...] = Field(strict=False)
     """Groups of equal layers."""
     notes: tuple[str, ...] = Field((), strict=False)
-    """How the model was understood, and what was left out."""
+    """Interpretation of the model, and omitted parts."""
     token_bytes: float = Field(alias="tokenBytes")
     """Cache of a token with all heads [bytes], averaged over a request."""
     in_tokens: float = Field(alias="inTokens")
@@ -220,15 +220,15 @@ def _token_bytes(capacity: CacheCapacity) -> float:
 
 
 def _copies(model: ModelFacts, tp: int) -> float:
-    """Return how often the devices of a replica store a row: it is whole on each, or its heads are copied."""
-    if model.kinds() & {"latent", "compressed"}:
+    """Return the number of copies of a row on the devices of a replica: full rows, or copied heads."""
+    if model.cache_types() & {"latent", "compressed"}:
         return float(tp)
     return max([1.0, *(tp / layer.kv_heads for layer in model.layers if layer.kv_heads)])
 
 
 def _layer(layer: Layer, iterations: Iterations) -> LayerMemory:
     forms = dict.fromkeys(matrix.form for matrix in layer.matrices)
-    rows = sum(iterations.row_bytes(cache) / cache.every for cache in layer.caches if cache.kind != "state")
+    rows = sum(iterations.row_bytes(cache) / cache.every for cache in layer.caches if cache.type != "state")
     return LayerMemory(
         count=layer.count,
         attention=layer.attention or "none",
@@ -242,14 +242,14 @@ def _layer(layer: Layer, iterations: Iterations) -> LayerMemory:
 
 
 def _in_words(cache: Cache) -> str:
-    if cache.kind == "state":
+    if cache.type == "state":
         return f"state {cache.fixed_bytes(1) / 1e6:.3g} MB"
-    return f"{cache.kind} {cache.limit:,}" if cache.limit else cache.kind
+    return f"{cache.type} {cache.limit:,}" if cache.limit else cache.type
 
 
 def _notes(memory: Memory) -> Iterator[str]:
-    """Yield how the model was understood, and what differs in engines."""
-    model, kinds = memory.iterations.model, memory.iterations.model.kinds()
+    """Yield the interpretation of the model, and the differences between engines."""
+    model, types = memory.iterations.model, memory.iterations.model.cache_types()
     yield from (*model.notes, *filter(None, [memory.size_note]))
     for use, text in (
         ("tower", "the weights include {:.3g} GB of vision and audio"),
@@ -258,14 +258,14 @@ def _notes(memory: Memory) -> Iterator[str]:
         size = sum(matrix.parameters * matrix.size for matrix in model.others if matrix.use == use)
         if size:
             yield text.format(size / 1e9)
-    if "chunk" in kinds:
+    if "chunk" in types:
         yield "vLLM keeps chunked layers in full unless its hybrid cache manager is on: then more is held"
-    if "state" in kinds:
+    if "state" in types:
         yield "a prefix cache keeps two states of a request, as with --prefix-tokens"
 
 
 def attention_kinds(model: ModelFacts) -> str:
-    """Return the kinds of attention, by their heads of keys and values."""
+    """Return the types of attention, by their heads of keys and values."""
     return (
         " + ".join(dict.fromkeys(layer.attention.split(" ")[0] for layer in model.layers if layer.caches))
         or "none"

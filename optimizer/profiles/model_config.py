@@ -1,4 +1,4 @@
-"""Read a model from the config.json of its Hugging Face repository, and from the files beside it.
+"""Read a model from the config.json of its Hugging Face repository, and from the files in its folder.
 
 The result is a list of layers. Every key is used, known to be harmless, or an error that names it, because an
 estimate for a guessed architecture would be worthless.
@@ -24,12 +24,12 @@ from optimizer.profiles.config_keys import (
     without_null,
 )
 from optimizer.profiles.feed_forward_parts import feed_forward_of
-from optimizer.profiles.layer_kinds import layer_count, layer_kind
+from optimizer.profiles.layer_types import layer_count, layer_type
 from optimizer.profiles.layers import Layer, Matrix, ModelFacts, grouped
 from optimizer.profiles.quantisation import with_formats
 from optimizer.quantities import counted
 from optimizer.schema.files import json_value, read_text
-from optimizer.schema.messages import kind_of
+from optimizer.schema.messages import json_type
 
 _WRAPPERS = ("text_config", "llm_config", "language_config")
 _OUTER = ("tie_word_embeddings",)
@@ -52,7 +52,7 @@ def read_model_config(
     """Read a model from its folder or its config.json.
 
     Args:
-        path: the folder or file; the files beside it state formats and sizes.
+        path: the folder or file; other files in the folder state formats and sizes.
         ignored: keys that have no effect.
         sizes_known: whether weights and cache are stated elsewhere, so that unknown keys do not matter.
 
@@ -64,7 +64,7 @@ def read_model_config(
         file /= "config.json"
     raw = json_value(read_text(file), str(file))
     if not isinstance(raw, Mapping):
-        raise SpecError(f"{file}: must be an object with keys, not {kind_of(raw)}")
+        raise SpecError(f"{file}: must be an object with keys, not {json_type(raw)}")
     whole = file.name == "config.json"
     name = file.resolve().parent.name if whole else file.stem
     found = model_of_config(
@@ -98,7 +98,7 @@ def model_of_config(
         sizes_known: whether weights and cache are stated elsewhere.
 
     Raises:
-        SpecError: a key is missing, or a value is not understood.
+        SpecError: a key is missing, or a value is unknown.
     """
     text = _decoder(raw, source)
     for key in ignored:
@@ -176,7 +176,7 @@ def _decoder(raw: Mapping[str, Any], source: str) -> dict[str, Any]:
     for wrapper in _WRAPPERS:
         inner = outer.pop(wrapper, None)
         if inner is not None and not isinstance(inner, Mapping):
-            raise SpecError(f"{source}: {wrapper}: must be an object with keys, not {kind_of(inner)}")
+            raise SpecError(f"{source}: {wrapper}: must be an object with keys, not {json_type(inner)}")
         outer |= {**(inner or {}), **{key: outer[key] for key in _OUTER if outer.get(key) is not None}}
     return flattened(outer, source, parts_table()["nested"])
 
@@ -206,7 +206,7 @@ def _own_keys(config: Config) -> Mapping[int, Mapping[str, Any]]:
 
 
 def _family(text: Mapping[str, Any], source: str, *, refuse: bool) -> tuple[str, SimpleNamespace]:
-    """Return why the model type is not known (empty if it is), and how the config is read.
+    """Return the reason why the model type is unknown (empty if it is known), and the interpretation.
 
     Raises:
         SpecError: models of this type are not read, and `refuse`.
@@ -216,7 +216,7 @@ def _family(text: Mapping[str, Any], source: str, *, refuse: bool) -> tuple[str,
         return "", families()[name]
     if text.get("is_encoder_decoder") or any(part in name for part in _REFUSED):
         key = "is_encoder_decoder" if text.get("is_encoder_decoder") else "model_type"
-        problem = f"{key} = {text[key]}: is not understood: only decoders of the usual kinds are"
+        problem = f"{key} = {text[key]}: is not understood: only decoders of the usual types are"
     elif text.get("auto_map") is not None:
         problem = (
             f"model_type = {name!r}: this type is not known, and auto_map names code of its own; give "
@@ -237,12 +237,12 @@ def _layers(config: Config) -> list[Layer]:
     views = [config.at(index) for index in range(config.layers)]
     if "block_configs" in config.values:
         return list(map(block_layer, views))
-    kinds = [(view, layer_kind(view)) for view in views]
-    return [attention_of(view, kind) + feed_forward_of(view, kind) for view, kind in kinds]
+    types = [(view, layer_type(view)) for view in views]
+    return [attention_of(view, type_) + feed_forward_of(view, type_) for view, type_ in types]
 
 
 def _ends(config: Config) -> Iterator[Matrix]:
-    """Yield embedding, output head, and weights beside the layers."""
+    """Yield embedding, output head, and weights outside of the layers."""
     size = config.whole("hidden") * config.whole("vocab")
     yield Matrix("lm_head", size, "head")
     if not config.flag("tied", default=config.family.tied):
@@ -287,5 +287,5 @@ def _speculation(config: Config, last: Layer) -> Iterator[Matrix]:
 
 
 def _in_words(facts: ModelFacts) -> str:
-    kinds = [f"{layer.count} with {layer.attention}, {layer.feed_forward}" for layer in facts.layers]
-    return f"{counted(facts.count, 'layer')}: {'; '.join(kinds)}"
+    layers = [f"{layer.count} with {layer.attention}, {layer.feed_forward}" for layer in facts.layers]
+    return f"{counted(facts.count, 'layer')}: {'; '.join(layers)}"

@@ -53,7 +53,7 @@ class ModulePatterns:
             layers: number of layers; later ones are for speculative decoding.
 
         Raises:
-            SpecError: a pattern is not for modules that are small or beside the decoder.
+            SpecError: a pattern is not for small modules or modules outside of the decoder.
         """
         small = re.compile(yaml_table("quantisation.yaml")["small"].replace(" ", ""))
         anywhere = {_LAYER.sub("", name) for name in self._names}

@@ -1,7 +1,7 @@
 """The format of every module, from each place where a checkpoint states formats.
 
-Takes `quantization_config` of the config.json and the files beside it. Places that disagree are an error, as
-is a method, a group or a target that is not understood.
+Takes `quantization_config` of the config.json and the files in its folder. Contradictions are an error, and
+so are unknown methods, groups and targets.
 """
 
 import re
@@ -25,7 +25,7 @@ _NAMED = re.compile(
 
 @dataclass(frozen=True)
 class _Scheme:
-    """What one place states."""
+    """The formats that one place states."""
 
     place: str
     base: Form | None = None
@@ -77,13 +77,13 @@ class _Scheme:
 def with_formats(
     facts: ModelFacts, config: Config, layers: Sequence[Layer], beside: Mapping[str, Mapping[str, Any]]
 ) -> ModelFacts:
-    """Return the facts with the format of every module; what is not understood is kept as the reason.
+    """Return the facts with the format of every module; anything unknown is stored as the reason.
 
     Args:
         facts: the facts, with 16-bit weights.
         config: the config.json.
         layers: all layers, in order.
-        beside: files beside it that state formats, by name.
+        beside: files in its folder that state formats, by name.
     """
     plain, places = _plain(config), _places(config, beside)
     cache = next((form for values in places if (form := _cache(values))), None)
@@ -128,7 +128,7 @@ def _agreed(
 
 
 def _plain(config: Config) -> Form:
-    """Return the format of what is not quantised."""
+    """Return the format of modules that are not quantised."""
     stated = str(config.get("weights_type", "auto")).removeprefix("torch.")
     types = yaml_table("quantisation.yaml")["plain"]
     if stated not in types:
@@ -151,10 +151,10 @@ def _places(config: Config, beside: Mapping[str, Mapping[str, Any]]) -> list[Con
 
 
 def _scheme(values: Config, routed: Form | None) -> _Scheme:
-    """Return what one place states.
+    """Return the formats that one place states.
 
     Raises:
-        SpecError: it is not understood.
+        SpecError: they are unknown.
     """
     tables = yaml_table("quantisation.yaml")
     method = str(values.get("quant_method", "modelopt" if "quant_algo" in values.values else "")).lower()
@@ -218,14 +218,14 @@ def _groups(values: Config) -> Iterator[tuple[Sequence[str], Form]]:
         targets, weights = _strings(group, "targets", ["Linear"]), group.inner("weights")
         if not targets:
             raise group.error("targets", "must name modules")
-        kind = weights.get("type", "int")
-        name = f"{kind}{weights.get('num_bits')}"
+        type_ = weights.get("type", "int")
+        name = f"{type_}{weights.get('num_bits')}"
         strategy, zeros = weights.values.get("strategy"), weights.get("symmetric", True) is False
         blocks = strategy == "block" or "block_structure" in weights.values
         name += " block" * blocks + " zeros" * zeros + " group" * (strategy == "group" and "float8" in name)
         form = _form(name, weights.whole("scale_group", None, -1))
         if form is None:
-            raise weights.error("num_bits", f"with type {str(kind)[:20]!r} is not understood")
+            raise weights.error("num_bits", f"with type {str(type_)[:20]!r} is not understood")
         for part, idle in ((weights, "weights_idle"), (group, "groups_idle")):
             part.finish(yaml_table("quantisation.yaml")[idle].split())
         yield targets, form

@@ -20,7 +20,7 @@ class EstimatedReplica:
     replica: Replica
     estimate: ProfileEstimate
     end: EstimateEnd
-    """End of the estimate's intervals used."""
+    """The end of the estimate's intervals that is used."""
 
     def document(self) -> dict[str, Any]:
         """Return the assumptions as plain values."""

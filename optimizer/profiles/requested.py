@@ -92,7 +92,7 @@ def _requested(
 
 
 def _stamp(profile: ModelProfile) -> int:
-    """Return the latest change of a config.json and the files beside it, so that caches notice it."""
+    """Return the latest change of a config.json and the files in its folder, so that caches notice it."""
     settings = profile.iteration.estimate if profile.iteration else None
     if settings is None or settings.config is None:
         return 0
@@ -116,13 +116,13 @@ def _model(
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _accelerator(name: str | None, kind: str, slice_name: str) -> AcceleratorFacts:
+def _accelerator(name: str | None, type_name: str, slice_name: str) -> AcceleratorFacts:
     """Return the facts of an accelerator, found by its type or else by its own name."""
     catalogue = load_catalogue()
     if name is not None:
         return catalogue.accelerator(name)
     try:
-        return catalogue.accelerator(slice_of(kind)[1])
+        return catalogue.accelerator(slice_of(type_name)[1])
     except SpecError as error:
         try:
             return catalogue.accelerator(slice_of(slice_name)[1])

@@ -164,12 +164,12 @@ class QueueModel(RowArrays, ABC):
 
     @classmethod
     @abstractmethod
-    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:
+    def of_law(cls, law: Law, limits: ReplicaLimits, variability: Variability) -> Self:
         """Build the replicas.
 
         Args:
             law: latency model of the R rows; every request must take time.
-            room: batch, queue and memory limits.
+            limits: batch, queue and memory limits.
             variability: coefficients of variation.
         """
 
@@ -181,12 +181,12 @@ class QueueModel(RowArrays, ABC):
     @property
     @abstractmethod
     def least_rate_rps(self) -> FloatArray:
-        """Lower end of the rates searched by sizing, shape (R,)."""
+        """Lower end of the rates searched by sizing [requests/s], shape (R,)."""
 
     @property
     @abstractmethod
     def stable_rate_rps(self) -> FloatArray:
-        """Maximum stable rate, shape (R,)."""
+        """Maximum stable rate [requests/s], shape (R,)."""
 
     @property
     def is_non_monotone(self) -> BoolArray:

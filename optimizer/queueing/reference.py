@@ -19,7 +19,7 @@ from optimizer.timing import Law, ServiceLaw
 STABILITY_MARGIN = 1e-3
 """Rates are searched from this fraction of μ(1) to this fraction below μ(N) (the reference's ε)."""
 MIN_RATE_RPS = 1e-290
-"""Lower bound of rates, because their logarithm must exist."""
+"""Lower bound of rates, because their logarithm must exist [requests/s]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +31,26 @@ class ReplicaQueues(QueueModel):
     law: ServiceLaw
     queue: BirthDeathQueue
     single_rate_rps: FloatArray
-    """μ(1), shape (R,)."""
+    """μ(1) [requests/s], shape (R,)."""
     full_rate_rps: FloatArray
-    """μ(N), shape (R,)."""
+    """μ(N) [requests/s], shape (R,)."""
 
     @classmethod
-    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:  # noqa: ARG003  Poisson arrivals
+    def of_law(cls, law: Law, limits: ReplicaLimits, variability: Variability) -> Self:  # noqa: ARG003  Poisson arrivals
         """Tabulate the departure rates μ(n) = n / S(n) (eq. 9) of every row up to its batch limit.
 
         Args:
             law: latency model of the R rows; every service time must be positive.
-            room: limits of the replicas.
+            limits: limits of the replicas.
             variability: unused: arrivals are Poisson, and only mean lengths matter.
         """
         assert isinstance(law, ServiceLaw)
-        max_batch = room.max_batch
+        max_batch = limits.max_batch
         first = np.cumsum(max_batch) - max_batch
         occupancy = np.arange(1, int(max_batch.sum()) + 1) - np.repeat(first, max_batch)
         rows = np.repeat(np.arange(len(max_batch)), max_batch)
         log_rates = np.log(occupancy / law.take(rows).service_time_ms(occupancy.astype(np.float64)))
-        queue = BirthDeathQueue.from_rates(log_rates, max_batch, room.max_queue)
+        queue = BirthDeathQueue.from_rates(log_rates, max_batch, limits.max_queue)
         return cls(law, queue, np.exp(log_rates[first]) * MS_PER_S, np.exp(queue.log_full_rate) * MS_PER_S)
 
     @property
@@ -60,12 +60,12 @@ class ReplicaQueues(QueueModel):
 
     @property
     def least_rate_rps(self) -> FloatArray:
-        """Lower end of the rates searched by sizing, shape (R,)."""
+        """Lower end of the rates searched by sizing [requests/s], shape (R,)."""
         return STABILITY_MARGIN * np.minimum(self.single_rate_rps, self.full_rate_rps)
 
     @property
     def stable_rate_rps(self) -> FloatArray:
-        """Maximum stable rate, shape (R,)."""
+        """Maximum stable rate [requests/s], shape (R,)."""
         return (1 - STABILITY_MARGIN) * self.full_rate_rps
 
     @property

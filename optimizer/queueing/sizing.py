@@ -33,7 +33,7 @@ class Sizing:
     """Result of sizing R rows, shapes (R,)."""
 
     max_rate_rps: FloatArray
-    """Maximum rate that meets every target; NaN if none does."""
+    """Maximum rate that meets every target [requests/s]; NaN if none does."""
     least: FloatArray
     """Value of each measure at the lowest rate searched, shape (K, R)."""
     lowest_rate_rps: FloatArray
@@ -138,8 +138,8 @@ class _Alike:
         """
         if not replicas.means_only:
             return cls(replicas, np.arange(len(capped)))
-        first, kind = same_rows([*replicas.columns(), capped])
-        return cls(replicas, first[kind])
+        first, which = same_rows([*replicas.columns(), capped])
+        return cls(replicas, first[which])
 
     def figures(self, targets: Targets, rates: FloatArray, rows: IntArray | None = None) -> FloatArray:
         """Return the values of the measures at several rates of each row, shape (n, K, R').

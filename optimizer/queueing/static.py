@@ -43,10 +43,10 @@ class StaticQueues(QueueModel):
     max_queue: IntArray
 
     @classmethod
-    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:  # noqa: ARG003  included in the law
+    def of_law(cls, law: Law, limits: ReplicaLimits, variability: Variability) -> Self:  # noqa: ARG003  included in the law
         """Build the replicas."""
         assert isinstance(law, StaticLaw)
-        return cls(law, room.max_batch, room.max_queue)
+        return cls(law, limits.max_batch, limits.max_queue)
 
     @property
     def law_type(self) -> type[Law]:
@@ -55,18 +55,18 @@ class StaticQueues(QueueModel):
 
     @property
     def full_rate_rps(self) -> FloatArray:
-        """Saturation throughput, shape (R,)."""
+        """Saturation throughput [requests/s], shape (R,)."""
         batch = self.max_batch.astype(np.float64)
         return MS_PER_S * batch / self.law.service_time_ms(batch)
 
     @property
     def least_rate_rps(self) -> FloatArray:
-        """Lower end of the rates searched by sizing, shape (R,)."""
+        """Lower end of the rates searched by sizing [requests/s], shape (R,)."""
         return STABILITY_MARGIN * self.full_rate_rps
 
     @property
     def stable_rate_rps(self) -> FloatArray:
-        """Maximum stable rate, shape (R,)."""
+        """Maximum stable rate [requests/s], shape (R,)."""
         return (1 - STABILITY_MARGIN) * self.full_rate_rps
 
     def analyze(self, rate_rps: FloatArray) -> Performance:
@@ -101,18 +101,18 @@ class StaticQueues(QueueModel):
 
     def _row(self, row: int, rate: float) -> tuple[float, ...]:
         """Return mean queueing, prefill and decode time [ms], batch, served, rejected, idle share, steps."""
-        size, room = int(self.max_batch[row]), int(min(max(self.max_queue[row], 0), MAX_WAITING))
+        size, max_queue = int(self.max_batch[row]), int(min(max(self.max_queue[row], 0), MAX_WAITING))
         times = self._times(row)
-        waiting = np.arange(room + 1)
+        waiting = np.arange(max_queue + 1)
         count = np.clip(waiting, 1, size)
         left = np.maximum(waiting - count, 0)
-        law = _arrivals(rate, times, room)[count - 1]
-        chain = _shifted(law, left, room)
+        law = _arrivals(rate, times, max_queue)[count - 1]
+        chain = _shifted(law, left, max_queue)
         share = _long_run(chain)
         mean, spread = times.mean_ms[count - 1], times.spread_ms[count - 1]
         # The queue grows at the arrival rate until it is full.
-        until = np.minimum(mean, (room - left) / rate)
-        fluid = left * until + rate * until**2 / 2 + room * (mean - until)
+        until = np.minimum(mean, (max_queue - left) / rate)
+        fluid = left * until + rate * until**2 / 2 + max_queue * (mean - until)
         queue = np.where(until < mean, fluid, left * mean + rate * (mean**2 + spread**2) / 2)
         served = float(share @ count)
         idle_ms = float(share[0]) / rate
@@ -131,19 +131,19 @@ class StaticQueues(QueueModel):
         )
 
 
-def _arrivals(rate: float, times: _Times, room: int) -> FloatArray:
-    """Return the probabilities of j arrivals during a batch of n, shape (B, room + 1) (eq. 120).
+def _arrivals(rate: float, times: _Times, max_queue: int) -> FloatArray:
+    """Return the probabilities of j arrivals during a batch of n, shape (B, max_queue + 1) (eq. 120).
 
     Args:
-        rate: arrivals [1/ms].
+        rate: arrival rate [1/ms].
         times: times of the batches.
-        room: maximum queue length.
+        max_queue: maximum queue length.
     """
     from scipy.special import gammaln
 
     shape = (times.mean_ms / times.spread_ms) ** 2
     mean = rate * times.mean_ms
-    j = np.arange(room + 1)
+    j = np.arange(max_queue + 1)
     logs = (
         gammaln(j + shape[:, None]) - gammaln(shape)[:, None] - gammaln(j + 1)
         + shape[:, None] * np.log(shape / (shape + mean))[:, None]
@@ -152,18 +152,18 @@ def _arrivals(rate: float, times: _Times, room: int) -> FloatArray:
     return np.asarray(np.exp(logs))
 
 
-def _shifted(law: FloatArray, left: IntArray, room: int) -> FloatArray:
+def _shifted(law: FloatArray, left: IntArray, max_queue: int) -> FloatArray:
     """Return the transition matrix of the queue between batches; the last state also covers longer queues.
 
     Args:
         law: probabilities of j arrivals, by queue length.
         left: requests left in the queue by the batch, by queue length.
-        room: maximum queue length.
+        max_queue: maximum queue length.
     """
-    chain = np.zeros((room + 1, room + 1))
+    chain = np.zeros((max_queue + 1, max_queue + 1))
     for row, first in enumerate(left.tolist()):
-        chain[row, first:room] = law[row, : room - first]
-    chain[:, room] = np.maximum(1 - chain[:, :room].sum(axis=1), 0.0)
+        chain[row, first:max_queue] = law[row, : max_queue - first]
+    chain[:, max_queue] = np.maximum(1 - chain[:, :max_queue].sum(axis=1), 0.0)
     return chain
 
 

@@ -17,12 +17,12 @@ from optimizer.spec.system import System
 def plans_elsewhere(system: System, used: Collection[tuple[str, str]]) -> Iterator[tuple[System, Plan]]:
     """Yield a system and a plan for each accelerator, of the servers that can use it but do not.
 
-    Cards are unlimited, and each server has cards of its own on that accelerator: no routes, shared cards or
+    Cards are unlimited, and each server has its own cards of that accelerator: no routes, shared cards or
     external services.
 
     Args:
         system: the system.
-        used: pairs of server and accelerator that are left out.
+        used: pairs of server and accelerator to omit.
     """
     pairs = set(workload_pairs(system)) - set(used)
     for accelerator in sorted({accelerator for _, accelerator in pairs}):

@@ -151,7 +151,7 @@ def horizontal_pod_autoscaler(
 def adapter_rules(variants: Iterable[WorkloadManifest]) -> dict[str, Any]:
     """Return the values of the Prometheus Adapter's Helm chart with a metric for each workload.
 
-    Each has a metric of its own, because names of servers can contain signs that no label of Kubernetes can.
+    Each has its own metric, because server names can contain characters that Kubernetes labels cannot.
     """
     rules = [
         {

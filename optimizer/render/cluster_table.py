@@ -57,18 +57,18 @@ class ClusterTable(Document):
     models: tuple[ModelContainer, ...] = Field((), strict=False)
     """Containers by model; the others have defaults."""
 
-    def node_of(self, accelerator: str, kind: str) -> NodeEntry:
+    def node_of(self, accelerator: str, type_name: str) -> NodeEntry:
         """Return the nodes of an accelerator: its own entry, that of its type, or the default."""
         entries = {entry.accelerator: entry for entry in self.nodes}
-        return entries.get(accelerator) or entries.get(kind) or default_nodes(kind)
+        return entries.get(accelerator) or entries.get(type_name) or default_nodes(type_name)
 
     def model_of(self, name: str) -> ModelContainer:
-        """Return the container of a model, by default with nothing of its own."""
+        """Return the container of a model; by default it is empty."""
         return next((entry for entry in self.models if entry.model == name), ModelContainer(model=name))
 
-    def nodes_of(self, accelerator: str, kind: str, cards: int) -> int:
+    def nodes_of(self, accelerator: str, type_name: str, cards: int) -> int:
         """Return the number of nodes of a replica on a number of cards, the same number on each node."""
-        most = self.node_of(accelerator, kind).cards
+        most = self.node_of(accelerator, type_name).cards
         if most is None:
             return 1
         return next(nodes for nodes in range(1, cards + 2) if nodes * most >= cards and cards % nodes == 0)
@@ -82,11 +82,11 @@ PRODUCTS = {
 """Label `nvidia.com/gpu.product` of NVIDIA's GPU feature discovery by accelerator type."""
 
 
-def default_nodes(kind: str) -> NodeEntry:
+def default_nodes(type_name: str) -> NodeEntry:
     """Return the nodes of an accelerator type that is not in the table."""
-    product = PRODUCTS.get(kind.upper())
-    labels = {OWN_LABEL: label_value(kind)} if product is None else {"nvidia.com/gpu.product": product}
-    return NodeEntry(accelerator=kind, labels=labels)
+    product = PRODUCTS.get(type_name.upper())
+    labels = {OWN_LABEL: label_value(type_name)} if product is None else {"nvidia.com/gpu.product": product}
+    return NodeEntry(accelerator=type_name, labels=labels)
 
 
 EMPTY_TABLE = ClusterTable()

@@ -9,7 +9,7 @@ from optimizer.render.money import Money, signed
 from optimizer.render.service_text import service_changes
 from optimizer.studies.comparison.comparison_document import (
     Comparison,
-    Kind,
+    ComparisonType,
     ReserveChange,
     ServerChange,
     Side,
@@ -19,7 +19,7 @@ from optimizer.text import capitalised, some_names
 
 REQUESTS = 1000
 """Number of requests to which a cost per request refers."""
-_OPENINGS: dict[Kind, str] = {
+_OPENINGS: dict[ComparisonType, str] = {
     "load_change": "Service changes with the load",
     "scarcity": "The limits change what is served",
 }
@@ -116,7 +116,7 @@ def _cost_difference(found: Comparison) -> str:
 
 
 def changes_text(found: Comparison) -> str:
-    """Return the number of changed servers, by kind of change."""
+    """Return the number of changed servers, by type of change."""
     changed = found.changed()
     counts = [
         f"{len(mine):,} {words}" for change, words in _CHANGES.items() if (mine := found.changed(change))

@@ -58,7 +58,7 @@ def _cards(report: Report) -> Iterator[str]:
 
 
 def _without_limits(found: Comparison, money: Money) -> Iterator[str]:
-    """Yield what more cards would bring: the plan without limits, and the cards that it needs."""
+    """Yield the benefit of more cards: the plan without limits, and the cards that it needs."""
     free, limited = found.first.plan, found.second.plan
     limits = {use.type: use.limit for use in limited.capacity}
     buy = [
@@ -78,7 +78,7 @@ def _without_limits(found: Comparison, money: Money) -> Iterator[str]:
 
 
 def _measuring(report: Report, money: Money) -> Iterator[str]:
-    """Yield what measured token times could save."""
+    """Yield the possible saving by measured token times."""
     found = report.estimates
     if found is not None and found.middle is not None:
         upper, middle = found.upper.total_cost_cents_per_h, found.middle.total_cost_cents_per_h
@@ -91,7 +91,7 @@ def _measuring(report: Report, money: Money) -> Iterator[str]:
 
 
 def _risks(report: Report, system: System) -> Iterator[str]:
-    """Yield what can go wrong, the worst first."""
+    """Yield the risks, the worst first."""
     plan, pools = report.plan, report.overview.pools
     short = {item.server for item in plan.unserved}
     if plan.unserved:
@@ -165,7 +165,7 @@ def _growth_text(points: Sequence[SweepPoint], money: Money) -> str:
 
 
 def repair_sections(report: Report) -> list[Section]:
-    """Return what would serve everything, if some load is not served."""
+    """Return the changes that would serve everything, if some load is unserved."""
     return [section for section in _explained(report) if section.name == "repairs"]
 
 

@@ -107,8 +107,8 @@ class Deployments:
         return self.system.units_per_replica(variant.server, variant.accelerator)[1]
 
     def _node(self, variant: WorkloadManifest) -> NodeEntry:
-        kind = self.system.accelerators[variant.accelerator].type
-        return self.table.node_of(variant.accelerator, kind)
+        type_name = self.system.accelerators[variant.accelerator].type
+        return self.table.node_of(variant.accelerator, type_name)
 
     def _template(self, variant: WorkloadManifest, containers: list[Json]) -> Json:
         """Return the pods of a workload."""
@@ -157,8 +157,8 @@ class Deployments:
             wanted = f"nodes: {{accelerator: {one.slice}, resource: nvidia.com/mig-…}}"
         else:
             found = self._node(variant).shared_resource or ""
-            kind = self.system.accelerators[variant.accelerator].type
-            wanted = f"nodes: {{accelerator: {kind}, sharedResource: nvidia.com/gpu.shared}}"
+            type_name = self.system.accelerators[variant.accelerator].type
+            wanted = f"nodes: {{accelerator: {type_name}, sharedResource: nvidia.com/gpu.shared}}"
         if not found:
             raise SpecError(
                 f"--cluster: no resource for {one.server!r} on a part of {variant.accelerator}; "

@@ -8,7 +8,7 @@ from optimizer.section import Section, sentence, titled_list
 from optimizer.studies.explanation.explanation_document import Effect, Explanation
 
 MAX_QUESTIONS = 10
-"""Maximum number of questions of one kind that are listed individually."""
+"""Maximum number of questions of one topic that are listed individually."""
 
 
 def proof_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
@@ -45,10 +45,10 @@ def _effects(explanation: Explanation) -> Iterator[tuple[str, Effect]]:
         for option in server.options:
             if option.forced is not None:
                 yield f"{server.server} on {option.accelerator} alone", option.forced.effect
-    for kind in explanation.types:
-        for what, effect in (("more", kind.one_more), ("fewer", kind.one_fewer)):
+    for found in explanation.types:
+        for what, effect in (("more", found.one_more), ("fewer", found.one_fewer)):
             if effect is not None:
-                yield f"one card {what} of {kind.type}", effect
+                yield f"one card {what} of {found.type}", effect
 
 
 def _first(questions: Sequence[str]) -> list[str]:

@@ -346,7 +346,7 @@ def _repair(repair: RepairOptions, money: Money, *, all_answered: bool, reserves
 def _units(repair: UnitRepair, money: Money) -> str:
     if not repair.added:
         return "none; the solver stopped before it used the existing ones, give it more time"
-    added = " ".join(f"+{count:,} {kind}" for kind, count in repair.added.items())
+    added = " ".join(f"+{count:,} {name}" for name, count in repair.added.items())
     proof = "" if repair.proved else " (not proved to be the least)"
     change = money_text(repair.effect.cost_change_cents_per_h, money)
     return f"{added}; the plan then costs {money.text(repair.total_cost_cents_per_h)} ({change}){proof}"

@@ -15,7 +15,7 @@ from optimizer.text import some_names
 
 UNSETTLED = "not settled in time"
 ALMOST_ALL = 0.9
-"""Fraction of a cost or of unserved load from which "falls by at most that" is trivial."""
+"""Fraction of a cost or of unserved load from which an upper bound on its decrease counts as trivial."""
 MIN_LOAD_CHANGE_RPM = 1e-6
 """Change of load that is not rounding [requests/min]."""
 MANY = 1e6
@@ -87,9 +87,9 @@ def limit_text(item: Binding) -> str:
 
 def part_text(part: str) -> str:
     """Return the name of a replica's bottleneck."""
-    kind, _, name = part.partition(":")
+    prefix, _, name = part.partition(":")
     words = {"server": "the server", "jobs": "the number of its jobs"}
-    return words.get(kind, f"the stage {name}")
+    return words.get(prefix, f"the stage {name}")
 
 
 def effect_text(effect: Effect, money: Money, plan: Plan) -> str:
@@ -131,7 +131,7 @@ def served_word(effect: Effect) -> str:
 
 
 def served_text(effect: Effect) -> str:
-    """Return whether more or less load is served, of which priority and how much."""
+    """Return the change of the served load as text, with its priority and amount."""
     word = served_word(effect)
     for priority in sorted({item.priority for item in effect.service} if effect.serves != "same" else ()):
         here = [item for item in effect.service if item.priority == priority and not item.is_idle]
@@ -146,7 +146,7 @@ def served_text(effect: Effect) -> str:
 
 
 def named_service_changes(plan: Plan, what: str, effects: Iterable[tuple[str, Effect]]) -> Iterator[Section]:
-    """Yield how much more or less of which priority, and which reserves, named changes serve, if any does."""
+    """Yield the effects of named changes on the served load, by priority, and on reserves."""
     yield from titled_list(
         f"{changes_title(plan)} {what}",
         (

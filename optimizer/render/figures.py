@@ -32,7 +32,7 @@ def column(shown: Shown, *, alone: bool, sides: tuple[str, str] | None = None) -
         unit=shown.unit,
         form=shown.form,
         rank=shown.rank if alone or shown.rank_beside is None else shown.rank_beside,
-        kind="name" if shown.is_text else "number",
+        content="name" if shown.is_text else "number",
         none="" if shown.least else NOTHING,
         sides=sides,
     )

@@ -56,7 +56,7 @@ def verdict(profile: FittedProfile) -> str:
 
 
 def _identified(profile: FittedProfile) -> str:
-    """Return which of α, β and γ are identified, and the runs that would identify the first other one."""
+    """Return the identified ones of α, β and γ, and the runs that would identify the first other one."""
     clear: list[Parameter] = []
     unclear: list[Parameter] = []
     for item in PARAMETERS:

@@ -56,7 +56,7 @@ def _hours(found: Horizon) -> Section:
         Column("load", "load_rpm", "req/min", ",.0f"),
         Column("served", lambda hour: hour.served_rpm / hour.load_rpm if hour.load_rpm else None, form=".0%"),
         Column("reserved in use", lambda hour: sum(item.reserved for item in hour.use), form=",d", rank=1),
-        Column("rented", rented, kind="words"),
+        Column("rented", rented, content="words"),
         Column("starts", "started", form=",d", rank=1),
         *(lacking_columns("lacks_reserve") if any(hour.reserves for hour in found.plans) else ()),
         Money(found.currency).column("cost", lambda hour: hour.cost_cents_per_h),

@@ -142,9 +142,9 @@ def _parts(report: Report, system: System) -> list[_PagePart]:
     return [part for part in parts if part.text or part.rows or part.notes]
 
 
-def _picture(shown: PlannedSystem, kind: str) -> str:
+def _picture(shown: PlannedSystem, name: str) -> str:
     figure = Figure(
-        title="", note=left_out(shown, (kind,)), panels=PANELS[kind](shown, None), types=shown.types
+        title="", note=left_out(shown, (name,)), panels=PANELS[name](shown, None), types=shown.types
     )
     return base64.b64encode(draw(figure, "svg")).decode("ascii")
 
@@ -163,7 +163,7 @@ def _markdown(report: Report, system: System, origin: PageMetadata) -> str:
             lines += [_escaped(paragraph), ""]
         if section.rows:
             lines += [_line(column.heading for column in section.columns)]
-            lines += [_line(["---:" if column.kind == "number" else "---" for column in section.columns])]
+            lines += [_line(["---:" if column.content == "number" else "---" for column in section.columns])]
             lines += [_line(map(_escaped, row)) for row in section.rows]
             lines += [""]
         for note in section.notes:

@@ -342,7 +342,7 @@ def candidate_sections(candidates: Candidates) -> list[Section]:
         name("accelerator", accelerator),
         Column("replicas", lambda c: int(rows.num_replicas[c]), form=",d"),
         Column("cards", lambda c: int(rows.units[c]), form=",d"),
-        name("type", lambda c: arrays.type_names[rows.kind[c]], rank=5),
+        name("type", lambda c: arrays.type_names[rows.type[c]], rank=5),
         Column("batch", lambda c: int(rows.max_batch[c]), form="d", rank=3),
         Column(
             "rate per replica",

@@ -70,7 +70,7 @@ def overload_notes(found: Overload) -> Iterator[str]:
 
 
 def _cards_left(found: Overload) -> str:
-    left = ", ".join(f"{count:,} {kind}" for kind, count in found.cards_left.items())
+    left = ", ".join(f"{count:,} {name}" for name, count in found.cards_left.items())
     verb = be(sum(found.cards_left.values()))
     return (
         f"{left} {verb} left while load is not served. The flags stand for saturationPolicy and "

@@ -292,7 +292,7 @@ def _columns(kind: Kind, shown: Shown, pools: Sequence[PoolRow]) -> Iterator[Col
         statistic = "mean" if percentile is None else f"p{percentile:g}"
         title = f"{statistic} {shown.title}" if shown.percentile_ranks else shown.title
         value = partial(_latency_text_of, shown, percentile)
-        yield Column(title, value, shown.unit, kind="name" if shown.is_text else "number")
+        yield Column(title, value, shown.unit, content="name" if shown.is_text else "number")
         for part in parts:
             part_title = part.title if percentile is None and not has_percentiles else f"{part.title} (mean)"
             yield Column(part_title, partial(_value_text, part.metric, "latencies"), part.unit)

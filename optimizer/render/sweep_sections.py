@@ -17,8 +17,8 @@ def sweep_sections(found: Sweep) -> list[Section]:
     if found.axes:
         ranges = any(point.until is not None for point in found.points)
         proof = "all proved optimal" if found.exact else "not all proved optimal"
-        kind = "range" if ranges else "plan"
-        sections += [sentence(f"{counted(len(found.points), kind)}, {proof}"), _points(found)]
+        noun = "range" if ranges else "plan"
+        sections += [sentence(f"{counted(len(found.points), noun)}, {proof}"), _points(found)]
     if any(point.binds for point in found.points):
         sections.append(_binding(found))
     if found.days is not None:
@@ -51,7 +51,7 @@ def _points(found: Sweep) -> Section:
         ),
         Column("unserved", "unserved", "servers", ",d"),
         *(lacking_columns("lacks_reserve") if any(point.reserves for point in found.points) else ()),
-        Column("binds", _binds, kind="words", rank=2),
+        Column("binds", _binds, content="words", rank=2),
     )
     return table("Plans", columns, found.points, "points")
 
@@ -87,7 +87,7 @@ def _days(found: Sweep, days: SampledDays) -> list[Section]:
     spread = "from a trace" if days.load_cv is None else f"load CV {precise(days.load_cv)}"
     in_full, most = share_text(days.days_in_full_share), share_text(days.most_safe_days_share)
     summary = (
-        f"{counted(days.samples, 'day')}, {spread}; planned anew, {in_full} of the days are served in full; "
+        f"{counted(days.samples, 'day')}, {spread}; replanned, {in_full} of the days are served in full; "
         f"one fleet that is kept is safe on at most {most}"
     )
     columns = (
@@ -96,6 +96,6 @@ def _days(found: Sweep, days: SampledDays) -> list[Section]:
         Column("planned for load ×", "load_factor", form=".2f"),
         Column("safe days", "safe_days_share", form=percent, rank=1),
         Column("safe server-days", "safe_server_days_share", form=percent, rank=1),
-        Money(found.currency).column("planned anew every day", lambda fleet: fleet.replanned_cents_per_h),
+        Money(found.currency).column("replanned every day", lambda fleet: fleet.replanned_cents_per_h),
     )
     return [sentence(summary), table("Cost of being safe", columns, days.fleets, "days")]

@@ -87,12 +87,12 @@ def _columns() -> int | None:
 def _chosen(sections: Sequence[Section], name: str | None) -> Section:
     tables = [section for section in sections if section.columns]
     if not tables:
-        raise SpecError("there is no table here; leave out --csv and --table, or ask for --json")
+        raise SpecError("this output has no table; remove --csv and --table, or use --json")
     found = [table for table in tables if name in {None, table.name}]
     if not found:
         names = [table.name for table in tables]
         hint = did_you_mean(str(name), names) or f"; there are {', '.join(names)}"
-        raise SpecError(f"--table: {name!r} is not here{hint}")
+        raise SpecError(f"--table: {name!r} does not exist here{hint}")
     return found[0]
 
 
@@ -123,8 +123,8 @@ def _table(section: Section, width: int, hint: str) -> Iterator[RenderableType]:
     yield _drawn(columns, cells, layout, total=section.total is not None)
     dropped = [
         column.name
-        for column, room in zip(columns, layout, strict=True)
-        if not room and column.rank < FOR_PROGRAMS
+        for column, size in zip(columns, layout, strict=True)
+        if not size and column.rank < FOR_PROGRAMS
     ]
     if dropped:
         text = f"hidden columns: {', '.join(dropped)}; {hint}"
@@ -152,18 +152,18 @@ def _layout(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: in
         for i, column in enumerate(columns)
     ]
     least = [_least(c, need, USUAL_CHARACTERS) for c, need in zip(columns, natural, strict=True)]
-    room = width - 2
+    left = width - 2
     chosen = [i for i, column in enumerate(columns) if not column.rank]
-    if sum(least[i] + BETWEEN for i in chosen) - BETWEEN > room:
+    if sum(least[i] + BETWEEN for i in chosen) - BETWEEN > left:
         least = [_least(c, need, MIN_CHARACTERS) for c, need in zip(columns, natural, strict=True)]
-    room -= sum(least[i] + BETWEEN for i in chosen) - BETWEEN
+    left -= sum(least[i] + BETWEEN for i in chosen) - BETWEEN
     for i in sorted(set(range(len(columns))) - set(chosen), key=lambda i: columns[i].rank):
-        if least[i] + BETWEEN <= room:
+        if least[i] + BETWEEN <= left:
             chosen.append(i)
-            room -= least[i] + BETWEEN
+            left -= least[i] + BETWEEN
     found = [least[i] if i in chosen else 0 for i in range(len(columns))]
-    for kind in ("name", "words"):
-        room = _grow(found, natural, [i for i in chosen if columns[i].kind == kind], room)
+    for content in ("name", "words"):
+        left = _grow(found, natural, [i for i in chosen if columns[i].content == content], left)
     return found
 
 
@@ -173,21 +173,21 @@ def _heading_width(column: Column) -> int:
 
 def _least(column: Column, natural: int, characters: Mapping[str, int]) -> int:
     """Return the minimum width of a column."""
-    if column.kind == "number":
+    if column.content == "number":
         return natural
-    return min(natural, max(characters[column.kind], _heading_width(column)))
+    return min(natural, max(characters[column.content], _heading_width(column)))
 
 
-def _grow(found: list[int], natural: Sequence[int], growing: Sequence[int], room: int) -> int:
+def _grow(found: list[int], natural: Sequence[int], growing: Sequence[int], left: int) -> int:
     """Widen columns evenly until none needs more width; return the remaining width."""
-    while room > 0:
+    while left > 0:
         open_columns = [i for i in growing if found[i] < natural[i]]
         if not open_columns:
             break
-        for i in open_columns[:room]:
+        for i in open_columns[:left]:
             found[i] += 1
-        room -= min(len(open_columns), room)
-    return room
+        left -= min(len(open_columns), left)
+    return left
 
 
 def _drawn(
@@ -200,8 +200,8 @@ def _drawn(
     fitted = []
     for i in shown:
         texts = [row[i] for row in cells]
-        fitted.append(_fit(columns[i].kind, texts, layout[i]))
-        right = columns[i].kind == "number"
+        fitted.append(_fit(columns[i].content, texts, layout[i]))
+        right = columns[i].content == "number"
         heading = Text(_heading(columns[i], layout[i]))
         drawn.add_column(heading, justify="right" if right else "left", width=layout[i], no_wrap=True)
     for r, row in enumerate(zip(*fitted, strict=True)):
@@ -216,12 +216,12 @@ def _heading(column: Column, width: int) -> str:
     return "\n".join([*lines, *([column.unit] if column.unit else [])])
 
 
-def _fit(kind: str, texts: Sequence[str], width: int) -> list[str]:
+def _fit(content: str, texts: Sequence[str], width: int) -> list[str]:
     """Return the cells of a column fitted to its width."""
-    if kind == "name":
+    if content == "name":
         short = shortened(texts, width, cell_len)
         return [short[text] for text in texts]
-    if kind == "words":
+    if content == "words":
         short = shortened((word for text in texts for word in text.split()), width, cell_len)
         return [_filled(" ".join(short[word] for word in text.split()), width) for text in texts]
     return list(texts)

@@ -45,9 +45,13 @@ class PriceFields(Document):
     """Availability and price tiers of an accelerator."""
 
     availability: Availability = Field(1.0, exclude_if=lambda share: share == 1)
-    """Probability that one accelerator is available, for servers with an `availabilityTarget`."""
+    """Probability that one accelerator is available, for servers with an `availabilityTarget`. A replica on
+    several accelerators needs all of them. Define spot cards as a separate accelerator.
+    """
     tiers: tuple[PriceTier, ...] = Field((), strict=False, exclude_if=not_)
-    """Prices of the first accelerators; the others cost `cost`. Absent: all cost `cost`."""
+    """Prices of the first accelerators; the others cost `cost`. Prices must not fall from tier to tier, nor
+    to `cost`. Absent: all cost `cost`.
+    """
 
     @model_validator(mode="after")
     def _prices_do_not_fall(self) -> "PriceFields":
@@ -69,7 +73,7 @@ class PriceFields(Document):
 
 
 class Power(Document):
-    """Power curve of an accelerator: piecewise linear in the utilisation."""
+    """Power curve of all cards of an accelerator: piecewise linear in the utilisation."""
 
     idle_w: Watts = Field(0.0, alias="idle")
     """Power when idle [W]."""
@@ -78,7 +82,7 @@ class Power(Document):
     mid_power_w: Watts = Field(0.0, alias="midPower")
     """Power at the inflection point [W]."""
     mid_utilization: Share = Field(0.0, alias="midUtil")
-    """Utilisation at the inflection point, 0 … 1."""
+    """Utilisation at the inflection point."""
 
     def at(self, utilization: FloatArray) -> FloatArray:
         """Return the power at given utilisations [W], of the same shape."""
@@ -99,11 +103,11 @@ class _Slice(AcceleratorFields):
     multiplicity: SliceCount = 1
     """Cards (units of the type) in the slice."""
     memory_gb: Gigabytes = Field(0.0, alias="memSize")
-    """Memory of the slice [GB]."""
+    """Memory of the slice [GB]; required for cards that servers share."""
     memory_bandwidth_gb_per_s: GigabytesPerSecond = Field(0.0, alias="memBW")
     """Memory bandwidth of the slice [GB/s]."""
     power: Power = Power()
-    """Power curve."""
+    """Power curve, for `maxPower` and reports."""
     cost_cents_per_h: Cost = Field(0.0, alias="cost")
     """Price of the slice [cents/h]."""
 
@@ -118,9 +122,9 @@ class Capacity(Document):
     type: Name
     """The accelerator type."""
     count: CardCount
-    """Number of cards, or `unlimited`."""
+    """Number of cards, or `unlimited`; with `more`, the number at the price of the accelerators."""
     more_cents_per_h: Cost | None = Field(None, alias="more", exclude_if=is_none)
-    """Price of each card beyond `count` [cents/h], of which any number can be had; absent: there are none."""
+    """Price of each card beyond `count` [cents/h]; any number is available. Absent: there are none."""
 
     @model_validator(mode="after")
     def _more_than_a_number(self) -> Self:
@@ -132,11 +136,11 @@ class Capacity(Document):
         return self
 
     @classmethod
-    def of(cls, kind: str, cards: int) -> Self:
+    def of(cls, type_name: str, cards: int) -> Self:
         """Return the document for the cards of a type in a system."""
         if isinstance(cards, UnlimitedCards) and cards.owned is not None:
-            return cls(type=kind, count=cards.owned, more_cents_per_h=cards.more_cents_per_h)
-        return cls(type=kind, count=cards)
+            return cls(type=type_name, count=cards.owned, more_cents_per_h=cards.more_cents_per_h)
+        return cls(type=type_name, count=cards)
 
     @property
     def cards(self) -> int:

@@ -28,7 +28,10 @@ class CurrentPool(Document):
 
 
 class AllocationData(Document):
-    """Allocation of a server, in the reference's format."""
+    """Allocation of a server, in the reference's format.
+
+    Plans use `accelerator`, `numReplicas`, `cost`, `pools` and `load`; other fields are stored but not used.
+    """
 
     accelerator: str = ""
     """Name of the accelerator; empty if there is none."""

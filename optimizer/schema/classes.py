@@ -40,11 +40,17 @@ class ModelTarget(Document):
     tps: TokensPerSecond = Field(0.0, alias="slo-tps")
     """Token throughput [tokens/s]; the load is then derived from it instead of the arrival rate."""
     percentile: float | None = Field(None, gt=0, lt=100)
-    """Percentile to which the latency targets apply; default: the mean."""
+    """Percentile to which the latency targets apply; default: the mean. Needs `queueModel: continuous` in all
+    profiles of the model.
+    """
     goodput_share: Annotated[float, In(SHARE, gt=0, lt=1)] | None = Field(None, alias="goodputShare")
-    """Minimum fraction of requests that meet all latency targets; excludes `percentile`."""
+    """Minimum fraction of requests that meet all latency targets; excludes `percentile`, and needs
+    `queueModel: continuous`.
+    """
     max_loss: MaxLoss | None = Field(None, alias="maxLoss")
-    """Maximum fraction of requests rejected by a full queue; default: `maxLoss` of the options."""
+    """Maximum fraction of requests rejected by a full queue, or `none` for unlimited; default: `maxLoss` of
+    the options.
+    """
     latency: tuple[LatencyTarget, ...] = Field((), strict=False, exclude_if=not_)
     """Limits on the time to the complete answer, optionally at several percentiles."""
     max_rejected: MaxLoss | None = Field(None, alias="maxRejected", exclude_if=is_none)
@@ -113,7 +119,7 @@ class _Targets(Document):
     name: Name
     """Unique name."""
     priority: Priority = 100
-    """1 (highest) … 100 (lowest)."""
+    """Priority: 1 is the highest, 100 the lowest."""
     model_targets: tuple[ModelTarget, ...] = Field((), alias="modelTargets", strict=False, fail_fast=True)
     """Targets by model."""
 

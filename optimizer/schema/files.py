@@ -26,7 +26,7 @@ from optimizer.schema.faults import (
     document_problems,
     sound_part,
 )
-from optimizer.schema.messages import kind_of, path_text, unknown_key, validated
+from optimizer.schema.messages import json_type, path_text, unknown_key, validated
 from optimizer.schema.positions import Location, duplicate_key, find_positions
 from optimizer.schema.recognition import answer_name
 from optimizer.schema.samples import sample_or_path
@@ -301,7 +301,7 @@ def spec_from_value(raw: object, source: str = "", context: Mapping[str, object]
     """
     prefix = f"{source}: " if source else ""
     if not isinstance(raw, Mapping):
-        what = "nothing" if raw is None else f"{kind_of(raw)}"
+        what = "nothing" if raw is None else f"{json_type(raw)}"
         raise SpecError(f"{prefix}expected a document with sections such as 'servers', but found {what}")
     answer = answer_name(raw)
     if answer is not None:

@@ -58,7 +58,7 @@ def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def _misspelt_first(problems: list[Any]) -> list[Any]:
-    """Return problems with a misspelt key first, without the missing key that it stands for."""
+    """Return problems with a misspelt key first, without the missing key that was probably meant."""
     first = problems[0]
     if first["type"] != "missing":
         return problems
@@ -140,13 +140,13 @@ def _unknown_key(problem: Mapping[str, Any], model: type[BaseModel] | None) -> s
 
 
 def _hint(problem: Mapping[str, Any], limits: Mapping[str, str], model: type[BaseModel] | None) -> str:
-    """Return what a wrong value may have meant, or what it must have; else an empty string."""
-    kind, given = problem["type"], problem["input"]
-    if kind == "literal_error" and isinstance(given, str):
+    """Return the probable meaning of a wrong value, or its requirements; else an empty string."""
+    error, given = problem["type"], problem["input"]
+    if error == "literal_error" and isinstance(given, str):
         return did_you_mean(given, re.findall(r"'([^']*)'", limits["expected"]))
-    if kind in _NOT_A_DOCUMENT and model is not None:
+    if error in _NOT_A_DOCUMENT and model is not None:
         return _keys_needed(model, problem["loc"])
-    if kind in {"less_than_equal", "less_than"} and _may_be_percent(given, problem["ctx"]):
+    if error in {"less_than_equal", "less_than"} and _may_be_percent(given, problem["ctx"]):
         return f"; did you mean {precise(given / 100)}?"
     return ""
 
@@ -236,7 +236,7 @@ def _document_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def _limit(value: object, unit: tuple[float, str] = (1.0, "")) -> str:
-    """Format a limit: 1,000,000 and 1e+15, not 1000000.0; in a unit, of which the factor is given."""
+    """Format a limit: 1,000,000 and 1e+15, not 1000000.0; in a unit with the given factor."""
     factor, name = unit
     if name and isinstance(value, int | float) and value:
         return f"{_limit(value / factor)}{name}"
@@ -245,7 +245,7 @@ def _limit(value: object, unit: tuple[float, str] = (1.0, "")) -> str:
     return precise(value) if isinstance(value, float) else str(value)
 
 
-def kind_of(value: object) -> str:
+def json_type(value: object) -> str:
     """Describe the type of a value for messages."""
     if isinstance(value, list | tuple):
         return "a list"
@@ -256,7 +256,7 @@ def _shown(value: object) -> str:
     if isinstance(value, WrittenNumber):
         return _short(value.text)
     if isinstance(value, list | tuple | Mapping):
-        return kind_of(value)
+        return json_type(value)
     if isinstance(value, int) and abs(value) > 1e15:
         with contextlib.suppress(OverflowError):
             return precise(float(value))

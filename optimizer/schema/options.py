@@ -28,17 +28,19 @@ class OptimizerOptions(NetworkField, ReserveOptions, LimitOptions):
     """Options of the optimizer."""
 
     unlimited: bool = False
-    """Whether to ignore capacities."""
+    """Whether to ignore the numbers of cards in `count`."""
     heterogeneous: bool = False
-    """Whether a server's replicas can use several accelerators (mixed plan)."""
+    """Whether a server's replicas can use several accelerators (mixed plan); needs `milpSolver`."""
     milp_solver: bool = Field(default=True, alias="milpSolver")
-    """Whether limited problems are solved exactly (MILP) instead of greedily."""
+    """Whether limited problems are solved exactly (MILP) instead of greedily; `unlimited` without
+    `heterogeneous` needs no solver.
+    """
     use_cplex: bool = Field(default=False, alias="useCplex")
     """Whether to use CPLEX instead of HiGHS."""
     delayed_best_effort: bool = Field(default=False, alias="delayedBestEffort")
     """Whether remaining capacity is allocated only after all priorities are solved."""
     saturation_policy: AnyCasePolicy = Field("None", alias="saturationPolicy")
-    """Policy for sharing remaining capacity among servers that do not fit."""
+    """Policy for partial service of servers that do not fit, in any case; `None`: none is served in part."""
     batch_sizing: Literal["profile", "optimal"] = Field("profile", alias="batchSizing")
     """Whether batch limits are those of the profiles or optimised."""
     gap: Share | None = None
@@ -48,7 +50,8 @@ class OptimizerOptions(NetworkField, ReserveOptions, LimitOptions):
     transition_penalty: float = Field(0.1, alias="transitionPenalty", ge=0, le=1e6)
     """Factor on the sum of old and new cost when a server changes its accelerator."""
     estimates: EstimateEnd = Field("upper", exclude_if=lambda end: end == "upper")
-    """End of the intervals of estimated profiles: slow and small, middle, or fast and large."""
+    """Point in the intervals of estimated profiles: `upper` is slow with little memory, `lower` the opposite.
+    """
     max_loss: MaxLoss | None = Field(None, alias="maxLoss")
     """Maximum fraction of requests rejected by a full queue, or `none` for unlimited; default: 0.001 for
     servers with `maxQueueSize`, unlimited for others."""

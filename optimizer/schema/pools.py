@@ -12,12 +12,14 @@ from optimizer.schema import EstimateEnd
 
 
 class TargetFigure(Document):
-    """A target measure, its value and its limit."""
+    """A target other than a mean, with its value and its limit."""
 
     measure: str
-    """Name of the measure: a percentile of a latency, or the fraction of requests that miss a target."""
+    """Name of the measure: a percentile of a latency, such as `p95 TTFT`, or the fraction of requests that
+    miss a target.
+    """
     value: float
-    """The value at the load [ms, or a fraction]."""
+    """Value at the load [ms, or a fraction]."""
     limit: float
     """The limit, in the same unit."""
 
@@ -46,7 +48,7 @@ class _PoolMetrics(Document):
     arrival_rate_rpm: float = Field(alias="arrivalRate")
     """Load of the pool [requests/min]."""
     max_arrival_rate_rpm: float = Field(alias="maxArrivalRate")
-    """Maximum load within all targets [requests/min]."""
+    """Maximum load of the pool within all targets [requests/min]."""
     itl_ms: float = Field(alias="itlAverage")
     """Mean inter-token latency at the load [ms]."""
     ttft_ms: float = Field(alias="ttftAverage")
@@ -56,7 +58,7 @@ class _PoolMetrics(Document):
     utilization: float
     """Mean batch over the batch limit at the load; for batch servers the load over the maximum throughput."""
     loss: float
-    """Fraction of rejected requests at the load."""
+    """Fraction of requests rejected by a full queue, at the load."""
 
 
 class _PoolBasis(Document):

@@ -57,7 +57,11 @@ class EstimateSettings(Document):
 
 
 class ProfileParms(PerfParms):
-    """Iteration law of a profile: coefficients, or settings to estimate them."""
+    """Iteration law of a profile: coefficients, or settings to estimate them.
+
+    An iteration takes `alpha` + `beta` × tokens computed + `gamma` × KV tokens read, and the further terms
+    (math.md, eq. 63).
+    """
 
     estimate: EstimateSettings | None = Field(None, exclude_if=is_none)
     """Estimate the coefficients from architecture and data sheet, instead of giving them."""
@@ -92,11 +96,17 @@ class ModelProfile(CardFields, LawFields, ReplicaProfile):
     )
     """Iteration law, or `estimate` instead of its coefficients; excludes the linear law."""
     kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity")
-    """KV cache of one replica [tokens]; limits the batch to this divided by the tokens of a request."""
+    """KV cache of one replica [tokens]; limits the batch to this divided by the tokens of a request; default:
+    unlimited.
+    """
     queue_model: QueueModelName = Field(REFERENCE, alias="queueModel", json_schema_extra=without_default)
-    """Queue model; default: `continuous` with `perfParms`, else `reference`."""
+    """Queue model: `reference` is a birth-death queue that computes means; `continuous` models continuous
+    batching, with percentiles, variability and both schedulers (math.md, section 17). Static
+    batches and batch servers have their own models, `static` and `bulk`. Default: `continuous` with
+    `perfParms`, else `reference`.
+    """
     provenance: Provenance | None = Field(None, exclude_if=is_none)
-    """Provenance of token times fitted to benchmarks; absent if not stated."""
+    """Provenance of token times fitted to benchmarks, as written by `inferplan fit`; absent if not stated."""
 
     @model_validator(mode="after")
     def _one_law(self) -> "ModelProfile":

@@ -15,7 +15,7 @@ DOMAIN_TOLERANCE = 0.05
 
 
 class Domain(Document):
-    """Measured range of each quantity."""
+    """Measured range of each quantity: minimum and maximum."""
 
     in_tokens: Range = Field(alias="inTokens")
     """Mean input length [tokens]."""

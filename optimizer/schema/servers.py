@@ -17,8 +17,8 @@ class Server(ServerFeatureFields, ServerFields):
     accelerators: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True)
     """The allowed accelerators; default: all."""
     shared_queue: Name | None = Field(None, alias="sharedQueue", exclude_if=is_none)
-    """Name of a queue whose replicas are shared by all servers that name it, all of one model. Requests wait
-    by the priority of their class. Absent: the server has its own queue.
+    """Name of a queue whose replicas are shared by all servers that name it: at most six, all of one model.
+    Requests wait by the priority of their class. Absent: the server has its own queue.
     """
     current: AllocationData = Field(AllocationData(), alias="currentAlloc")
     """The current allocation, with the load."""

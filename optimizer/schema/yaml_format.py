@@ -33,7 +33,7 @@ def yaml_value(text: str, source: str) -> object:
     if text.count("\n") + text.count(",") > MAX_ENTRIES:
         raise SpecError(f"{source}: more than {MAX_ENTRIES:,} lines and commas; use JSON")
     if _nested_too_deeply(text):
-        raise SpecError(f"{source}: not valid here: nested more than {MAX_DEPTH} deep")
+        raise SpecError(f"{source}: not supported: nested more than {MAX_DEPTH} deep")
     loader = _loader()(text)
     try:
         root = loader.get_single_node()
@@ -91,14 +91,14 @@ def _check_aliases(root: Any, source: str) -> None:
         elif here not in opened:
             opened.add(here)
             if any(id(part) in opened and id(part) not in sizes for part in parts):
-                raise SpecError(f"{source}:{_place(node)}: not valid here: an alias is inside its own anchor")
+                raise SpecError(f"{source}:{_place(node)}: not supported: an alias is inside its own anchor")
             stack += parts
         else:
             stack.pop()
             sizes[here] = 1 + sum(sizes[id(part)] for part in parts)
             depths[here] = 1 + max((depths[id(part)] for part in parts), default=0)
             if depths[here] > MAX_DEPTH:
-                raise SpecError(f"{source}:{_place(node)}: not valid here: nested more than {MAX_DEPTH} deep")
+                raise SpecError(f"{source}:{_place(node)}: not supported: nested more than {MAX_DEPTH} deep")
     if sizes[id(root)] > len(sizes) + MAX_ALIASED_NODES:
         raise SpecError(
             f"{source}: its aliases expand to more than {MAX_ALIASED_NODES:,} additional values; "

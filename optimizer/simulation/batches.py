@@ -28,7 +28,7 @@ class BatchServer(NamedTuple):
     base_ms: float
     slope_ms: float
     """Time added by each request in the batch [ms]."""
-    room: int = UNLIMITED
+    queue_limit: int = UNLIMITED
     """K: maximum requests waiting, or in the system; further requests are rejected."""
     counts_system: bool = False
     """Whether the limit K includes requests in service."""
@@ -37,7 +37,7 @@ class BatchServer(NamedTuple):
 
     @property
     def spacing_ms(self) -> float:
-        """Time between the starts of full batches."""
+        """Time between the starts of full batches [ms]."""
         return self.window_ms if self.trigger == CLOCK else self.base_ms + self.slope_ms * self.size
 
     @property

@@ -31,19 +31,19 @@ class SimulatedRun:
 
     requests: Requests
     sent_ms: FloatArray
-    """Send time: the arrival time, or the time at which the client had a free slot."""
+    """Send time [ms]: the arrival time, or the time at which the client had a free slot."""
     first_ms: FloatArray
-    """Time of the first token."""
+    """Time of the first token [ms]."""
     last_ms: FloatArray
-    """Time of the last token."""
+    """Time of the last token [ms]."""
     client_ms: FloatArray
-    """Delay of the tokens at the client."""
+    """Delay of the tokens at the client [ms]."""
     preemptions: IntArray
     """Number of preemptions."""
     busy_ms: float
-    """Time with a non-empty batch."""
+    """Time with a non-empty batch [ms]."""
     batch_ms: float
-    """Integral of the batch over time."""
+    """Integral of the batch over time [ms]."""
     iterations: int
     """Iterations, or batches of a dynamic-batching server; 0 under processor sharing."""
 
@@ -61,18 +61,18 @@ class SimulatedRun:
 
     @property
     def ttft_ms(self) -> FloatArray:
-        """TTFT at the client."""
+        """TTFT at the client [ms]."""
         return self.first_ms - self.sent_ms + self.client_ms
 
     @property
     def itl_ms(self) -> FloatArray:
-        """Mean ITL of each output; NaN for outputs of one token."""
+        """Mean ITL of each output [ms]; NaN for outputs of one token."""
         gaps = self.requests.out_tokens - 1
         return np.where(gaps > 0, (self.last_ms - self.first_ms) / np.maximum(gaps, 1), math.nan)
 
     @property
     def e2e_ms(self) -> FloatArray:
-        """Time to the last token at the client."""
+        """Time to the last token at the client [ms]."""
         return self.last_ms - self.sent_ms + self.client_ms
 
 

@@ -12,7 +12,7 @@ MAX_TO_MEAN_RATIO = 16
 """Upper cut-off of lognormal lengths over their mean; one request in ten thousand exceeds it at a CV of 1."""
 
 
-class LengthDistributionKind(StrEnum):
+class LengthDistribution(StrEnum):
     """Shape of a length distribution."""
 
     FIXED = "fixed"
@@ -24,7 +24,7 @@ class LengthDistributionKind(StrEnum):
 class Lengths:
     """A distribution of lengths in integer tokens, with a lower bound."""
 
-    kind: LengthDistributionKind
+    distribution: LengthDistribution
     mean: float
     """Mean [tokens]; a fixed length that is not an integer is drawn from the two adjacent integers."""
     variation: float = 0.0
@@ -35,17 +35,15 @@ class Lengths:
     @classmethod
     def with_cv(cls, mean: float, cv: float, least: int = 0) -> "Lengths":
         """Return fixed lengths, or lognormal ones if the CV is above 0."""
-        return cls(
-            LengthDistributionKind.LOGNORMAL if cv > 0 else LengthDistributionKind.FIXED, mean, cv, least
-        )
+        return cls(LengthDistribution.LOGNORMAL if cv > 0 else LengthDistribution.FIXED, mean, cv, least)
 
     def draw(self, count: int, rng: np.random.Generator) -> IntArray:
         """Return `count` lengths, shape (count,)."""
-        if self.kind is LengthDistributionKind.UNIFORM:
+        if self.distribution is LengthDistribution.UNIFORM:
             low = math.ceil(self.mean * (1 - self.variation))
             high = max(math.floor(self.mean * (1 + self.variation)), low)
             drawn = rng.integers(low, high, count, endpoint=True)
-        elif self.kind is LengthDistributionKind.LOGNORMAL and self.mean > 0:
+        elif self.distribution is LengthDistribution.LOGNORMAL and self.mean > 0:
             variance = math.log1p(self.variation * self.variation)
             lengths = rng.lognormal(math.log(self.mean) - variance / 2, math.sqrt(variance), count)
             drawn = np.rint(np.minimum(lengths, MAX_TO_MEAN_RATIO * self.mean)).astype(np.int64)

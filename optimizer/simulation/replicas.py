@@ -68,7 +68,7 @@ class SimulatedReplica(ABC):
         Raises:
             AnalysisError: its kind can only be simulated as a whole.
         """
-        raise AnalysisError("this kind of replica is only simulated as a whole; it cannot be run by a clock")
+        raise AnalysisError("this replica can only be simulated as an entire run, not step by step")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,13 @@ class Requests:
     out_tokens: IntArray
     """Output lengths [tokens], at least one, shape (R,)."""
     arrival_ms: FloatArray | None = None
-    """Arrival times, ascending, shape (R,)."""
+    """Arrival times, ascending [ms], shape (R,)."""
     think_ms: FloatArray | None = None
-    """Thinking time of the user after each output, shape (R,)."""
+    """Thinking time of the user after each output [ms], shape (R,)."""
     wakes_ms: FloatArray | None = None
-    """Time of each user's first request, ascending, shape (users,)."""
+    """Time of each user's first request, ascending [ms], shape (users,)."""
     stage_ms: FloatArray | None = None
-    """Service times at the stages of a tandem, shape (stages, R)."""
+    """Service times at the stages of a tandem [ms], shape (stages, R)."""
     priority: IntArray | None = None
     """Priority of each request, 1 is the highest, shape (R,); None if all are equal."""
     stream: IntArray | None = None

@@ -18,7 +18,7 @@ class Station(NamedTuple):
     before: bool
     """Whether it precedes the server; otherwise it follows."""
     mean_ms: float
-    """Mean service time."""
+    """Mean service time [ms]."""
     cv: float
     """Coefficient of variation of the service time, which is lognormal."""
     workers: int

@@ -35,8 +35,8 @@ def run_shared_card(
     counts = np.ceil(rates * lasts_s).astype(int)
     if counts.sum() > MAX_REQUESTS:
         raise AnalysisError(
-            f"a run of {int(counts.sum()):,} requests is needed for {MIN_REQUESTS} of the server with the "
-            f"lowest rate, more than {MAX_REQUESTS:,}; leave that server out"
+            f"the server with the lowest rate needs {MIN_REQUESTS} requests, in a run of "
+            f"{int(counts.sum()):,} requests, more than {MAX_REQUESTS:,}; omit that server"
         )
     runs: list[list[SimulatedRun]] = [[] for _ in servers]
     for seed in np.random.SeedSequence(effort.seed).spawn(effort.runs):

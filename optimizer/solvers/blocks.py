@@ -124,6 +124,6 @@ def _differing(problem: Problem, other: Problem) -> BoolArray:
 
 
 def _amounts(problem: Problem) -> dict[tuple[str, str, str], float]:
-    """Return the amount of each row by its names: two problems can number rows anew."""
+    """Return the amount of each row by its names, because two problems can number rows differently."""
     rows = zip(problem.limits.items, problem.limits.amount.tolist(), strict=True)
     return {(*item.key, item.part): amount for item, amount in rows}

@@ -116,7 +116,7 @@ def _add_unserved(found: Formulation, value: FloatArray | float, changes: Values
 
 
 def _staying(found: Formulation) -> ModelRows:
-    """Add s, whether servers keep a pool where they run, only with a replica there (eq. 43)."""
+    """Add s: whether a server keeps a pool on its current accelerators; that needs a replica (eq. 43)."""
     problem, columns, servers = found.problem, found.columns, found.column_servers
     here = np.flatnonzero(problem.on_current[columns] & (problem.current_cost[servers] > 0))
     several = problem.current_pools[servers[here]] > 1

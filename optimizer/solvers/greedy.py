@@ -89,7 +89,7 @@ def best_first(problem: Problem, rows: IntArray, *goals: BoolArray) -> IntArray:
         problem.off_preferred_total,
         problem.value,
         problem.changed,
-        -problem.room,
+        -problem.spare_share,
     )
     return rows[np.lexsort((*(key[rows] for key in keys[::-1]), problem.table.server[rows]))]
 

@@ -1,6 +1,6 @@
 """Levels of a given solution: service, value and changes; and the comparison of two solutions.
 
-Also bounds by plain arithmetic, where no solver proves a better one.
+Also bounds by plain arithmetic, if no solver proves a better one.
 
 Equation numbers refer to ``docs/math.md``.
 """

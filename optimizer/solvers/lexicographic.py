@@ -164,7 +164,7 @@ class LexicographicSolve:
             replicas = topology.tidied(problem.table, replicas)
         over = bool((problem.left_by(replicas) < 0).any())
         if over or (served(problem, replicas) & ~served_in_full(problem, replicas)).any():
-            raise SolverError("the solver's answer breaks a limit; please report this with the input")
+            raise SolverError("the solver's solution violates a limit; please report this with the input")
         levels = bounded_levels(problem, replicas, self.bounds)
         proved = self.proved and self._is_within_gap(replicas, levels)
         proved = proved or all(level.is_proved(self.solver.gap) for level in levels)

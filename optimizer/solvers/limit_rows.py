@@ -221,7 +221,7 @@ def _replicas(candidates: Candidates, table: CandidateTable, priced: list[Priced
     return Replicas(
         table.accelerator,
         arrays.accelerator_names,
-        table.kind,
+        table.type,
         arrays.type_names,
         table.units_per_replica,
         table.cost_per_replica - accelerators * discount[table.accelerator],

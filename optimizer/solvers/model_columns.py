@@ -67,7 +67,7 @@ def _nondominated(problem: Problem, rows: IntArray, keys: FloatArray) -> IntArra
         keys: keys, smaller is better, shape (C, K).
     """
     table, group = problem.table, problem.table.server
-    for part in (table.kind, problem.limits.groups()):
+    for part in (table.type, problem.limits.groups()):
         group = group * (int(part.max(initial=0)) + 1) + part
     rows = rows[np.argsort(table.max_batch[rows], kind="stable")]
     return np.sort(rows[nondominated(group[rows], keys[rows])])

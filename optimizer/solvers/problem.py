@@ -100,9 +100,9 @@ class Problem:
         """Whether solutions are numbers of replicas: for mixed plans, or if a topology requires it."""
         return self.options.heterogeneous or any(each.counts_replicas for each in self.topologies)
 
-    def topology(self, kind: type[SomeTopology]) -> SomeTopology | None:
-        """Return the topology of a kind; None if there is none."""
-        return next((each for each in self.topologies if isinstance(each, kind)), None)
+    def topology(self, wanted: type[SomeTopology]) -> SomeTopology | None:
+        """Return the topology of a class; None if there is none."""
+        return next((each for each in self.topologies if isinstance(each, wanted)), None)
 
     @cached_property
     def joint_load(self) -> BoolArray:
@@ -176,7 +176,7 @@ class Problem:
         return frozen(~(self.on_current & same & (self.current_pools[self.table.server] == 1)))
 
     @cached_property
-    def room(self) -> FloatArray:
+    def spare_share(self) -> FloatArray:
         """Spare capacity of each candidate with all replicas, relative to the load; shape (C,) (eq. 89)."""
         load = self.table.load_rps
         most = self.table.num_replicas * self.table.max_rate_rps
@@ -207,7 +207,7 @@ class Problem:
 
     @cached_property
     def grown_load_rps(self) -> FloatArray:
-        """Load of each server with this headroom, shape (S,)."""
+        """Load of each server with this headroom [requests/s], shape (S,)."""
         return frozen(self.load_rps * (1 + self.headroom_share))
 
     @cached_property
@@ -251,7 +251,7 @@ class Problem:
 
     @property
     def is_limited(self) -> bool:
-        """Whether servers share what is limited, or what it costs."""
+        """Whether servers share a limit, or a cost."""
         return bool(np.isfinite(self.limits.amount).any() or len(self.tiers.row))
 
     @property
@@ -376,8 +376,8 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     """
     servers, system = candidates.arrays.servers, candidates.system
     names = candidates.arrays.server_names
-    used = [kind for feature, kind in TOPOLOGIES.items() if feature in system.features]
-    extra = sum(kind.extra_servers for kind in used if kind.rows(candidates))
+    used = [topology for feature, topology in TOPOLOGIES.items() if feature in system.features]
+    extra = sum(topology.extra_servers for topology in used if topology.rows(candidates))
     table, topologies = _rows_and_topologies(candidates, used, excluded, len(names) + extra)
     limits = limit_rows(candidates, table)
     accelerators = len(candidates.arrays.accelerator_names) + 2  # with rentals and shared cards
@@ -431,17 +431,18 @@ def _rows_and_topologies(
     """Return all candidates, with those of topologies last among equal ones, and the topologies."""
     own = [candidates.table, candidates.over_limit, candidates.with_reserve, candidates.external]
     tables, source = [*own], [0] * len(own)
-    for place, kind in enumerate(used, 1):
-        added = kind.rows(candidates)
+    for place, topology in enumerate(used, 1):
+        added = topology.rows(candidates)
         tables += added
         source += [place] * len(added)
     of = np.repeat(source, [len(each) for each in tables])[CandidateTable.joined_order(tables)]
     table = CandidateTable.joined(tables)
-    coupled = np.concatenate([np.zeros(0, np.int64), *(kind.coupled(candidates) for kind in used)])
+    none = np.zeros(0, np.int64)
+    coupled = np.concatenate([none, *(topology.coupled(candidates) for topology in used)])
     if len(coupled):
         together = np.isin(table.server, coupled) & (table.source == Source.replicas)
         table = replace(table, source=frozen(np.where(together, Source.coupled, table.source)))
-    found = [kind.of(candidates, of == place, servers) for place, kind in enumerate(used, 1)]
+    found = [topology.of(candidates, of == place, servers) for place, topology in enumerate(used, 1)]
     topologies = [each for each in found if each is not None]
     left_out = [s for s, name in enumerate(candidates.arrays.server_names) if name in excluded]
     kept = ~np.isin(table.server, left_out)

@@ -30,7 +30,7 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
         problem: the planning problem.
         replicas: replicas of each candidate, shape (C,).
     """
-    table, room = problem.table, problem.room
+    table, spare = problem.table, problem.spare_share
     own_cards = problem.own
     chosen = np.flatnonzero((replicas > 0) & problem.full & (replicas == table.num_replicas) & own_cards)
     pools = problem.by_server(replicas > 0)
@@ -42,18 +42,18 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
     keys = (problem.value, problem.changed, table.reserved, table.members, problem.off_preferred_total)
     same = [key[better] == key[mine] for key in (*keys, *problem.apart)]
     listed = (problem.discount[better] == 0) & (problem.discount[mine] == 0)
-    better = better[np.logical_and.reduce([*same, listed, room[better] > room[mine]])]
+    better = better[np.logical_and.reduce([*same, listed, spare[better] > spare[mine]])]
     if not len(better):
         return replicas
     return _exchanged(
-        problem, replicas.copy(), own, better[np.lexsort((-room[better], table.server[better]))]
+        problem, replicas.copy(), own, better[np.lexsort((-spare[better], table.server[better]))]
     )
 
 
 def _exchanged(problem: Problem, replicas: IntArray, own: IntArray, better: IntArray) -> IntArray:
     """Exchange candidates for better ones, those with most spare capacity first, until none fits."""
     problem = problem.at_list_price
-    table, room, left = problem.table, problem.room, problem.left_by(replicas)
+    table, spare, left = problem.table, problem.spare_share, problem.left_by(replicas)
     rows, use = problem.limits.row, problem.limits.use * table.num_replicas[:, None]
     improved = True
     while improved:
@@ -63,7 +63,7 @@ def _exchanged(problem: Problem, replicas: IntArray, own: IntArray, better: IntA
             after = left.copy()
             np.add.at(after, rows[now], use[now])
             np.subtract.at(after, rows[c], use[c])
-            if room[c] <= room[now] or (after[rows[c]] < 0).any():
+            if spare[c] <= spare[now] or (after[rows[c]] < 0).any():
                 continue
             left = after
             replicas[now], replicas[c], own[table.server[c]] = 0, table.num_replicas[c], c

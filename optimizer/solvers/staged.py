@@ -96,7 +96,7 @@ class _Stages:
         return int(self.problem.members.priority.max() if in_one or not len(waiting) else waiting.min())
 
     def _solve(self, servers: BoolArray, among: BoolArray | None = None, share: float = 0.5) -> None:
-        """Solve for some servers, in the capacity that partial service leaves; serve no less in full.
+        """Solve for some servers with the capacity that partial service leaves, and serve no fewer in full.
 
         Args:
             servers: the servers, shape (S,).
@@ -180,7 +180,7 @@ def _with_members_of(problem: Problem, replicas: IntArray) -> tuple[Problem, Boo
 
 
 def waiting_servers(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return a mask of the servers that a policy may serve further, because load is unserved; shape (S,)."""
+    """Return a mask of the servers with unserved load that a policy can serve; shape (S,)."""
     has_candidate = problem.has_some_of(problem.table.meets_targets_below_max_rate)
     waiting = has_candidate & problem.to_serve & ~served(problem, replicas)
     if problem.queue_parts is not None:

@@ -1,4 +1,4 @@
-"""Check the systems and plans that Python users pass, so that a path in their place gets a sentence."""
+"""Check the systems and plans that Python users pass, so that a path instead is an error with advice."""
 
 import inspect
 import os
@@ -19,20 +19,22 @@ _Result = TypeVar("_Result")
 
 
 def checks_documents(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Return a function that rejects other values in place of a `System` or a `Plan`.
+    """Return a function that rejects other values than a `System` or a `Plan`.
 
     Raises:
         SpecError: an argument is not of the annotated class; the message says how to read a document.
     """
     parameters = inspect.signature(function).parameters
     allowed = {name: _classes(parameter.annotation) for name, parameter in parameters.items()}
-    checked = {name: kinds for name, kinds in allowed.items() if kinds and kinds[0].__name__ in READERS}
+    checked = {
+        name: classes for name, classes in allowed.items() if classes and classes[0].__name__ in READERS
+    }
 
     @wraps(function)
     def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         for name, value in {**dict(zip(parameters, args, strict=False)), **kwargs}.items():
             if not isinstance(value, checked.get(name, object)):
-                text = _problem(value, [kind.__name__ for kind in checked[name] if kind.__name__ in READERS])
+                text = _problem(value, [each.__name__ for each in checked[name] if each.__name__ in READERS])
                 raise SpecError(f"{function.__name__}: {name} {text}")
         return function(*args, **kwargs)
 
@@ -41,10 +43,10 @@ def checks_documents(function: Callable[_Arguments, _Result]) -> Callable[_Argum
 
 def _classes(annotation: object) -> tuple[type, ...]:
     """Return the classes of an annotation such as ``System | None``."""
-    return tuple(kind for kind in get_args(annotation) or (annotation,) if isinstance(kind, type))
+    return tuple(each for each in get_args(annotation) or (annotation,) if isinstance(each, type))
 
 
-def kind_name(value: object) -> str:
+def type_name(value: object) -> str:
     """Return the type of a value for messages: ``a dict``, ``an int``; ``None`` for None."""
     name = type(value).__name__
     return "None" if value is None else f"{'an' if name[:1] in 'aeiou' else 'a'} {name}"
@@ -57,7 +59,7 @@ def check_path(path: object, reader: str) -> None:
         SpecError: it is of another type, or the text of a document.
     """
     if not isinstance(path, str | os.PathLike):
-        raise SpecError(f"{reader}: must be a path or a mapping, not {kind_name(path)}")
+        raise SpecError(f"{reader}: must be a path or a mapping, not {type_name(path)}")
     if "\n" in os.fspath(path):
         raise SpecError(f"{reader}: this is text instead of its path; parse it, or write it to a file")
 
@@ -83,11 +85,11 @@ def check_field_names(model: type[BaseModel], names: Iterable[str], place: str, 
         raise SpecError(f"{place}{name}: unknown {noun}{hint}")
 
 
-def _problem(value: object, kinds: list[str]) -> str:
+def _problem(value: object, classes: list[str]) -> str:
     readable = isinstance(value, str | os.PathLike | Mapping)
-    shown = repr(os.fspath(value)) if isinstance(value, str | os.PathLike) else kind_name(value)
+    shown = repr(os.fspath(value)) if isinstance(value, str | os.PathLike) else type_name(value)
     argument = shown if isinstance(value, str | os.PathLike) else "..."
-    calls = " or ".join(f"{READERS[kind]}({argument})" for kind in kinds)
-    return f"must be a {' or a '.join(kinds)}, not {shown}; " + (
+    calls = " or ".join(f"{READERS[each]}({argument})" for each in classes)
+    return f"must be a {' or a '.join(classes)}, not {shown}; " + (
         f"pass {calls}" if readable else f"read it with {calls}"
     )

@@ -3,7 +3,7 @@
 The long format has the columns ``time,server,arrivalRate`` and optionally ``avgInTokens`` and
 ``avgOutTokens``; the wide format has ``time`` and a column with the rate of each server. Times are seconds,
 or a date with time. A server without a row or with an empty cell was not reported at that time. A route is
-named like a server, with the rate of all its requests; its two servers have no rates of their own.
+named like a server, with the rate of all its requests; its two servers have no separate rates.
 """
 
 import os

@@ -2,7 +2,7 @@
 
 The columns are ``server`` and any of ``arrivalRate`` (requests/min), ``avgInTokens`` and ``avgOutTokens``, in
 any case, with optional units. Empty cells keep the values of the document. A route's rate is given under its
-name, like that of a server; its two servers have no rates of their own.
+name, like that of a server; its two servers have no separate rates.
 """
 
 import os

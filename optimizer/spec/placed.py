@@ -58,7 +58,7 @@ class PlacedUnits:
         return Replicas(
             accelerator=place,
             accelerator_names=tuple(names),
-            kind=np.array([types.get(item.type, len(types)) for item in items], np.int64),
+            type=np.array([types.get(item.type, len(types)) for item in items], np.int64),
             type_names=tuple(types),
             cards=cards,
             cost=np.array([item.cost for item in items], np.float64),
@@ -112,13 +112,13 @@ def placed(
         count: number of replicas.
         power_w: power of one replica at its largest rate [W]; None uses full power if any limit counts power.
     """
-    kind, cards = system.units_per_replica(server, accelerator)
+    type_name, cards = system.units_per_replica(server, accelerator)
     one = system.accelerators.get(accelerator)
     cost = one.cost_cents_per_h * (cards // one.multiplicity) if one else 0.0
     if power_w is None and one and needs_power(system):
         power_w = float(one.power.at(np.ones(1))[0]) * cards / one.multiplicity
     surge = system.servers[server].surge
-    return PlacedReplicas(accelerator, kind, count, cards, cost, power_w or 0.0, server, surge)
+    return PlacedReplicas(accelerator, type_name, count, cards, cost, power_w or 0.0, server, surge)
 
 
 def priced_beside(system: System, item: PlacedReplicas, others: Iterable[PlacedReplicas]) -> PlacedReplicas:

@@ -67,12 +67,12 @@ def tiered(accelerators: Mapping[str, Accelerator], cards: Mapping[str, int]) ->
         for item in accelerators.values()
         if item.tiers
     ]
-    for kind, number in cards.items():
-        mine = [item for item in accelerators.values() if item.type == kind]
+    for type_name, number in cards.items():
+        mine = [item for item in accelerators.values() if item.type == type_name]
         if mine and isinstance(number, UnlimitedCards) and number.owned is not None:
             listed = price_of_card(mine[0])
             steps = (float(number.owned), listed), (ENDLESS, float(number.more_cents_per_h))
-            found.append(PricedUnits(kind, True, listed, steps))  # noqa: FBT003  named above
+            found.append(PricedUnits(type_name, True, listed, steps))  # noqa: FBT003  named above
     return found
 
 

@@ -25,7 +25,7 @@ def decided_targets(
 ) -> dict[str, ReplicaTarget]:
     """Return the targets of a server by accelerator, including planned and just removed ones.
 
-    Without any replicas, all accelerators that it may use have the reason for that.
+    Without any replicas, all accelerators that it can use have the reason for that.
 
     Args:
         wanted: the plan's recommendation.

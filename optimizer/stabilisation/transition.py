@@ -331,10 +331,10 @@ class Transition:
 
     def _claim(self, goal: MoveGoal, accelerator: str, missing: int) -> None:
         """Remove retained replicas, lowest priority first, until the missing replicas of a server fit."""
-        kind, _ = self.system.units_per_replica(goal.server, accelerator)
+        type_name, _ = self.system.units_per_replica(goal.server, accelerator)
         for other in reversed(self.goals):
             for name in self.start.pools[other.server]:
-                same = self.system.units_per_replica(other.server, name)[0] == kind
+                same = self.system.units_per_replica(other.server, name)[0] == type_name
                 while (
                     same
                     and other.priority >= goal.priority

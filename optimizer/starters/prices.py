@@ -100,9 +100,9 @@ def read_prices(path: str | os.PathLike[str], *, region: str | None = None, spot
 
 
 def _skypilot(rows: list[tuple[str, dict[str, str]]], *, spot: bool) -> Iterator[Offer | LeftOut]:
-    kind = "SpotPrice" if spot else "Price"
+    column = "SpotPrice" if spot else "Price"
     for place, row in rows:
-        name, price = row["acceleratorname"], row.get(kind.lower(), "")
+        name, price = row["acceleratorname"], row.get(column.lower(), "")
         if not name:
             continue
         cards = _number(row["acceleratorcount"], place, "AcceleratorCount")
@@ -113,9 +113,9 @@ def _skypilot(rows: list[tuple[str, dict[str, str]]], *, spot: bool) -> Iterator
         elif cards < 1 or not cards.is_integer():
             yield LeftOut(f"{cards:g} {name}", "part of a card")
         elif not price:
-            yield LeftOut(f"{cards:g} {name} in {row.get('region') or 'the file'}", f"no {kind}")
+            yield LeftOut(f"{cards:g} {name} in {row.get('region') or 'the file'}", f"no {column}")
         else:
-            amount = Price(round(100 * _number(price, place, kind), 6), "USD")
+            amount = Price(round(100 * _number(price, place, column), 6), "USD")
             yield Offer(card, int(cards), amount, row.get("region", ""))
 
 

@@ -176,12 +176,12 @@ def _count(start: StarterFacts, choice: Choice) -> Iterator[str]:
         yield "# more: the price of each card beyond count, of which any number can be rented."
     yield "count:"
     owned = {offer.accelerator: offer.count for offer in start.offers if offer.count is not None}
-    for kind in dict.fromkeys(offer.accelerator for offer in start.offers):
-        if kind in used and kind in owned:
-            more = f", more: {rented[kind]}" if kind in rented else ""
-            yield f"  - {{type: {_text(kind)}, count: {owned[kind]}{more}}}"
-        elif kind in used:
-            yield f"  - {{type: {_text(kind)}, count: unlimited}}"
+    for type_name in dict.fromkeys(offer.accelerator for offer in start.offers):
+        if type_name in used and type_name in owned:
+            more = f", more: {rented[type_name]}" if type_name in rented else ""
+            yield f"  - {{type: {_text(type_name)}, count: {owned[type_name]}{more}}}"
+        elif type_name in used:
+            yield f"  - {{type: {_text(type_name)}, count: unlimited}}"
     yield ""
 
 

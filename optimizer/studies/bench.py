@@ -24,7 +24,7 @@ class Measurement:
     accelerators: int
     columns: int
     stages_ms: dict[str, float]
-    """Median time of each stage."""
+    """Median time of each stage [ms]."""
     gap: float
     """Largest gap of the value."""
     service_gap: float
@@ -43,7 +43,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class FleetSize:
-    """Kind of the measured systems."""
+    """Size and options of the measured systems."""
 
     servers: int
     accelerators: int
@@ -54,7 +54,7 @@ class FleetSize:
 
 
 def measure(fleet: FleetSize, repeats: int) -> Measurement:
-    """Measure systems of one kind in a new process.
+    """Measure systems of one size in a new process.
 
     Raises:
         SpecError: the number of repeats is below 1.

@@ -112,10 +112,10 @@ def _missing_capacities(system: System, index: Index) -> Iterator[Finding]:
         return
     seen: set[str] = set()
     for part, at, accelerator in index.accelerators.values():
-        kind = accelerator.type
-        if kind not in system.capacity and kind not in seen:
-            seen.add(kind)
-            text = f"type {kind!r} is not listed in count, so a limited plan has no card of it"
+        type_name = accelerator.type
+        if type_name not in system.capacity and type_name not in seen:
+            seen.add(type_name)
+            text = f"type {type_name!r} is not listed in count, so a limited plan has no card of it"
             yield Finding(part, (*at, "type"), text)
 
 

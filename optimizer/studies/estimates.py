@@ -43,13 +43,13 @@ class EstimatePrice(Document):
     upper: PlanAtEnd
     """The plan."""
     middle: PlanAtEnd | None = None
-    """The plan with the middle of the estimates; None if the solver was stopped before."""
+    """The plan with the middle of the estimates; null if the solver was stopped before."""
 
 
 def price_of_estimates(
     system: System, plan: Plan, *, limit_s: float = LIMIT_S, memo: SizingMemo | None = None
 ) -> EstimatePrice | None:
-    """Return what the middle of the estimates would give; None if the plan does not use their slow end.
+    """Return the plan's size at the middle of the estimates; None if the plan does not use their slow end.
 
     Args:
         system: the system.

@@ -37,22 +37,22 @@ POLICY: SaturationPolicy = "PriorityExhaustive"
 IN_PART_SHARE = 0.3
 """Fraction of the remaining time to find the load that full service first costs."""
 MIN_IN_PART = 1e-3
-"""Minimum difference of the load that the cards could carry, as a share of the priority's load."""
+"""Minimum gain of load that the cards could carry, as a share of the priority's load."""
 
 
 class OtherOptions(Document):
     """Optimizer options that differ from the plan's, and the service of the plan with them."""
 
     saturation_policy: SaturationPolicy | None = Field(None, alias="saturationPolicy")
-    """The saturation policy; None if unchanged."""
+    """The saturation policy; null if unchanged."""
     heterogeneous: bool | None = None
-    """True for a mixed plan; None if unchanged."""
+    """True for a mixed plan; null if unchanged."""
     service: tuple[PriorityService, ...] | None = Field(None, strict=False)
-    """Service of each priority, the highest first; None if the solver was stopped before."""
+    """Service of each priority, the highest first; null if the solver was stopped before."""
     lacks_reserve: tuple[str, ...] = Field((), alias="lacksReserve", exclude_if=not_, strict=False)
     """Servers that lack the reserve that they require in the plan; absent if there are none."""
     total_cost_cents_per_h: float | None = Field(None, alias="totalCost")
-    """Total cost of the plan [cents/h]; None if the solver was stopped before."""
+    """Total cost of the plan [cents/h]; null if the solver was stopped before."""
 
     @property
     def changes(self) -> dict[str, object]:
@@ -69,7 +69,7 @@ class InPart(Document):
     served_rpm: float = Field(alias="served")
     """Its load that the plan serves [requests/min]."""
     possible_rpm: float = Field(alias="possible")
-    """Its load that the same cards could carry [requests/min], beside the servers that come before."""
+    """Its load that the same cards could carry [requests/min], in addition to servers of higher priority."""
 
 
 class Overload(Document):
@@ -86,7 +86,7 @@ class Overload(Document):
 
 
 def find_overload(system: System, plan: Plan) -> Overload | None:
-    """Return what would serve more load; None if all is served, or neither options nor partial service do.
+    """Return options that serve more load; None if all is served, or neither options nor partial service do.
 
     Args:
         system: the fleet.
@@ -103,7 +103,7 @@ def find_overload(system: System, plan: Plan) -> Overload | None:
 
 
 def is_overloaded(plan: Plan) -> bool:
-    """Return whether load is unserved for lack of cards although cards remain."""
+    """Return whether load is unserved because of too few cards, although some cards remain."""
     return any(item.reason == "capacity" for item in plan.unserved) and bool(_cards_left(plan))
 
 
@@ -207,7 +207,7 @@ def _planned(candidates: Candidates, changes: dict[str, Any], deadline: Deadline
         return OtherOptions(**changes)
     wrong = verify(plan, system, other)
     if wrong:
-        raise SolverError(f"the plan does not hold: {wrong[0]}; please report this with the input")
+        raise SolverError(f"the plan failed verification: {wrong[0]}; please report this with the input")
     return OtherOptions(
         **changes,
         service=service_by_priority(plan, system),

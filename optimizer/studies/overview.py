@@ -50,9 +50,9 @@ class _PoolTargets(EmptyRow):
     units: int
     """Number of cards used by the pool."""
     itl_target_ms: float | None = Field(None, alias="itlTarget")
-    """Target of the mean inter-token latency [ms]; None without a target."""
+    """Target of the mean inter-token latency [ms]; null without a target."""
     ttft_target_ms: float | None = Field(None, alias="ttftTarget")
-    """Target of the mean time to first token [ms]; None without a target."""
+    """Target of the mean time to first token [ms]; null without a target."""
     power_w: float | None = Field(None, alias="power", exclude_if=is_none)
     """Power of the pool at its load [W]; absent if no accelerator has a power curve."""
 
@@ -89,9 +89,9 @@ class QueueRow(EmptyRow):
     queue: str
     """Name of the queue."""
     ttft_target_ms: float | None = Field(None, alias="ttftTarget")
-    """Target of the mean time to first token [ms]; None without a target."""
+    """Target of the mean time to first token [ms]; null without a target."""
     member: QueueMember | None = None
-    """Load and latencies of the member; None if it is not served."""
+    """Load and latencies of the member; null if it is not served."""
 
     @property
     def targets(self) -> tuple[TargetFigure, ...]:
@@ -107,7 +107,7 @@ class TypeUsage(Document):
     used: int
     """Number of cards used by the plan."""
     limit: int | None = None
-    """Available cards; None if unlimited."""
+    """Available cards; null if unlimited."""
     replicas: int
     """Number of replicas on accelerators of the type."""
     cost_cents_per_h: float = Field(alias="cost")
@@ -263,9 +263,9 @@ def _asked(kind: Kind, server: Server, target: ModelTarget | None) -> dict[str, 
     return fields
 
 
-def _type_row(kind: str, used: int, limit: int | None, mine: list[PoolRow]) -> TypeUsage:
+def _type_row(name: str, used: int, limit: int | None, mine: list[PoolRow]) -> TypeUsage:
     return TypeUsage(
-        type=kind,
+        type=name,
         used=used,
         limit=limit,
         replicas=sum(row.num_replicas for row in mine),

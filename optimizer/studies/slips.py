@@ -118,8 +118,8 @@ def _unused(system: System, index: Index) -> Iterator[Finding]:
 def _uncounted(index: Index) -> Iterator[Finding]:
     types = {entry.item.type for entry in index.accelerators.values()}
     known = Names("nothing can run on these cards: accelerator type", types, incomplete=not types)
-    for kind, entry in index.capacity.items():
-        yield from known.missing(entry.part, (*entry.at, "type"), kind)
+    for name, entry in index.capacity.items():
+        yield from known.missing(entry.part, (*entry.at, "type"), name)
 
 
 def _alike(index: Index) -> Iterator[Finding]:

@@ -16,12 +16,12 @@ MIN_MS = 1e-3
 
 
 class BatchParms(Document):
-    """Service time of a batch of n requests: base + slope·n."""
+    """Service time of a batch of n requests: `base` + `slope` × n."""
 
     base_ms: Milliseconds = Field(0.0, alias="base")
     """Time of any batch [ms]."""
     slope_ms: MillisecondsPerRequest = Field(0.0, alias="slope")
-    """Time added by each request in it [ms per request]."""
+    """Time added by each request in the batch [ms per request]."""
 
     @model_validator(mode="after")
     def _takes_its_time(self) -> "BatchParms":
@@ -40,7 +40,9 @@ class BatchFields(Document):
     """Fields of a document with the batch model."""
 
     batch: BatchParms | None = Field(None, alias="batchParms", exclude_if=is_none)
-    """Batch model: requests without tokens, served together; excludes the other latency models."""
+    """Batch model: requests without tokens, served together; excludes the other latency models, `atTokens`
+    and `kvCapacity`.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ SchedulerName = Literal["chunked", "prefill-first"]
 MIN_SCV = 1e-6
 """Lower bound of the squared coefficient of variation, for evenly spaced arrivals."""
 PAUSE_MS = 1000.0
-"""T: time constant after which 63 % of the delay caused by a pause is present."""
+"""T [ms]: time constant after which 63 % of the delay caused by a pause is present."""
 
 
 @dataclass(frozen=True, slots=True)

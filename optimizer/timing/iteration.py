@@ -47,11 +47,13 @@ class FurtherTerms(Document):
     """Terms beyond the reference's three: eight of an iteration's time, four of the delay at the client."""
 
     per_sequence_ms: SignedQuantity = Field(0.0, alias="perSequence")
-    """Sampling, scheduling and launching [ms per request in the iteration]."""
+    """Sampling, scheduling and launching [ms per request in the iteration]; can be negative if every
+    iteration takes time.
+    """
     prompt_attention_ms: Quantity = Field(0.0, alias="promptAttention")
     """Attention within prompts [ms per pair of a prompt's token and one before it]."""
     prompt_base_ms: SignedQuantity = Field(0.0, alias="promptBase")
-    """Additional time of an iteration with a prompt [ms]."""
+    """Additional time of an iteration with a prompt [ms]; can be negative if every iteration takes time."""
     weight_read_ms: Milliseconds = Field(0.0, alias="weightRead")
     """Reading the weights [ms]: the compute of few tokens overlaps with it."""
     batch_base_ms: Milliseconds = Field(0.0, alias="batchBase")
@@ -67,10 +69,11 @@ class FurtherTerms(Document):
     pipeline_depth: Quantity = Field(0.0, alias="pipelineDepth")
     """Further delay of the first token while other requests are in progress [iterations]."""
     front_end_lag: Quantity = Field(0.0, alias="frontEndLag")
-    """Further delay of the first token for each of them [iterations per request]."""
+    """Further delay of the first token for each request in progress [iterations per request]."""
     pause_offset_ms: Milliseconds = Field(0.0, alias="pauseOffset")
-    """Further delay of the first token with other requests in progress, seconds after the last prompt
-    [ms]."""
+    """Further delay of the first token [ms], if other requests are in progress and the last prompt was
+    seconds ago.
+    """
 
 
 class PerfParms(FurtherTerms, _ReferenceTerms):  # pydantic orders fields by the last base first
@@ -130,7 +133,7 @@ class IterationFields(Document):
     max_num_tokens: PositiveCount = Field(DEFAULT_MAX_NUM_TOKENS, alias="maxNumTokens")
     """Token budget of one iteration (iteration model)."""
     scheduler: SchedulerName = "chunked"
-    """Scheduler of prompts: in chunks next to the decodes, or full prompts first."""
+    """Scheduler of prompts: in chunks next to the decodes, or full prompts first (iteration model)."""
 
     @property
     def is_of_the_reference(self) -> bool:

@@ -15,7 +15,7 @@ Batching = Literal["continuous", "static", "padded"]
 
 
 class DecodeParms(Document):
-    """Decode step of the linear model: α + β·batch."""
+    """Decode step of the linear model: α + β × batch."""
 
     base_ms: Milliseconds = Field(0.0, alias="alpha")
     """α: decode step of an empty batch [ms]."""
@@ -24,7 +24,7 @@ class DecodeParms(Document):
 
 
 class PrefillParms(Document):
-    """Prefill of the linear model: γ + δ·input tokens·batch."""
+    """Prefill of the linear model: γ + δ × input tokens × batch."""
 
     base_ms: Milliseconds = Field(0.0, alias="gamma")
     """γ: prefill of an empty prompt [ms]."""
@@ -40,8 +40,10 @@ class LinearFields(Document):
     prefill: PrefillParms | None = Field(None, alias="prefillParms")
     """Prefill part of the linear model."""
     batching: Batching = Field("continuous", exclude_if=lambda batching: batching == "continuous")
-    """Batching policy (linear model): requests join and leave individually (continuous), or start together
-    and leave when complete (static) or when the longest completes (padded)."""
+    """Batching policy (linear model): requests join and leave individually (`continuous`), or start together
+    and leave when complete (`static`) or when the longest completes (`padded`). The last two require the
+    load's `outTokensCV`, and compute means only.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from optimizer.schema import (
     SystemSpec,
 )
 from optimizer.schema.files import MAX_WRAPPERS, WRAPPERS, spec_from_value
-from optimizer.schema.messages import kind_of, path_text
+from optimizer.schema.messages import json_type, path_text
 from rest_server.compat.lenient import checked, is_flat, read_entity, read_object
 
 SECTIONS: dict[str, type[Document]] = {
@@ -45,7 +45,7 @@ def read_list(section: str, raw: object, ignored: list[str]) -> list[Any] | None
 
 def _read_items(section: str, raw: object, ignored: list[str]) -> list[Any]:
     if not isinstance(raw, list):
-        raise SpecError(f"{section}: must be a list, not {kind_of(raw)}")
+        raise SpecError(f"{section}: must be a list, not {json_type(raw)}")
     model = SECTIONS[section]
     return [read_entity(model, item, f"{section}[{i}]", ignored) for i, item in enumerate(raw)]
 
@@ -131,7 +131,7 @@ def _sections(raw: Mapping[str, Any], path: str, ignored: list[str], depth: int 
             continue
         if depth <= MAX_WRAPPERS and (lower in WRAPPERS or nested):
             if not isinstance(value, dict):
-                raise SpecError(f"{here}: must be an object with keys, not {kind_of(value)}")
+                raise SpecError(f"{here}: must be an object with keys, not {json_type(value)}")
             sections |= _sections(value, f"{here}.", ignored, depth + 1)
         elif lower in known:
             sections[known[lower]] = value

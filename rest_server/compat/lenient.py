@@ -27,7 +27,7 @@ from optimizer.schema import (
     ServiceClass,
 )
 from optimizer.schema.assumptions import check_load
-from optimizer.schema.messages import kind_of, path_text, validated
+from optimizer.schema.messages import json_type, path_text, validated
 
 _Model = TypeVar("_Model", bound=Document)
 
@@ -94,7 +94,7 @@ def read_object(raw: object) -> Mapping[str, Any]:
     if raw is None:
         return {}
     if not isinstance(raw, dict):
-        raise SpecError(f"the body must be an object with keys, not {kind_of(raw)}")
+        raise SpecError(f"the body must be an object with keys, not {json_type(raw)}")
     return raw
 
 

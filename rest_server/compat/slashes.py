@@ -1,4 +1,4 @@
-"""Serves paths with a trailing slash directly, where the reference redirects to the path without one."""
+"""Serves paths with a trailing slash directly; the reference redirects to the path without one."""
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 

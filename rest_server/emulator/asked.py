@@ -57,7 +57,7 @@ class Asked:
 
 
 def asked_of(system: System, plan: Plan, runs: Sequence[PoolRun]) -> Iterator[Asked]:
-    """Yield what clients ask for so that the pools of a plan get their loads."""
+    """Yield the requests of clients that give the pools of a plan their loads."""
     rates: dict[str, float] = {}
     for run in runs:
         rates[run.server] = rates.get(run.server, 0.0) + run.rate_rps * run.pool.num_replicas
@@ -102,8 +102,8 @@ def loads_of(
         system: the planned system.
         plan: its plan.
         runs: its pools.
-        running: running replicas by server and accelerator; None at an address that does not tell.
-        requests: requests to the name that is asked most; the others get theirs in the same time.
+        running: running replicas by server and accelerator; None if the address does not report it.
+        requests: requests to the name with the most requests; others get theirs in the same time.
         seed: random seed.
         course: difference of the load from the plan's.
         only: the only name to send to; None for all.

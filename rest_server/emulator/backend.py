@@ -44,11 +44,11 @@ class Backend:
     url: str
     app: ReplicaApp
     network_ms: Mapping[str, float] = field(default_factory=dict)
-    """Network time between the clients of a server and this replica, by server."""
+    """Network time between the clients of a server and this replica [ms], by server."""
     slots: int = UNLIMITED_SLOTS
     """Largest batch."""
     rate_rps: float = 1.0
-    """Planned load."""
+    """Planned load [requests/s]."""
     price: tuple[float, float] | None = None
     """Price of a million tokens of prompts and of answers [cents]; None if it runs on a card."""
     is_healthy: bool = True

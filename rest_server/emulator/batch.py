@@ -90,7 +90,7 @@ class BatchReplicaApp:
     def _is_full(self) -> bool:
         live = self.engine.live
         counted = live.waiting + (live.running if self._server.counts_system else 0)
-        return counted >= self._server.room
+        return counted >= self._server.queue_limit
 
     async def _predict(self, receive: Receive, send: Send) -> None:
         if self.life.refusal is not None:

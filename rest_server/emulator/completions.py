@@ -1,4 +1,4 @@
-"""Completion requests as OpenAI's API and vLLM define them: what is asked, and the bytes of the answer."""
+"""Completion requests as OpenAI's API and vLLM define them: their fields, and the bytes of the response."""
 
 import time
 import uuid

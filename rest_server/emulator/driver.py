@@ -49,9 +49,9 @@ class ServerLoad:
     streams: bool
     """Whether it answers with streams of tokens; otherwise it is a batch server."""
     rate_rps: float
-    """Mean arrival rate; inf for users who wait for each answer."""
+    """Mean arrival rate [requests/s]; inf for users who wait for each answer."""
     requests: Requests
-    """With arrival times, or of users who do not think."""
+    """Requests with arrival times, or of users without think time."""
     arrival_cv: float = 1.0
     """Coefficient of variation of the gaps between arrivals at a constant rate; inf if the rate changes."""
     parts: Mapping[str, AnsweringServer] = field(default_factory=dict)
@@ -77,9 +77,9 @@ class MeasuredLoad:
     tokens: FloatArray
     """Tokens received."""
     late_ms: FloatArray
-    """Delay of the client in sending."""
+    """Delay of the client in sending [ms]."""
     notes: tuple[Mapping[str, str], ...] = ()
-    """What happened to each request, by the router; empty if it does not tell."""
+    """The router's notes on each request; empty if it reports none."""
 
     def noted(self, name: str, *values: str) -> BoolArray:
         """Return a mask of the requests with one of some values of a note, shape (R,)."""
@@ -102,7 +102,7 @@ class MeasuredLoad:
 
     @property
     def latencies_ms(self) -> dict[str, FloatArray]:
-        """Latencies by metric; NaN for requests without a complete answer."""
+        """Latencies by metric [ms]; NaN for requests without a complete answer."""
         latency_ms = self.last_ms - self.sent_ms
         if not self.load.streams:
             return {"latency": latency_ms}
@@ -118,10 +118,10 @@ class MeasuredLoad:
 
 @dataclass(frozen=True, slots=True)
 class DrivenFleet:
-    """What an address tells of its fleet."""
+    """Information from an address about its fleet."""
 
     replicas: Mapping[tuple[str, str], int] | None = None
-    """Number of running replicas by server and accelerator; None if it does not tell."""
+    """Number of running replicas by server and accelerator; None if not reported."""
     speed: float = 1.0
     """Model time per time of the machine."""
 
@@ -230,7 +230,7 @@ def _head(host: str, load: ServerLoad, row: int, size: int) -> bytes:
 async def _ask(
     url: str, load: ServerLoad, content: bytes, clock: _Clock, times: FloatArray, row: int
 ) -> Mapping[str, str]:
-    """Send a request on a connection of its own, record the times of its answer, and return its notes."""
+    """Send a request on its own connection, record the times of the response, and return its notes."""
     sent_ms, first_ms, last_ms, tokens = times
     parts = urlsplit(url)
     sent_ms[row] = clock.now_ms()

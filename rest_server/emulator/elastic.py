@@ -107,7 +107,7 @@ class ElasticFleet:
         return [item.pool for item in self._pools.values()]
 
     async def run(self, opening: "PodPorts", changed: Callable[[], None]) -> None:
-        """Follow the desired replicas, again and again, and tell when replicas can have changed."""
+        """Follow the desired replicas repeatedly, and signal possible changes of replicas."""
         while True:
             await self.follow(opening)
             changed()
@@ -172,7 +172,7 @@ class ElasticFleet:
                 self._remove(workload, self._pools[workload.name].pods, pod)
 
     async def _opened(self, workload: Workload, pod: Pod, opening: "PodPorts") -> tuple[Backend, int]:
-        """Return a new replica that listens on a port of its own."""
+        """Return a new replica that listens on its own port."""
         pool = self._pools[workload.name].pool
         ((app, runs),) = replica_apps(self._system, pool, self._settings, self.lag, pod.number)
         listening = await opening.open(app)

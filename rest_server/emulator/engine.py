@@ -1,4 +1,4 @@
-"""One engine of the simulator by the clock of the machine, and the requests that it computes."""
+"""One engine of the simulator in real time, and its requests."""
 
 import asyncio
 import math
@@ -23,7 +23,7 @@ class Sink(Protocol):
         """Take a token, made at a model time."""
 
     def fail(self, error: Exception) -> None:
-        """Take the end of a request without its last token."""
+        """Handle the end of a request without its last token."""
 
 
 def watched(receive: Receive, sink: Sink) -> "asyncio.Task[None]":
@@ -75,7 +75,7 @@ class Engine:
         self._arm()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for a time of the model, whose clock a slow replica does not change."""
+        """Wait for a model time; a slow replica does not change this clock."""
         await asyncio.sleep(seconds / self._speed)
 
     def add(self, sink: Sink, in_tokens: int = 0, out_tokens: int = 1, level: int = 0) -> bool:
@@ -129,7 +129,7 @@ class Engine:
         self._arm()
 
     def _run(self, until_ms: float) -> None:
-        """Hand out the tokens up to a time."""
+        """Deliver the tokens generated up to a time."""
         s_per_ms = self.slowdown / (1000 * self._speed)
         for at_ms, made, ended, rejected in self.live.run_until(until_ms):
             over = set(ended)

@@ -12,7 +12,7 @@ OPEN_PATHS = frozenset({"/health", "/health_check", "/ping"})
 """Paths that need no key, as health checks send none."""
 CHALLENGE = (b"www-authenticate", b'Bearer realm="inferplan"')
 BURST_S = 1.0
-"""Time whose requests may come at once [s of model time]."""
+"""Time whose requests can arrive in one burst [s of model time]."""
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class Gate:
         await self._app(scope, receive, send)
 
     def _wait_s(self, client: str) -> float:
-        """Return the time until a client may send [s of the machine]; 0 if it may now."""
+        """Return the time until a client can send [s of real time]; 0 if it can send now."""
         if self._rate_rps is None:
             return 0.0
         rate_rps, now_s = self._rate_rps * self._speed, time.monotonic()

@@ -67,7 +67,7 @@ class KubernetesApi:
         self._fleet = fleet
         self._store = ObjectStore()
         self._published: dict[str, object] = {}
-        """State of each workload of which its objects are."""
+        """State of each workload that its published objects show."""
         self._numbers = itertools.count(1)
         self._down_until_s = 0.0
 
@@ -159,7 +159,7 @@ class KubernetesApi:
         query = {key: values[-1] for key, values in parse_qs(scope["query_string"].decode()).items()}
         method, namespace, name = scope["method"], found["namespace"], found["name"]
         if "dryRun" in query:
-            raise ApiProblem(400, "BadRequest", "dryRun: the stand-in changes what it answers; omit it")
+            raise ApiProblem(400, "BadRequest", "dryRun: not supported; omit it")
         if name is None and method == "GET":
             chosen = _selector(query)
             if query.get("watch") in {"true", "1"}:
@@ -302,9 +302,9 @@ def _selector(query: Query) -> Selector:
         part.split("=") for part in query.get("fieldSelector", "").replace("==", "=").split(",") if part
     ]
     if any(len(part) != 2 or part[0].endswith("!") for part in (*labels, *fields)):
-        raise ApiProblem(400, "BadRequest", "selectors: the stand-in knows KEY=VALUE only")
+        raise ApiProblem(400, "BadRequest", "selectors: only KEY=VALUE is supported")
     if any(key != "metadata.name" for key, _ in fields):
-        raise ApiProblem(400, "BadRequest", "fieldSelector: the stand-in knows metadata.name only")
+        raise ApiProblem(400, "BadRequest", "fieldSelector: only metadata.name is supported")
 
     def chosen(document: Json) -> bool:
         metadata = document["metadata"]

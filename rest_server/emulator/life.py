@@ -34,7 +34,7 @@ class Life:
         self.startup_s = startup_s
         self._engine = engine
         self._change: asyncio.Task[None] | None = None
-        """Change that goes on: a start, a drain or a drift."""
+        """Change in progress: a start, a drain or a drift."""
 
     @property
     def is_alive(self) -> bool:
@@ -85,7 +85,7 @@ class Life:
             self._engine.reset(MemoryError(_OUT_OF_MEMORY))
 
     def _ongoing(self, state: State, factor: float, seconds: float) -> Coroutine[Any, Any, None] | None:
-        """Return the change that begins with a state."""
+        """Return the change that starts with a state."""
         if state == "starting":
             return self._start()
         if state == "draining":
@@ -93,7 +93,7 @@ class Life:
         return self._drift(factor, seconds) if seconds else None
 
     def _become(self, state: State, change: Coroutine[Any, Any, None] | None) -> None:
-        """Take a state, and end the change that goes on."""
+        """Switch to a state, and end the change in progress."""
         if self._change is not None:
             self._change.cancel()
         self.state = state

@@ -1,4 +1,4 @@
-"""Loads of a document for a running fleet, and what is measured beside the simulator and the plan."""
+"""Loads of a document for a running fleet, and its measurements compared with the simulator and the plan."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ REQUESTS_PER_COST = 1000
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How the load of a run differs from the plan's."""
+    """Difference of the load of a run from the plan's."""
 
     scale: float = 1.0
     """Factor on the arrival rates at the start."""
@@ -84,8 +84,8 @@ def compared(
     """Yield the metrics of each server that answers requests to a name, and its share of them.
 
     Args:
-        found: what was measured of the name.
-        everything: what was measured of all names.
+        found: measurements of the name.
+        everything: measurements of all names.
         system: the planned system.
         plan: its plan.
         runs: its pools.
@@ -251,7 +251,7 @@ def _merged(parts: Sequence[Requests], priorities: Sequence[int]) -> Requests:
 
 
 def _as_measured(load: ServerLoad, done: SimulatedRun, network_ms: float) -> MeasuredLoad:
-    """Return the times of a simulation at the client, beyond the network, as of a measurement."""
+    """Return simulated times as measured at the client, including the network."""
     tokens = np.where(np.isnan(done.last_ms), np.nan, done.requests.out_tokens)
     delay_ms = done.client_ms + network_ms
     times = done.first_ms + delay_ms, done.last_ms + delay_ms

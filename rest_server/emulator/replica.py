@@ -1,4 +1,4 @@
-"""An emulated replica with tokens: an HTTP server that clients of vLLM take for vLLM."""
+"""An emulated replica with tokens: an HTTP server that behaves like vLLM."""
 
 import asyncio
 import math
@@ -46,7 +46,7 @@ COMPLETIONS = {"/v1/completions": False, "/v1/chat/completions": True}
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What the replica serves."""
+    """The model that the replica serves."""
 
     name: str
     aliases: dict[str, int]
@@ -102,7 +102,7 @@ class TokenCall:
             self._woken.set_result(None)
 
     async def until(self, made: int) -> None:
-        """Wait for so many tokens, or the last one.
+        """Wait for a number of tokens, or the last one.
 
         Raises:
             Exception: the request has ended without it.
@@ -284,7 +284,7 @@ class TokenReplicaApp:
         await reply_json(send, Writer(question, name).whole())
 
     async def _reject(self, question: CompletionRequest, send: Send) -> None:
-        """Reject as vLLM does: with 503, or in an event of a stream that has begun."""
+        """Reject as vLLM does: with 503, or in an event of a stream that has started."""
         self.metrics.rejected += 1
         if not question.streams:
             await reply_error(send, FULL, 503)

@@ -1,4 +1,4 @@
-"""Router of an emulated fleet: by model and server, with retries, health checks and metrics of its own."""
+"""Router of an emulated fleet: by model and server, with retries, health checks and its own metrics."""
 
 import asyncio
 import itertools
@@ -139,7 +139,7 @@ class Router:
             await reply_error(send, "Not Found", 404)
 
     async def watch(self) -> None:
-        """Check the health of all replicas, again and again."""
+        """Check the health of all replicas repeatedly."""
         while True:
             for one in self._backends:
                 one.is_healthy = one.app.life.is_healthy
@@ -168,7 +168,7 @@ class Router:
         return await self._way(call)
 
     def _server_of(self, body: Mapping[str, Any]) -> str:
-        """Return the server that a request names by `model`; empty if any replica of the model will do.
+        """Return the server that a request names by `model`; empty if any replica of the model can serve it.
 
         If the servers of one queue have the model, it is that of the stated priority, or else of the lowest.
         """

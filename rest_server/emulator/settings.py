@@ -43,7 +43,7 @@ class FleetSettings:
 
 
 def allow_files(count: int) -> None:
-    """Let the process open as many files as it may; each connection is one."""
+    """Let the process open as many files as the system allows; each connection is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY:
         hard = max(soft, count + 65_536)

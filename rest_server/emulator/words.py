@@ -1,4 +1,4 @@
-"""Filler text of one word a token, counts of prompts, and a tokenizer that agrees with them."""
+"""Filler text of one word per token, counts of prompts, and a tokenizer that agrees with them."""
 
 import json
 from pathlib import Path
@@ -48,7 +48,7 @@ def word(seed: int, k: int) -> str:
 
 
 def filler_text(seed: int, tokens: int) -> str:
-    """Return a text of so many tokens."""
+    """Return a text of a number of tokens."""
     return "".join(word(seed, k) for k in range(tokens))
 
 
@@ -97,7 +97,7 @@ def chat_tokens(messages: Any) -> int:
 
 
 def write_tokenizer(folder: Path) -> None:
-    """Write a tokenizer for benchmark clients, one token a word, as `transformers` reads it."""
+    """Write a tokenizer for benchmark clients, one token per word, as `transformers` reads it."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, value in (("tokenizer.json", _TOKENIZER), ("tokenizer_config.json", _CONFIG)):
         (folder / name).write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

@@ -17,7 +17,7 @@ from rest_server.emulator.router import SERVER_HEADER
 from rest_server.emulator.steps.jobs import JobQueue
 
 POLL_S = 0.2
-"""Wait for a job if none waits, and before a full server is asked again [s]."""
+"""Time to wait if there is no job, or before another request to a full server [s]."""
 RENEWALS = 3
 """Renewals in the time of a lease."""
 FULL = 503
@@ -39,7 +39,7 @@ class WorkerSettings:
     drains: bool = False
     """Whether it ends when no job waits."""
     timeout_s: float = 300.0
-    """Longest wait for a part of an answer: of a download, an inference or an upload."""
+    """Longest wait for a part of an answer [s]: of a download, an inference or an upload."""
     key: str = ""
     """API key of the router."""
 
@@ -102,7 +102,7 @@ class Worker:
         await asyncio.gather(*self._inside)
 
     async def _do(self, job: dict[str, Any]) -> None:
-        """Do a job while its lease is renewed; drop it if the lease is lost."""
+        """Run a job while its lease is renewed; drop it if the lease is lost."""
         line: dict[str, Any] = {"job": job["id"], "attempt": job["attempt"], "state": "complete"}
         work = asyncio.create_task(self._stages_of(job, line))
         keeping = asyncio.create_task(self._keep(job))
@@ -174,7 +174,7 @@ class Worker:
             raise
 
     async def _post(self, path: str, content: bytes, headers: Mapping[str, str] | None = None) -> bytes:
-        """Return the router's answer; only it gets the key."""
+        """Post to the router, the only recipient of the API key; return its response."""
         key = {"Authorization": f"Bearer {self._settings.key}"} if self._settings.key else {}
         url = self._settings.url.rstrip("/") + path
         return await self._ask("POST", url, content, {**key, **(headers or {})})

@@ -1,4 +1,4 @@
-"""Workloads of an emulated cluster: desired replicas, who owns that field, and their documents."""
+"""Workloads of an emulated cluster: desired replicas, the owners of that field, and documents."""
 
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
@@ -16,7 +16,7 @@ PodState = Literal["pending", "starting", "ready", "draining"]
 
 
 class Owner(NamedTuple):
-    """How a field manager came to own the replicas."""
+    """Ownership of the replicas by a field manager."""
 
     operation: Literal["Apply", "Update"]
     subresource: str
@@ -25,7 +25,7 @@ class Owner(NamedTuple):
 
 @dataclass(slots=True)
 class Workload:
-    """A workload: its desired replicas, and who owns that field."""
+    """A workload: its desired replicas, and the owners of that field."""
 
     name: str
     server: str

@@ -84,7 +84,7 @@ class KubernetesTarget(Document):
 
 
 class ForecastSettings(Document):
-    """How arrival rates are forecast."""
+    """Settings of the forecast of arrival rates."""
 
     level_s: Seconds = Field(120.0, alias="level")
     """Time constant of the level [s]."""
@@ -95,7 +95,7 @@ class ForecastSettings(Document):
 
 
 class DriftSettings(Document):
-    """How measured token times and TTFTs are compared with those of the profiles."""
+    """Settings of the comparison of measured token times and TTFTs with the profiles."""
 
     limit: Annotated[float, Field(gt=0, le=1)] = 0.1
     """Relative difference of token times above which a profile has drifted; twice as much for TTFTs."""
@@ -138,7 +138,7 @@ class LoopConfig(Document):
     scale_to_zero: bool = Field(default=False, alias="scaleToZero")
     """Whether a server without traffic can lose its last replica."""
     startup_s: Seconds = Field(120.0, alias="startup")
-    """Time that a replica needs to become ready [s]; forecasts look so far ahead."""
+    """Time that a replica needs to become ready [s]; forecasts look this far ahead."""
     forecast: ForecastSettings | Literal["none"] = ForecastSettings()
     """Forecast of arrival rates, or `none`. Plans use the larger of forecast and measurement."""
     drift: DriftSettings = DriftSettings()
@@ -155,7 +155,7 @@ class LoopConfig(Document):
 
     @property
     def applied_rules(self) -> Rules:
-        """The rules, of which a missing load always holds."""
+        """The rules; a missing load always holds replicas."""
         given = {"hold_missing_load": True, "load_window_s": self.window_s, "startup_s": self.startup_s}
         return self.rules.model_copy(update=given)
 

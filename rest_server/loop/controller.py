@@ -66,7 +66,7 @@ def check_supported(system: System) -> None:
     """
     for name in system.routes:
         raise SpecError(
-            f"routes.{name}: the loop cannot measure routes; give their models as servers of their own, or "
+            f"routes.{name}: the loop cannot measure routes; define their models as separate servers, or "
             "send the loads of routes to a stateful service (inferplan serve), whose targets KEDA applies"
         )
     for name, server in system.servers.items():

@@ -72,7 +72,7 @@ class CycleInputs:
 
 @dataclass(frozen=True, slots=True)
 class LoopState:
-    """What a cycle leaves to the next."""
+    """State passed from one cycle to the next."""
 
     decisions: Decisions | None = None
     loads: Mapping[str, LoadMemory] = field(default_factory=dict)
@@ -247,10 +247,10 @@ def _steady(
 def _measured(
     system: System, config: LoopConfig, state: LoopState, seen: CycleInputs
 ) -> tuple[dict[str, LoadMemory], dict[str, EstimatedLoad], dict[str, Hold]]:
-    """Return what is remembered of each server's load, the loads to plan for, and the reasons to hold.
+    """Return the stored state of each server's load, the loads to plan for, and the reasons to hold.
 
-    A held server is planned with its last measured load, so that others do not get its cards. One that has no
-    replicas starts by the load of its document, because nothing could be measured.
+    A held server is planned with its last measured load, so that others do not get its cards. A server
+    without replicas starts with the load of its document, because nothing could be measured.
     """
     memories, loads, holds = dict(state.loads), {}, {}
     for name in system.servers:

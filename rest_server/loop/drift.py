@@ -207,7 +207,7 @@ DRIFTED, REFITTED = "ProfileDrift", "ProfileRefit"
 
 
 def events_between(before: Drifts, after: Drifts) -> Iterator[tuple[str, str, str]]:
-    """Yield profile, reason and message of each alarm that has begun, and of each refit."""
+    """Yield profile, reason and message of each new alarm, and of each refit."""
     for key, found in after.items():
         old = before.get(key, DriftMemory())
         if found.alarm and not old.alarm:

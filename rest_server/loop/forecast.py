@@ -21,16 +21,16 @@ MAX_RATIO = 2.0
 
 @dataclass(frozen=True, slots=True)
 class RateForecast:
-    """What a forecast remembers."""
+    """State of a forecast."""
 
     seen_s: float | None = None
     """Time of the last rate [s since the epoch]; None if there was none."""
     level_rps: float = 0.0
     trend_rps_per_s: float = 0.0
     season_rps: Mapping[int, float] = field(default_factory=dict)
-    """Usual rate in each known part of the day."""
+    """Usual rate in each known part of the day [requests/s]."""
     sum_rps: float = 0.0
-    """Sum of the rates in the present part of the day."""
+    """Sum of the rates in the present part of the day [requests/s]."""
     count: int = 0
 
     def after(self, rate_rps: float, now_s: float, settings: ForecastSettings) -> "RateForecast":

@@ -1,6 +1,6 @@
 """Workloads of a Kubernetes cluster: reads their replicas, and scales them by server-side apply.
 
-Replicas are set on the subresource `scale` under an own field manager without force, so the API server
+Replicas are set on the subresource `scale` under a separate field manager without force, so the API server
 answers 409 if another controller owns them. A Lease lets one of several loops act.
 """
 
@@ -219,7 +219,7 @@ def _answered(ask: Callable[[], Any]) -> Any:
 
 @dataclass(slots=True)
 class _SeenLease:
-    """The last known version of the Lease, and when it was first seen on the own clock."""
+    """The last known version of the Lease, and when it was first seen on the local clock."""
 
     version: str
     at_s: float
@@ -229,7 +229,7 @@ class LeaseHolder:
     """The Lease of a loop.
 
     As in Kubernetes' own controllers, another holder's Lease counts as expired if it has not changed for its
-    duration on the own clock, so that clocks need not agree.
+    duration on the local clock, so that clocks need not agree.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The load of each server from its measurements, and what is remembered of it."""
+"""The load of each server from its measurements, and its stored state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -56,7 +56,7 @@ class EstimatedLoad:
 
 @dataclass(frozen=True, slots=True)
 class LoadMemory:
-    """What is remembered of the load of a server."""
+    """Stored state of the load of a server."""
 
     lengths: LengthMemory = field(default_factory=LengthMemory)
     forecast: RateForecast = field(default_factory=RateForecast)

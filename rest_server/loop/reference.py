@@ -1,4 +1,4 @@
-"""Documents of the reference's control loop: what its collector gives, and what its actuator takes."""
+"""Documents of the reference's control loop: the output of its collector, and the input of its actuator."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -45,7 +45,7 @@ def collected(system: System, record: Mapping[str, Any], config: LoopConfig) -> 
 
 
 def _load(documented: Load, measured: Mapping[str, float] | None) -> dict[str, float]:
-    """Return a load on the reference's wire, in requests/min and whole tokens."""
+    """Return a load on the reference's wire, in requests/min and integer tokens."""
     found = measured or {}
     rate_rps = documented.arrival_rate_rpm / SECONDS_PER_MINUTE
     return {

@@ -1,7 +1,7 @@
 """Source that reads the `/metrics` of replicas, without Prometheus.
 
 It finds replicas in Prometheus's format of HTTP discovery, and keeps the counts between two reads of each
-replica. So a counter that starts again, and the queue that a replica loses, are seen where they happen.
+replica. So restarted counters and lost queues are attributed to their replica.
 """
 
 import json

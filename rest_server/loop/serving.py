@@ -34,7 +34,7 @@ class LoopMetrics(Collector):
         self._loop = loop
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics; there are none of servers before the first cycle."""
+        """Yield the metrics; before the first cycle there are none of servers."""
         loop, record = self._loop, self._loop.last
         yield CounterMetricFamily("inferplan_loop_cycles", "Cycles.", value=loop.cycles)
         scalings = CounterMetricFamily(

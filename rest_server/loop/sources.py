@@ -15,7 +15,7 @@ class MeasurementSource(Protocol):
     """Source of measurements."""
 
     replicas: Mapping[tuple[str, str], int]
-    """Replicas that reported the last time, by server and accelerator; empty if the source cannot tell."""
+    """Replicas in the last report, by server and accelerator; empty if the source does not know."""
 
     def read(self, system: System, now_s: float) -> dict[str, Reading]:
         """Return the window of each server before a time, or the reason that there is none."""

@@ -1,4 +1,4 @@
-"""The entities of a stateful fleet under /v1: list, read, replace and delete, in the same way for all kinds.
+"""The entities of a stateful fleet under /v1: list, read, replace and delete, in the same way for all types.
 
 A write validates only the document; references to other entities are checked when a plan is made. The
 ``ETag`` of every answer is the fleet's revision, and ``If-Match`` makes a write conditional on it. The
@@ -16,8 +16,8 @@ from optimizer.schema import OptimizerOptions
 from optimizer.schema.messages import validated
 from rest_server.fleet import Entities
 from rest_server.limits import check_size
+from rest_server.v1.entity_types import ENTITY_TYPES, EntityType, Key, check_alone, check_beside
 from rest_server.v1.examples import ENTITIES
-from rest_server.v1.kinds import ENTITY_KINDS, EntityKind, Key, check_alone, check_beside
 from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute, held_fleet, precondition
 from rest_server.v1.work import value_of
@@ -28,63 +28,63 @@ Condition = Annotated[Precondition, Depends(precondition)]
 def entities_router() -> APIRouter:
     """Return the routes of all kinds of entities, and of the optimizer's options."""
     router = APIRouter(route_class=RawRoute, tags=["fleet"])
-    for kind in ENTITY_KINDS:
-        _add_reads(router, kind)
-        _add_put(router, kind)
-        _add_delete(router, kind)
+    for entity_type in ENTITY_TYPES:
+        _add_reads(router, entity_type)
+        _add_put(router, entity_type)
+        _add_delete(router, entity_type)
     _add_options(router)
     return router
 
 
-def _add_reads(router: APIRouter, kind: EntityKind) -> None:
+def _add_reads(router: APIRouter, entity_type: EntityType) -> None:
     @router.get(
-        kind.path,
-        response_model=kind.listing,
-        summary=f"List every {kind.noun}",
-        name=f"list_{kind.path[1:]}".replace("-", "_"),
+        entity_type.path,
+        response_model=entity_type.listing,
+        summary=f"List every {entity_type.noun}",
+        name=f"list_{entity_type.path[1:]}".replace("-", "_"),
         responses=problems(),
     )
     def list_all(request: Request) -> Response:
         revision, entities = held_fleet(request).read()
-        sections: dict[str, Any] = {kind.section: tuple(kind.items(entities).values())}
-        return _answer(request, kind.listing.model_construct(**sections), revision)
+        sections: dict[str, Any] = {entity_type.section: tuple(entity_type.items(entities).values())}
+        return _answer(request, entity_type.listing.model_construct(**sections), revision)
 
     @router.get(
-        kind.one,
-        response_model=kind.document,
-        summary=f"Read one {kind.noun}",
-        name=f"read_{kind.noun}".replace(" ", "_"),
+        entity_type.one,
+        response_model=entity_type.document,
+        summary=f"Read one {entity_type.noun}",
+        name=f"read_{entity_type.noun}".replace(" ", "_"),
         responses=problems(404),
     )
-    def read_one(request: Request, key: Annotated[Key, Depends(kind.key)]) -> Response:
+    def read_one(request: Request, key: Annotated[Key, Depends(entity_type.key)]) -> Response:
         revision, entities = held_fleet(request).read()
-        return _answer(request, _found(kind, entities, key), revision)
+        return _answer(request, _found(entity_type, entities, key), revision)
 
 
-def _add_put(router: APIRouter, kind: EntityKind) -> None:
-    shape = Body(openapi_examples=ENTITIES[kind.section])
+def _add_put(router: APIRouter, entity_type: EntityType) -> None:
+    shape = Body(openapi_examples=ENTITIES[entity_type.section])
 
     @router.put(
-        kind.one,
-        response_model=kind.document,
-        summary=f"Add or replace one {kind.noun}",
-        name=f"put_{kind.noun}".replace(" ", "_"),
-        responses=problems(404, 408, 412) | {201: {"model": kind.document, "description": "Added"}},
+        entity_type.one,
+        response_model=entity_type.document,
+        summary=f"Add or replace one {entity_type.noun}",
+        name=f"put_{entity_type.noun}".replace(" ", "_"),
+        responses=problems(404, 408, 412) | {201: {"model": entity_type.document, "description": "Added"}},
     )
     def put_one(
         request: Request,
-        key: Annotated[Key, Depends(kind.key)],
-        body: Annotated[bytes, JsonOf(kind.document), shape],
+        key: Annotated[Key, Depends(entity_type.key)],
+        body: Annotated[bytes, JsonOf(entity_type.document), shape],
         condition: Condition,
     ) -> Response:
-        document = _read(kind, body, key)
+        document = _read(entity_type, body, key)
         replaced: list[bool] = []
 
         def put(entities: Entities) -> Entities:
-            replaced[:] = [key in kind.items(entities)]
+            replaced[:] = [key in entity_type.items(entities)]
             condition.require(present=replaced[0])
             check_beside(document, entities)
-            changed = kind.changed(entities, key, document)
+            changed = entity_type.changed(entities, key, document)
             check_size(changed.spec(), request.app.state.settings)
             return changed
 
@@ -92,20 +92,20 @@ def _add_put(router: APIRouter, kind: EntityKind) -> None:
         return _answer(request, document, revision, status=200 if replaced[0] else 201)
 
 
-def _add_delete(router: APIRouter, kind: EntityKind) -> None:
+def _add_delete(router: APIRouter, entity_type: EntityType) -> None:
     @router.delete(
-        kind.one,
+        entity_type.one,
         status_code=204,
-        summary=f"Delete one {kind.noun}",
-        name=f"delete_{kind.noun}".replace(" ", "_"),
+        summary=f"Delete one {entity_type.noun}",
+        name=f"delete_{entity_type.noun}".replace(" ", "_"),
         responses=problems(404, 412),
     )
     def delete_one(
-        request: Request, key: Annotated[Key, Depends(kind.key)], condition: Condition
+        request: Request, key: Annotated[Key, Depends(entity_type.key)], condition: Condition
     ) -> Response:
         def delete(entities: Entities) -> Entities:
-            _found(kind, entities, key)
-            return kind.changed(entities, key, None)
+            _found(entity_type, entities, key)
+            return entity_type.changed(entities, key, None)
 
         revision, _ = condition.update(held_fleet(request), delete)
         return Response(status_code=204, headers=_tag(request, revision))
@@ -137,20 +137,22 @@ def _add_options(router: APIRouter) -> None:
         return Response(status_code=204, headers=_tag(request, revision))
 
 
-def _found(kind: EntityKind, entities: Entities, key: Key) -> Document:
-    document = kind.items(entities).get(key)
+def _found(entity_type: EntityType, entities: Entities, key: Key) -> Document:
+    document = entity_type.items(entities).get(key)
     if document is None:
-        raise HTTPException(404, f"{kind.noun} {' on '.join(map(repr, key))} does not exist")
+        raise HTTPException(404, f"{entity_type.noun} {' on '.join(map(repr, key))} does not exist")
     return document
 
 
-def _read(kind: EntityKind, body: bytes, key: Key) -> Document:
+def _read(entity_type: EntityType, body: bytes, key: Key) -> Document:
     """Return the document in a body; an omitted name is taken from the path."""
     raw = value_of(body)
     given = {name.lower() for name in raw}
-    in_path = dict(zip(kind.key_fields, key, strict=True))
-    document = validated(kind.document, raw | {f: name for f, name in in_path.items() if f not in given})
-    for field, name, stated in zip(kind.key_fields, key, kind.key_of(document), strict=True):
+    in_path = dict(zip(entity_type.key_fields, key, strict=True))
+    document = validated(
+        entity_type.document, raw | {f: name for f, name in in_path.items() if f not in given}
+    )
+    for field, name, stated in zip(entity_type.key_fields, key, entity_type.key_of(document), strict=True):
         if name != stated:
             raise SpecError(f"{field}: must be {name!r} as in the path, not {stated!r}")
     check_alone(document)

@@ -15,8 +15,8 @@ from rest_server.fleet import Entities
 from rest_server.history import Event
 from rest_server.limits import check_size
 from rest_server.v1.entities import Condition
+from rest_server.v1.entity_types import ENTITY_TYPES, check_alone, check_beside
 from rest_server.v1.examples import SYSTEMS
-from rest_server.v1.kinds import ENTITY_KINDS, check_alone, check_beside
 from rest_server.v1.models import FleetEvent, FleetHistory, WrappedSystem
 from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, RawRoute, held_fleet
@@ -76,19 +76,19 @@ def import_fleet(
 
 def _check_items(spec: SystemSpec, imported: Entities) -> None:
     """Check every item as in an individual write, and that no name occurs twice."""
-    for kind in ENTITY_KINDS:
+    for entity_type in ENTITY_TYPES:
         seen = set()
-        for i, item in enumerate(getattr(spec, _FIELDS[kind.section])):
-            key = kind.key_of(item)
+        for i, item in enumerate(getattr(spec, _FIELDS[entity_type.section])):
+            key = entity_type.key_of(item)
             if key in seen:
                 name = " on ".join(map(repr, key))
-                raise SpecError(f"{kind.section}[{i}]: {kind.noun} {name} occurs twice")
+                raise SpecError(f"{entity_type.section}[{i}]: {entity_type.noun} {name} occurs twice")
             seen.add(key)
             try:
                 check_alone(item)
                 check_beside(item, imported)
             except SpecError as error:
-                raise SpecError(f"{kind.section}[{i}].{error}") from None
+                raise SpecError(f"{entity_type.section}[{i}].{error}") from None
 
 
 @router.get("/history", response_model=FleetHistory, summary="Read the history", responses=problems())
@@ -123,5 +123,5 @@ def read_past_plan(request: Request, revision: Annotated[int, Path(ge=0)]) -> Re
     plans: dict[int, Any] = {item.revision: item for item in held_fleet(request).snapshot().history.plans}
     if revision not in plans:
         kept = ", ".join(map(str, reversed(plans))) or "none"
-        raise HTTPException(404, f"no plan for revision {revision} is kept; those are: {kept}")
+        raise HTTPException(404, f"no plan for revision {revision} is stored; stored revisions: {kept}")
     return Response(plans[revision].plan().to_json(), media_type=JSON)

@@ -19,7 +19,7 @@ from optimizer.schema import Server
 from optimizer.stabilisation.decisions import ReplicaTarget, TargetReason
 from rest_server.fleet import Entities
 from rest_server.state import FleetStore, Snapshot
-from rest_server.v1.kinds import Key, NameInPath, by_model
+from rest_server.v1.entity_types import Key, NameInPath, by_model
 from rest_server.v1.models import TargetAnswer, TargetList
 from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, RawRoute, held_fleet
@@ -169,12 +169,12 @@ async def read_target(request: Request, key: Annotated[Key, Depends(server_and_a
         if accelerator not in now.entities.accelerators:
             raise HTTPException(404, f"accelerator {accelerator!r} does not exist")
         raise HTTPException(
-            404, f"server {name!r} cannot run on {accelerator!r}: it may not, or has no profile"
+            404, f"server {name!r} cannot run on {accelerator!r}: it is not allowed there, or has no profile"
         )
     _require_targets(now, request)
     found = reading(now, server, accelerator)
     if found is None:
-        raise _refusal(f"the last plan does not know the server {name!r}; plan again")
+        raise _refusal(f"server {name!r} is not in the last plan; plan again")
     return Response(_answer(found, now).model_dump_json(by_alias=True), media_type=JSON)
 
 

@@ -20,7 +20,7 @@ from optimizer.kinds.rows import Row
 from optimizer.pipeline import Timings, solve
 from optimizer.schema import SystemSpec
 from optimizer.schema.files import Part, json_value, spec_from_value
-from optimizer.schema.messages import kind_of, validated
+from optimizer.schema.messages import json_type, validated
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.system import System, join_parts
 from optimizer.stabilisation.decisions import Decisions, Observation
@@ -64,7 +64,7 @@ def value_of(body: bytes) -> dict[str, Any]:
         raise SpecError(f"{BODY}: it begins with a byte-order mark; send UTF-8 without one")
     value = json_value(text, BODY)
     if not isinstance(value, dict):
-        raise SpecError(f"{BODY}: an object with keys is expected, this holds {kind_of(value)}")
+        raise SpecError(f"{BODY}: an object with keys is expected, this holds {json_type(value)}")
     return value
 
 

@@ -193,7 +193,7 @@ def _table(section: Section) -> Table:
         title=printable(section.title),
         text=tuple(printable(each.text) for each in section.text),
         headings=tuple(column.heading for column in columns),
-        numeric=tuple(column.kind == "number" for column in columns),
+        numeric=tuple(column.content == "number" for column in columns),
         rows=tuple(
             tuple(TableCell(section.columns[i].cell(row[i]), _value(row[i])) for i in held) for row in rows
         ),
@@ -242,7 +242,7 @@ def _row_differences(now: tuple[TableCell, ...], before: tuple[TableCell, ...] |
 def in_words(
     now: Sequence[PriorityLoad], before: Sequence[PriorityLoad], costs: tuple[float, float], unit: str
 ) -> str:
-    """Return how service and cost differ from the pinned plan, in one sentence.
+    """Return the differences of service and cost from the pinned plan, in one sentence.
 
     Args:
         now: served load by priority.

@@ -159,7 +159,7 @@ class WhatIf:
         Args:
             key: the key.
             element: the control.
-            read: function from a change to the control's value; None stands for the document's value.
+            read: function from a change to the control's value; None is the document's value.
             write: function from the control's value to a change; None if it equals the document's value.
         """
         element.on_value_change(lambda event: self._change(key, write(event.value)))

@@ -26,7 +26,7 @@ from optimizer.kinds.replicas import analyze_replicas
 from optimizer.parallel import as_done
 from optimizer.simulation.engine import advance
 from optimizer.simulation.law import IterationCoefficients
-from optimizer.simulation.lengths import LengthDistributionKind, Lengths
+from optimizer.simulation.lengths import LengthDistribution, Lengths
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.state import initial_state
 from optimizer.simulation.replicas import Effort, TokenReplica, run_replica
@@ -60,9 +60,9 @@ KNOWN_TO_THE_REFERENCE = (
     *("alpha", "beta", "gamma", "RPS", "avgInputTokens", "avgOutputTokens", "maxBatchSize", "maxNumTokens"),
 )
 VARIATION = {
-    LengthDistributionKind.FIXED: (0.0, 0.0),
-    LengthDistributionKind.UNIFORM: (0.5, 0.5 / 3**0.5),
-    LengthDistributionKind.LOGNORMAL: (1.0, 1.0),
+    LengthDistribution.FIXED: (0.0, 0.0),
+    LengthDistribution.UNIFORM: (0.5, 0.5 / 3**0.5),
+    LengthDistribution.LOGNORMAL: (1.0, 1.0),
 }
 """What lengths of a kind are drawn with, and their coefficient of variation."""
 
@@ -73,8 +73,8 @@ def speed() -> None:
     limits = Limits(256, 8192)
     for answer, rate_rps in ((128, 12.0), (256, 10.0), (512, 5.0), (1000, 3.0)):
         lengths = (
-            Lengths(LengthDistributionKind.UNIFORM, 256, 0.5),
-            Lengths(LengthDistributionKind.UNIFORM, answer, 0.5, least=1),
+            Lengths(LengthDistribution.UNIFORM, 256, 0.5),
+            Lengths(LengthDistribution.UNIFORM, answer, 0.5, least=1),
         )
         requests = OpenLoad(rate_rps, *lengths).draw(200_000, np.random.SeedSequence(1))
         times = []
@@ -180,7 +180,7 @@ def grid_cases(folder: Path, requests: int) -> Iterator[Case]:
     """Yield the cases of the grid."""
     for case in json.loads((folder / "simulated/grid.json").read_text()):
         known = case["law"] != "8b-knee" and case["mode"] == 0 and case["cv"] == 1
-        drawn = case | {"law": GRID_LAWS[case["law"]], "kind": LengthDistributionKind(case["kind"])}
+        drawn = case | {"law": GRID_LAWS[case["law"]], "kind": LengthDistribution(case["kind"])}
         yield Case(
             _closed_row(
                 drawn["law"],
@@ -264,7 +264,7 @@ def _like_the_grid(rng: np.random.Generator) -> dict[str, Any]:
     """Draw a case from what the grid was drawn from, as its counts say."""
     return {
         "law": GRID_LAWS[str(rng.choice(list(GRID_LAWS)))],
-        "kind": LengthDistributionKind(str(rng.choice(["fixed", "uniform", "lognormal"]))),
+        "kind": LengthDistribution(str(rng.choice(["fixed", "uniform", "lognormal"]))),
         "I": int(rng.choice([64, 256, 512, 1024, 2048, 4096])),
         "O": int(rng.choice([32, 64, 128, 256, 1024])),
         "mode": int(rng.random() < 0.37),
@@ -282,7 +282,7 @@ def _reads_weigh(rng: np.random.Generator) -> dict[str, Any]:
     compute, read = base * 10 ** rng.uniform(-3, -1.8), base * 10 ** rng.uniform(-2.5, -1) / answer
     return {
         "law": IterationCoefficients(base, compute, read),
-        "kind": LengthDistributionKind.LOGNORMAL,
+        "kind": LengthDistribution.LOGNORMAL,
         "I": int(rng.choice([128, 256, 512, 1024, 2048, 4096])),
         "O": answer,
         "mode": 0,

@@ -453,4 +453,4 @@ def test_a_solver_failure_ends_with_status_4(run: Run, path: Path, monkeypatch: 
     monkeypatch.setattr("optimizer.pipeline.verify", lambda *_: ["the sky is falling"])
     answer = run("solve", path)
     assert (answer.status, answer.out) == (4, "")
-    assert answer.err.startswith("inferplan: error: the plan does not hold: the sky is falling")
+    assert answer.err.startswith("inferplan: error: the plan failed verification: the sky is falling")

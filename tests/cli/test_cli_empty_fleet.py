@@ -9,7 +9,7 @@ from builders import accelerator, document
 from commands import Run
 
 from optimizer import load_plan, load_system, solve, verify
-from optimizer.studies.figures.kinds import PLAN_KINDS
+from optimizer.studies.figures.making import PLAN_FIGURES
 
 Json = dict[str, Any]
 SOURCES: list[Json] = [{"servers": []}, document([], [accelerator("A"), accelerator("B")], {"A": 3})]
@@ -82,7 +82,7 @@ def test_files_are_written_and_read_back(run: Run, path: Path, tmp_path: Path) -
     assert "0 of 0" in text.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("kind", PLAN_KINDS)
+@pytest.mark.parametrize("kind", PLAN_FIGURES)
 def test_every_picture_of_a_plan_is_drawn_or_refused_in_one_line(
     run: Run, path: Path, tmp_path: Path, kind: str
 ) -> None:

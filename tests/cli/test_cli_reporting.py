@@ -11,7 +11,7 @@ from commands import ROOT, Answer, Run, is_one_line
 from optimizer import __version__, load_system, make_report, render_report
 from optimizer.cli import reporting
 from optimizer.render.pages import PageMetadata
-from optimizer.studies.figures.kinds import PLOT_KINDS
+from optimizer.studies.figures.making import FIGURES
 
 SMALL = str(ROOT / "specs" / "small")
 LARGE = str(ROOT / "specs" / "large")
@@ -24,7 +24,7 @@ def write(folder: Path, source: dict[str, Any]) -> str:
 
 
 def test_the_help_names_every_kind_of_the_library() -> None:
-    assert tuple(reporting.PLOTS) == PLOT_KINDS
+    assert tuple(reporting.PLOTS) == FIGURES
 
 
 def test_report_writes_what_the_library_returns(run: Run, tmp_path: Path) -> None:

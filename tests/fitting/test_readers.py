@@ -11,7 +11,7 @@ from optimizer.errors import FitError
 from optimizer.fitting.readers.report import Benchmark
 from optimizer.fitting.readers.table import parse_benchmark, read_benchmark
 from optimizer.fitting.runs import Arrivals
-from optimizer.simulation.lengths import LengthDistributionKind
+from optimizer.simulation.lengths import LengthDistribution
 
 
 def distribution(
@@ -59,7 +59,7 @@ def test_guidellm_json_of_both_years(newer: bool) -> None:  # noqa: FBT001  a pa
         Arrivals.CLOSED, Arrivals.CONSTANT, 5.5, 5,
     )  # fmt: skip
     assert rated.measured == pytest.approx((30, 9, 100 / 60))
-    assert rated.prompts.kind is LengthDistributionKind.UNIFORM
+    assert rated.prompts.distribution is LengthDistribution.UNIFORM
     assert rated.prompts.mean == pytest.approx(256)
     assert rated.prompts.lengths().variation == pytest.approx(0.5)
     assert rated.duration_s == 60
@@ -159,7 +159,11 @@ def test_vllm_bench_without_details() -> None:
     found = parse_benchmark("r.json", vllm())
     (run,) = found.runs
     assert (run.arrivals, run.rate_rps, run.requests, run.duration_s) == (Arrivals.POISSON, 4, 200, None)
-    assert (run.prompts.mean, run.prompts.kind, run.answers.mean) == (512, LengthDistributionKind.FIXED, 128)
+    assert (run.prompts.mean, run.prompts.distribution, run.answers.mean) == (
+        512,
+        LengthDistribution.FIXED,
+        128,
+    )
     assert run.measured == (30, 9, 4)
     assert found.date == "2026-01-05"
     assert any("--save-detailed" in note for note in found.told)
@@ -331,7 +335,7 @@ def test_plain_points() -> None:
     assert (rated.rate_rps, rated.duration_s, rated.measured.itl_ms) == (5, 60, 9)
     assert alone.is_alone
     assert steady.is_steady
-    assert steady.prompts.kind is LengthDistributionKind.LOGNORMAL
+    assert steady.prompts.distribution is LengthDistribution.LOGNORMAL
 
 
 ALL: dict[str, str] = {

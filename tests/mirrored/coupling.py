@@ -29,7 +29,7 @@ class Mirrors(Topology):
     role: ClassVar[str] = "twin"
     shortage: ClassVar[str] = "there are cards for its replicas, but not for their twins in other places"
     owner: IntArray
-    """Server of each kind of twin, shape (T,)."""
+    """Mirrored server of each unit, shape (T,)."""
     most: IntArray
     """Largest useful number of twins, shape (T,)."""
     place_of: IntArray

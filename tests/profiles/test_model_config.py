@@ -114,7 +114,7 @@ def facts(**changes: Any) -> ModelFacts:
 
 def kinds(model: ModelFacts) -> list[tuple[int, str]]:
     """Return the number of layers of each kind of cache."""
-    return [(layer.count, " + ".join(cache.kind for cache in layer.caches)) for layer in model.layers]
+    return [(layer.count, " + ".join(cache.type for cache in layer.caches)) for layer in model.layers]
 
 
 def bytes_per_parameter(model: ModelFacts, use: str = "dense") -> set[float]:
@@ -250,7 +250,7 @@ def test_sizes_in_nested_objects_are_read(
 ) -> None:
     model = model_of_config(config)
     assert model.parameters / 1e9 == pytest.approx(billions, rel=0.01)
-    rows = [(layer.count, cache) for layer in model.layers for cache in layer.caches if cache.kind == "grows"]
+    rows = [(layer.count, cache) for layer in model.layers for cache in layer.caches if cache.type == "grows"]
     assert sum(count * cache.numbers * cache.heads for count, cache in rows) == growing_numbers
 
 
@@ -452,7 +452,7 @@ def test_unknown_quantisation_stops_only_weights(change: dict[str, Any], message
         ({"model_type": "bert"}, "model_type = bert: is not understood"),
         ({"is_encoder_decoder": True}, "only decoders"),
         ({"ssm_cfg": {}}, "ssm_cfg = .*: this key is not known"),
-        ({"layer_types": ["full_attention", "conv"] * 16}, "layers of this kind are not known"),
+        ({"layer_types": ["full_attention", "conv"] * 16}, "layers of this type are not known"),
         ({"layer_types": ["full_attention", "banana"] * 16}, "the entry 'banana' is not understood"),
         ({"layer_types": ["full_attention"] * 31}, "31 entries, but the model has 32 layers"),
         ({"num_key_value_heads": 0}, "num_key_value_heads = 0: must be an integer of at least 1"),

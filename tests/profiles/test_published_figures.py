@@ -39,7 +39,7 @@ def computed(figure: dict[str, Any]) -> float:
         return _token_bytes(memory, settings.get("part"))
     if kind == "state_bytes_per_layer_per_device":
         states = sum(
-            layer.count for layer in model.layers if any(item.kind == "state" for item in layer.caches)
+            layer.count for layer in model.layers if any(item.type == "state" for item in layer.caches)
         )
         return memory.iterations.state_bytes / states
     if kind == "kv_tokens_in_pool":
@@ -54,7 +54,7 @@ def _token_bytes(memory: Memory, part: str | None) -> float:
     """Return the cache of one more token of a long request; of a part, or of a request within all windows."""
     if part == "latent":
         layers = memory.iterations.model.layers
-        rows = ((layer.count, cache) for layer in layers for cache in layer.caches if cache.kind == "latent")
+        rows = ((layer.count, cache) for layer in layers for cache in layer.caches if cache.type == "latent")
         return sum(count * memory.iterations.row_bytes(cache) for count, cache in rows)
     if part == "all layers":
         return memory.request_bytes(100) / 100

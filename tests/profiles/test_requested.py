@@ -17,7 +17,7 @@ from optimizer.profiles import Deployment, estimate_profile
 from optimizer.render.pages import render_report
 from optimizer.schema import SystemSpec
 from optimizer.simulation.replicas import TokenReplica
-from optimizer.studies.figures.kinds import make_figure
+from optimizer.studies.figures.making import make_figure
 from optimizer.studies.simulation.pools import pool_runs
 
 LENGTHS = {"avgInTokens": 1024, "avgOutTokens": 256}

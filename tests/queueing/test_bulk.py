@@ -80,7 +80,7 @@ def test_single_request_batches_match_pollaczek_khinchine(load: float) -> None:
 
 
 def test_loss_without_a_queue_matches_erlang_b() -> None:
-    found = server_steady_state(BatchServer(1, 0.0, 10.0, 0.0, room=0), 0.05)
+    found = server_steady_state(BatchServer(1, 0.0, 10.0, 0.0, queue_limit=0), 0.05)
     assert found.rejected == pytest.approx(0.5 / 1.5, rel=1e-12)  # offered load over one more
     assert found.mean_ms == pytest.approx(10, rel=1e-12)
 
@@ -117,7 +117,8 @@ def test_long_bounded_queue_matches_unlimited_queue(size: int, room: int, trigge
     # With so little room all states are looked at; without a limit the last stands for all beyond it.
     server = BatchServer(size, 1.5 * (20 + size), 20.0, 1.0, trigger=TRIGGERS.index(trigger))
     free, full = (
-        server_steady_state(each, 0.8 * server.full_rate) for each in (server, server._replace(room=room))
+        server_steady_state(each, 0.8 * server.full_rate)
+        for each in (server, server._replace(queue_limit=room))
     )
     assert len(full.starts) == room + 1 != len(free.starts)
     assert full.mean_ms == pytest.approx(free.mean_ms, rel=1e-10)
@@ -134,10 +135,10 @@ def test_unstable_queue_has_no_steady_state() -> None:
 @pytest.mark.parametrize(
     ("server", "cv", "part"),
     [
-        (BatchServer(8, 5.0, 10.0, 0.0, room=7), 1.0, "room"),
+        (BatchServer(8, 5.0, 10.0, 0.0, queue_limit=7), 1.0, "queue_limit"),
         (BatchServer(8, 5.0, 10.0, 0.0, trigger=TRIGGERS.index("clock")), 1.0, "window_ms"),
         (BatchServer(10_000, 0.0, 10.0, 0.0), 1.0, "size"),
-        (BatchServer(8, 0.0, 10.0, 0.0, room=0, counts_system=True), 1.0, "room"),
+        (BatchServer(8, 0.0, 10.0, 0.0, queue_limit=0, counts_system=True), 1.0, "queue_limit"),
         (BatchServer(8, 0.0, 10.0, 0.0), 3.5, "arrival_cv"),
     ],
 )

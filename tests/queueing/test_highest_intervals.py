@@ -63,7 +63,7 @@ def row_of(server: BatchServer, limits: dict[TargetMeasure, float]) -> BatchRow:
             if measure != LOSS
         ],
     }
-    row |= {"maxQueueSize": server.room} if server.room < UNLIMITED else {}
+    row |= {"maxQueueSize": server.queue_limit} if server.queue_limit < UNLIMITED else {}
     return BatchRow.model_validate(row | ({"maxRejected": limits[LOSS]} if LOSS in limits else {}))
 
 

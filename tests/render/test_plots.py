@@ -38,11 +38,11 @@ from optimizer.studies.figures.figure_document import (
     ReferenceLine,
     Series,
 )
-from optimizer.studies.figures.kinds import PLAN_KINDS, PLOT_KINDS
+from optimizer.studies.figures.making import FIGURES, PLAN_FIGURES
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
-MADE = ["plan", *(kind for kind in PLOT_KINDS if kind not in PLAN_KINDS)]
+MADE = ["plan", *(kind for kind in FIGURES if kind not in PLAN_FIGURES)]
 """What covers everything that is drawn: the other kinds of plans are parts of the first."""
 SHOWN = [*MADE, "change"]
 EVIL = '<script>alert("1")</script> & $x_{1}$ \\frac \x01 ＡＩ \u202e' + "M" * 60
@@ -65,7 +65,7 @@ def large() -> System:
 @pytest.fixture(scope="module")
 def figures(large: System) -> dict[str, Figure]:
     found = {
-        kind: make_figure(large, kind, server=None if kind in PLAN_KINDS else "Premium-llama_70b")
+        kind: make_figure(large, kind, server=None if kind in PLAN_FIGURES else "Premium-llama_70b")
         for kind in [*MADE, "types"]
     }
     many = load_system(generate_document(80, 6, 3, seed=1))
@@ -201,7 +201,7 @@ def test_a_type_has_one_colour_in_all_pictures(large: System) -> None:
 
 @pytest.mark.parametrize("kind", ["types", "servers", "targets", "cost", "pareto", "occupancy", "latency"])
 def test_type_colours_are_used_for_types_only(kind: str, large: System) -> None:
-    figure = make_figure(large, kind, server=None if kind in PLAN_KINDS else "Premium-llama_70b")
+    figure = make_figure(large, kind, server=None if kind in PLAN_FIGURES else "Premium-llama_70b")
     colours = type_colours(figure.types)
     assert figure.types == tuple(sorted({item.type for item in large.accelerators.values()}))
     assert len(set(colours.values())) == len(colours)

@@ -100,7 +100,7 @@ def test_without_a_plan_there_is_no_number(service: TestClient) -> None:
     service.put("/v1/servers/new", json=server("new"))
     answer = read(service, "new", "A")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "15")
-    assert "does not know the server 'new'" in answer.json()["detail"]
+    assert "server 'new' is not in the last plan" in answer.json()["detail"]
 
 
 def test_an_unserved_server_holds_its_replicas_with_a_reason(service: TestClient) -> None:

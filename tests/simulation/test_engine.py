@@ -9,7 +9,7 @@ import pytest
 from optimizer.errors import AnalysisError
 from optimizer.simulation.engine import advance, simulate
 from optimizer.simulation.law import Coefficients, IterationCoefficients, ProcessorSharingCoefficients
-from optimizer.simulation.lengths import LengthDistributionKind, Lengths
+from optimizer.simulation.lengths import LengthDistribution, Lengths
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.state import initial_state
 from optimizer.simulation.replicas import Effort, TokenReplica, run_replica
@@ -22,8 +22,8 @@ LINEAR = ProcessorSharingCoefficients(7.0, 0.08, 10.0, 0.0002)
 LIMITS = Limits(64, 2048)
 LOAD = OpenLoad(
     8.0,
-    Lengths(LengthDistributionKind.UNIFORM, 256, 0.5),
-    Lengths(LengthDistributionKind.UNIFORM, 128, 0.5, least=1),
+    Lengths(LengthDistribution.UNIFORM, 256, 0.5),
+    Lengths(LengthDistribution.UNIFORM, 128, 0.5, least=1),
 )
 
 
@@ -85,7 +85,7 @@ def test_client_with_one_in_flight_sends_after_completion() -> None:
 
 def test_littles_law_holds_for_closed_load() -> None:
     load = ClosedLoad(
-        40, 2000.0, Lengths(LengthDistributionKind.FIXED, 256), Lengths(LengthDistributionKind.FIXED, 128)
+        40, 2000.0, Lengths(LengthDistribution.FIXED, 256), Lengths(LengthDistribution.FIXED, 128)
     )
     runs = run_replica(load, TokenReplica(LAW, LIMITS), Effort(requests=20_000))
     found = summarise(runs)
@@ -96,7 +96,7 @@ def test_littles_law_holds_for_closed_load() -> None:
 
 @pytest.mark.parametrize("cv", [0.0, 1.0, 3.0])
 def test_only_overload_is_reported(cv: float) -> None:
-    lengths = Lengths(LengthDistributionKind.FIXED, 256), Lengths(LengthDistributionKind.FIXED, 128)
+    lengths = Lengths(LengthDistribution.FIXED, 256), Lengths(LengthDistribution.FIXED, 128)
     saturated = simulate(Requests(np.full(4000, 256), np.full(4000, 128), np.zeros(4000)), LAW, LIMITS)
     largest_rps = 4000 / saturated.last_ms.max() * 1000
     for share, overloaded in ((0.9, False), (1.1, True)):
@@ -133,7 +133,7 @@ def test_import_does_not_load_the_compiler() -> None:
 
 def test_lengths_have_the_requested_moments() -> None:
     rng = np.random.default_rng(5)
-    uniform = Lengths(LengthDistributionKind.UNIFORM, 100, 0.5).draw(100_000, rng)
+    uniform = Lengths(LengthDistribution.UNIFORM, 100, 0.5).draw(100_000, rng)
     assert (uniform.min(), uniform.max()) == (50, 150)
     assert uniform.mean() == pytest.approx(100, rel=0.01)
     lognormal = Lengths.with_cv(200, 1.0).draw(200_000, rng)
@@ -148,9 +148,7 @@ def test_lengths_have_the_requested_moments() -> None:
 
 @pytest.mark.parametrize(("cv", "squared"), [(0.0, 0.0), (1.0, 1.0), (2.0, 4.0)])
 def test_arrivals_have_the_requested_cv(cv: float, squared: float) -> None:
-    load = OpenLoad(
-        50.0, Lengths(LengthDistributionKind.FIXED, 1), Lengths(LengthDistributionKind.FIXED, 1), cv
-    )
+    load = OpenLoad(50.0, Lengths(LengthDistribution.FIXED, 1), Lengths(LengthDistribution.FIXED, 1), cv)
     arrivals = load.draw(200_000, np.random.SeedSequence(6)).arrival_ms
     assert arrivals is not None
     gaps = np.diff(arrivals)

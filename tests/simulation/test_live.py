@@ -256,7 +256,9 @@ def test_batch_servers_by_the_clock_equal_the_whole_run(seeds: range, *, alone: 
 def test_turns_by_the_clock_equal_the_whole_run(seeds: range) -> None:
     for seed in seeds:
         rng = np.random.default_rng(seed)
-        servers = [server_of(rng)._replace(trigger=0, room=UNLIMITED) for _ in range(rng.integers(2, 5))]
+        servers = [
+            server_of(rng)._replace(trigger=0, queue_limit=UNLIMITED) for _ in range(rng.integers(2, 5))
+        ]
         requests = arrivals_of(rng, 400)
         owner = rng.integers(0, len(servers), len(requests))
         rows = np.argsort(owner, kind="stable")
@@ -275,7 +277,7 @@ def test_batch_servers_serve_what_is_not_cancelled(seeds: range) -> None:
     for seed in seeds:
         rng = np.random.default_rng(seed)
         lines = [line_of(rng, alone=rng.random() < 0.5, jobs=bool(rng.random() < 0.5)) for _ in range(2)]
-        turns = [server_of(rng)._replace(trigger=0, room=UNLIMITED) for _ in range(3)]
+        turns = [server_of(rng)._replace(trigger=0, queue_limit=UNLIMITED) for _ in range(3)]
         replicas = [
             *(live_line(line, rng) for line in lines),
             LiveTurns(turns),

@@ -13,7 +13,7 @@ from optimizer.queueing.priority.model import UNLIMITED_QUEUE, ClassMix, Priorit
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.simulation.engine import SimulatedRun, simulate
 from optimizer.simulation.law import IterationCoefficients, ProcessorSharingCoefficients
-from optimizer.simulation.lengths import LengthDistributionKind, Lengths
+from optimizer.simulation.lengths import LengthDistribution, Lengths
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.replicas import Effort, TokenReplica, run_replica
 from optimizer.simulation.requests import Requests
@@ -48,7 +48,7 @@ def test_equal_priorities_are_first_come_first_served() -> None:
 
 def merged(rate_rps: float, shares: tuple[float, ...] = SHARES) -> MergedLoad:
     lengths = Lengths.with_cv(MEAN_TOKENS, 1.0, least=1)
-    none = Lengths(LengthDistributionKind.FIXED, 0.0)
+    none = Lengths(LengthDistribution.FIXED, 0.0)
     streams = tuple(OpenLoad(share * rate_rps, none, lengths) for share in shares)
     return MergedLoad(streams, tuple(range(1, len(shares) + 1)))
 

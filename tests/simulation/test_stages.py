@@ -52,7 +52,7 @@ def test_batch_members_queue_at_the_next_stage() -> None:
 
 
 def test_rejected_requests_skip_later_stages() -> None:
-    line = Tandem(BatchServer(1, 0.0, 10.0, 0.0, room=0), (Station(AFTER, 5.0, 0.0, 9),))
+    line = Tandem(BatchServer(1, 0.0, 10.0, 0.0, queue_limit=0), (Station(AFTER, 5.0, 0.0, 9),))
     times = passed_ms(line, 50.0)
     assert np.isnan(times).mean() == pytest.approx(0.5 / 1.5, abs=0.01)  # offered load over one more
     assert times[~np.isnan(times)] == pytest.approx(15)

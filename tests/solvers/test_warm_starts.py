@@ -265,7 +265,7 @@ def test_a_solution_over_capacity_is_refused() -> None:
     )
     on_a = np.where(problem.table.accelerator == 0, problem.table.num_replicas, 0)
     assert served_in_full(problem, on_a).all()
-    with pytest.raises(SolverError, match="breaks a limit"):
+    with pytest.raises(SolverError, match="violates a limit"):
         solve_milp(problem, answering(problem, on_a))
 
 
@@ -282,7 +282,7 @@ def test_partial_service_is_refused_if_units_suffice() -> None:
     one = np.ones(1, np.int64)
     assert len(problem.limits)
     assert (problem.left_by(one) >= 0).all()
-    with pytest.raises(SolverError, match="breaks a limit"):
+    with pytest.raises(SolverError, match="violates a limit"):
         solve_milp(problem, answering(problem, one))
 
 

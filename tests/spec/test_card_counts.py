@@ -129,7 +129,7 @@ def paid(system: System, chosen: tuple[int, ...]) -> float:
     """Return the cost of a candidate for each server, by the definition of the price for more cards."""
     table, cards = find_candidates(system).table, system.capacity["H"]
     assert isinstance(cards, UnlimitedCards)
-    used = sum(int(table.units[c]) for c in chosen if int(table.kind[c]) == 1)
+    used = sum(int(table.units[c]) for c in chosen if int(table.type[c]) == 1)
     extra = max(used - (cards.owned or 0), 0) * (cards.more_cents_per_h - 210.0)
     return float(sum(table.cost_cents_per_h[c] for c in chosen)) + extra
 

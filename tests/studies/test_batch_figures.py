@@ -10,7 +10,7 @@ from panels import curve
 from optimizer import System, load_system, solve
 from optimizer.kinds.batch_servers.rows import BatchRow
 from optimizer.studies.figures.figure_document import Figure
-from optimizer.studies.figures.kinds import PLOT_KINDS, make_figure
+from optimizer.studies.figures.making import FIGURES, make_figure
 
 SPECS = Path(__file__).parents[2] / "specs"
 
@@ -94,7 +94,7 @@ def test_without_a_queue_limit_only_latency_is_shown() -> None:
     assert curve(latency, 0, "mean") == curve(figure, 0, "mean")
 
 
-@pytest.mark.parametrize("kind", PLOT_KINDS)
+@pytest.mark.parametrize("kind", FIGURES)
 def test_no_picture_of_batch_servers_has_times_of_tokens(kind: str) -> None:
     text = make_figure(system(), kind).to_json()
     assert not any(word in text for word in ("TTFT", "ITL", "nter-token", "irst token", "→ 0"))

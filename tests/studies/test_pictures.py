@@ -10,7 +10,7 @@ from panels import bars, curves, grid
 from optimizer import System, compare, make_figure, make_report, render_report, scale_loads, solve
 from optimizer.generate import generate_document
 from optimizer.spec.system import load_system
-from optimizer.studies.figures.kinds import PLAN_KINDS
+from optimizer.studies.figures.making import PLAN_FIGURES
 from optimizer.studies.figures.plans import CLASSES_BESIDE, MAX_ROWS, WHOLE_PLAN
 from optimizer.studies.overview import describe
 
@@ -184,7 +184,7 @@ def test_every_class_has_its_field_however_many_there_are() -> None:
         ({"rate": 0.0}, "2 of 2 servers"),
     ],
 )
-@pytest.mark.parametrize("kind", PLAN_KINDS)
+@pytest.mark.parametrize("kind", PLAN_FIGURES)
 def test_a_fleet_that_runs_nothing_has_its_pictures(case: dict[str, object], words: str, kind: str) -> None:
     rate = float(str(case.get("rate", 60.0)))
     one = system(

@@ -347,7 +347,7 @@ def test_figures_show_every_range_and_every_combination() -> None:
     assert grid.panels[0].cells[1][0].text == "50"  # type: ignore[union-attr]
     assert sweep_figure(swept(system, "load=1", "count:L4=3", "cost:L4=1")).panels == ()
     days = sweep_figure(swept(one_server(), samples=20, load_cv=0.3))
-    assert [series.name for series in days.panels[0].series] == ["one fleet", "planned anew every day"]  # type: ignore[union-attr]
+    assert [series.name for series in days.panels[0].series] == ["one fleet", "replanned every day"]  # type: ignore[union-attr]
 
 
 def test_only_accelerator_types_have_colours_in_a_sweep() -> None:

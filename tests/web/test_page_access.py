@@ -85,7 +85,7 @@ def test_an_upload_of_50_mb_is_refused(port: int) -> None:
 
 
 def test_the_page_needs_one_process(run: Run) -> None:
-    message = "--workers 2: the page holds its visitors in one process"
+    message = "--workers 2: the page needs one process for all visitors"
     is_one_line(run("serve", "--web", "--workers", "2", "--port", "0"), message)
 
 

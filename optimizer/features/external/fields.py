@@ -10,7 +10,11 @@ MoneyPerMillion = Annotated[float, Field(ge=0, le=MAX_QUANTITY)]
 
 
 class External(Document):
-    """An external service that answers a server's requests instead of replicas."""
+    """An external service that answers a server's requests instead of replicas.
+
+    Only its means are known, so it meets no target on a percentile or a share of requests. The service that
+    plans for a running fleet does not use it, and lists such servers in `notRented`.
+    """
 
     in_per_million: MoneyPerMillion = Field(alias="inPerMillion")
     """Price of input tokens [cents per million]."""

@@ -9,7 +9,7 @@ class DeadlineUse(Document):
     """Offline work of a server, and its completion time."""
 
     server: str
-    """Name of the server."""
+    """Name of the server; in `unserved`, its `priority` is 101, below all others."""
     requests: float
     """Number of requests."""
     hours: float

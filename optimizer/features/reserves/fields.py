@@ -24,8 +24,8 @@ class HeadroomField(Document):
     """Headroom for more load than there is now."""
 
     headroom_share: Headroom | None = Field(None, alias="headroomShare", exclude_if=is_none)
-    """Share by which the load can grow while all targets are met; absent: that of the class, or else of the
-    options.
+    """Share by which the load can grow while all targets are met: 1 for twice the load; absent: that of the
+    class, or else of the options.
     """
 
 
@@ -46,7 +46,7 @@ class ReserveOptions(Document):
     """Defaults for all servers."""
 
     headroom_share: Headroom = Field(0.0, alias="headroomShare", exclude_if=not_)
-    """Share by which every load can grow while all targets are met."""
+    """Share by which every load can grow while all targets are met; classes and servers can state another."""
     safety: Literal["none", "profile"] = Field("none", exclude_if=lambda safety: safety == "none")
     """`profile`: token times of measured profiles are lengthened by the larger of their errors `ttft` and
     `itl`.

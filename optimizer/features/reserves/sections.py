@@ -41,7 +41,7 @@ def replica_section(plan: Plan) -> Section:
 
     def cards(server: str) -> str:
         used = rollouts[server].cards if server in rollouts else {}
-        return ", ".join(f"{n:,} {kind}" for kind, n in used.items())
+        return ", ".join(f"{n:,} {type_name}" for type_name, n in used.items())
 
     columns = (
         name("server", str),

@@ -16,10 +16,10 @@ def rollout_uses(system: System, pools: Mapping[str, Iterable[Pool]]) -> dict[st
         surge = system.servers[name].surge if name in system.servers else 0.0
         replicas, cards = 0, Counter[str]()
         for pool in mine if surge else ():
-            kind, each = system.units_per_replica(name, pool.accelerator)
+            type_name, each = system.units_per_replica(name, pool.accelerator)
             extra = extra_replicas(surge, pool.num_replicas)
             replicas += extra
-            cards[kind] += extra * each
+            cards[type_name] += extra * each
         if replicas:
             found[name] = RolloutUse(replicas=replicas, cards=dict(cards))
     return found

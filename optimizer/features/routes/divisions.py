@@ -79,7 +79,7 @@ class RouteArrays:
 
     @property
     def load_rps(self) -> float:
-        """Arrival rate of all kinds."""
+        """Arrival rate of all kinds [requests/s]."""
         return float(self.rate_rps.sum())
 
     @property

@@ -14,10 +14,10 @@ Lengths = Annotated[Tokens, Field(gt=0)]
 
 
 class RequestKind(Document):
-    """A kind of requests of a route: its share and lengths, and the router's errors."""
+    """Requests of one kind in a route: their share and lengths, and the router's errors."""
 
     name: Name | None = Field(None, exclude_if=is_none)
-    """Name in plans; absent: its position among the kinds."""
+    """Name in plans; absent: `kind 1` and so on."""
     share: Share
     """Share of the route's requests. The shares of all kinds add up to 1."""
     in_tokens: Tokens = Field(alias="inTokens")
@@ -29,7 +29,9 @@ class RequestKind(Document):
     miss: Share = 0.0
     """Share that the router sends to the large model although the plan assigns it to the small one."""
     wrong: Share = 0.0
-    """Share that the router sends to the small model although the plan assigns it to the large one."""
+    """Share that the router sends to the small model although the plan assigns it to the large one; at most
+    1 − `miss`.
+    """
 
 
 class Route(Document):
@@ -48,7 +50,7 @@ class Route(Document):
     rerun: bool = False
     """Whether requests wrongly sent to the small model are then also sent to the large one."""
     kinds: tuple[RequestKind, ...] = Field(strict=False, min_length=1, max_length=MAX_REQUEST_KINDS)
-    """Kinds of requests."""
+    """Kinds of requests, at most 12."""
 
 
 class RoutesField(Document):

@@ -19,11 +19,11 @@ class RoutedLoad:
     large: str
     """Server of the large model."""
     offered_rpm: float
-    """Requests of the route."""
+    """Requests of the route [requests/min]."""
     small_rpm: float
-    """Requests at the small model."""
+    """Requests at the small model [requests/min]."""
     large_rpm: float
-    """Requests at the large model, including those that ran on the small one before."""
+    """Requests at the large model, including those that ran on the small one before [requests/min]."""
     quality_lost: float
     """Share of answers that are worse because the small model produced them."""
 
@@ -34,7 +34,7 @@ class RoutedLoad:
 
     @property
     def rerun_rpm(self) -> float:
-        """Requests that both models serve."""
+        """Requests that both models serve [requests/min]."""
         return max(0.0, self.small_rpm + self.large_rpm - self.offered_rpm)
 
     def missed_rpm(self, takes_rpm: Mapping[str, float]) -> dict[str, float]:

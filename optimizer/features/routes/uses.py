@@ -62,11 +62,11 @@ class RouteUse(Document):
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the pools of both servers [cents/h]."""
     all_large_cents_per_h: float | None = Field(None, alias="costAllLarge")
-    """Cost of serving all requests on one accelerator of the large model, ignoring limits [cents/h]; None if
+    """Cost of serving all requests on one accelerator of the large model, ignoring limits [cents/h]; null if
     no accelerator meets its targets.
     """
     saving: float | None = None
-    """Share of that cost saved by the plan; None if the route is not served."""
+    """Share of that cost saved by the plan; null if the route is not served."""
 
     @property
     def state(self) -> str:

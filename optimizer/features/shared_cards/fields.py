@@ -37,8 +37,8 @@ class SharedCardField(Document):
     """Permission of a server to share cards."""
 
     shared_card: bool = Field(default=False, alias="sharedCard", exclude_if=not_)
-    """Whether its replicas can share cards with other servers that allow it, by shares, by slices or in time.
-    The server can still use full cards.
+    """Whether its replicas can share cards with other servers that allow it, at most eight in all: by shares,
+    by slices or in time. The server can still use full cards.
     """
 
 

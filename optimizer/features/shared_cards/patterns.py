@@ -75,7 +75,7 @@ class SharedCards:
     servers: IntArray
     """Servers that can be served on shared cards, shape (K,)."""
     load_rps: FloatArray
-    """Their loads, shape (K,)."""
+    """Their loads [requests/s], shape (K,)."""
     names: tuple[str, ...]
     """All servers of the planned system."""
     system: System

@@ -78,12 +78,12 @@ class ReplayedCards:
             free.take(server, accelerator, number)
         self.there = dict(self.planned)
         for place in sorted(self.servers.keys() & ready.keys()):
-            kind = system.accelerators[place[1]].type
+            type_name = system.accelerators[place[1]].type
             old = ready[place] - self.planned.get(place, 0)
-            stay = min(old, free.free.get(kind, old)) if starting & self.servers[place].keys() else 0
+            stay = min(old, free.free.get(type_name, old)) if starting & self.servers[place].keys() else 0
             if stay > 0:
                 self.there[place] = self.there.get(place, 0) + stay
-                free.free[kind] = free.free.get(kind, stay) - stay
+                free.free[type_name] = free.free.get(type_name, stay) - stay
 
     def replicas(self, server: str) -> dict[Place, int]:
         """Return the replicas of a server on cards of the last plan, by place."""

@@ -38,7 +38,7 @@ def _units(candidates: Candidates, shared: SharedCards) -> CandidateTable:
         Source.units,
         np.full(count, len(arrays.server_names)),
         accelerator,
-        arrays.kind[accelerator],
+        arrays.type[accelerator],
         units_per_replica=np.array([card.multiplicity for card in cards], np.int64),
         cost_per_replica=np.array([card.cost_cents_per_h for card in cards], np.float64),
         max_rate_rps=np.ones(count),

@@ -26,14 +26,14 @@ class _Row(NamedTuple):
         return FormattedValue(text if self.is_first else "", value)
 
     @property
-    def room(self) -> str:
+    def part(self) -> str:
         """Return the part of a card that the replicas occupy: ``2 x 0.25, 8 GB``."""
         item, memory = self.item, f"{quantity(self.item.memory_gb * self.item.per_card)} GB"
-        part = {
+        parts = {
             "shares": f"{item.per_card} x {quantity(item.share or 0.0)}, {memory}",
             "slices": f"{item.per_card} x {item.accelerator}",
         }
-        return part.get(self.use.mode, memory)
+        return parts.get(self.use.mode, memory)
 
 
 def shared_card_sections(plan: Plan, system: System | None = None) -> Iterator[Section]:
@@ -56,7 +56,7 @@ def _columns(money: Money, *, tokens: bool) -> list[Column]:
         Column("cards", lambda row: row.once(f"{row.use.num_cards:,}", row.use.num_cards)),
         words("shared", lambda row: row.once(_MODES[row.use.mode], row.use.mode), rank=2),
         name("server", lambda row: row.item.server),
-        words("takes", lambda row: row.room, rank=1),
+        words("takes", lambda row: row.part, rank=1),
         of_item("load", "arrival_rate_rpm", RPM, quantity),
         of_item("capacity", "max_arrival_rate_rpm", RPM, quantity, rank=4),
         *([of_item("ITL", "itl_ms", "ms", ",.1f")] if tokens else []),

@@ -30,7 +30,7 @@ class CardInTurns:
     place: int
 
     def run(self, effort: Effort, stream: int) -> list[SimulatedRun]:
-        """Run the card, and return the runs of the server; there are enough requests for each server."""
+        """Simulate the card, and return the runs of one server; each server has enough requests."""
         rates = [load.rate_rps for load in self.loads]
         needed = int(np.ceil(effort.requests * sum(rates) / rates[self.place]))
         seeds = np.random.SeedSequence([effort.seed, stream]).generate_state(1)

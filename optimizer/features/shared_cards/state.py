@@ -23,9 +23,9 @@ class FreeCards:
     @classmethod
     def of(cls, system: System) -> "FreeCards":
         """Return all cards of a system."""
-        kinds = {item.type for item in system.accelerators.values()} | system.capacity.keys()
-        limits = {kind: system.card_limit(kind) for kind in sorted(kinds)}
-        return cls(system, {kind: limit for kind, limit in limits.items() if limit is not None})
+        type_names = {item.type for item in system.accelerators.values()} | system.capacity.keys()
+        limits = {type_name: system.card_limit(type_name) for type_name in sorted(type_names)}
+        return cls(system, {type_name: limit for type_name, limit in limits.items() if limit is not None})
 
     @classmethod
     def beside(cls, system: System, rows: Iterable[PlacementRow]) -> "FreeCards":
@@ -33,9 +33,9 @@ class FreeCards:
         cards = cls.of(system)
         for row in rows:
             if row.mode == "shared":
-                kind = system.accelerators[row.spot.accelerator].type
-                if kind in cards.free:
-                    cards.free[kind] -= row.count
+                type_name = system.accelerators[row.spot.accelerator].type
+                if type_name in cards.free:
+                    cards.free[type_name] -= row.count
         return cards
 
     def copy(self) -> "FreeCards":
@@ -49,9 +49,9 @@ class FreeCards:
 
     def take(self, server: str, accelerator: str, replicas: int) -> None:
         """Take the cards of some replicas; a negative number returns them."""
-        kind, each = self.system.units_per_replica(server, accelerator)
-        if kind in self.free:
-            self.free[kind] -= each * replicas
+        type_name, each = self.system.units_per_replica(server, accelerator)
+        if type_name in self.free:
+            self.free[type_name] -= each * replicas
         for key, use in self._uses(server, accelerator).items():
             self.limits[key] -= use * replicas
 
@@ -76,9 +76,9 @@ class FreeCards:
             accelerator: name of the accelerator.
             wanted: maximum number.
         """
-        kind, each = self.system.units_per_replica(server, accelerator)
-        if kind in self.free and each:
-            wanted = min(wanted, max(0, self.free[kind]) // each)
+        type_name, each = self.system.units_per_replica(server, accelerator)
+        if type_name in self.free and each:
+            wanted = min(wanted, max(0, self.free[type_name]) // each)
         for key, use in self._uses(server, accelerator).items():
             if use > 0:
                 wanted = min(wanted, int(max(0.0, self.limits[key]) / use + ROUNDING))
@@ -86,6 +86,6 @@ class FreeCards:
 
     def missing(self, server: str, accelerator: str) -> int:
         """Return the number of replicas to remove until no card of their type is missing."""
-        kind, each = self.system.units_per_replica(server, accelerator)
-        shortage = max(0, -self.free.get(kind, 0))
+        type_name, each = self.system.units_per_replica(server, accelerator)
+        shortage = max(0, -self.free.get(type_name, 0))
         return -(-shortage // each) if each else 0

@@ -39,7 +39,9 @@ class SharedCardUse(Document):
     accelerator: str
     """Name of the accelerator of the cards."""
     mode: SharingMode
-    """Sharing mode of the cards."""
+    """How servers share the cards: by `shares` of the compute, by `slices`, or in `time`; `whole`: one
+    replica uses an entire card.
+    """
     num_cards: int = Field(alias="numCards")
     """Number of cards."""
     cost_cents_per_h: float = Field(alias="cost")

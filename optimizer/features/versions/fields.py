@@ -9,7 +9,10 @@ from optimizer.schema.allocations import AllocationData
 
 
 class VersionShare(Document):
-    """A version of a server's model, and its share of the requests."""
+    """A version of a server's model, and its share of the requests.
+
+    Its targets are those of its model in the server's class, or else those of the server's `model`.
+    """
 
     model: Name
     """The model of the version."""
@@ -28,9 +31,7 @@ class SplitFields(Document):
 
     split: tuple[VersionShare, ...] | None = Field(None, strict=False, exclude_if=is_none)
     """Models among which the server's requests are split at random by weight, including the server's `model`.
-    Each is planned as a separate server. Absent: all requests go to `model`.
+    Each is planned as a separate server, such as `chat (v2)`. Absent: all requests go to `model`.
     """
     roll_back: bool = Field(default=False, alias="rollBack", exclude_if=not_)
-    """Whether replicas of `model` must be able to take all requests of the server immediately, as a
-    reserve.
-    """
+    """Whether replicas of `model` must be able to take all requests immediately, as a reserve."""

@@ -19,7 +19,7 @@ class VersionUse(Document):
     num_replicas: int = Field(alias="numReplicas")
     """Number of replicas."""
     needed_replicas: float = Field(alias="neededReplicas")
-    """Number of replicas that the load would fill at their maximum rate, as a fraction."""
+    """Number of replicas that the load fills at their maximum rate, with decimals."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the version's replicas [cents/h]."""
     unused_cost_cents_per_h: float = Field(alias="unusedCost")

@@ -40,7 +40,7 @@ _NAMES = (
     "input_config/**/models/*", "input_config/**/model/*",
 )  # fmt: skip
 _MODES = tuple(f"input_config/**/{key}" for key in ("request_rate_mode", "arrival_pattern", "type"))
-_KINDS = ("constant", "poisson", "gamma", "concurrency")
+_PROCESSES = ("constant", "poisson", "gamma", "concurrency")
 
 
 def _read(report: BenchmarkFile) -> RunReport:
@@ -57,7 +57,7 @@ def _read(report: BenchmarkFile) -> RunReport:
 
 def _run(value: Any, place: str) -> RunRecord:
     texts = (text.lower() for text in all_at(value, *_MODES) if isinstance(text, str))
-    mode = next((text for text in texts if any(kind in text for kind in _KINDS)), "poisson")
+    mode = next((text for text in texts if any(process in text for process in _PROCESSES)), "poisson")
     found = record(value, TABLE, place)
     urls = list(all_at(value, "input_config/**/urls/*"))
     errors = sum(number_in(item) or 0.0 for item in all_at(value, "error_summary/*/count"))

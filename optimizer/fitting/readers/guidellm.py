@@ -56,16 +56,16 @@ TABLE: Table = {
     "accepted_tokens": plain("metrics/output_tokens_per_iteration/successful/mean"),
     "cached_tokens": plain("metrics/cached_tokens/successful/mean"),
     **{
-        f"{kind}_{suffix}": plain(
+        f"{side}_{suffix}": plain(
             *_metric(
-                f"{kind}_token_count", f"{kind.title()} token count", f"Token Metrics/{name} Tokens", key
+                f"{side}_token_count", f"{side.title()} token count", f"Token Metrics/{name} Tokens", key
             )
         )
-        for kind, name in (("prompt", "Input"), ("output", "Output"))
+        for side, name in (("prompt", "Input"), ("output", "Output"))
         for suffix, key in (("mean", "mean"), ("deviation", "std_dev"), ("least", "min"), ("most", "max"))
     },
 }
-"""TPOT is left out: since 0.4 it includes the TTFT."""
+"""Places of the attributes; TPOT is omitted, because it includes the TTFT since version 0.4."""
 _MODEL = (
     "worker/backend_model", "config/backend/model", "backend/model", "Worker/backend_model",
     "Run Info/Backend//model",
@@ -90,7 +90,7 @@ def _read(report: BenchmarkFile) -> RunReport:
     """Read the runs.
 
     Raises:
-        FitError: the report has no runs or is cut short, or an item is of another kind.
+        FitError: the report has no runs or is cut short, or an item is of another type.
     """
     items = list(_items(report))
     if not items:
@@ -139,22 +139,22 @@ def _run(item: Mapping[str, Any], place: str, strategy: Mapping[str, Any]) -> Ru
     start, end = number_in(item.get("start_time")), number_in(item.get("end_time"))
     span = None if start is None or end is None else end - start
     found = record({**item, "span": span}, TABLE, place, exact_itl=True, timed=True)
-    kind = str(strategy.get("type_") or strategy.get("kind") or "")
+    name = str(strategy.get("type_") or strategy.get("kind") or "")
     rate = number_in(strategy.get("rate"))
     limits = (number_in(strategy.get(key)) for key in ("streams", "max_concurrency"))
     users = next((limit for limit in limits if limit is not None), float(IN_FLIGHT))
     found = replace(
         found,
-        users=1.0 if kind == "synchronous" else users,
+        users=1.0 if name == "synchronous" else users,
         sent_rps=found.sent / found.duration_s if found.duration_s else None,
         prompt=_with_ends(item, found.prompt, "Prompt", "Input"),
         output=_with_ends(item, found.output, "Output", "Output"),
     )
-    if kind in STEADY:
+    if name in STEADY:
         burst = math.floor(rate) if rate and strategy.get("initial_burst") else 0
-        return replace(found, arrivals=STEADY[kind], offered_rps=rate or 0.0, burst=burst)
+        return replace(found, arrivals=STEADY[name], offered_rps=rate or 0.0, burst=burst)
     known = ", ".join((*CLOSED, *STEADY))
-    unusable = f"the strategy {kind!r} cannot be replayed; known are {known}" if kind not in CLOSED else None
+    unusable = f"the strategy {name!r} cannot be replayed; known are {known}" if name not in CLOSED else None
     return replace(found, unusable=unusable)
 
 

@@ -46,17 +46,17 @@ def strategies_of(items: Sequence[tuple[Mapping[str, Any], str]]) -> Iterator[Ma
     profile = find(items[0][0], "Run Info/Profile/")
     profile = profile if isinstance(profile, dict) else {}
     plan: Sequence[float] = profile.get("rate") or profile.get("streams") or ()
-    achieved, kinds = profile.get("measured_rates"), (profile.get("type_"), profile.get("kind"))
-    if "sweep" in kinds and isinstance(achieved, list) and len(achieved) > len(SWEEP_FIRST):
+    achieved, strategies = profile.get("measured_rates"), (profile.get("type_"), profile.get("kind"))
+    if "sweep" in strategies and isinstance(achieved, list) and len(achieved) > len(SWEEP_FIRST):
         plan = [0.0, 0.0, *sweep_rates(achieved)]
     for i, (item, _) in enumerate(items):
         own = find(item, "args/strategy", "config/strategy", "scheduler/strategy", "Args/strategy")
-        kind, _, amount = str(find(item, "Name", "Benchmark/Strategy/") or "").partition("@")
+        strategy, _, amount = str(find(item, "Name", "Benchmark/Strategy/") or "").partition("@")
         planned = plan[i] if isinstance(plan, list) and i < len(plan) else None
-        limit = {"max_concurrency": profile.get("max_concurrency")} if kind == "throughput" else {}
-        key = "rate" if kind in STEADY else "streams"
-        own = own if isinstance(own, dict) else {"type_": kind, **limit}
-        yield own if kind in {"", *SWEEP_FIRST} or key in own else {key: amount or planned, **own}
+        limit = {"max_concurrency": profile.get("max_concurrency")} if strategy == "throughput" else {}
+        key = "rate" if strategy in STEADY else "streams"
+        own = own if isinstance(own, dict) else {"type_": strategy, **limit}
+        yield own if strategy in {"", *SWEEP_FIRST} or key in own else {key: amount or planned, **own}
 
 
 def sweep_rates(achieved: Sequence[float]) -> list[float]:

@@ -47,13 +47,13 @@ def _read(report: BenchmarkFile) -> RunReport:
         number_in(find(report.tree, f"successes/prompt_tokens/{key}")) for key in ("cached", "total")
     )
     config = report.beside("config.yaml")
-    kind = text_at(config, "load/type")
+    process = text_at(config, "load/type")
     workers, each = (number_in(find(config, f"load/{key}")) for key in _WORKERS)
     found = record(
         report.tree,
         TABLE,
         report.name,
-        arrivals=Arrivals.POISSON if kind == "poisson" else Arrivals.CONSTANT,
+        arrivals=Arrivals.POISSON if process == "poisson" else Arrivals.CONSTANT,
         cached_share=cached / prompts if cached and prompts else None,
     )
     if found.offered_rps is None and found.users is None:
@@ -66,7 +66,7 @@ def _read(report: BenchmarkFile) -> RunReport:
         found = replace(found, offered_rps=None)
     elif workers and each:
         found = replace(found, users=workers * each)
-    open_loop = found.offered_rps is not None and kind not in {"constant", "poisson"}
+    open_loop = found.offered_rps is not None and process not in {"constant", "poisson"}
     return RunReport(
         (found,), "inference-perf", text_at(config, "server/model_name"), notes=(note,) if open_loop else ()
     )

@@ -31,8 +31,8 @@ TABLE: Table = {
     "cached_share": measured("@units", "results/**/vllm_prefix_cache_hit_rate/**/statistics/mean"),
     "turns": plain(f"{_LOAD}/multi_turn/max_turns/value"),
     **{
-        f"{kind}_{suffix}": plain(*(f"{_FIGURES}/requests/{name}_length/{key}" for key in keys))
-        for kind, name in (("prompt", "input"), ("output", "output"))
+        f"{side}_{suffix}": plain(*(f"{_FIGURES}/requests/{name}_length/{key}" for key in keys))
+        for side, name in (("prompt", "input"), ("output", "output"))
         for suffix, keys in _STATISTICS.items()
     },
 }

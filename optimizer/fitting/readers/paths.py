@@ -21,7 +21,7 @@ class Path(NamedTuple):
 
     keys: str
     unit: str = ""
-    """Unit of a time or a share; with a leading `@`, the key beside it that states the unit."""
+    """Unit of a time or a share; with a leading `@`, the key in the same object that states the unit."""
 
 
 Table = Mapping[str, tuple[Path, ...]]
@@ -34,7 +34,7 @@ def plain(*paths: str) -> tuple[Path, ...]:
 
 
 def measured(unit: str, *paths: str) -> tuple[Path, ...]:
-    """Return places of times or shares in one unit, or with the unit at a key beside them (`@key`)."""
+    """Return places of times or shares in one unit, or with a key beside them that states it (`@key`)."""
     return tuple(Path(path, unit) for path in paths)
 
 
@@ -128,7 +128,7 @@ LENGTHS = ("mean", "deviation", "least", "most", "p10", "p90", "total")
 
 
 def record(tree: Any, table: Table, place: str, **more: Any) -> RunRecord:
-    """Return what a tree says about a run.
+    """Return the attributes of a run that a tree contains.
 
     Args:
         tree: nested dicts and lists.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from optimizer.errors import FitError
 from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
-from optimizer.simulation.lengths import LengthDistributionKind
+from optimizer.simulation.lengths import LengthDistribution
 
 REQUIRED = ("in_tokens", "out_tokens")
 RUN_COLUMNS = (
@@ -17,7 +17,7 @@ RUN_COLUMNS = (
 )  # fmt: skip
 MEASURED_COLUMNS = RunMeasurements._fields
 COLUMNS = (*RUN_COLUMNS, *MEASURED_COLUMNS, "source")
-DEFAULT_KIND, DEFAULT_ARRIVALS = LengthDistributionKind.UNIFORM, Arrivals.POISSON
+DEFAULT_LENGTHS, DEFAULT_ARRIVALS = LengthDistribution.UNIFORM, Arrivals.POISSON
 MAX_VALUE = 1e9
 
 
@@ -47,7 +47,7 @@ def _read(report: BenchmarkFile) -> Benchmark:
             raise FitError(f"{place}: not {len(names)} cells, as the header has; the file might be truncated")
         runs.append(_run({key: cell.strip() for key, cell in row.items()}, place))
     if not runs:
-        raise FitError(f"{report.name}: there is a header and no row; the file might be truncated")
+        raise FitError(f"{report.name}: there is a header but no row; the file might be truncated")
     return Benchmark(tuple(runs), "points")
 
 
@@ -78,15 +78,17 @@ def _counts(row: Mapping[str, str], name: str, place: str) -> TokenCounts:
     mean = _number(row, name, place)
     if mean is None:
         raise FitError(f"{place}: {name} is missing")
-    kind = LengthDistributionKind(_choice(row, "lengths", tuple(LengthDistributionKind), DEFAULT_KIND, place))
+    distribution = LengthDistribution(
+        _choice(row, "lengths", tuple(LengthDistribution), DEFAULT_LENGTHS, place)
+    )
     cv = _number(row, f"{name}_cv", place, least=0.0) or 0.0
-    if kind is LengthDistributionKind.FIXED and cv:
+    if distribution is LengthDistribution.FIXED and cv:
         raise FitError(f"{place}: {name}_cv is {cv:g} and lengths are 'fixed'; use uniform or lognormal")
-    if kind is LengthDistributionKind.UNIFORM and cv > 1 / math.sqrt(3):
+    if distribution is LengthDistribution.UNIFORM and cv > 1 / math.sqrt(3):
         raise FitError(
             f"{place}: {name}_cv {cv:g} is above 0.577, the maximum for uniform lengths; use lognormal"
         )
-    return TokenCounts(mean, cv, kind)
+    return TokenCounts(mean, cv, distribution)
 
 
 def _choice(row: Mapping[str, str], name: str, known: tuple[str, ...], default: str, place: str) -> str:

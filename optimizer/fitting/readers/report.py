@@ -1,4 +1,4 @@
-"""Common parts of all readers: the file, and what is read from it."""
+"""Common parts of all readers: the file, and the values read from it."""
 
 import json
 import re
@@ -38,7 +38,7 @@ class Benchmark(NamedTuple):
 
     @property
     def told(self) -> list[str]:
-        """What was decided and assumed, in sentences."""
+        """Decisions and assumptions, as sentences."""
         return [*sentences(self.decisions), *self.notes]
 
 

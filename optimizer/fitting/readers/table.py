@@ -35,7 +35,8 @@ UNREADABLE: tuple[tuple[str, ...], ...] = (
     ("MLPerf", "it counts no tokens", "MLPerf Results Summary"),
     ("locust", "it counts no tokens", "Type,Name,Request Count"),
 )  # fmt: skip
-"""Tool, why its reports are not read, and paths of which it has one, or a text near its beginning."""
+"""Tool, reason why its reports are not read, and paths of which a report has one, or a text near its start.
+"""
 
 
 def read_benchmark(path: str | os.PathLike[str], engines: Engines = Engines()) -> Benchmark:  # noqa: B008
@@ -43,10 +44,10 @@ def read_benchmark(path: str | os.PathLike[str], engines: Engines = Engines()) -
 
     Args:
         path: the report.
-        engines: what the caller knows about the engines behind the address.
+        engines: facts about the engines behind the address.
 
     Raises:
-        FitError: the file is empty, cut short, or of unknown format, or leaves open what was measured.
+        FitError: the file is empty, cut short, of unknown format, or ambiguous.
         SpecError: the file cannot be read.
     """
     return _read(BenchmarkFile(str(path), read_text(path), on_disk=True), engines)
@@ -81,7 +82,7 @@ def _read(report: BenchmarkFile, engines: Engines) -> Benchmark:
 
 
 def _unknown(report: BenchmarkFile) -> str:
-    """Return why a report is not read, and what can be."""
+    """Return the reason why a report is not read, and the supported formats."""
     names = ", ".join(reader.name for reader in READERS)
     known = f"known are {names} with the columns {', '.join(points.REQUIRED)}"
     for tool, why, *marks in UNREADABLE:

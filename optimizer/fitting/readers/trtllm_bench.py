@@ -38,5 +38,5 @@ def _read(report: BenchmarkFile) -> RunReport:
 
 
 MAX_RATE_RPS = 1e6
-"""Stated rate from which requests are sent at once."""
+"""Stated rate from which requests are sent at once [requests/s]."""
 READER = Reader("trtllm-bench", having(["request_info/num_requests"], ["performance"]), _read)

@@ -69,9 +69,9 @@ _HINT = re.compile(
 _COUNTED = re.compile(r"(num_|n_)?(gpu|pod|instance|engine|node)s?(_count)?", re.IGNORECASE)
 """Names of numbers that might be those of engines."""
 NOMINAL = 0.9, 0.2 / math.sqrt(12)
-"""Mean and deviation of InferenceX's lengths, over the stated ones: uniform from 0.8 of them."""
+"""Mean and standard deviation of InferenceX's lengths, relative to the stated ones: uniform from 0.8 to 1."""
 RETOKENISED = 0.9
-"""Share of the tokens asked for below which the tokens that came count (sglang#10746)."""
+"""Share of the requested tokens below which the generated tokens are used instead (sglang#10746)."""
 _NAMES = ("model_id", "tokenizer_id", "model", "backend", "endpoint_type", "date", "image")
 PROMPTS_A_USER = 10
 """Requests of a run of InferenceX for each user (`--num-prompts`)."""
@@ -89,7 +89,7 @@ def _read(report: BenchmarkFile) -> RunReport:
     """Read one result, or several as a list or as written by `--append-result`.
 
     Raises:
-        FitError: an object is of another kind.
+        FitError: an object is of another type.
     """
     for row, place in report.rows:
         if not _is_run(row):
@@ -138,8 +138,8 @@ def _run(row: Mapping[str, Any], place: str) -> RunRecord:
         unusable=_unusable(row),
     )
     lengths = {
-        name: _lengths(row, name, getattr(found, kind))
-        for name, kind in (("input", "prompt"), ("output", "output"))
+        name: _lengths(row, name, getattr(found, attribute))
+        for name, attribute in (("input", "prompt"), ("output", "output"))
     }
     answers, asked = lengths["output"], None
     came = number_in(row.get("total_output_tokens_retokenized"))
@@ -178,7 +178,7 @@ def _hint(row: Mapping[str, Any]) -> str | None:
 
 
 def _lengths(row: Mapping[str, Any], name: str, stated: TokenStats) -> TokenStats:
-    """Return lengths with their spread: of single requests, of the range asked for, or InferenceX's."""
+    """Return lengths with their spread: of single requests, of the requested range, or InferenceX's."""
     given, came = row.get(f"{name}_lens"), row.get("output_lens")
     if isinstance(given, list) and isinstance(came, list):
         # Failed requests have a prompt and no answer.

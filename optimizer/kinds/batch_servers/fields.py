@@ -22,13 +22,17 @@ class BatchServerFields(PlacedServer):
     batch_trigger: TriggerName = Field(
         "oldest", alias="batchTrigger", exclude_if=lambda trigger: trigger == "oldest"
     )
-    """Trigger of a partial batch, for a model with `batchParms`."""
+    """Start of a batch that is not full, in a model with `batchParms`, if a server is free: one window after
+    the arrival of its oldest request (`oldest`), after the server is free and requests wait (`collect`),
+    after the last arrival (`gap`), or after the server becomes free, repeatedly (`interval`). With `clock`,
+    one batch starts at each multiple of the window, full or not.
+    """
     batch_timeout_ms: Milliseconds = Field(0.0, alias="batchTimeout", exclude_if=lambda window: window == 0)
-    """Batching window [ms]."""
+    """Batching window [ms]: how long a batch is collected."""
     batch_window: Literal["given", "optimal"] = Field(
         "given", alias="batchWindow", exclude_if=lambda choice: choice == "given"
     )
-    """Use the window `batchTimeout`, or the best of 100 %, 50 %, 25 % and 0 % of it."""
+    """`given`: the window is `batchTimeout`; `optimal`: the best of 100 %, 50 %, 25 % and 0 % of it."""
     queue_counts: QueueCounts = Field(
         "waiting", alias="queueCounts", exclude_if=lambda counted: counted == "waiting"
     )
@@ -37,7 +41,8 @@ class BatchServerFields(PlacedServer):
     """Stages before and after the batch, in each replica of a model with `batchParms`."""
     jobs: PositiveCount | None = Field(None, exclude_if=is_none)
     """Maximum requests in a replica, in its stages and batch; others wait in front of it, as for a worker
-    that takes jobs from a queue; default: unlimited. With `batchParms`."""
+    that takes jobs from a queue. Excludes `maxQueueSize`; default: unlimited. With `batchParms`.
+    """
 
 
 class PoolFields(Document):
@@ -50,7 +55,9 @@ class PoolFields(Document):
     batch_window_ms: float | None = Field(None, alias="batchWindow", exclude_if=is_none)
     """Batching window, as given or chosen [ms]; absent for other kinds."""
     binding: str | None = Field(None, exclude_if=is_none)
-    """Bottleneck of a replica with stages: `server`, `stage:` and a name, or `jobs`; otherwise absent."""
+    """Bottleneck of a replica with stages or jobs: `server`, `stage:` and a name, or `jobs` if more of them
+    would serve more; otherwise absent.
+    """
 
 
 class RowFields(Document):

@@ -28,7 +28,7 @@ SHARES = (0.0, 0.25, 0.5, 1.0)
 """Fractions of the given window that are tried if the plan chooses the window."""
 _KEYS = {
     "size": "maxBatchSize",
-    "room": "maxQueueSize",
+    "queue_limit": "maxQueueSize",
     "window_ms": "batchTimeout",
     "counts_system": "queueCounts",
     "arrival_cv": "currentAlloc.load.arrivalCV",
@@ -123,7 +123,7 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
     ) -> BatchServer | None:
         """Return the batch server for sharing a card in time; None unless its settings allow that."""
         line = server_line(server, profile, server.batch_timeout_ms, max_batch)
-        plain = line.server._replace(trigger=OLDEST, room=UNLIMITED, counts_system=False)
+        plain = line.server._replace(trigger=OLDEST, queue_limit=UNLIMITED, counts_system=False)
         fits = line == Tandem(plain) and server.batch_window == "given"
         return line.server if fits else None
 

@@ -38,7 +38,7 @@ from optimizer.queueing.measures import LOSS
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
 from optimizer.simulation.batches import TRIGGERS, BatchServer, QueueCounts, TriggerName
-from optimizer.simulation.lengths import LengthDistributionKind, Lengths
+from optimizer.simulation.lengths import LengthDistribution, Lengths
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.replicas import Effort, LineReplica, run_replica
 from optimizer.simulation.tandem import ALL_JOBS, Tandem
@@ -46,12 +46,12 @@ from optimizer.simulation.workload import OpenLoad
 from optimizer.timing import BatchParms
 
 _Answer = TypeVar("_Answer", bound=Document)
-NO_TOKENS = Lengths(LengthDistributionKind.FIXED, 0.0)
-ONE_ANSWER = Lengths(LengthDistributionKind.FIXED, 1.0)
+NO_TOKENS = Lengths(LengthDistribution.FIXED, 0.0)
+ONE_ANSWER = Lengths(LengthDistribution.FIXED, 1.0)
 """Output tokens per request in the simulator; batch servers have no tokens."""
 _WIRE = {
     "size": "maxBatchSize",
-    "room": "maxQueueSize",
+    "queue_limit": "maxQueueSize",
     "window_ms": "window",
     "counts_system": "queueCounts",
     "arrival_cv": "arrivalCV",
@@ -63,23 +63,31 @@ class BatchRow(Row):
     """One batch server at one rate."""
 
     batch: BatchParms = Field(alias="batchParms")
-    """Service time of a batch of n requests: base + slope·n [ms]."""
+    """Service time of a batch of n requests: `base` + `slope` × n [ms]."""
     max_batch: BatchLimit = Field(alias="maxBatchSize")
-    """Batch limit."""
+    """Batch limit, at most 512."""
     trigger: TriggerName = "oldest"
-    """Trigger of a partial batch."""
+    """Start of a batch that is not full, as `batchTrigger` of a server."""
     window_ms: Milliseconds = Field(0.0, alias="window")
     """Batching window [ms]."""
     max_queue: Count | None = Field(None, alias="maxQueueSize")
-    """Maximum requests waiting, or in the system; default: unlimited."""
+    """Maximum requests waiting, or in the system; with a window, at least the batch limit; default:
+    unlimited.
+    """
     queue_counts: QueueCounts = Field("waiting", alias="queueCounts")
-    """Whether `maxQueueSize` counts waiting requests only, or also those in service."""
+    """Whether `maxQueueSize` counts waiting requests only, or also those in service; `clock` counts waiting
+    requests only.
+    """
     arrival_cv: Coefficient = Field(1.0, alias="arrivalCV")
-    """Coefficient of variation of the interarrival times."""
+    """Coefficient of variation of the interarrival times, at most 3. Results for 1 are exact; others are
+    simulated with four million requests and a fixed seed.
+    """
     stages: tuple[Stage, ...] = Field((), strict=False)
-    """Stages before and after the batch."""
+    """Stages before and after the batch, as those of a server."""
     jobs: PositiveCount | None = None
-    """Maximum requests in the server and its stages; others wait in front; default: unlimited."""
+    """Maximum requests in the server and its stages, at most 1,024; others wait in front. Excludes a window
+    and `maxQueueSize`; default: unlimited.
+    """
     latency: tuple[LatencyTarget, ...] = Field((), strict=False)
     """Latency targets, for sizing."""
     max_rejected: MaxLoss | None = Field(None, alias="maxRejected")
@@ -160,13 +168,13 @@ class BatchRow(Row):
         return self._answer(BatchSizing, queues, float(found.max_rate_rps[0]), lowest_rps=lowest_rps)
 
     def _answer(
-        self, kind: type[_Answer], queues: BulkQueues, rate_rps: float, **own: Sequence[object]
+        self, answer_type: type[_Answer], queues: BulkQueues, rate_rps: float, **own: Sequence[object]
     ) -> _Answer:
         own |= {
             "binding": [slowest_part(self.line(), stage_names(self.stages))],
             "stable_rate_rps": queues.stable_rate_rps.tolist(),
         }
-        (answer,) = answers(kind, queues.analyze(np.array([rate_rps])), **own)
+        (answer,) = answers(answer_type, queues.analyze(np.array([rate_rps])), **own)
         return answer
 
     def simulate(self, effort: Effort) -> "BatchSimulation | OverloadedReplica":
@@ -184,9 +192,13 @@ class BatchLatencies(Document):
     mean_ms: float = Field(alias="avgLatency")
     """Mean latency [ms]."""
     p50_ms: float = Field(alias="p50Latency")
+    """Median of the latency [ms]."""
     p90_ms: float = Field(alias="p90Latency")
+    """90th percentile of the latency [ms]."""
     p95_ms: float = Field(alias="p95Latency")
+    """95th percentile of the latency [ms]."""
     p99_ms: float = Field(alias="p99Latency")
+    """99th percentile of the latency [ms]."""
 
 
 class BatchAnswer(BatchLatencies):
@@ -205,9 +217,9 @@ class BatchAnswer(BatchLatencies):
     rejected: float
     """Fraction of requests rejected."""
     utilization: float
-    """Arrival rate over the throughput with full batches."""
+    """Arrival rate divided by the throughput with full batches."""
     busy: float
-    """Fraction of time in which the server is busy."""
+    """Fraction of time in which the server is busy: at low load much more than the utilisation."""
     mean_batch: float = Field(alias="avgBatch")
     """Mean requests per batch."""
     binding: str | None = Field(None, exclude_if=is_none)
@@ -218,7 +230,7 @@ class BatchSizing(BatchAnswer):
     """The maximum rate of a batch server within its targets, and the performance there."""
 
     lowest_rps: float = Field(alias="minRPS")
-    """Minimum rate that meets the targets [requests/s]; at lower rates the window is too long."""
+    """Minimum rate that meets the targets [requests/s]; at lower rates the window makes requests late."""
 
 
 class SimulatedBatches(BatchLatencies):

@@ -18,18 +18,21 @@ StagePlace = Literal["before", "after"]
 
 
 class Stage(Document):
-    """A stage of a replica, with its own workers that serve one request each at a time."""
+    """A stage of a replica, with an unlimited queue and its own workers in every replica.
+
+    Stages on the same side of the batch are passed in the order of the list.
+    """
 
     name: Name
     """Unique name within the server."""
     place: StagePlace = Field(alias="where")
     """Position relative to the batch."""
     mean_ms: Milliseconds = Field(alias="time", gt=0)
-    """Mean service time of a request [ms]."""
+    """Mean service time of a request, more than 0 [ms]."""
     cv: Coefficient = 1.0
     """Coefficient of variation of the lognormal service time; 0: constant."""
     workers: PositiveCount = 1
-    """Number of workers."""
+    """Number of workers; each serves one request at a time."""
 
     @property
     def station(self) -> Station:

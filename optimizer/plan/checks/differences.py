@@ -18,7 +18,7 @@ def differences(true: object, stated: object, path: str, absolute: float = SAME)
     """Yield a line for every value that differs: ``limits.0.used is 1600, the plan says 0``.
 
     Args:
-        true: the recomputed value: a document, or values of which documents consist.
+        true: the recomputed value: a document, or a value of a field.
         stated: the value in the plan.
         path: location of the value in the plan, by the names of documents.
         absolute: absolute difference of numbers that counts as rounding.

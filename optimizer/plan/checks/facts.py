@@ -67,7 +67,7 @@ class Facts:
 
     @cached_property
     def short(self) -> set[str]:
-        """Planned servers that are not served in full, and queues of which a member is not."""
+        """Planned servers that are not served in full, and queues with such a member."""
         short = {*self.listed, *self.plan.left_out}
         return short | {name for name, use in self.plan.shared_queues.items() if short & use.members.keys()}
 

@@ -73,7 +73,10 @@ def _accelerators(plan: Plan, system: System) -> Iterator[str]:
         if name not in system.servers:
             continue
         model = system.servers[name].model
-        roles = {None, *(kind.role for feature, kind in TOPOLOGIES.items() if feature in system.features)}
+        roles = {
+            None,
+            *(topology.role for feature, topology in TOPOLOGIES.items() if feature in system.features),
+        }
         for pool in pools:
             if pool.role not in roles:
                 yield f"{name}: no replicas with the role {pool.role!r} are planned"

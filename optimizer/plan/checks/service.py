@@ -72,7 +72,7 @@ def _replicas(facts: Facts, server: Server) -> Iterator[str]:
 
 
 def _one_pool(facts: Facts, server: Server) -> str | None:
-    """Return the property of a server because of which it has at most one pool."""
+    """Return the property that limits a server to one pool."""
     if isinstance(facts.whole.servers.get(server.name), SharedQueue):
         return "a shared queue"
     return "a server that rolls out" if rolls_out(facts.whole, server) else None

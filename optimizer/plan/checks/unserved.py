@@ -105,7 +105,7 @@ def _gets_another_replica(lean: Facts, shortages: Shortages, item: Unserved) -> 
 
 
 def _can_move(system: System, name: str) -> bool:
-    """Return whether a server may run on several accelerators, or its queue serve others in part."""
+    """Return whether a server can run on several accelerators, or its queue can serve others in part."""
     server = system.servers[name]
     allowed = [
         accelerator

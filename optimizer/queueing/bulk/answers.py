@@ -123,7 +123,7 @@ def moments_between(points: FloatArray, count: int, rate: float, least: int) -> 
     Args:
         points: ascending points.
         count: number of points used.
-        rate: arrivals [1/ms].
+        rate: arrival rate [1/ms].
         least: minimum nodes of a panel; four if the integrand also jumps inside panels.
     """
     rows = 0

@@ -8,7 +8,7 @@ from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.opened import Transitions, pending_first, pending_rest
 from optimizer.queueing.bulk.poisson import fill_chances, largest_count
 from optimizer.queueing.bulk.records import OldestLeft
-from optimizer.queueing.bulk.service import fill_window, room_beside, service_ms
+from optimizer.queueing.bulk.service import fill_window, queue_limit_during, service_ms
 from optimizer.queueing.bulk.stationary import fill_stationary
 from optimizer.simulation.batches import CLOCK, GAP, INTERVAL, OLDEST, BatchServer
 from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays, entry_with_arrays
@@ -30,7 +30,7 @@ def fill_queue(
     """
     n = min(i, server.size)
     left = i - n
-    most = min(server.room if server.trigger == CLOCK else room_beside(server, n), states)
+    most = min(server.queue_limit if server.trigger == CLOCK else queue_limit_during(server, n), states)
     top = max(min(most, left + reach), left)
     for q in range(left):
         queue[q] = 0.0
@@ -171,7 +171,7 @@ def fill_starts(
 
     Args:
         server: the server.
-        rate: arrivals [1/ms].
+        rate: arrival rate [1/ms].
         decay: decay rate of the tail; 0 without a tail.
         oldest: age of the oldest request left in the queue.
         starts: filled, shape (states + 1,).
@@ -235,7 +235,7 @@ def add_ages(
         if starts[i] < 1e-15 or left > 2 * size:
             continue
         service = service_ms(server, n)
-        most = room_beside(server, n)
+        most = queue_limit_during(server, n)
         top = min(size, most - size + 1)
         # More than a batch was left already, so the oldest of those behind it came before this service.
         if left > size:

@@ -37,7 +37,7 @@ class ClosedNetworkSteadyState:
 
     line: Tandem
     rate: float
-    """Arrivals [1/ms]."""
+    """Arrival rate [1/ms]."""
     network: ClosedNetwork
     chances: FloatArray
     """Probability of n jobs in the system, n = 0 … J; the last entry covers J or more."""
@@ -66,12 +66,12 @@ class ClosedNetworkSteadyState:
 
     @property
     def mean_ms(self) -> float:
-        """Mean time from arrival to the end of the last stage."""
+        """Mean time from arrival to the end of the last stage [ms]."""
         return (self.inside + self.queue) / self.rate
 
     @property
     def service_ms(self) -> float:
-        """Mean time of a job in service, at all stages and in its batch."""
+        """Mean time of a job in service, at all stages and in its batch [ms]."""
         server = self.server
         own = server.base_ms + server.slope_ms * self.mean_batch
         return own + sum(station.mean_ms for station in self.line.stations)
@@ -129,7 +129,7 @@ def closed_network_steady_state(line: Tandem, rate: float) -> ClosedNetworkStead
 
     Args:
         line: server and stages.
-        rate: arrivals [1/ms].
+        rate: arrival rate [1/ms].
 
     Raises:
         AnalysisError: the rate exceeds the capacity.

@@ -33,7 +33,7 @@ class Lattice:
 
     @property
     def step_ms(self) -> float:
-        """Distance between two times."""
+        """Distance between two times [ms]."""
         return self.limit_ms / POINTS
 
     def law(self, excess: Excess) -> Transform:

@@ -24,11 +24,11 @@ def server_problem(server: BatchServer, arrival_cv: float) -> tuple[str, str] | 
             f"a batch of at most {MAX_BATCH} requests is supported, not {server.size}; lower it",
         ),
         (
-            server.window_ms > 0 and not clock and server.room < server.size,
-            "room",
+            server.window_ms > 0 and not clock and server.queue_limit < server.size,
+            "queue_limit",
             (
-                f"a queue of {server.room} never fills a batch of {server.size}, so every window runs out; "
-                "allow at least one batch, or set no window"
+                f"a queue of {server.queue_limit} never fills a batch of {server.size}, so every window runs "
+                "out; allow at least one batch, or set no window"
             ),
         ),
         (
@@ -41,8 +41,8 @@ def server_problem(server: BatchServer, arrival_cv: float) -> tuple[str, str] | 
             ),
         ),
         (
-            server.counts_system and server.room < 1,
-            "room",
+            server.counts_system and server.queue_limit < 1,
+            "queue_limit",
             "a system limit of 0 admits no request; set it to 1 or more",
         ),
         (
@@ -70,8 +70,8 @@ def line_problem(line: Tandem) -> tuple[str, str] | None:
             f"at most {MAX_JOBS} jobs are supported, not {line.jobs}; lower or remove it",
         ),
         (
-            line.server.room < UNLIMITED,
-            "room",
+            line.server.queue_limit < UNLIMITED,
+            "queue_limit",
             "with jobs, the queue before the replica is unlimited; remove this limit, or jobs",
         ),
         (

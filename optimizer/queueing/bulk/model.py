@@ -98,7 +98,7 @@ class BatchingPolicy(OwnArrays):
     trigger: IntArray
     """Event that starts a partial batch, an index into `TRIGGERS`."""
     window_ms: FloatArray
-    room: IntArray
+    queue_limit: IntArray
     """Maximum requests waiting, or in the system; `UNLIMITED` for no limit."""
     counts_system: BoolArray
     """Whether the limit includes requests in service."""
@@ -114,7 +114,7 @@ class BatchingPolicy(OwnArrays):
         return cls(
             np.array([server.trigger for server in servers]),
             np.array([server.window_ms for server in servers]),
-            np.array([server.room for server in servers]),
+            np.array([server.queue_limit for server in servers]),
             np.array([server.counts_system for server in servers], dtype=np.bool_),
             station_table([line.stations for line in lines]),
             np.array([line.jobs for line in lines]),
@@ -141,12 +141,12 @@ class BulkQueues(QueueModel):
         return measure.metric in {"e2e", "loss", "missed"}
 
     @classmethod
-    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:
+    def of_law(cls, law: Law, limits: ReplicaLimits, variability: Variability) -> Self:
         """Build the servers."""
         assert isinstance(law, BatchLaw)
-        policy = room.own or BatchingPolicy.of_lines([DEFAULT_LINE] * len(room.max_batch))
+        policy = limits.own or BatchingPolicy.of_lines([DEFAULT_LINE] * len(limits.max_batch))
         assert isinstance(policy, BatchingPolicy)
-        return cls(law.base_ms, law.slope_ms, room.max_batch, variability.arrival_cv, policy)
+        return cls(law.base_ms, law.slope_ms, limits.max_batch, variability.arrival_cv, policy)
 
     def line(self, row: int) -> Tandem:
         """Return one server with its stages."""
@@ -157,11 +157,11 @@ class BulkQueues(QueueModel):
     def server(self, row: int) -> BatchServer:
         """Return one server; its batch limit is at most its queue limit."""
         policy = self.policy
-        room, trigger = int(policy.room[row]), int(policy.trigger[row])
-        size = min(int(self.max_batch[row]), max(room, 1))
+        queue_limit, trigger = int(policy.queue_limit[row]), int(policy.trigger[row])
+        size = min(int(self.max_batch[row]), max(queue_limit, 1))
         window = 0.0 if size == 1 and trigger != CLOCK else float(policy.window_ms[row])
         times = window, float(self.base_ms[row]), float(self.slope_ms[row])
-        return BatchServer(size, *times, room, bool(policy.counts_system[row]), trigger)
+        return BatchServer(size, *times, queue_limit, bool(policy.counts_system[row]), trigger)
 
     @property
     def lines(self) -> list[Tandem]:
@@ -175,12 +175,12 @@ class BulkQueues(QueueModel):
 
     @property
     def least_rate_rps(self) -> FloatArray:
-        """Lower end of the rates searched by sizing, shape (R,)."""
+        """Lower end of the rates searched by sizing [requests/s], shape (R,)."""
         return MIN_LOAD * self.full_rate_rps
 
     @property
     def stable_rate_rps(self) -> FloatArray:
-        """Maximum stable rate, shape (R,)."""
+        """Maximum stable rate [requests/s], shape (R,)."""
         return (1 - STABILITY_MARGIN) * self.full_rate_rps
 
     @property
@@ -190,7 +190,7 @@ class BulkQueues(QueueModel):
             [min((station.most for station in line.stations), default=np.inf) for line in self.lines]
         )
         limited = (1 - STABILITY_MARGIN) * MS_PER_S * stages
-        return np.where(self.policy.room < UNLIMITED, limited, self.stable_rate_rps)
+        return np.where(self.policy.queue_limit < UNLIMITED, limited, self.stable_rate_rps)
 
     @property
     def is_non_monotone(self) -> BoolArray:

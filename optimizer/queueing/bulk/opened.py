@@ -6,7 +6,7 @@ from typing import NamedTuple
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.poisson import fill_chances
 from optimizer.queueing.bulk.records import OldestLeft
-from optimizer.queueing.bulk.service import FIRST_POINTS, fill_window, room_beside, service_ms
+from optimizer.queueing.bulk.service import FIRST_POINTS, fill_window, queue_limit_during, service_ms
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.machine.compiling import compiled
 
@@ -16,7 +16,7 @@ class Transitions(NamedTuple):
 
     server: BatchServer
     rate: float
-    """Arrivals [1/ms]."""
+    """Arrival rate [1/ms]."""
     oldest: OldestLeft
     in_window: FloatArray
     """Probabilities of 0 … B arrivals in a window."""
@@ -34,7 +34,7 @@ def pending_rest(chain: Transitions, left: int, queue: FloatArray, out: FloatArr
     server, in_rests, in_rest, (ages, age_chances) = chain.server, chain.in_rests, chain.in_rest, chain.oldest
     size, window = server.size, server.window_ms
     service = service_ms(server, size)
-    capped = room_beside(server, size) < size
+    capped = queue_limit_during(server, size) < size
     few = 0.0
     for q in range(left, size):
         few += queue[q]
@@ -68,7 +68,7 @@ def pending_first(chain: Transitions, n: int, known: float, in_service: FloatArr
     The first request to arrive opens the window, during the service or after it (eq. 137).
 
     Args:
-        chain: what is the same for all starts.
+        chain: data common to all starts.
         n: requests served together.
         known: probability already in `out`.
         in_service: probabilities of arrivals in the service.
@@ -77,7 +77,7 @@ def pending_first(chain: Transitions, n: int, known: float, in_service: FloatArr
     server, rate, in_window = chain.server, chain.rate, chain.in_window
     size, window = server.size, server.window_ms
     service = service_ms(server, n)
-    most = room_beside(server, n)
+    most = queue_limit_during(server, n)
     late = math.exp(-rate * max(service - window, 0.0))
     if most < size:
         pending_in_room(chain, n, late, in_service, out)
@@ -100,7 +100,7 @@ def pending_in_room(chain: Transitions, n: int, late: float, in_service: FloatAr
     )  # fmt: skip
     size, window = server.size, server.window_ms
     service = service_ms(server, n)
-    most = room_beside(server, n)
+    most = queue_limit_during(server, n)
     if most <= 0:
         fill_window(in_window, 1, size, 1.0, out)
         return

@@ -8,7 +8,7 @@ from optimizer.queueing.bulk.answers import NEGLIGIBLE, NODES, WEIGHTS, fill_bey
 from optimizer.queueing.bulk.poisson import fill_chances
 from optimizer.queueing.bulk.records import LatencyLimit, Scratch, Waiting
 from optimizer.queueing.bulk.service import service_ms
-from optimizer.queueing.bulk.service_kinds import Service
+from optimizer.queueing.bulk.service_times import Service
 from optimizer.simulation.machine.compiling import compiled
 
 LEADS = 4

@@ -20,7 +20,7 @@ class LatencyLimit(NamedTuple):
 
     server: BatchServer
     rate: float
-    """Arrivals [1/ms]."""
+    """Arrival rate [1/ms]."""
     limit: float
     """The limit [ms]."""
     at_z: FloatArray

@@ -15,9 +15,9 @@ def service_ms(server: BatchServer, n: int) -> float:
 
 
 @compiled
-def room_beside(server: BatchServer, n: int) -> int:
+def queue_limit_during(server: BatchServer, n: int) -> int:
     """Return the maximum number of requests waiting during the service of n requests."""
-    return server.room - n if server.counts_system else server.room
+    return server.queue_limit - n if server.counts_system else server.queue_limit
 
 
 @compiled

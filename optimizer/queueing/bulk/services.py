@@ -18,7 +18,7 @@ from optimizer.queueing.bulk.records import (
     Waiting,
 )
 from optimizer.queueing.bulk.service import service_ms
-from optimizer.queueing.bulk.service_kinds import Service, service_of
+from optimizer.queueing.bulk.service_times import Service, service_of
 from optimizer.simulation.batches import COLLECT, GAP, INTERVAL, BatchServer
 from optimizer.simulation.machine.compiling import compiled, entry_with_arrays
 
@@ -28,8 +28,8 @@ class Progress(NamedTuple):
 
     seen: float
     """Time since its start [ms]."""
-    kind: int
-    """Kind of the next service to begin; -1: none."""
+    upcoming: int
+    """Next service to start, as an index into the service times; -1: none."""
     low: int
     """Shortest queue."""
     high: int
@@ -38,7 +38,12 @@ class Progress(NamedTuple):
 
 @compiled
 def add_fresh(
-    rate: float, rest: float, durations: FloatArray, flows: FloatArray, rooms: FloatArray, queue: FloatArray
+    rate: float,
+    rest: float,
+    durations: FloatArray,
+    flows: FloatArray,
+    queue_limits: FloatArray,
+    queue: FloatArray,
 ) -> tuple[int, int]:
     """Add the queues of services that left no request, `rest` before their end."""
     low, high = len(queue), -1
@@ -47,7 +52,7 @@ def add_fresh(
         if mean <= 0 or flows[n] < NEGLIGIBLE:
             continue
         reach = 8 * math.sqrt(mean) + 10
-        top = min(int(mean + reach), int(rooms[n]) - 1, len(queue) - 1)
+        top = min(int(mean + reach), int(queue_limits[n]) - 1, len(queue) - 1)
         bottom = max(int(mean - reach), 0)
         if bottom > top:
             continue
@@ -126,19 +131,19 @@ def later_by_age(
 def moved_to(service: Service, rate: float, at: Progress, u: float, scratch: Scratch) -> Progress:
     """Advance the requests left to a moment `u` [ms], with the starts of shorter services before it."""
     carried, durations, at_end = service.carried, service.durations, service.at_end
-    (seen, kind, low, high), by_number = at, scratch.rows[0]
-    while kind >= 0 and durations[-1] - durations[kind] <= u:
-        since = durations[-1] - durations[kind]
+    (seen, upcoming, low, high), by_number = at, scratch.rows[0]
+    while upcoming >= 0 and durations[-1] - durations[upcoming] <= u:
+        since = durations[-1] - durations[upcoming]
         low, high = moved_on(carried, low, high, rate * (since - seen), scratch)
         seen, low = since, 0
-        carried[0] += service.flows[kind]
+        carried[0] += service.flows[upcoming]
         if len(at_end) > 0:
-            fill_chances(rate * durations[kind], by_number)
+            fill_chances(rate * durations[upcoming], by_number)
             for m in range(len(at_end)):
-                at_end[m] += service.flows[kind] * by_number[m]
-        kind -= 1
+                at_end[m] += service.flows[upcoming] * by_number[m]
+        upcoming -= 1
     low, high = moved_on(carried, low, high, rate * (u - seen), scratch)
-    return Progress(u, kind, low, high)
+    return Progress(u, upcoming, low, high)
 
 
 @compiled
@@ -147,7 +152,7 @@ def fill_queue_before_end(
 ) -> tuple[int, int]:
     """Fill the queue distribution `rest` before the end; return its smallest and largest queue."""
     queue[:] = 0.0
-    least, most = add_fresh(rate, rest, service.durations, service.flows, service.rooms, queue)
+    least, most = add_fresh(rate, rest, service.durations, service.flows, service.queue_limits, queue)
     for k in range(low, high + 1):
         queue[k] += service.carried[k]
     return min(least, low), max(most, high)
@@ -161,7 +166,7 @@ def beyond_in_service(
 
     Args:
         server: the server.
-        rate: arrivals [1/ms].
+        rate: arrival rate [1/ms].
         limit: the latency limit [ms].
         starts: distribution of the requests at the start of a batch.
         oldest: age of the oldest request left.
@@ -169,10 +174,17 @@ def beyond_in_service(
     """
     service, total = service_of(server, rate, limit, starts, oldest), 0.0
     total += service.far_late
-    if service.room <= 0:
+    if service.queue_limit <= 0:
         return total
-    law, scratch = latency_limit(server, rate, limit), scratch_for(server.size, service.room + server.size)
-    longest, apart, queue = service.durations[-1], len(service.rooms) > 1, np.zeros(service.room)
+    law, scratch = (
+        latency_limit(server, rate, limit),
+        scratch_for(server.size, service.queue_limit + server.size),
+    )
+    longest, apart, queue = (
+        service.durations[-1],
+        len(service.queue_limits) > 1,
+        np.zeros(service.queue_limit),
+    )
     at = Progress(0.0, -1 if apart else len(service.durations) - 1, 0, service.longest_queue)
     # Time runs through the longest service. Requests left by it are carried on and grow; if queue limits
     # differ by service, those of services that left none are added at every moment.

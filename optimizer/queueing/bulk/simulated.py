@@ -32,7 +32,7 @@ class SimulatedSteadyState:
 
     server: BatchServer
     latencies_ms: FloatArray
-    """Latencies of the completed requests that count, ascending."""
+    """Latencies of the completed requests that count, ascending [ms]."""
     mean_ms: float
     """Mean latency [ms]."""
     service_ms: float
@@ -61,7 +61,7 @@ def simulate_steady_state(line: Tandem, rate: float, cv: float) -> SimulatedStea
 
     Args:
         line: server and stages.
-        rate: arrivals [1/ms].
+        rate: arrival rate [1/ms].
         cv: CV of the interarrival times.
     """
     from optimizer.simulation.machine.passing import run_line

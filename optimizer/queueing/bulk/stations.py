@@ -38,20 +38,20 @@ class Wait:
 
     @property
     def before_ms(self) -> float:
-        """Mean queueing time behind earlier arrivals."""
+        """Mean queueing time behind earlier arrivals [ms]."""
         station = self.station
         residual = station.mean_ms * (1 + station.cv**2) / 2
         return self.chance * self.stretch * residual / (station.workers * (1 - self.load))
 
     @property
     def group_ms(self) -> float:
-        """Mean queueing time behind the request's own group."""
+        """Mean queueing time behind the request's own group [ms]."""
         served = self.station.mean_ms / self.station.workers
         return float(self.ahead @ np.arange(len(self.ahead))) * served
 
     @property
     def mean_ms(self) -> float:
-        """Mean time at the stage, including service."""
+        """Mean time at the stage, including service [ms]."""
         return self.before_ms + self.group_ms + self.station.mean_ms
 
     def law(self, lattice: Lattice) -> Transform:
@@ -74,7 +74,7 @@ def one_by_one(station: Station, rate: float, arrivals_scv: float) -> Wait:
 
     Args:
         station: the stage.
-        rate: arrivals [1/ms].
+        rate: arrival rate [1/ms].
         arrivals_scv: squared coefficient of variation of the interarrival times.
     """
     load = rate / station.most
@@ -114,7 +114,7 @@ def departures_scv(station: Station, rate: float, arrivals_scv: float) -> float:
 
     Args:
         station: the stage.
-        rate: arrivals [1/ms].
+        rate: arrival rate [1/ms].
         arrivals_scv: squared coefficient of variation of the interarrival times.
     """
     load = rate / station.most

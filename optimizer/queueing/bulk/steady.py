@@ -41,7 +41,7 @@ class ServerSteadyState:
 
     server: BatchServer
     rate: float
-    """Arrivals [1/ms]."""
+    """Arrival rate [1/ms]."""
     starts: FloatArray
     """Distribution of the number of requests at the start of a batch; shape (states + 1,)."""
     behind: FloatArray
@@ -51,7 +51,7 @@ class ServerSteadyState:
     """Mean requests completed per cycle, from one start to the next."""
     lost: float
     busy_ms: float
-    """Mean time per cycle the server is busy."""
+    """Mean time per cycle the server is busy [ms]."""
     queue_time: float
     """Integral of the queue over a mean cycle [requests·ms]."""
     answered: float
@@ -59,7 +59,7 @@ class ServerSteadyState:
 
     @property
     def cycle_ms(self) -> float:
-        """Mean time between starts."""
+        """Mean time between starts [ms]."""
         return (self.served + self.lost) / self.rate
 
     @property
@@ -69,12 +69,12 @@ class ServerSteadyState:
 
     @property
     def service_ms(self) -> float:
-        """Mean time of a request in service."""
+        """Mean time of a request in service [ms]."""
         return self.answered / self.served
 
     @property
     def mean_ms(self) -> float:
-        """Mean latency."""
+        """Mean latency [ms]."""
         return (self.queue_time + self.answered) / self.served
 
     @property
@@ -126,7 +126,7 @@ def server_steady_state(server: BatchServer, rate: float) -> ServerSteadyState:
 
     Args:
         server: the server.
-        rate: arrivals [1/ms].
+        rate: arrival rate [1/ms].
 
     Raises:
         AnalysisError: the queue is unlimited and grows without bound.
@@ -173,15 +173,15 @@ def _states(server: BatchServer, rate: float) -> tuple[int, float]:
     """
     mean, load = rate * server.spacing_ms, load_of(server, rate)
     if load >= 1:
-        if server.room >= UNLIMITED:
+        if server.queue_limit >= UNLIMITED:
             raise AnalysisError("the queue grows without bound; lower the rate, or limit the queue")
-        return min(max(server.room, 1), MAX_STATES), 0.0
+        return min(max(server.queue_limit, 1), MAX_STATES), 0.0
     decay = _decay(server.size, mean)
     ripples = -math.log(TAIL) / math.log1p(math.sqrt(2 * math.pi / server.size))
     near = int(server.size + 3 * math.sqrt(server.size) + 25 + ripples)
     far = near - math.log(TAIL) / decay
-    if server.room < far:
-        return min(max(server.room, 1), MAX_STATES), 0.0
+    if server.queue_limit < far:
+        return min(max(server.queue_limit, 1), MAX_STATES), 0.0
     return near, decay
 
 

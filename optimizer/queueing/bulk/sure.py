@@ -24,7 +24,7 @@ def surely_met_below(server: BatchServer, limits: Mapping[TargetMeasure, float])
     """Return a rate [1/ms] up to which all targets are met at every rate; 0 if none is known."""
     if any(measure != LOSS and measure.percentile is None for measure in limits):
         return 0.0
-    places = server.room - server.size * server.counts_system
+    places = server.queue_limit - server.size * server.counts_system
     if places < server.size and LOSS in limits:
         return 0.0
     loads = np.geomspace(MAX_LOAD, MIN_LOAD, RATES)

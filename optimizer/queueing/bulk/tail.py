@@ -24,7 +24,7 @@ def late_per_start(
 
     Args:
         server: the server.
-        rate: arrivals [1/ms].
+        rate: arrival rate [1/ms].
         limit: the limit [ms].
         starts: distribution of the requests at the start of a batch.
         behind: mean number of services per start that leave q requests, by q < B.

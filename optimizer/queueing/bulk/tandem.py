@@ -56,12 +56,12 @@ class TandemSteadyState:
 
     @property
     def service_ms(self) -> float:
-        """Mean time of a request in service, at all stages and in its batch."""
+        """Mean time of a request in service, at all stages and in its batch [ms]."""
         return self.inner.service_ms + sum(station.mean_ms for station in self.line.stations)
 
     @property
     def mean_ms(self) -> float:
-        """Mean time from arrival to the end of the last stage."""
+        """Mean time from arrival to the end of the last stage [ms]."""
         return self.inner.mean_ms + sum(wait.mean_ms for wait in self.waits)
 
     @property
@@ -111,7 +111,7 @@ def tandem_steady_state(line: Tandem, rate: float) -> TandemSteadyState:
 
     Args:
         line: server and stages; each stage can serve the rate.
-        rate: arrivals [1/ms].
+        rate: arrival rate [1/ms].
 
     Raises:
         AnalysisError: the queue of the server is unlimited and grows without bound.

@@ -28,7 +28,7 @@ CYCLE_ROUNDS = 100_000
 SHARES = 0.7 ** np.arange(20)
 """Factors on the maximum stable rates that are tried in sizing, descending."""
 MARGIN = 1.25
-"""Safety factor on percentiles in sizing, where no simulation checks the targets."""
+"""Safety factor on percentiles in sizing, because no simulation checks the targets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,21 +9,21 @@ from optimizer.queueing.bulk.chain import fill_queue
 from optimizer.queueing.bulk.gaps import gap_visits
 from optimizer.queueing.bulk.poisson import fill_chances, largest_count
 from optimizer.queueing.bulk.records import OldestLeft
-from optimizer.queueing.bulk.service import FIRST_POINTS, room_beside, service_ms
+from optimizer.queueing.bulk.service import FIRST_POINTS, queue_limit_during, service_ms
 from optimizer.simulation.batches import CLOCK, COLLECT, GAP, INTERVAL, BatchServer
 from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays, entry_with_arrays
 
 
 @compiled
 def waited(
-    rate: float, span: float, first: int, room: int, reach: int, chances: FloatArray
+    rate: float, span: float, first: int, queue_limit: int, reach: int, chances: FloatArray
 ) -> tuple[float, float]:
     """Return the integral of the queue over a span, and the requests rejected in it.
 
-    The queue starts at `first` and grows with all arrivals up to `room`; `chances` are the probabilities of
-    the arrivals up to `reach`.
+    The queue starts at `first` and grows with all arrivals up to `queue_limit`; `chances` are the
+    probabilities of the arrivals up to `reach`.
     """
-    places = room - first
+    places = queue_limit - first
     beyond, total, lasting = 1.0, 0.0, 0.0
     # The queue holds first + c for the time of P(N > c) / rate.
     for c in range(min(places, reach + 1)):
@@ -34,7 +34,7 @@ def waited(
     if places > reach:
         return total, 0.0
     full = max(span - lasting, 0.0)
-    return total + room * full, rate * full
+    return total + queue_limit * full, rate * full
 
 
 @compiled
@@ -63,7 +63,7 @@ def totals(
     longest = window if clock else service_ms(server, size)
     reach = largest_count(rate * longest)
     queue, chances = np.empty(states + 1), np.empty(reach + 1)
-    room, own, growth = 0, 0.0, 0.0
+    queue_limit, own, growth = 0, 0.0, 0.0
     for i in range(0 if clock else 1, states + 1):
         n = min(i, size)
         service = service_ms(server, n) if n > 0 else 0.0
@@ -72,7 +72,7 @@ def totals(
         if i <= size:
             reach = largest_count(rate * span)
             fill_chances(rate * span, chances)
-            room = server.room if clock else room_beside(server, n)
+            queue_limit = server.queue_limit if clock else queue_limit_during(server, n)
             if i == size:  # if all arrivals fit, the requests left only add to the integral
                 growth, _ = waited(rate, span, 0, reach + 1, reach, chances)
                 own = waited(rate, span, 1, reach + 2, reach, chances)[0] - growth
@@ -82,10 +82,10 @@ def totals(
         busy += starts[i] * service
         answered += starts[i] * n * service
         # No arrival is rejected: the integral is linear in the number left. Otherwise it ends at the limit.
-        if i >= size and room - (i - n) > reach:
+        if i >= size and queue_limit - (i - n) > reach:
             queue_time += starts[i] * (growth + own * (i - n))
         else:
-            waiting, gone = waited(rate, span, i - n, room, reach, chances)
+            waiting, gone = waited(rate, span, i - n, queue_limit, reach, chances)
             queue_time += starts[i] * waiting
             lost += starts[i] * gone
         if not clock and i < 2 * size:
@@ -130,7 +130,7 @@ def waited_oldest(server: BatchServer, rate: float, starts: FloatArray, oldest: 
     total = 0.0
     chances, in_horizon, in_window = np.empty(size + 2), np.empty(size + 1), np.empty(size + 1)
     for n in range(1, size + 1):
-        most, service = room_beside(server, n), service_ms(server, n)
+        most, service = queue_limit_during(server, n), service_ms(server, n)
         if starts[n] == 0 or most <= 0:
             continue
         horizon = min(service, window)
@@ -168,7 +168,7 @@ def waited_left_over(
     """Return the integral of the queue over the rest of the windows of requests left by a full batch."""
     size, window, (ages, age_chances) = server.size, server.window_ms, oldest
     full, total = service_ms(server, size), 0.0
-    most = room_beside(server, size)
+    most = queue_limit_during(server, size)
     fill_chances(rate * full, chances)
     for m in range(len(ages)):
         over = window - full - ages[m]

@@ -16,7 +16,7 @@ from optimizer.queueing.bulk.answers import (
 from optimizer.queueing.bulk.gaps import fill_ahead, gap_visits
 from optimizer.queueing.bulk.poisson import fill_chances
 from optimizer.queueing.bulk.records import GapTable, LatencyLimit, OldestLeft
-from optimizer.queueing.bulk.service import FIRST_POINTS, room_beside, service_ms
+from optimizer.queueing.bulk.service import FIRST_POINTS, queue_limit_during, service_ms
 from optimizer.simulation.batches import COLLECT, GAP, INTERVAL, BatchServer
 from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
 
@@ -120,10 +120,10 @@ def beyond_oldest(law: LatencyLimit, starts: FloatArray, idle: float, oldest: Ol
     server, size = law.server, law.server.size
     roomy = np.zeros(size + 1)
     for n in range(1, size + 1):
-        roomy[n] = 1.0 if room_beside(server, n) >= size else 0.0
+        roomy[n] = 1.0 if queue_limit_during(server, n) >= size else 0.0
     total = beyond_behind_first(law, idle, starts[: size + 1], roomy)
     for n in range(1, size + 1):
-        if roomy[n] == 0 and room_beside(server, n) > 0 and starts[n] > 1e-12:
+        if roomy[n] == 0 and queue_limit_during(server, n) > 0 and starts[n] > 1e-12:
             total += beyond_in_room(law, n, starts[n])
     return total + beyond_left_over(law, starts, oldest)
 
@@ -133,7 +133,7 @@ def beyond_in_room(law: LatencyLimit, n: int, flow: float) -> float:
     """Return the late requests after services of n that leave no request, if the queue limit is below B."""
     server, rate = law.server, law.rate
     size, window = server.size, server.window_ms
-    most, service = room_beside(server, n), service_ms(server, n)
+    most, service = queue_limit_during(server, n), service_ms(server, n)
     horizon = min(service, window)
     ends, first, chances = np.empty(FIRST_POINTS), np.zeros((FIRST_POINTS, size)), np.empty(size)
     for m in range(FIRST_POINTS):
@@ -154,7 +154,7 @@ def beyond_left_over(law: LatencyLimit, starts: FloatArray, oldest: OldestLeft) 
     """Return the late requests after full batches that leave requests whose window is still open."""
     server, (ages, age_chances) = law.server, oldest
     size, rest_ms = server.size, server.window_ms - service_ms(server, server.size)
-    most, count = room_beside(server, size), 0
+    most, count = queue_limit_during(server, size), 0
     while ages[count] < rest_ms:
         count += 1
     if count == 0:

@@ -93,7 +93,7 @@ class BatchSlots:
     chance: FloatArray
     """Probability of queueing."""
     wait_ms: FloatArray
-    """Mean queueing time of the requests that queue."""
+    """Mean queueing time of the requests that queue [ms]."""
     variance: FloatArray
     """Variance of the number of requests in the replica, including queued ones."""
     batch_variance: FloatArray
@@ -112,7 +112,7 @@ class BatchSlots:
 
         Args:
             replicas: R replicas.
-            rate: arrivals [1/ms].
+            rate: arrival rate [1/ms].
             largest: maximum rate [1/ms].
             found: mean iterations.
             own_ms: prefill time of a prompt.
@@ -153,13 +153,13 @@ class Latencies(RowArrays):
     """Latency distributions of R replicas as a client sees them, shapes (R,)."""
 
     prefill_ms: FloatArray
-    """Prefill time of a prompt."""
+    """Prefill time of a prompt [ms]."""
     turn_ms: FloatArray
-    """Mean time before the prefill, including queueing for a batch slot."""
+    """Mean time before the prefill, including queueing for a batch slot [ms]."""
     client_ms: FloatArray
-    """Delay between the engine and the client."""
+    """Delay between the engine and the client [ms]."""
     itl_ms: FloatArray
-    """Mean time between the tokens of an output."""
+    """Mean time between the tokens of an output [ms]."""
     least_ttft_ms: FloatArray
     turn_mean_ms: FloatArray
     turn_variance: FloatArray
@@ -169,7 +169,7 @@ class Latencies(RowArrays):
     least_itl_ms: FloatArray
     itl_variance: FloatArray
     most_itl_ms: FloatArray
-    """Time of a full iteration, the upper bound of the mean ITL of any output."""
+    """Time of a full iteration, the upper bound of the mean ITL of any output [ms]."""
     e2e_ms: FloatArray
     e2e_variance: FloatArray
 
@@ -181,7 +181,7 @@ class Latencies(RowArrays):
 
         Args:
             replicas: R replicas.
-            rate: arrivals [1/ms].
+            rate: arrival rate [1/ms].
             found: mean iterations.
             prompts: service of prompts.
             places: queueing for batch slots.
@@ -200,7 +200,7 @@ class Latencies(RowArrays):
         base = replicas.times.standing_ms(0.0)
         itl_variance, of_tokens_variance = _itl_variance(replicas, rate, found, prompts, places)
         crowd = np.minimum(found.decodes + 2 * np.sqrt(places.variance), replicas.places)
-        room = np.maximum(replicas.budget - crowd, 1.0)
+        budget = np.maximum(replicas.budget - crowd, 1.0)
         # The queueing time for a slot is exponential for those who queue, and 0 for the others.
         place_variance = np.maximum(2 * places.chance * places.wait_ms**2 - place_wait**2, 0.0)
         answer = replicas.answer_scv * (steps + 1) ** 2
@@ -216,14 +216,14 @@ class Latencies(RowArrays):
             place_wait_ms=places.wait_ms,
             least_itl_ms=MIN_ITL_SHARE * np.minimum(base, itl),
             itl_variance=itl_variance,
-            most_itl_ms=np.maximum(replicas.iteration_ms(crowd, room), itl),
+            most_itl_ms=np.maximum(replicas.iteration_ms(crowd, budget), itl),
             e2e_ms=ttft + steps * of_tokens + client,
             e2e_variance=variance + place_variance + of_tokens**2 * answer + steps**2 * of_tokens_variance,
         )
 
     @property
     def ttft_ms(self) -> FloatArray:
-        """Mean TTFT."""
+        """Mean TTFT [ms]."""
         return self.prefill_ms + self.turn_ms + self.client_ms
 
     # --- distributions -------------------------------------------------------------------------------

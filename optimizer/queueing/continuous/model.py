@@ -82,24 +82,24 @@ class ContinuousQueues(QueueModel):
         return measure.percentile is None or measure.metric in LATENCIES
 
     @classmethod
-    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:
+    def of_law(cls, law: Law, limits: ReplicaLimits, variability: Variability) -> Self:
         """Build the replicas, and compute the rate with all batch slots occupied (eq. 80)."""
         assert isinstance(law, EngineLaw)
-        replicas = ReplicaArrays.of(law, variability, room)
+        replicas = ReplicaArrays.of(law, variability, limits)
         whole = law.prefills_first
         largest = np.zeros(len(whole))
         for scheduler, rows in _by_scheduler(whole):
             largest[rows] = scheduler.largest_rate(replicas.take(rows))
-        return cls(replicas, whole, room.max_queue, room.max_batch, largest)
+        return cls(replicas, whole, limits.max_queue, limits.max_batch, largest)
 
     @property
     def least_rate_rps(self) -> FloatArray:
-        """Lower end of the rates searched by sizing, shape (R,)."""
+        """Lower end of the rates searched by sizing [requests/s], shape (R,)."""
         return MIN_LOAD * self.largest_rate * MS_PER_S
 
     @property
     def stable_rate_rps(self) -> FloatArray:
-        """Maximum stable rate, shape (R,)."""
+        """Maximum stable rate [requests/s], shape (R,)."""
         return (1 - STABILITY_MARGIN) * self.largest_rate * MS_PER_S
 
     @property
@@ -218,7 +218,7 @@ def _iterations(scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray)
 
 
 def _secants(scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """Return the lengths at which secants from below end, and whether they have converged to a solution."""
+    """Return iteration lengths by secant steps from below, and a mask of those that have converged."""
     # From below, the first crossing is the shortest solution. Rows that step past it are not sound.
     before = replicas.iteration_ms(1.0)
     found_before = scheduler.iteration(replicas, rate, before).mean_ms

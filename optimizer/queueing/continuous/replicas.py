@@ -42,18 +42,18 @@ class ReplicaArrays(RowArrays):
     """Mean tokens in the KV cache of a decoding request, averaged over time (eq. 67)."""
 
     @classmethod
-    def of(cls, law: EngineLaw, variability: Variability, room: ReplicaLimits) -> Self:
+    def of(cls, law: EngineLaw, variability: Variability, limits: ReplicaLimits) -> Self:
         """Build replicas from a latency model; the KV cache caps the number of decoding requests (eq. 67).
 
         Args:
             law: latency model.
             variability: coefficients of variation.
-            room: batch and memory limits.
+            limits: batch and memory limits.
         """
         prompt, answer = np.maximum(law.in_tokens, 1.0), law.out_tokens
         prompt_scv, answer_scv = variability.in_tokens_cv**2, variability.out_tokens_cv**2
         context = prompt + answer * (1 + answer_scv) / 2
-        places = np.clip(np.floor(room.kv_capacity_tokens / context), 1.0, room.max_batch)
+        places = np.clip(np.floor(limits.kv_capacity_tokens / context), 1.0, limits.max_batch)
         return cls(
             law.iterations,
             law.client,
@@ -134,7 +134,7 @@ class Iteration(NamedTuple):
     """Mean iterations of R replicas at given rates, and iterations as seen by one request."""
 
     mean_ms: FloatArray
-    """τ: mean time of an iteration in which an output receives a token."""
+    """τ [ms]: mean time of an iteration in which an output receives a token."""
     decodes: FloatArray
     """n: mean number of decoding requests."""
     seen: FloatArray
@@ -152,9 +152,9 @@ class Iteration(NamedTuple):
     with_prompt: FloatArray
     """Iterations with prompt tokens per token of an output."""
     decode_ms: FloatArray
-    """Time of an iteration without a prompt."""
+    """Time of an iteration without a prompt [ms]."""
     prompt_ms: FloatArray
-    """Time of an iteration with prompts."""
+    """Time of an iteration with prompts [ms]."""
 
 
 class Prompts(NamedTuple):
@@ -171,12 +171,12 @@ class Prompts(NamedTuple):
     least_ms: FloatArray
     """Minimum TTFT [ms]."""
     stall_ms: FloatArray
-    """Delay that a prompt adds to every decoding request."""
+    """Delay that a prompt adds to every decoding request [ms]."""
     share: FloatArray
     """Share of time spent on prompts."""
     longest_ms: FloatArray
     """Time of the longest iteration at the start of an output, including the prompts that arrived with it."""
     found_ms: FloatArray
-    """Mean length of the iteration during which a request arrives."""
+    """Mean length of the iteration during which a request arrives [ms]."""
     apart: BoolArray
     """Whether the prompt fits into one iteration."""

@@ -34,7 +34,7 @@ class Scheduler(ABC):
 
         Args:
             replicas: R replicas.
-            rate: arrivals [1/ms].
+            rate: arrival rate [1/ms].
             guess_ms: assumed mean length of an iteration.
         """
 
@@ -44,7 +44,7 @@ class Scheduler(ABC):
 
         Args:
             replicas: R replicas.
-            rate: arrivals [1/ms].
+            rate: arrival rate [1/ms].
             found: mean iterations.
         """
 
@@ -60,13 +60,13 @@ class Chunked(Scheduler):
         """Return the iterations (eq. 68-70)."""
         # Decodes come first; what remains of the token budget computes prompts.
         decodes, spread, seen, held = _decodes(replicas, rate, guess_ms)
-        room = np.maximum(replicas.budget - seen, 1.0)
+        budget = np.maximum(replicas.budget - seen, 1.0)
         prompts = rate * guess_ms
         together = np.where(
             replicas.arrival_scv > NEARLY_EVEN, _mean_of_some(prompts), np.maximum(prompts, 1.0)
         )
-        # Prompts longer than the room spread over several iterations, so more iterations contain some.
-        tokens = np.minimum(together * replicas.prompt, room)
+        # Prompts longer than the budget spread over several iterations, so more iterations contain some.
+        tokens = np.minimum(together * replicas.prompt, budget)
         share = np.minimum(prompts * replicas.prompt / tokens, 1.0)
         without = replicas.iteration_ms(seen, held=held)
         within = replicas.iteration_ms(seen, tokens, held=held)
@@ -79,15 +79,15 @@ class Chunked(Scheduler):
         """Return the service of prompts (eq. 72-77)."""
         prompt, scv = replicas.prompt, replicas.arrival_scv
         even = scv < NEARLY_EVEN
-        room = np.maximum(replicas.budget - found.seen, 1.0)
-        full_ms = replicas.iteration_ms(found.seen, room, held=found.held)
+        budget = np.maximum(replicas.budget - found.seen, 1.0)
+        full_ms = replicas.iteration_ms(found.seen, budget, held=found.held)
         alone = replicas.lone_prompt_ms(found.seen, found.held) - found.decode_ms
-        own_ms = self._own(replicas, found, room, full_ms)
+        own_ms = self._own(replicas, found, budget, full_ms)
         # While prompts queue, each takes its part of a full iteration: whole ones their share of the decodes,
         # too, in which others are computed.
-        whole = prompt < room
-        work = np.minimum(prompt / room * (full_ms - found.decode_ms), alone)
-        service = np.where(whole, found.decode_ms * prompt / room + work, prompt / room * full_ms)
+        whole = prompt < budget
+        work = np.minimum(prompt / budget * (full_ms - found.decode_ms), alone)
+        service = np.where(whole, found.decode_ms * prompt / budget + work, prompt / budget * full_ms)
         slope = replicas.prompt_slope_ms(found.seen, found.prompt_tokens)
         seen_ms, square = _iteration_found(replicas, rate, found, slope, whole)
         busy = _busy(found, scv)
@@ -100,7 +100,7 @@ class Chunked(Scheduler):
         # Two waits: for the end of the current iteration and the prompts that start with it (gated), and in
         # the queue while the budget is used up; the longer one counts.
         gated = busy * (residual / 2 + mates)
-        end = np.minimum(full_ms - found.decode_ms, alone) * np.minimum(1.0, prompt / room) / 2
+        end = np.minimum(full_ms - found.decode_ms, alone) * np.minimum(1.0, prompt / budget) / 2
         queue, queue_variance, load = _queue(replicas, rate, service)
         queue += busy / 2 * found.decode_ms + load * end
         lengths = found.mean_ms, seen_ms, square, residual
@@ -121,17 +121,17 @@ class Chunked(Scheduler):
         )
 
     def _own(
-        self, replicas: ReplicaArrays, found: Iteration, room: FloatArray, full_ms: FloatArray
+        self, replicas: ReplicaArrays, found: Iteration, budget: FloatArray, full_ms: FloatArray
     ) -> FloatArray:
         """Return the prefill time of a prompt: full chunks, and one with the rest (eq. 72)."""
         prompt = replicas.prompt
-        chunks = np.floor(prompt / room)
-        rest = prompt - chunks * room
+        chunks = np.floor(prompt / budget)
+        rest = prompt - chunks * budget
         seen = np.maximum(found.seen - 1, 0.0)  # the request itself does not decode yet
         held = np.maximum(found.held - replicas.context, 0.0)
         last = replicas.times.ms(seen, held, rest, np.minimum(rest, 1.0), rest * (prompt - rest / 2))
         pieces = chunks * full_ms + np.where(rest > 0, last, 0.0)
-        return np.where(prompt <= room, replicas.lone_prompt_ms(seen, held), pieces)
+        return np.where(prompt <= budget, replicas.lone_prompt_ms(seen, held), pieces)
 
     def largest_rate(self, replicas: ReplicaArrays) -> FloatArray:
         """Return the throughput with all batch slots, or the token budget, used (eq. 80)."""
@@ -275,7 +275,7 @@ def _gated_variance(
     """Return the variance of the wait for the current iteration and for the prompts in the next (eq. 75).
 
     Args:
-        rate: arrivals.
+        rate: arrival rate.
         gate: probability of finding an iteration running, and the mean wait.
         lengths: mean length of an iteration, and of the one running at an arrival; the mean square; the
             residual for evenly spaced arrivals.

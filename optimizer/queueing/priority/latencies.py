@@ -174,7 +174,7 @@ def _ratio(load: FloatArray, loads: Shares) -> FloatArray:
 
 
 def _ranked(
-    everyone: Latencies, loads: Shares, ratio: FloatArray, kind: type[ClassLatencies]
+    everyone: Latencies, loads: Shares, ratio: FloatArray, result: type[ClassLatencies]
 ) -> ClassLatencies:
     """Return the latencies with the queueing time of a class instead of that of all requests."""
     chance, wait = everyone.place_chance, everyone.place_wait_ms
@@ -186,7 +186,7 @@ def _ranked(
     values["e2e_ms"] = everyone.e2e_ms + change
     values["e2e_variance"] = everyone.e2e_variance + spread
     values["place_wait_ms"] = delays.mean_ms
-    return kind(**values, delays=delays)
+    return result(**values, delays=delays)
 
 
 def _place_variance(chance: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:

@@ -119,10 +119,10 @@ class PriorityQueues(QueueModel):
         return ContinuousQueues.supports_measure(measure)
 
     @classmethod
-    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:
+    def of_law(cls, law: Law, limits: ReplicaLimits, variability: Variability) -> Self:
         """Build queues with one class each, whose work varies as the output length does."""
-        queues = ContinuousQueues.of_law(law, room, variability)
-        one = np.ones(len(room.max_batch))
+        queues = ContinuousQueues.of_law(law, limits, variability)
+        one = np.ones(len(limits.max_batch))
         return cls(queues, one, 0 * one, one, variability.out_tokens_cv**2)
 
     @property
@@ -132,12 +132,12 @@ class PriorityQueues(QueueModel):
 
     @property
     def least_rate_rps(self) -> FloatArray:
-        """Lower end of the rates searched by sizing, shape (R,)."""
+        """Lower end of the rates searched by sizing [requests/s], shape (R,)."""
         return self.queues.least_rate_rps
 
     @property
     def stable_rate_rps(self) -> FloatArray:
-        """Maximum stable rate of the queue, shape (R,)."""
+        """Maximum stable rate of the queue [requests/s], shape (R,)."""
         return self.queues.stable_rate_rps
 
     @property

@@ -109,14 +109,14 @@ def _legend(figure: Figure, colours: Mapping[str, str]) -> list[list[tuple[str, 
     """Return the legend of the colours: names of types with their colours, in rows that fit."""
     shown = set(_coloured(figure))
     names = fitted_names([name for name in colours if name in shown], LEGEND_NAME_MM)
-    rows, room = list[list[tuple[str, str]]](), 0.0
+    rows, left = list[list[tuple[str, str]]](), 0.0
     for item in names.items():
         need = width_mm(item[1]) + LEGEND_GAP_MM
-        if need > room:
+        if need > left:
             rows.append([])
-            room = WIDTH_MM - 2 * EDGE_MM
+            left = WIDTH_MM - 2 * EDGE_MM
         rows[-1].append(item)
-        room -= need
+        left -= need
     return rows
 
 

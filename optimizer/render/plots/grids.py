@@ -100,17 +100,17 @@ def _lines(panel: GridPanel) -> list[list[list[str]]]:
 
     Numbers are never shortened; names, which follow a number and a multiplication sign, are.
     """
-    room = _column_mm(panel) - STRIPE_MM - 2
+    available = _column_mm(panel) - STRIPE_MM - 2
     texts = {cell.text for row in panel.cells for cell in row}
     beside: dict[str, float] = {}
     for count, name in (found for text in texts for found in COUNTED.findall(text)):
         beside[name] = max(beside.get(name, 0.0), width_mm(count))
-    long = sorted(name for name, width in beside.items() if width + width_mm(name) > room)
-    short = fitted_names(long, room - max((beside[name] for name in long), default=0.0))
+    long = sorted(name for name, width in beside.items() if width + width_mm(name) > available)
+    short = fitted_names(long, available - max((beside[name] for name in long), default=0.0))
     broken = {}
     for text in texts:
         lines = (" ".join(short.get(word, word) for word in line.split(" ")) for line in text.split("\n"))
-        broken[text] = [part for line in lines for part in wrapped(line, room, MAX_LINES)]
+        broken[text] = [part for line in lines for part in wrapped(line, available, MAX_LINES)]
     return [[broken[cell.text] for cell in row] for row in panel.cells]
 
 

@@ -82,9 +82,9 @@ def advance_batches(
     starts = True
     while starts:
         if batch > 0:
-            room = server.room - batch if server.counts_system else server.room
+            queue_limit = server.queue_limit - batch if server.counts_system else server.queue_limit
             while arrival < count and arrival_ms[arrival] < free_ms:
-                if tail - head < room:
+                if tail - head < queue_limit:
                     queue[tail] = arrival
                     tail += 1
                 arrival += 1
@@ -137,7 +137,7 @@ def collect(
         next request to arrive, and the end of the queue.
     """
     # A request that finds the server free does not queue, even without queue places, unless there is a clock.
-    room = server.room if server.trigger == CLOCK else max(server.room, 1)
+    queue_limit = server.queue_limit if server.trigger == CLOCK else max(server.queue_limit, 1)
     while server.trigger == CLOCK or tail - head < server.size:
         come_ms = arrival_ms[arrival] if arrival < count else math.inf
         if deadline <= min(come_ms, until_ms) and tail > head:
@@ -147,7 +147,7 @@ def collect(
         if deadline <= come_ms:
             deadline = next_deadline(server, deadline, come_ms)
             continue
-        if tail - head < room:
+        if tail - head < queue_limit:
             queue[tail] = arrival
             tail += 1
         arrival += 1

@@ -34,7 +34,7 @@ class TandemState(NamedTuple):
     workers: IntArray
     """Number of workers of each stop; 1 for the server."""
     service_ms: FloatArray
-    """Service times at each stop, shape (stops, R); unused for the server."""
+    """Service times at each stop [ms], shape (stops, R); unused for the server."""
     first: IntArray
     """First waiting request at each stop."""
     last: IntArray
@@ -45,10 +45,10 @@ class TandemState(NamedTuple):
     stop: IntArray
     """Stop of each request, shape (R,)."""
     event_ms: FloatArray
-    """Heap of the ends of services, shape (jobs + 1,)."""
+    """Heap of the ends of services [ms], shape (jobs + 1,)."""
     event_row: IntArray
     start_ms: FloatArray
-    """Start of each request's batch; shape (R,)."""
+    """Start of each request's batch [ms]; shape (R,)."""
     events: IntArray
     """Number of events; shape (1,)."""
 

@@ -1,7 +1,7 @@
 """Live replica of iterations: the blocks of the state machine, one iteration at a time (compiled).
 
-An iteration is scheduled when it begins and handed out when its end has come; requests that arrive in between
-join the queue at once. The decoding requests are the first `decodes` entries of `answers`.
+An iteration is scheduled at its start, and its results are returned at its end; requests that arrive in
+between join the queue immediately. The decoding requests are the first `decodes` entries of `answers`.
 """
 
 import numpy as np
@@ -45,7 +45,7 @@ def offer(
 def begin_iteration(
     machine: EngineState, times: IterationCoefficients, limits: Limits, scheduled_ms: FloatArray
 ) -> float:
-    """Begin an iteration unless one is in progress; return its end [ms], inf if the replica is idle.
+    """Start an iteration unless one is in progress; return its end [ms], inf if the replica is idle.
 
     Args:
         machine: the replica.

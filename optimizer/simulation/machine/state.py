@@ -97,7 +97,7 @@ class EngineState(NamedTuple):
     """Under processor sharing: heap of the ends of outputs by the token clock."""
     answers: IntArray
     wakes_ms: FloatArray
-    """Heap of the wake-up times of users, shape (users,); empty without users."""
+    """Heap of the wake-up times of users [ms], shape (users,); empty without users."""
     ends: IntArray
     """First request that ends with an iteration, by its number modulo the size, a power of two."""
     end_counts: IntArray

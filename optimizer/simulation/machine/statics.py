@@ -70,15 +70,15 @@ class StaticLine(NamedTuple):
     states: npt.NDArray[Any]
     """One record of `STATICS`."""
     come_ms: FloatArray
-    """Arrivals, shape (R,)."""
+    """Arrivals [ms], shape (R,)."""
     in_tokens: IntArray
     """Prompt lengths."""
     out_tokens: IntArray
     """Output lengths."""
     first_ms: FloatArray
-    """Times of the first tokens."""
+    """Times of the first tokens [ms]."""
     last_ms: FloatArray
-    """Times of the last tokens."""
+    """Times of the last tokens [ms]."""
     queue: IntArray
     """Requests of the batch, then those that wait."""
 

@@ -22,15 +22,15 @@ class SharedCard(NamedTuple):
     ends: IntArray
     """End of each server's requests, shape (S,)."""
     since_ms: FloatArray
-    """Start of each server's latest batch, shape (S,)."""
+    """Start of each server's latest batch [ms], shape (S,)."""
     free_ms: FloatArray
-    """End of the latest batch on the card, shape (1,)."""
+    """End of the latest batch on the card [ms], shape (1,)."""
     arrival_ms: FloatArray
-    """Arrivals, one server after the other, ascending within each; shape (R,)."""
+    """Arrivals, one server after the other, ascending within each [ms]; shape (R,)."""
     start_ms: FloatArray
-    """Start of each request's batch."""
+    """Start of each request's batch [ms]."""
     last_ms: FloatArray
-    """Completion times."""
+    """Completion times [ms]."""
     totals: FloatArray
     """Busy time, ∫ batch dt and batches of each server, shape (S, 3)."""
 

@@ -17,7 +17,7 @@ def lagrangian_bound(master: MasterProblem, duals: FloatArray, least: FloatArray
         master: the level.
         duals: one for each shared row, not below zero.
         least: the least reduced cost of each active server, over all its columns; infinity for a server
-            without any, so that there is no answer.
+            without any, so that there is no solution.
     """
     if np.isposinf(least).any():
         return math.inf

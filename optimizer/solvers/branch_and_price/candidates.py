@@ -22,7 +22,7 @@ LOAD = 1 - COVER
 
 @dataclass(frozen=True)
 class PatternCandidates:
-    """Candidates of which patterns take replicas; shapes (n,) unless said otherwise."""
+    """Candidates whose replicas form patterns; shapes (n,) unless stated otherwise."""
 
     row: IntArray
     """Row of the candidate table, sorted by server."""
@@ -46,7 +46,7 @@ class PatternCandidates:
     divisor: FloatArray
     """Divisor of each row, shape (K,)."""
     whole: BoolArray
-    """Whether amount and use are whole, shape (K,)."""
+    """Whether amount and use are integers, shape (K,)."""
     tiers: Tiers
     """Prices that depend on how many accelerators are used; rows are those of the limits of the problem."""
     off_preferred: FloatArray

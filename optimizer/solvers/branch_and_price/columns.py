@@ -114,7 +114,7 @@ def patterns(
         unreserved=_without_reserve(problem, candidates, server, at, replicas),
         off_preferred=(replicas * candidates.off_preferred[at]).sum(axis=1),
     )
-    # What exceeds a limit alone is in no answer, but would be in relaxations.
+    # What exceeds a limit alone is in no solution, but would be in relaxations.
     there = np.asarray((use <= candidates.amount).all(axis=1), np.bool_)
     return columns if there.all() else columns.take(there)
 

@@ -1,6 +1,6 @@
 """Chvátal-Gomory cuts of the limits: valid for integer solutions, violated by fractional ones.
 
-Pricing does not see the dual values of cuts, so all columns that count have to be known. Equation numbers
+Pricing ignores the dual values of cuts, so all relevant columns must be known. Equation numbers
 refer to ``docs/math.md``.
 """
 
@@ -36,13 +36,13 @@ def with_cuts(
     Args:
         master: the level.
         pool: the columns.
-        columns: those that answers below the cutoff have, and perhaps others.
-        cutoff: only answers below it are of use.
+        columns: those that solutions below the cutoff have, and perhaps others.
+        cutoff: only solutions below it are of use.
         deadline: when to stop.
 
     Returns:
-        The level over those of these columns that answers below the cutoff have, and perhaps others; None if
-        the time did not suffice for a relaxation.
+        The level over those of these columns that solutions below the cutoff use, and possibly others; None
+        if the time was too short for a relaxation.
 
     Raises:
         SolverError: the solver failed.
@@ -56,7 +56,7 @@ def with_cuts(
         return Node(within, found, found.bound, columns=columns)
 
     # Cuts raise the bound, the bound removes columns, fewer columns allow stronger cuts. It ends when all
-    # answers below the cutoff are excluded, or when three rounds gained little.
+    # solutions below the cutoff are excluded, or when three rounds gained little.
     best, weak = relaxed(master, columns[:0]), 0
     for _ in range(ROUNDS):
         if best is None or best.bound >= cutoff or deadline.passed or weak == 3:
@@ -105,7 +105,7 @@ def _violated(node: Node, pool: ColumnPool) -> list[ChvatalGomoryCut]:
 
 
 def _below_cutoff(node: Node, pool: ColumnPool, cutoff: float) -> IntArray:
-    """Return the columns that answers below the cutoff can have, and those of the relaxation (eq. 93)."""
+    """Return the columns that solutions below the cutoff can have, and those of the relaxation (eq. 93)."""
     slack, _ = reduced_cost_slack(node, pool)
     kept = node.relaxed.bound + slack <= cutoff
     kept[node.relaxed.used] = True

@@ -77,9 +77,9 @@ class DualBounds:
         """Take a solution.
 
         Args:
-            problem: what was chosen from.
+            problem: the planning problem.
             left_out: servers that it does not serve, shape (S,).
-            reached: its value and what it has of each goal, by the name of the level.
+            reached: its value, and its amount of each goal, by the name of the level.
         """
         self.problem, self.left_out, self.reached = problem, left_out, reached
         self.pool = ColumnPool.of(problem)

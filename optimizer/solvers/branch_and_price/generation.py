@@ -20,9 +20,10 @@ from optimizer.tolerances import ROUNDING
 EACH_ROUND = 3
 """Maximum columns per server and round."""
 ARTIFICIAL_COSTS = (1e1, 1e3, 1e5, 1e7, 1e9)
-"""Costs of the artificial column of a server that takes nothing where it must not, in parts of the largest
-weight. The higher ones count only where a cutoff is to be reached: a limit on large weights is kept by
-leaving out a tiny part of a server."""
+"""Costs of the artificial column of a server that must be served, as multiples of the largest weight. The
+higher ones apply only if a cutoff must be reached, because a limit on large weights can be met by leaving a
+tiny part of a server unserved.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +49,16 @@ class MasterSolution:
 def generate_columns(
     master: MasterProblem, pool: ColumnPool, start: IntArray, deadline: Deadline
 ) -> MasterSolution | None:
-    """Solve the relaxation of a level over all patterns; those found on the way are added to the pool.
+    """Solve the relaxation of a level over all patterns; patterns that are found are added to the pool.
 
     Args:
         master: the level.
         pool: the columns.
-        start: columns to begin with, beside those of unserved servers.
-        deadline: when to stop; the bound is then that of the dual values at hand.
+        start: initial columns, in addition to those of unserved servers.
+        deadline: time to stop; the bound is then that of the latest dual values.
 
     Returns:
-        None if the time did not suffice for any dual values.
+        None if the time was too short for any dual values.
 
     Raises:
         SolverError: the solver failed.
@@ -71,12 +72,12 @@ class RestrictedMaster:
     def __init__(
         self, master: MasterProblem, pool: ColumnPool, start: IntArray, rows: IntArray | None = None
     ) -> None:
-        """Begin with some columns.
+        """Start with some columns.
 
         Args:
             master: the level.
             pool: the columns.
-            start: columns to begin with, beside those of unserved servers.
+            start: initial columns, in addition to those of unserved servers.
             rows: the columns of the pool that count, in their order, so that none are priced; None: all.
         """
         self.master, self.pool = master, pool
@@ -113,7 +114,7 @@ class RestrictedMaster:
 
         Args:
             master: the level, or a node of it.
-            deadline: when to stop; the bound is then that of the dual values at hand.
+            deadline: time to stop; the bound is then that of the latest dual values.
             cutoff: the bound up to which it matters that all are served that must be.
 
         Raises:

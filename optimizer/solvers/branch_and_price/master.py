@@ -106,7 +106,7 @@ class MasterProblem:
         return tiers.size[tiers.later]
 
     def step_entries(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return later price steps as columns of the matrix: where each starts, its rows and its values."""
+        """Return later price steps as columns of the matrix: start index, rows and values of each."""
         shared = self.step_shared
         step, row = np.nonzero(shared)
         start = np.concatenate([[0], np.cumsum(np.bincount(step, minlength=len(shared)))])
@@ -148,7 +148,7 @@ class MasterProblem:
         return np.hstack([columns.use, *held, *(cut.of(columns.use)[:, None] for cut in self.cuts)])
 
     def entries(self, columns: PatternColumns) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return columns of the matrix: where each starts, its rows and its values."""
+        """Return columns of the matrix: start index, rows and values of each."""
         shared = self.shared(columns)
         place = np.searchsorted(self.servers, columns.server)
         entries = np.hstack([np.ones((len(columns), 1)), shared])

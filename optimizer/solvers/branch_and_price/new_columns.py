@@ -1,7 +1,7 @@
-"""A level among the answers that take a new column, if a related problem bounds all the others.
+"""A level restricted to solutions that use a new column, if a related problem bounds all the others.
 
-A related problem with fewer columns has every answer that takes no new one. All others take a new column of a
-server; where it may take nothing else, the relaxation is far tighter (eq. 133).
+A related problem with fewer columns contains every solution without a new column. All others use a new column
+of a server; if the server is restricted to its new columns, the relaxation is far tighter (eq. 133).
 """
 
 import numpy as np
@@ -20,12 +20,12 @@ SHARE = 0.7
 def search_new_columns(
     search: LevelSearch, related: RelatedSolution, unchanged: float, deadline: Deadline
 ) -> None:
-    """Look for a better answer among those that take a new column, and bound the level by what was found.
+    """Search solutions that use a new column for a better one, and bound the level by the result.
 
     Args:
         search: the level.
         related: solution of a problem that has fewer columns.
-        unchanged: lower bound of the answers without a new column; minus infinity if nothing is proved.
+        unchanged: lower bound of solutions without a new column; minus infinity if unproved.
         deadline: when the level is due.
 
     Raises:
@@ -49,7 +49,7 @@ def search_new_columns(
 
 
 def _bound_with(search: LevelSearch, new: IntArray, deadline: Deadline) -> float:
-    """Return a bound of the answers that have one of some columns of a server; keep a better answer."""
+    """Return a bound of the solutions that have one of some columns of a server; keep a better solution."""
     with search.pool.restricted_to(new):
         relaxed = generate_columns(search.master, search.pool, search.own, deadline)
         if relaxed is None:

@@ -1,8 +1,8 @@
-"""Branching on unserved servers: a tree of nodes, each with a relaxation of its own.
+"""Branching on unserved servers: a tree of nodes, each with its own relaxation.
 
-A relaxation may leave out parts of servers, which no answer can. With a fractional server served in one child
-and left out in the other, few nodes bring the bound close to the best answer. Equation numbers refer to
-``docs/math.md``.
+A relaxation can leave fractions of servers unserved, but no solution can. With a fractional server served in
+one child and unserved in the other, a few nodes bring the bound close to the optimum. Equation numbers refer
+to ``docs/math.md``.
 """
 
 from bisect import insort
@@ -42,12 +42,12 @@ class BranchTree:
     """The open nodes of a level, sorted by bound (eq. 131)."""
 
     def __init__(self, root: Node, pool: ColumnPool, cutoff: float) -> None:
-        """Begin with the root.
+        """Start with the root.
 
         Args:
             root: the level.
             pool: the columns; those that pricing finds are added.
-            cutoff: only answers below it are of use.
+            cutoff: only solutions below it are of use.
         """
         self.cutoff, self.pool = cutoff, pool
         self.nodes: list[Node] = []
@@ -95,7 +95,7 @@ def _fractional_server(node: Node, pool: ColumnPool) -> int | None:
 
 
 def reduced_cost_slack(node: Node, pool: ColumnPool) -> tuple[FloatArray, FloatArray]:
-    """Return, for each column, the least by which using it raises an answer above the node's bound.
+    """Return the minimum increase of a solution above the node's bound by using each column.
 
     Returns:
         That for each column of the pool, infinity for those that the node does not allow; and the least

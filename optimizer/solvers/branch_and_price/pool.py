@@ -1,6 +1,6 @@
-"""The column pool: the columns of every server that are known so far, and the pricing of all others.
+"""The column pool: the known columns of every server, and the pricing of all others.
 
-No solver is asked. Equation numbers refer to ``docs/math.md``.
+It uses no solver. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Iterator
@@ -65,10 +65,10 @@ class ColumnPool:
 
     @classmethod
     def of(cls, problem: Problem, due: Deadline | None = None) -> "ColumnPool":
-        """Return the pool that a problem begins with.
+        """Return the initial pool of a problem.
 
         Args:
-            problem: what to choose from.
+            problem: the planning problem.
             due: when pricing stops; None: at its end.
         """
         candidates = candidates_of(problem)

@@ -1,9 +1,9 @@
 """The pricing problem: every pattern of a server below a limit of its reduced cost, for all servers at once.
 
-The weight of a pattern is a sum over its replicas, so that a server's candidates can be taken in the order of
-weight per load: what is still missing then costs at least that of the next candidate. Servers are rows of
-arrays; one step decides how many replicas all of them take of their next candidate. Equation numbers refer to
-``docs/math.md``.
+The weight of a pattern is a sum over its replicas. Candidates of a server are taken in the order of weight
+per load, so the remaining load costs at least the weight per load of the next candidate. Servers are rows of
+arrays; one step chooses the number of replicas of the next candidate of every server. Equation numbers refer
+to ``docs/math.md``.
 """
 
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ class PricingSubproblems(RowArrays):
     server: IntArray
     """Shape (Q,)."""
     first: IntArray
-    """Candidate of which every pattern has at least one replica, -1 for none; shape (Q,)."""
+    """Candidate with at least one replica in every pattern, -1 for none; shape (Q,)."""
     candidates: IntArray
     """Candidates to choose from, -1 after the last; shape (Q, M)."""
     load: FloatArray
@@ -111,13 +111,13 @@ def enumerate_patterns(
 ) -> EnumeratedPatterns:
     """Return every minimal pattern whose candidates weigh no more than its subproblem's limit.
 
-    No candidate is taken more often than the limits allow by itself; several together may be.
+    Each candidate alone respects the limits, but several candidates together can exceed them.
 
     Args:
-        candidates: what patterns are made of.
+        candidates: the candidates.
         subproblems: the subproblems, Q rows.
         weight: weight of one replica of each candidate, not below zero; shape (n,).
-        limit: the largest weight of a pattern that is wanted, minus infinity for none; shape (Q,).
+        limit: the maximum weight of a pattern, minus infinity for none; shape (Q,).
         most: maximum number of patterns; if there are more, all subproblems are cut, or with `only_best`
             those with the most patterns.
         due: when to stop: subproblems that are not searched to the end by then are cut; None: at the end.
@@ -141,7 +141,7 @@ class _Prefixes(RowArrays):
     def extended(
         self, candidate: IntArray, number: FloatArray, each: FloatArray, share: FloatArray
     ) -> "_Prefixes":
-        """Return the prefixes with a number of replicas of a candidate each, which may be 0."""
+        """Return the prefixes with a number of replicas of a candidate each, which can be 0."""
         taken = number > 0
         rows = np.flatnonzero(taken)
         place = (self.candidate[rows] >= 0).sum(axis=1)
@@ -219,7 +219,7 @@ class _Enumeration:
         return self._result()
 
     def _first(self) -> _Prefixes:
-        """Return the prefix of every subproblem with a limit: nothing, or one replica where the server is."""
+        """Return the prefix of every subproblem with a limit: empty, or one replica where the server runs."""
         subproblem = np.flatnonzero(self.limit > -np.inf)
         first = self.subproblems.first[subproblem]
         one = (first >= 0).astype(np.float64)
@@ -260,7 +260,7 @@ class _Enumeration:
         return longer.take(carries & below)
 
     def _least_weight(self, prefixes: _Prefixes, rank: int) -> FloatArray:
-        """Return the least weight of patterns that begin so, with candidates from a rank on (eq. 92)."""
+        """Return the minimum weight of patterns with a prefix and candidates from a rank on (eq. 92)."""
         at = prefixes.subproblem, rank
         more = self.subproblems.least[prefixes.subproblem] - prefixes.replicas
         least: FloatArray = prefixes.weight + np.maximum(

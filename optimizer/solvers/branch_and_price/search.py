@@ -1,8 +1,8 @@
 """The search of one level: restricted master heuristic, branching, and a reduced-cost window.
 
-An answer that takes a column of reduced cost r is above the relaxation's bound by r at least. So a model
-without the columns above some reduced cost lacks no answer below the bound plus that. Equation numbers refer
-to ``docs/math.md``.
+A solution that uses a column of reduced cost r exceeds the relaxation's bound by at least r. So a model
+without the columns above some reduced cost contains every solution below the bound plus that cost. Equation
+numbers refer to ``docs/math.md``.
 """
 
 from dataclasses import replace
@@ -57,14 +57,14 @@ class LevelSearch:
         relaxed: MasterSolution,
         bound: float = -np.inf,
     ) -> None:
-        """Begin with the relaxation of the level.
+        """Start with the relaxation of the level.
 
         Args:
-            solver: has the incumbent, and says whether it keeps what is held.
+            solver: has the incumbent, and whether it keeps the levels before.
             master: the level.
             pool: the columns.
             relaxed: the relaxation of the level.
-            bound: a bound that is known already.
+            bound: a known bound.
         """
         self.solver, self.master, self.pool = solver, master, pool
         self.small = len(master.servers) <= FEW_SERVERS
@@ -72,9 +72,9 @@ class LevelSearch:
         self.root = Node.root(master, relaxed)
         self.nodes = [self.root]
         self.solved, self.solved_bound = np.zeros(0, np.int64), np.inf
-        """Columns of the last model, and the bound of all answers that take no others."""
+        """Columns of the last model, and the bound of all solutions that take no others."""
         self.enumerated = -np.inf
-        """Value up to which the columns of all answers are known."""
+        """Value up to which the columns of all solutions are known."""
         self.own = pool.rows_of(solver.incumbent.replicas)
         """The incumbent's columns."""
         self._update()
@@ -85,7 +85,7 @@ class LevelSearch:
         for node in self.nodes:
             slack, _ = reduced_cost_slack(node, self.pool)
             least = np.minimum(least, np.maximum(node.relaxed.bound + slack, node.bound))
-        # Without any answer all columns are out of reach.
+        # Without any solution all columns are out of reach.
         floor = self.floor if np.isfinite(self.floor) else -np.inf
         self.reduced = np.maximum(least - floor, 0.0)
         self.feasible = self.solver.is_feasible
@@ -108,20 +108,20 @@ class LevelSearch:
 
     @property
     def proved(self) -> bool:
-        """Whether value and bound are as near as they have to be."""
+        """Whether the distance of value and bound is within the tolerance."""
         return self.feasible and self.value - self.bound <= self.tolerance
 
     @property
     def window(self) -> float:
-        """The reduced cost up to which columns can be in an answer below the cutoff."""
+        """The reduced cost up to which columns can be in a solution below the cutoff."""
         return max(self.cutoff - self.floor, 0.0) * (1 + 1e-9) + 1e-12
 
     def run(self, deadline: Deadline, *, only_complete: bool = False) -> None:
         """Search until the level is proved or the time is over.
 
         Args:
-            deadline: when to stop.
-            only_complete: whether to stop where there are too many columns to know them all.
+            deadline: time to stop.
+            only_complete: whether to stop if there are too many columns to enumerate.
         """
         self.solve_core(deadline, *FIRST_CORE)
         self.branch(deadline)
@@ -167,7 +167,7 @@ class LevelSearch:
     def _thrift_ranks(self) -> IntArray:
         """Return the rank of each column within its server by its total use, relative to the limits.
 
-        It tells columns apart where the relaxation finds nothing scarce.
+        It distinguishes columns if nothing is scarce in the relaxation.
         """
         columns, amount = self.pool.columns, np.maximum(self.master.candidates.amount, 1.0)
         order = np.lexsort(((columns.use / amount).sum(axis=1), columns.server))
@@ -189,7 +189,7 @@ class LevelSearch:
         self._update()
 
     def _tree(self, deadline: Deadline) -> BranchTree | None:
-        """Branch, over the columns alone that count if they are known; None if there was no time."""
+        """Branch, over only the relevant columns if they are known; None if there was no time."""
         cutoff = self.cutoff
         columns = self.columns_below_cutoff(_in_time(deadline) if self.small else MAX_KNOWN)
         if columns is None:
@@ -204,7 +204,7 @@ class LevelSearch:
         return tree
 
     def columns_below_cutoff(self, most: int, of: BoolArray | None = None) -> IntArray | None:
-        """Return all columns of answers below the cutoff; None if they are too many to know them.
+        """Return all columns of solutions below the cutoff; None if they are too many to know them.
 
         Args:
             most: columns from which on they are too many.
@@ -247,7 +247,7 @@ class LevelSearch:
         for node in self.nodes:
             if node.columns is not None:
                 continue
-            # A column can be in an answer below `value` only if its reduced cost fits between the two.
+            # A column can be in a solution below `value` only if its reduced cost fits between the two.
             _, least = reduced_cost_slack(node, self.pool)
             limit = np.where(np.isfinite(least), least + value - node.relaxed.bound, -np.inf)
             limit = limit if of is None else np.where(of, limit, -np.inf)
@@ -260,9 +260,9 @@ class LevelSearch:
         return True
 
     def nondominated_columns(self, columns: IntArray) -> IntArray:
-        """Return those of some columns that no other of their server dominates in all that counts here.
+        """Return those of some columns that no other column of their server dominates at this level.
 
-        A level of service, and those before it, count what is used alone: many patterns are then alike.
+        For a level of service and those before it, only the use of limits counts, so many patterns are equal.
         """
         mine = self.pool.columns.take(columns)
         objectives = [self.master.objective, *(each.objective for each in self.master.held)]

@@ -32,14 +32,14 @@ def solve_patterns(
 ) -> Solution:
     """Choose one pattern per server within the capacities, level by level.
 
-    It begins from the best of what runs now, the greedy plan, and what else is known.
+    It starts from the best of the running allocation, the greedy plan, and other known solutions.
 
     Args:
-        problem: what to choose from, with capacities.
-        deadline: when all levels are due; None: after the time limit of the options.
-        related: the solution of a problem that differs in one thing.
-        service_by: when all levels of service have to be proved: the solve ends at the first that is not, and
-            where there are too many columns to know them all; None: it does what it can.
+        problem: the planning problem, with capacities.
+        deadline: deadline of all levels; None: after the time limit of the options.
+        related: the solution of a problem with one difference.
+        service_by: deadline for the proofs of all levels of service; the solve ends at the first that is
+            unproved, and if there are too many columns to enumerate. None: it continues without proofs.
 
     Raises:
         SolverError: the solver failed, or what it returned breaks a limit.
@@ -72,7 +72,7 @@ class ColumnGeneration(LevelSolver):
         super().__init__(problem, self.pool.candidates.servers, incumbent, gap)
 
     def restart(self) -> None:
-        """Begin with the first level again; the columns that are known stay."""
+        """Start again with the first level; known columns are kept."""
         super().restart()
         self._root: Node | None = None
 
@@ -94,7 +94,7 @@ class ColumnGeneration(LevelSolver):
         return LevelResult(search.bound, search.proved, search.feasible)
 
     def _relaxed(self, objective: LevelObjective, deadline: Deadline) -> MasterSolution | None:
-        """Solve the relaxation of a level, unless it is the one at hand; None if the time did not suffice."""
+        """Solve the relaxation of a level, unless it is already solved; None if there was no time."""
         if self._root is not None and self._root.master.objective is objective:
             return self._root.relaxed
         master = MasterProblem(

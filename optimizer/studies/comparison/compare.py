@@ -11,7 +11,7 @@ from optimizer.plan import Plan
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.changes import with_values
 from optimizer.spec.system import System
-from optimizer.studies.comparison.comparison_document import Comparison, Kind, Side
+from optimizer.studies.comparison.comparison_document import Comparison, ComparisonType, Side
 from optimizer.studies.comparison.rows import (
     Case,
     alike,
@@ -27,7 +27,7 @@ from optimizer.studies.comparison.rows import (
     type_rows,
 )
 
-LABELS: Mapping[Kind, tuple[str, str]] = {
+LABELS: Mapping[ComparisonType, tuple[str, str]] = {
     "scarcity": ("unlimited", "limited"),
     "options": ("as given", "changed"),
     "load_change": ("before", "after"),
@@ -70,7 +70,7 @@ def compare(
             first = first.with_options(unlimited=True)
             second_options = {"unlimited": False}
         second = first
-        kind: Kind = "options"
+        kind: ComparisonType = "options"
     else:
         kind = "plans"
     one = _solved(first, options, backend)
@@ -111,7 +111,7 @@ def _only_limits_differ(one: Case, two: Case) -> bool:
 # --- from two cases to a comparison ---------------------------------------------------------------------
 
 
-def _comparison(kind: Kind, one: Case, two: Case, labels: tuple[str, str]) -> Comparison:
+def _comparison(kind: ComparisonType, one: Case, two: Case, labels: tuple[str, str]) -> Comparison:
     _check_currencies(one.plan.currency, two.plan.currency, labels)
     servers = server_rows(one, two)
     total = row_of(total_figures(one), total_figures(two))
@@ -150,7 +150,7 @@ def _side(case: Case, label: str) -> Side:
 # --- what to know ---------------------------------------------------------------------------------------
 
 
-def _notes(kind: Kind, one: Case, two: Case, labels: tuple[str, str]) -> Iterable[str]:
+def _notes(kind: ComparisonType, one: Case, two: Case, labels: tuple[str, str]) -> Iterable[str]:
     """Yield notes that qualify the difference of the costs."""
     yield from _service_notes(one, two)
     for case, label in zip((one, two), labels, strict=True):

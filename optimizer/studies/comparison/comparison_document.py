@@ -1,7 +1,7 @@
 """Two plans side by side, as a document for the library, the command line and REST.
 
 Every difference is the second side minus the first. There are rows per server, per service class and model,
-per service class, per accelerator type, and for the fleet. The cost differences of each kind of row add up to
+per service class, per accelerator type, and for the fleet. The cost differences of each type of row add up to
 that of the fleet. Equation numbers refer to ``docs/math.md``.
 """
 
@@ -17,7 +17,7 @@ from optimizer.printed import Printed
 from optimizer.schema import OptimizerOptions
 from optimizer.studies.service import PriorityService
 
-Kind = Literal["scarcity", "options", "load_change", "plans"]
+ComparisonType = Literal["scarcity", "options", "load_change", "plans"]
 ServerChange = Literal["none", "batch", "scaled", "moved", "started", "stopped", "added", "removed"]
 ServiceChange = Literal["same", "newly_served", "newly_unserved"]
 ReserveChange = Literal["same", "lost", "gained", "other"]
@@ -29,7 +29,7 @@ class Side(Document):
     label: str
     """Label of the side."""
     options: OptimizerOptions | None = None
-    """Options with which the side was solved; None for a plan from a file."""
+    """Options with which the side was solved; null for a plan from a file."""
     plan: Plan
     """The plan."""
 
@@ -47,7 +47,7 @@ class SideMetrics(Document):
     """Load, replicas and performance of some servers on one side.
 
     Means are over requests (eq. 55). Token lengths are averaged over arriving requests, or over servers if
-    none arrive; latencies over served requests, or None if there are none.
+    none arrive; latencies over served requests, or null if there are none.
     """
 
     servers: int
@@ -65,7 +65,7 @@ class SideMetrics(Document):
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of these replicas [cents/h]."""
     arrival_rate_rpm: float | None = Field(None, alias="arrivalRate")
-    """Offered load [requests/min]; None for a plan from a file."""
+    """Offered load [requests/min]; null for a plan from a file."""
     carried_rate_rpm: float = Field(alias="carriedRate")
     """Served load [requests/min]."""
     in_tokens: float | None = Field(None, alias="avgInTokens")
@@ -100,15 +100,15 @@ class Difference(Document):
     cost_cents_per_h: float = Field(alias="cost")
     """Difference in cost [cents/h]."""
     arrival_rate_rpm: float | None = Field(None, alias="arrivalRate")
-    """Difference in offered load [requests/min]; None unless both are known."""
+    """Difference in offered load [requests/min]; null unless both are known."""
     carried_rate_rpm: float = Field(alias="carriedRate")
     """Difference in served load [requests/min]."""
     itl_ms: float | None = Field(None, alias="itlAverage")
-    """Difference in mean inter-token latency [ms]; None unless both sides have one."""
+    """Difference in mean inter-token latency [ms]; null unless both sides have one."""
     ttft_ms: float | None = Field(None, alias="ttftAverage")
-    """Difference in mean time to first token [ms]; None unless both sides have one."""
+    """Difference in mean time to first token [ms]; null unless both sides have one."""
     wait_ms: float | None = Field(None, alias="waitAverage")
-    """Difference in mean queueing time [ms]; None unless both sides have one."""
+    """Difference in mean queueing time [ms]; null unless both sides have one."""
     own: dict[str, float] = Field(default_factory=dict, exclude_if=not_)
     """Differences of metrics that only some kinds of replicas have, by field; absent unless both sides have
     any.
@@ -119,9 +119,9 @@ class ComparisonRow(Document):
     """Comparison of the same servers on both sides."""
 
     first: SideMetrics | None = None
-    """First side; None if it has no such servers."""
+    """First side; null if it has no such servers."""
     second: SideMetrics | None = None
-    """Second side; None if it has no such servers."""
+    """Second side; null if it has no such servers."""
     difference: Difference
     """Second minus first."""
 
@@ -137,18 +137,20 @@ class ServerRow(ComparisonRow):
     server: str
     """Name of the server."""
     service_class: str | None = Field(None, alias="class")
-    """Service class of the server; None if only plans from files are compared."""
+    """Service class of the server; null if only plans from files are compared."""
     model: str | None = None
-    """Model of the server; None if only plans from files are compared."""
+    """Model of the server; null if only plans from files are compared."""
     priority: int | None = None
-    """Priority of the server; None if only plans from files are compared."""
+    """Priority of the server; null if only plans from files are compared."""
     change: ServerChange
     """Change of its replicas from the first side to the second."""
     service: ServiceChange
-    """Change in whether it is served in full."""
+    """`newly_served` if only the second side serves it in full, `newly_unserved` if only the first does, else
+    `same`.
+    """
     reserve: ReserveChange
-    """Change of its reserve: `lost` or `gained` if only one side has one, `other` if the required reserve
-    differs.
+    """Change of its reserve: `lost` or `gained` if only the first or only the second side has it, `other` if
+    the required reserve differs, else `same`.
     """
 
 
@@ -160,18 +162,18 @@ class PriorityRow(Document):
     same: bool
     """Whether both sides have the same servers of this priority and serve the same share of each."""
     first: PriorityService | None = None
-    """First side; None if it has no such servers."""
+    """First side; null if it has no such servers."""
     second: PriorityService | None = None
-    """Second side; None if it has no such servers."""
+    """Second side; null if it has no such servers."""
 
 
 class ClassModelRow(ComparisonRow):
     """The servers of one service class and model on both sides."""
 
     service_class: str | None = Field(None, alias="class")
-    """The service class; None for the servers of plans from files."""
+    """The service class; null for the servers of plans from files."""
     model: str | None = None
-    """The model; None for the servers of plans from files."""
+    """The model; null for the servers of plans from files."""
     priority: int | None = None
     """The priority of the class."""
 
@@ -180,7 +182,7 @@ class ClassRow(ComparisonRow):
     """The servers of one service class on both sides."""
 
     service_class: str | None = Field(None, alias="class")
-    """The service class; None for the servers of plans from files."""
+    """The service class; null for the servers of plans from files."""
     priority: int | None = None
     """Priority of the class."""
 
@@ -191,9 +193,9 @@ class TypeUse(Document):
     used: int
     """Number of cards used by the plan."""
     limit: int | None = None
-    """Available cards; None if unlimited."""
+    """Available cards; null if unlimited."""
     cost_cents_per_h: float | None = Field(None, alias="cost")
-    """Cost of the pools on the type [cents/h]; None if the types of the accelerators are unknown."""
+    """Cost of the pools on the type [cents/h]; null if the types of the accelerators are unknown."""
 
 
 class TypeComparison(Document):
@@ -202,20 +204,22 @@ class TypeComparison(Document):
     type: str
     """The accelerator type."""
     first: TypeUse | None = None
-    """First side; None if it does not have the type."""
+    """First side; null if it does not have the type."""
     second: TypeUse | None = None
-    """Second side; None if it does not have the type."""
+    """Second side; null if it does not have the type."""
     used_difference: int = Field(alias="usedDifference")
     """Second number of cards minus first."""
     cost_difference_cents_per_h: float | None = Field(None, alias="costDifference")
-    """Second cost minus first [cents/h]; None if one of them is unknown."""
+    """Second cost minus first [cents/h]; null if one of them is unknown."""
 
 
 class Comparison(Printed, Document):
     """Two plans side by side; every difference is the second minus the first."""
 
-    kind: Kind
-    """Kind of difference: `scarcity` (only limits), `options`, `load_change`, or `plans` (anything)."""
+    kind: ComparisonType
+    """What differs: only the limits on cards (`scarcity`), `options`, the load (`load_change`), or anything
+    (`plans`).
+    """
     same: bool
     """Whether both sides place and serve every server the same way, at the same load and with the same
     reserve.
@@ -231,9 +235,11 @@ class Comparison(Printed, Document):
     total: ComparisonRow
     """Totals of the fleet; in a `scarcity` comparison, the cost difference is the price of scarcity."""
     relative_cost_difference: float | None = Field(None, alias="relativeCostDifference")
-    """Cost difference relative to the first side; None if that costs nothing."""
+    """Cost difference relative to the first side; null if that costs nothing."""
     transition_value_cents_per_h: float | None = Field(None, alias="transitionValue")
-    """Transition value of the second plan, if the first plan is running [cents/h]."""
+    """Transition value of the second plan, if the first plan is running [cents/h]; null unless `kind` is
+    `load_change`.
+    """
     priorities: tuple[PriorityRow, ...] = Field((), strict=False)
     """Service of each priority, the highest first; empty if a side is a plan from a file."""
     classes: tuple[ClassRow, ...] = Field(strict=False)

@@ -1,7 +1,7 @@
 """The rows of a comparison: two plans, grouped by server, class, model and accelerator type.
 
 Each side is a plan, with its system if known. Sums are computed in decimal numbers and rounded once, so that
-the rows of each kind add up to the total.
+the rows of each type add up to the total.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -257,12 +257,12 @@ def type_rows(one: Case, two: Case) -> tuple[TypeComparison, ...]:
     """Return a row for every accelerator type, by name."""
     before, after = _type_uses(one, two), _type_uses(two, one)
     rows = []
-    for kind in sorted(before.keys() | after.keys()):
-        first, second = before.get(kind), after.get(kind)
+    for name in sorted(before.keys() | after.keys()):
+        first, second = before.get(name), after.get(name)
         costs = [0.0 if use is None else use.cost_cents_per_h for use in (first, second)]
         rows.append(
             TypeComparison(
-                type=kind,
+                type=name,
                 first=first,
                 second=second,
                 used_difference=(second.used if second else 0) - (first.used if first else 0),
@@ -277,15 +277,15 @@ def type_rows(one: Case, two: Case) -> tuple[TypeComparison, ...]:
 def _type_uses(case: Case, other: Case) -> dict[str, TypeUse]:
     """Return cards and cost by accelerator type; a plan without a system uses the other side's catalogue."""
     system = case.system or other.system
-    kinds = {} if system is None else {name: item.type for name, item in system.accelerators.items()}
+    type_of = {} if system is None else {name: item.type for name, item in system.accelerators.items()}
     pools = [pool for name in case.plan.allocations for pool in case.plan.pools_of(name)]
     listed = {item.type for item in case.plan.capacity}
-    known = all(kinds.get(pool.accelerator) in listed for pool in pools)
+    known = all(type_of.get(pool.accelerator) in listed for pool in pools)
     return {
         item.type: TypeUse.taken_from(
             item,
             cost_cents_per_h=(
-                total(pool.cost_cents_per_h for pool in pools if kinds[pool.accelerator] == item.type)
+                total(pool.cost_cents_per_h for pool in pools if type_of[pool.accelerator] == item.type)
                 if known
                 else None
             ),

@@ -240,7 +240,7 @@ class _OpenQuestion:
 
     @cached_property
     def easy(self) -> bool:
-        """Whether service is settled without a solve, because the plan does not need what is removed."""
+        """Whether service is known without a solve, because the plan does not use the removed item."""
         return self.restricts and self.before.still_serves(build_problem(self.candidates))
 
     @property

@@ -94,15 +94,15 @@ def _gains(arrays: SystemArrays, rows: CandidateTable, *, choose_batch: bool) ->
     }
     now = _rates(arrays, rows, choose_batch=choose_batch)
     gains = {}
-    for name, (targets, larger, room) in questions.items():
+    for name, (targets, larger, more) in questions.items():
         asked = replace(arrays, servers=replace(arrays.servers, targets=targets))
-        rates = _rates(asked, rows, larger, room, choose_batch=choose_batch)
+        rates = _rates(asked, rows, larger, more, choose_batch=choose_batch)
         gains[name] = np.nan_to_num(rates / now - 1, nan=0.0)
     return gains
 
 
 def _rates(
-    arrays: SystemArrays, rows: CandidateTable, larger: int = 0, room: int = 0, *, choose_batch: bool
+    arrays: SystemArrays, rows: CandidateTable, larger: int = 0, more: int = 0, *, choose_batch: bool
 ) -> FloatArray:
     """Return the largest rate of each row, at its batch or over all batches up to its ceiling.
 
@@ -110,12 +110,12 @@ def _rates(
         arrays: the system.
         rows: candidates.
         larger: number of requests by which the batch limits exceed the stated ones.
-        room: number of additional requests that fit in the KV cache.
+        more: number of additional requests that fit in the KV cache.
         choose_batch: whether the batch is chosen.
     """
     profile: IntArray = arrays.profile_of[rows.server, rows.accelerator]
     tokens = arrays.servers.in_tokens[rows.server] + arrays.servers.out_tokens[rows.server]
-    mine = replace(arrays, profiles=arrays.profiles.of_rows(profile, room * tokens))
+    mine = replace(arrays, profiles=arrays.profiles.of_rows(profile, more * tokens))
     own = np.arange(len(rows))
     stated = batch_limit(mine, rows.server, own, choose_batch=choose_batch) + larger
     batch = np.minimum(stated, requests_in_memory(mine, rows.server, own)).astype(np.int64)

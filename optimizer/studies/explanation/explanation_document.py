@@ -241,8 +241,8 @@ class _LimitLeft(LimitUse):
     left: float
     """Unused amount."""
     step: float
-    """Amount that `oneMore` adds and `oneFewer` takes away: what a replica of the plan takes at most, and at
-    least what serves the unserved server that needs the least.
+    """Amount that `oneMore` adds and `oneFewer` removes: the largest use of a replica of the plan, and at
+    least the smallest amount that serves another server.
     """
 
 
@@ -372,7 +372,7 @@ class Explanation(Printed, Document):
     overload: Overload | None = Field(None, exclude_if=is_none)
     """Options that serve more load, if cards remain while load is unserved; otherwise absent."""
     repair: RepairOptions | None = None
-    """Changes that would serve everything with all reserves; None if everything, or the explained server, is
+    """Changes that would serve everything with all reserves; null if everything, or the explained server, is
     served with its reserve.
     """
     targets: tuple[TargetPrice, ...] = Field((), strict=False)

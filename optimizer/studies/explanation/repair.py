@@ -371,7 +371,7 @@ def _least(low: float, step: float, enough: Callable[[float], bool]) -> float | 
     sufficient, but not necessarily the smallest.
 
     Returns:
-        The value; None if even 0, which stands for no target, does not suffice.
+        The value; None if even 0, which means no target, does not suffice.
     """
     if not enough(0.0):
         return None
@@ -468,7 +468,7 @@ def _summary(repair: RepairOptions, *, all_answered: bool) -> str:
 def _ways(repair: RepairOptions) -> Iterator[str]:
     for units in (repair.cheapest, repair.fewest, *repair.of_one_type):
         if units is not None and units.added:
-            yield " ".join(f"+{count:,} {kind}" for kind, count in units.added.items())
+            yield " ".join(f"+{count:,} {name}" for name, count in units.added.items())
     for item in repair.relaxations:
         needed = quantity(item.needed_ms, 10)
         yield f"relax {item.service_class}/{item.model} {item.metric.upper()} to {needed} ms"

@@ -179,7 +179,7 @@ def _options(
                 accelerator=accelerator,
                 num_replicas=int(table.num_replicas[c]),
                 max_batch=int(table.max_batch[c]),
-                type=arrays.type_names[table.kind[c]],
+                type=arrays.type_names[table.type[c]],
                 units=int(table.units[c]),
                 cost_cents_per_h=float(cost[c]),
                 max_arrival_rate_rpm=float(table.max_rate_rps[c] * SECONDS_PER_MINUTE),

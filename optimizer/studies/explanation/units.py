@@ -88,7 +88,7 @@ def explain_units(
 
 
 def _askable(before: BasePlan) -> list[tuple[int, LimitItem]]:
-    """Return the items of which one unit more or fewer can be asked for, with their places."""
+    """Return the items that can have one unit more or fewer, with their places."""
     items = enumerate(before.problem.limits.items)
     return [
         (place, row) for place, row in items if row.limit.name not in PRICE_ROWS and not row.limit.follows

@@ -46,7 +46,7 @@ class _BatchingSettings:
     replicas: FloatArray
     """Minimum replicas that meet the targets; NaN if no number does."""
     load_rps: float
-    """Load of all replicas together."""
+    """Load of all replicas together [requests/s]."""
 
     def long_runs(self, times: int = 1) -> list[SteadyState | None]:
         """Return the steady state of each setting with `times` as many replicas."""

@@ -53,8 +53,11 @@ def occupancy_figure(placed: Placed) -> Figure:
     inside = states <= placed.max_batch
     axis = XAxis("requests in the replica", states)
     curves = [
-        XAxis(axis.label, states[rows], kind).curve(name, probability[rows], "bars")
-        for name, rows, kind in (("all in the batch", inside, placed.type), ("some waiting", ~inside, ""))
+        XAxis(axis.label, states[rows], type_name).curve(name, probability[rows], "bars")
+        for name, rows, type_name in (
+            ("all in the batch", inside, placed.type),
+            ("some waiting", ~inside, ""),
+        )
         if rows.any()
     ]
     guides = [upright(f"mean {mean:.3g}", mean)]

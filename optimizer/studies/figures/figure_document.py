@@ -32,8 +32,9 @@ class Series(Document):
     y: Values
     """y values, in the unit of the panel's axis."""
     style: SeriesStyle = "line"
-    """Style: joined lines, steps before or after each point, single points, the plan's choice, bars from
-    zero, or the area below the points.
+    """`line` joins the points; `steps` draws a step up to each point, and `front` one from each point;
+    `points` and `chosen`, the plan's choice, are single points; `bars` start at zero; `area` is filled below
+    the points.
     """
     type: str = ""
     """Accelerator type that sets its colour; empty if it belongs to no type."""
@@ -171,9 +172,9 @@ class XAxis(NamedTuple):
     type: str = ""
     """Accelerator type that sets the colour of its curves; empty if they belong to no type."""
 
-    def curve(self, name: str, y: _Values, style: SeriesStyle = "line", kind: str = "") -> Series:
+    def curve(self, name: str, y: _Values, style: SeriesStyle = "line", type_name: str = "") -> Series:
         """Return a curve, in the colour of another type if given; missing values are not finite."""
-        return Series(name=name, x=_numbers(self.x), y=_numbers(y), style=style, type=kind or self.type)
+        return Series(name=name, x=_numbers(self.x), y=_numbers(y), style=style, type=type_name or self.type)
 
     def panel(
         self,

@@ -78,7 +78,7 @@ class Placed:
     @property
     def type(self) -> str:
         """The accelerator's type."""
-        return self.arrays.type_names[int(self.arrays.kind[self.pair.accelerator[0]])]
+        return self.arrays.type_names[int(self.arrays.type[self.pair.accelerator[0]])]
 
     @property
     def max_batch(self) -> int:

@@ -84,9 +84,9 @@ def assignment_panels(shown: PlannedSystem, before: PlannedSystem | None = None)
     shares = _served_shares(shown)
 
     def cell(key: tuple[str, str]) -> Cell:
-        text, kind = now.get(key, ("", ""))
+        text, type_name = now.get(key, ("", ""))
         said = _with_before(text, then[key][0] if key in then else None)
-        return Cell(text=said, group=kind, share=shares.get(key, 1.0))
+        return Cell(text=said, group=type_name, share=shares.get(key, 1.0))
 
     return _grids("Assignment: replicas × accelerator", shown, cell, shown.types)
 
@@ -237,13 +237,13 @@ def _rows_of(shown: PlannedSystem, before: PlannedSystem | None) -> list[PoolRow
     return [*shown.overview.placed, *(() if before is None else before.overview.placed)]
 
 
-def _server_bar(shown: PlannedSystem, name: str, values: Values, marks: Values, kind: str) -> Bar:
+def _server_bar(shown: PlannedSystem, name: str, values: Values, marks: Values, type_name: str) -> Bar:
     server = shown.system.servers[name]
     pair = server.model, server.service_class
     alike = [one for one in shown.system.servers.values() if (one.model, one.service_class) == pair]
     is_named = isinstance(server, SharedQueue) or len(alike) > 1
     name = name if is_named else server.service_class
-    return Bar(name=name, group=server.model, values=values, marks=marks, type=kind)
+    return Bar(name=name, group=server.model, values=values, marks=marks, type=type_name)
 
 
 def _rate(shown: PlannedSystem, name: str) -> float:

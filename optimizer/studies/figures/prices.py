@@ -167,7 +167,7 @@ def _steps(candidates: Candidates, candidate: CandidateTable, load_rps: float) -
 def _curve(candidates: Candidates, a: int, x: FloatArray, y: FloatArray, style: SeriesStyle) -> Series:
     """Return a curve of an accelerator, in the colour of its type."""
     arrays = candidates.arrays
-    return XAxis("", x, arrays.type_names[int(arrays.kind[a])]).curve(arrays.accelerator_names[a], y, style)
+    return XAxis("", x, arrays.type_names[int(arrays.type[a])]).curve(arrays.accelerator_names[a], y, style)
 
 
 # --- cost against latency ------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class _Configurations(RowArrays):
     cost: FloatArray
     """Cost [cents/h]."""
     itl_ms: FloatArray
-    """Statistic of the ITL that its target limits: the mean or a percentile."""
+    """Statistic of the ITL that its target limits [ms]: the mean or a percentile."""
     ttft_ms: FloatArray
 
     def latency_ms(self, name: _Shown) -> FloatArray:

@@ -26,9 +26,9 @@ def rejection_figure(placed: Placed) -> Figure:
     rate_rps = loads_rps(placed)
     panels: tuple[CurvePanel, ...] = (latency_panel(placed, rate_rps),)
     note = "any number may wait, so that none is rejected"
-    if _has_room(placed):
+    if _is_limited(placed):
         panels = (_rejected_panel(placed, rate_rps), *panels)
-        note = _room_text(placed)
+        note = _limit_text(placed)
     return _figure("Rejection and latency against load", note, placed, panels)
 
 
@@ -49,7 +49,7 @@ def loads_rps(placed: Placed) -> FloatArray:
     full = float(server.full_rate_rps[0])
     most = (
         min(MAX_LOAD * full, float(server.longest_rate_rps[0]))
-        if _has_room(placed)
+        if _is_limited(placed)
         else MAX_STABLE_LOAD * full
     )
     return np.linspace(MIN_LOAD * full, most, POINTS)
@@ -79,19 +79,19 @@ def _rejected_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
 def _loads(placed: Placed) -> tuple[ReferenceLine, ...]:
     """Return lines at the saturation throughput, and at the planned load per replica."""
     full = float(placed.batch_servers().full_rate_rps[0])
-    named = [("saturation", full)] * _has_room(placed) + [("load", placed.rate_rps)]
+    named = [("saturation", full)] * _is_limited(placed) + [("load", placed.rate_rps)]
     return tuple(upright(f"{name} {quantity(rate)}", rate) for name, rate in named if rate > 0)
 
 
-def _has_room(placed: Placed) -> bool:
+def _is_limited(placed: Placed) -> bool:
     """Return whether the queue has a limit."""
-    return bool(placed.batch_servers().policy.room[0] < UNLIMITED)
+    return bool(placed.batch_servers().policy.queue_limit[0] < UNLIMITED)
 
 
-def _room_text(placed: Placed) -> str:
+def _limit_text(placed: Placed) -> str:
     policy = placed.batch_servers().policy
     where = "in the system" if policy.counts_system[0] else "waiting"
-    return f"room for {int(policy.room[0]):,} {where}"
+    return f"room for {int(policy.queue_limit[0]):,} {where}"
 
 
 def _collecting_text(placed: Placed) -> str:

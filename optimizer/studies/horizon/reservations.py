@@ -71,8 +71,8 @@ def by_cards(system: System) -> System:
         for name, item in system.accelerators.items()
     }
     cards = {
-        kind: UnlimitedCards() if isinstance(number, UnlimitedCards) else number
-        for kind, number in system.capacity.items()
+        name: UnlimitedCards() if isinstance(number, UnlimitedCards) else number
+        for name, number in system.capacity.items()
     }
     priceless = replace(system, capacity=MappingProxyType(cards))
     return _with(priceless, changed).with_options(transition_penalty=0.0)

@@ -138,7 +138,7 @@ def pool_runs(system: System, plan: Plan) -> list[PoolRun]:
         server = system.servers.get(name)
         if server is None or (server.model, pool.accelerator) not in system.profiles:
             raise SpecError(
-                f"allocations.{name}: {pool.accelerator!r} cannot run it in this system; plan it again"
+                f"allocations.{name}: {pool.accelerator!r} cannot run it in this system; solve again"
             )
     alone = [(name, pool) for name, pool in loaded if name not in plan.shared_queues]
     found = predictions(system, alone)
@@ -178,7 +178,7 @@ def traced(runs: list[PoolRun], trace: Requests) -> list[PoolRun]:
         SpecError: the server shares a queue.
     """
     if any(run.queue for run in runs):
-        raise SpecError(f"{runs[0].server}: a trace has no classes, and its server shares a queue; remove it")
+        raise SpecError(f"{runs[0].server} shares a queue, but a trace has no priorities; remove the trace")
     total_rps = sum(run.rate_rps * run.pool.num_replicas for run in runs)
     assert trace.arrival_ms is not None
     span_s = max(float(trace.arrival_ms[-1]), 1.0) / 1000

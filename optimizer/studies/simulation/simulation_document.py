@@ -129,7 +129,7 @@ class _SimulatedBasis(Document):
 
 
 class SimulatedPool(_SimulatedBasis, KindSimulatedFields, _SimulatedMetrics):
-    """A pool of a plan, of which one replica was simulated at its load."""
+    """A pool of a plan; one of its replicas was simulated at its load."""
 
     def figure(self, metric: str) -> SimulatedLatency | SimulatedFigure | None:
         """Return a latency, or a metric of the pool's kind; None if it has no such metric."""

@@ -55,8 +55,8 @@ def _curves(found: Sweep) -> list[CurvePanel]:
     values = [parameter.value_in(end, found.currency) for _, end in ends]
     axis = XAxis(axis_label(parameter, found.currency), values)
 
-    def series(name: str, value: Callable[[SweepPoint], float | None], kind: str = "") -> Series:
-        return axis.curve(name, [value(point) for point, _ in ends], kind=kind)
+    def series(name: str, value: Callable[[SweepPoint], float | None], type_name: str = "") -> Series:
+        return axis.curve(name, [value(point) for point, _ in ends], type_name=type_name)
 
     def shares(place: int) -> Callable[[SweepPoint], float | None]:
         return lambda point: _percent(point.served[place].share)
@@ -95,14 +95,14 @@ def _map(found: Sweep) -> GridPanel:
         _thinned(axis.values, most) for axis, most in zip(found.axes, (MAX_COLUMNS, MAX_ROWS), strict=True)
     )
     by_values = {point.values: point for point in found.points}
-    kinds = tuple(item.type for item in found.points[0].units)
+    type_names = tuple(item.type for item in found.points[0].units)
     across, down = (axis_label(axis, found.currency) for axis in found.axes)
     return GridPanel(
         title=f"Cost [{cost_unit(found.currency)}]; {across} across, {down} down",
         columns=tuple(precise(found.axes[0].value_in(x, found.currency)) for x in columns),
         rows=tuple(precise(found.axes[1].value_in(y, found.currency)) for y in rows),
         cells=tuple(tuple(_cell(by_values[x, y], found.currency) for x in columns) for y in rows),
-        groups=kinds,
+        groups=type_names,
     )
 
 
@@ -126,7 +126,7 @@ def _thinned(values: tuple[float, ...], most: int) -> tuple[float, ...]:
 def _days_panel(found: Sweep, days: SampledDays) -> CurvePanel:
     costs: dict[str, list[float | None]] = {
         "one fleet": [item.total_cost_cents_per_h for item in days.fleets],
-        "planned anew every day": [item.replanned_cents_per_h for item in days.fleets],
+        "replanned every day": [item.replanned_cents_per_h for item in days.fleets],
     }
     shown = {
         name: [None if cost is None else in_cost_unit(cost, found.currency) for cost in mine]

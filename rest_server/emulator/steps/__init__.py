@@ -1,8 +1,8 @@
-"""What a request passes between a client and a replica, each step in a file of its own.
+"""The steps of a request between a client and a replica, each in its own file.
 
 | step | what it decides | record |
 |---|---|---|
-| key, rate limit (`gate`) | whether the client may send | settings |
+| key, rate limit (`gate`) | whether the client can send | settings |
 | `batches` | sends the requests of offline batches the same way | `Server.deadline` |
 | `jobs` | keeps jobs for workers, which send their requests like other clients | |
 | `routes` | small or large model, and whether the large one answers again | `plan.routes`, `spec.routes` |

@@ -1,4 +1,4 @@
-"""A request on its way through the router, and what one step of the way is."""
+"""A request on its way through the router, and the interface of its steps."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -56,7 +56,7 @@ class ForwardedRequest:
 
 
 Onward = Callable[[ForwardedRequest], Awaitable[Refusal | None]]
-"""The rest of the way of a request; returns None once its answer has begun."""
+"""Function for the further steps of a request; it returns None once the response has started."""
 
 
 class RouterStep:
@@ -65,7 +65,7 @@ class RouterStep:
     prefix: ClassVar[str] = ""
     """Start of the paths that it answers itself; empty if there are none."""
     enter: Onward
-    """The whole way from its start, for requests that a step sends itself."""
+    """All steps from the first, for requests that a step sends itself."""
 
     @property
     def names(self) -> Iterable[str]:

@@ -14,7 +14,7 @@ PREFIX = "llm_d_epp"
 
 
 class Gateway(RouterStep):
-    """Counts what the replicas of each model are asked, in front of their queues and behind all caches."""
+    """Counts the requests to the replicas of each model, in front of their queues and behind all caches."""
 
     def __init__(self, backends: Sequence[Backend], queues: SharedQueues) -> None:
         self._backends = backends

@@ -1,7 +1,7 @@
-"""A queue of jobs that workers lease; a job whose lease expires is taken again, and at last put aside.
+"""A queue of jobs that workers lease; a job whose lease expires is leased again, and finally set aside.
 
 A job is complete when a result is accepted, and only the worker with its current lease can give one. So a
-worker that is late learns that the job has been taken again, and a job completes at most once.
+worker that is late learns that the job has been leased again, and a job completes at most once.
 """
 
 import heapq
@@ -24,7 +24,7 @@ LEASE_S = 30.0
 """Time of a lease, unless its worker asks for another [s of model time]."""
 MAX_LEASE_S = 86_400.0
 MAX_ATTEMPTS = 5
-"""Leases of a job before it is put aside, unless it states another number."""
+"""Leases of a job before it is set aside, unless it states another number."""
 MAX_LEASED = 1000
 """Jobs of one request for leases."""
 
@@ -36,7 +36,7 @@ class QueuedJob:
     id: str
     input: Any
     most: int
-    """Leases before it is put aside."""
+    """Maximum number of leases before it is set aside."""
     state: JobState = "waiting"
     attempts: int = 0
     lease: str = ""
@@ -85,7 +85,7 @@ class JobQueue(RouterStep):
         return 200, self._act(path, body)
 
     def _shown(self, path: str) -> dict[str, Any]:
-        """Return the number of jobs by state, the jobs that were put aside, or one job."""
+        """Return the number of jobs by state, the jobs that were set aside, or one job."""
         if not path:
             return {"jobs": self._counts()}
         if path == "dead":
@@ -159,7 +159,7 @@ class JobQueue(RouterStep):
                 self._take_back(job, f"lease of {job.worker} expired")
 
     def _take_back(self, job: QueuedJob, reason: str) -> None:
-        """Let a job wait again, before the others, or put it aside after its last attempt."""
+        """Let a job wait again, before the others, or set it aside after its last attempt."""
         job.history.append(f"attempt {job.attempts}: {reason}")
         job.lease = ""
         if job.attempts >= job.most:

@@ -27,7 +27,7 @@ class _Kind:
     small: float
     """Probability that the classifier sends it to the small model."""
     again: float
-    """Probability that the large model answers it again if it was sent there."""
+    """Probability that the large model also answers a request that was sent to the small one."""
 
 
 class Routes(RouterStep):
@@ -92,4 +92,4 @@ class Routes(RouterStep):
 
 
 async def _discard(message: Any) -> None:
-    """Take an answer that nobody gets."""
+    """Read a response that no client gets."""

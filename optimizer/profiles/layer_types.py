@@ -1,4 +1,4 @@
-"""Which layers of a config.json have which attention, and which have experts.
+"""The attention of each layer of a config.json, and the layers with experts.
 
 Each key that lists or counts layers is an entry of a table here or in layer_parts.yaml. Keys that are given
 together must agree.
@@ -21,27 +21,27 @@ def layer_count(config: Config) -> int:
     return count
 
 
-def layer_kind(config: Config) -> str:
-    """Return the kind of a layer, of the table `kinds`: full, window, chunk, state, moe and so on.
+def layer_type(config: Config) -> str:
+    """Return the type of a layer, of the table `types`: full, window, chunk, state, moe and so on.
 
     Raises:
         SpecError: an entry is unknown, a list has the wrong length, or two keys disagree.
     """
     tables = parts_table()
-    found = {key: config.kind(key) for key in tables["lists"] if key in config.values}
+    found = {key: config.meaning(key) for key in tables["lists"] if key in config.values}
     found |= {key: _RULES[rule](config, key) for key, rule in tables["rules"].items() if key in config.values}
-    kinds = list(found.items()) or [("", _by_default(config))]
-    for name, other in kinds[1:]:
-        if other != kinds[0][1]:
-            raise config.error(kinds[0][0], f"contradicts {name} = {str(config.values[name])[:60]}")
-    family, kind = config.family, kinds[0][1]
-    if ("state" in kind and not family.state) or (kind in {"moe", "mlp"} and not family.one_part):
-        raise config.error(kinds[0][0], "layers of this kind are not known for this model type")
+    types = list(found.items()) or [("", _by_default(config))]
+    for name, other in types[1:]:
+        if other != types[0][1]:
+            raise config.error(types[0][0], f"contradicts {name} = {str(config.values[name])[:60]}")
+    family, type_ = config.family, types[0][1]
+    if ("state" in type_ and not family.state) or (type_ in {"moe", "mlp"} and not family.one_part):
+        raise config.error(types[0][0], "layers of this type are not known for this model type")
     if {"layer_types", "layers_block_type", "hybrid_layer_pattern"} & found.keys():
         config.key("window")  # layers are listed, so that a window beside them needs no other rule
-        if kind == "window" and not config.flag("use_sliding_window", default=True):
-            raise config.error("use_sliding_window", f"contradicts {kinds[0][0]}, which lists windows")
-    return kind
+        if type_ == "window" and not config.flag("use_sliding_window", default=True):
+            raise config.error("use_sliding_window", f"contradicts {types[0][0]}, which lists windows")
+    return type_
 
 
 def has_experts(config: Config) -> bool:
@@ -58,7 +58,7 @@ def has_experts(config: Config) -> bool:
         "every": lambda key: i % config.whole(key) == config.whole("expert_layer_offset", 0, 0),
         "listed": lambda key: i in _numbers(config, key),
         "unlisted": lambda key: i not in _numbers(config, key),
-        "words": lambda key: config.kind(key) == "experts",
+        "words": lambda key: config.meaning(key) == "experts",
     }
     stated = {key: rule for key, rule in parts_table()["experts"].items() if key in config.values}
     listed = {"moe_layer_freq": "words"} if isinstance(config.values.get("moe_layer_freq"), list) else {}
@@ -74,7 +74,7 @@ def window_tokens(config: Config) -> int:
 
 
 def _spaced(config: Config, every: int, other: str) -> str:
-    """Return "full" for each n-th layer, counted as the family does, else the other kind; 0: none is full."""
+    """Return "full" for each n-th layer, counted as the family does, else the other type; 0: none is full."""
     counted, i, last = config.family.counted, config.index, config.layers - 1
     place = last - i if counted == "fromEnd" else i + 1
     extra = {"first": 0, "last": last}.get(counted)
@@ -131,7 +131,7 @@ def _numbers(config: Config, key: str, low: int = 0) -> set[int]:
 
 
 def _by_default(config: Config) -> str:
-    """Return the kind if no key lists the layers: that of the family, and of a window alone."""
+    """Return the type if no key lists the layers: that of the family, and of a window alone."""
     family = config.family
     if "state" in family.window:
         return str(family.window)
@@ -164,4 +164,4 @@ _RULES: Mapping[str, Callable[[Config, str], str]] = {
     "two lists": _both_lists,
     "groups": _grouped,
 }
-"""How keys of the table `rules` state which layers see everything."""
+"""Readers of the keys in the table `rules`, which state the layers with full attention."""

@@ -1,4 +1,4 @@
-"""The kinds of entities under /v1: their names in paths, in documents and in the state."""
+"""The types of entities under /v1: their names in paths, in documents and in the state."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -40,8 +40,8 @@ NameInPath = Annotated[str, Path(min_length=1, max_length=253)]
 
 
 @dataclass(frozen=True, slots=True)
-class EntityKind:
-    """A kind of entity, with its routes, its section of documents and its place in the state."""
+class EntityType:
+    """A type of entity, with its routes, its section of documents and its place in the state."""
 
     noun: str
     """Noun for one entity in messages."""
@@ -60,7 +60,7 @@ class EntityKind:
     key: Callable[..., Key]
     """Function that reads the key from the path."""
     items: Callable[[Entities], Mapping[Key, Document]]
-    """Function that returns all entities of the kind by key."""
+    """Function that returns all entities of the type by key."""
     changed: Callable[[Entities, Key, Any], Entities]
     """Function that returns the entities with one replaced, or removed if the document is None."""
 
@@ -70,9 +70,9 @@ def by_name(name: NameInPath) -> Key:
     return (name,)
 
 
-def by_type(kind: Annotated[str, Path(alias="type", min_length=1, max_length=253)]) -> Key:
+def by_type(type_name: Annotated[str, Path(alias="type", min_length=1, max_length=253)]) -> Key:
     """Return the key of a capacity."""
-    return (kind,)
+    return (type_name,)
 
 
 def by_model(request: Request, model: NameInPath, accelerator: NameInPath) -> Key:
@@ -160,7 +160,7 @@ def _with_profile(entities: Entities, key: Key, profile: Document | None) -> Ent
 
 
 def _capacities(entities: Entities) -> Mapping[Key, Document]:
-    return {(kind,): Capacity.of(kind, cards) for kind, cards in entities.capacity.items()}
+    return {(name,): Capacity.of(name, cards) for name, cards in entities.capacity.items()}
 
 
 def _with_capacity(entities: Entities, key: Key, capacity: Capacity | None) -> Entities:
@@ -168,30 +168,30 @@ def _with_capacity(entities: Entities, key: Key, capacity: Capacity | None) -> E
     return replace(entities, capacity=_with(entities.capacity, key[0], units))
 
 
-ENTITY_KINDS = (
-    EntityKind(
+ENTITY_TYPES = (
+    EntityType(
         "accelerator", "/accelerators", "/accelerators/{name:any_text}", "accelerators",
         Accelerator, AcceleratorList, ("name",), _own_name, by_name, *_named("accelerators"),
     ),
-    EntityKind(
+    EntityType(
         "model profile", "/models", "/models/{model:any_text}/{accelerator:any_text}", "models",
         ModelProfile, ModelList, ("name", "acc"), _own_pair, by_model, _profiles, _with_profile,
     ),
-    EntityKind(
+    EntityType(
         "service class", "/service-classes", "/service-classes/{name:any_text}", "serviceClasses",
         ServiceClass, ServiceClassList, ("name",), _own_name, by_name, *_named("service_classes"),
     ),
-    EntityKind(
+    EntityType(
         "server", "/servers", "/servers/{name:any_text}", "servers",
         Server, ServerList, ("name",), _own_name, by_name, *_named("servers"),
     ),
-    EntityKind(
+    EntityType(
         "capacity", "/capacity", "/capacity/{type:any_text}", "count",
         Capacity, CapacityList, ("type",), _own_type, by_type, _capacities, _with_capacity,
     ),
-    EntityKind(
+    EntityType(
         "route", "/routes", "/routes/{name:any_text}", "routes",
         Route, RouteList, ("name",), _own_name, by_name, *_named("routes"),
     ),
 )  # fmt: skip
-"""Every kind of entity with a name."""
+"""Every type of entity with a name."""

@@ -1,7 +1,7 @@
 """All figures by name, as offered by the command line and the service.
 
-`make_figure` returns the `Figure` of a system, given its kind and names. If there is nothing to show, the
-figure has a note with the reason.
+`make_figure` returns the `Figure` of a system, given its name and those of server and accelerator. If there
+is nothing to show, the figure has a note with the reason.
 """
 
 from collections.abc import Callable
@@ -52,11 +52,15 @@ PICTURES: dict[type[Kind], dict[str, Picture]] = {
 """Figures of one server on one accelerator, by the kind of its replicas."""
 OF_ANY_KIND: dict[str, Picture] = {"batch": figures_by_batch_limit, "latency": figures_by_load}
 """Figures of one server whose kind has no specific figures."""
-SERVER_KINDS = ("cost", "pareto")
+SERVER_FIGURES = ("cost", "pareto")
 """Figures of one server on all its accelerators, or on one."""
-PLAN_KINDS = ("plan", *PANELS)
+PLAN_FIGURES = ("plan", *PANELS)
 """Figures of an entire plan."""
-PLOT_KINDS = (*PLAN_KINDS, *dict.fromkeys(name for some in PICTURES.values() for name in some), *SERVER_KINDS)
+FIGURES = (
+    *PLAN_FIGURES,
+    *dict.fromkeys(name for some in PICTURES.values() for name in some),
+    *SERVER_FIGURES,
+)
 
 
 @checks_documents
@@ -73,19 +77,19 @@ def make_figure(
 
     Args:
         system: the system.
-        kind: one of `KINDS`.
-        server: server, for a kind that shows one; optional if there is only one.
-        accelerator: accelerator, for a kind that shows one server; default: the plan's, or all.
+        kind: name of the figure, one of `FIGURES`.
+        server: server, for a figure that shows one; optional if there is only one.
+        accelerator: accelerator, for a figure that shows one server; default: the plan's, or all.
         backend: MILP solver: ``highs``, or the name of a solver that PuLP supports (``CBC``).
-        before: the system before a load change, for comparison; for a kind that shows a plan.
+        before: the system before a load change, for comparison; for a figure that shows a plan.
 
     Raises:
-        SpecError: a kind, a server or an accelerator does not exist, or a name is missing.
+        SpecError: a figure, a server or an accelerator does not exist, or a name is missing.
         SolverError: a plan was needed, and the solver failed.
     """
-    if kind not in PLOT_KINDS:
-        raise SpecError(f"kind: {kind!r} does not exist; there are {', '.join(PLOT_KINDS)}")
-    if kind in PLAN_KINDS:
+    if kind not in FIGURES:
+        raise SpecError(f"kind: {kind!r} does not exist; there are {', '.join(FIGURES)}")
+    if kind in PLAN_FIGURES:
         return _plan_figure(system, before, WHOLE_PLAN if kind == "plan" else (kind,), backend)
     name = chosen_server(system, server)
     try:

@@ -10,7 +10,7 @@ from optimizer.queueing.bulk.answers import NEGLIGIBLE, moments_between, sort_up
 from optimizer.queueing.bulk.gaps import at_end_of_service
 from optimizer.queueing.bulk.poisson import largest_count
 from optimizer.queueing.bulk.records import OldestLeft
-from optimizer.queueing.bulk.service import room_beside, service_ms
+from optimizer.queueing.bulk.service import queue_limit_during, service_ms
 from optimizer.simulation.batches import CLOCK, COLLECT, GAP, INTERVAL, OLDEST, BatchServer
 from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays
 
@@ -24,11 +24,11 @@ class Service(NamedTuple):
     spacing: float
     """Time between the ends of consecutive full batches [ms]."""
     durations: FloatArray
-    """Service time by kind, ascending."""
+    """Distinct service times, ascending."""
     flows: FloatArray
-    """Mean number of services of each kind per start that leave no request."""
-    rooms: FloatArray
-    """Maximum requests waiting during each kind; a single entry if it is the same for all."""
+    """Mean number of services of each time per start that leave no request."""
+    queue_limits: FloatArray
+    """Maximum requests waiting during each service; a single entry if it is the same for all."""
     far_late: float
     """Arrivals that find too many requests left to be resolved, all of them late."""
     first: FloatArray
@@ -37,7 +37,7 @@ class Service(NamedTuple):
     """Distribution of the requests left, updated as time passes."""
     longest_queue: int
     """Largest number of requests left with a non-negligible probability."""
-    room: int
+    queue_limit: int
     """Maximum queue length that is resolved; 0 if all requests find the server free."""
     pending: bool
     """Whether a window that opens during a service can make a request late."""
@@ -95,37 +95,37 @@ def moments_in_service(
 
 
 @compiled_with_arrays
-def service_kinds_of(
+def service_times_of(
     server: BatchServer, rate: float, starts: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the kinds of services: service time, mean number that leaves no request, and queue limit.
+    """Return the distinct services: time, mean number that leaves no request, and queue limit.
 
-    They are ascending; the last kind is full batches, which can leave requests, with a flow of 0. If all have
-    the same queue limit, it is returned once.
+    They are ascending; the last is that of full batches, which can leave requests, with a flow of 0. If all
+    have the same queue limit, it is returned once.
     """
     size, clock = server.size, server.trigger == CLOCK
     apart = server.counts_system and fill_up(server, rate, starts)
-    kinds = size if apart or (not clock and server.slope_ms != 0) else 1
-    durations, flows, rooms = np.empty(kinds), np.zeros(kinds), np.empty(kinds if apart else 1)
-    for kind in range(kinds):
-        n = size + 1 - kinds + kind
-        durations[kind] = server.window_ms if clock else service_ms(server, n)
-        rooms[kind if apart else 0] = room_beside(server, n)
+    count = size if apart or (not clock and server.slope_ms != 0) else 1
+    durations, flows, queue_limits = np.empty(count), np.zeros(count), np.empty(count if apart else 1)
+    for i in range(count):
+        n = size + 1 - count + i
+        durations[i] = server.window_ms if clock else service_ms(server, n)
+        queue_limits[i if apart else 0] = queue_limit_during(server, n)
         if n < size:
-            flows[kind] = starts[n]
-    return durations, flows, rooms
+            flows[i] = starts[n]
+    return durations, flows, queue_limits
 
 
 @compiled
 def fill_up(server: BatchServer, rate: float, starts: FloatArray) -> bool:
     """Return whether services that leave no request can fill the queue next to a full batch."""
-    room, chance = server.room - server.size, 0.0
-    if room <= 0:
+    queue_limit, chance = server.queue_limit - server.size, 0.0
+    if queue_limit <= 0:
         return True
     for n in range(1, server.size):
         mean = rate * service_ms(server, n)
-        here = starts[n] * math.exp(room * math.log(mean) - mean - math.lgamma(room + 1.0))
-        for k in range(room, largest_count(mean) + 1):
+        here = starts[n] * math.exp(queue_limit * math.log(mean) - mean - math.lgamma(queue_limit + 1.0))
+        for k in range(queue_limit, largest_count(mean) + 1):
             chance += here
             here *= mean / (k + 1)
     return chance > UNLIKELY
@@ -141,7 +141,7 @@ def left_over(
     """
     size, states = server.size, len(starts) - 1
     far, late, count = (int(limit / spacing) + 2) * size + 1, 0.0, states + 1
-    if far <= states and room_beside(server, size) > states:
+    if far <= states and queue_limit_during(server, size) > states:
         for i in range(size + far, states + 1):
             late += starts[i]
         count = far + largest_count(rate * spacing)
@@ -170,10 +170,10 @@ def left_by_age(server: BatchServer, oldest: OldestLeft, carried: FloatArray, la
 
 
 @compiled_with_arrays
-def carried_over(first: FloatArray, room: int) -> tuple[FloatArray, int]:
+def carried_over(first: FloatArray, queue_limit: int) -> tuple[FloatArray, int]:
     """Return the distribution of the number of requests left, and its largest non-negligible value."""
-    carried, high = np.zeros(max(room, 1)), room - 1
-    for left in range(room):
+    carried, high = np.zeros(max(queue_limit, 1)), queue_limit - 1
+    for left in range(queue_limit):
         carried[left] = first[left]
     while high > 0 and carried[high] < NEGLIGIBLE:
         high -= 1
@@ -188,30 +188,33 @@ def service_of(
 
     Args:
         server: the server.
-        rate: arrivals [1/ms].
+        rate: arrival rate [1/ms].
         limit: the latency limit [ms].
         starts: distribution of the requests at the start of a batch.
         oldest: age of the oldest request left.
     """
     size, window, full_ms = server.size, server.window_ms, service_ms(server, server.size)
     spacing = window if server.trigger == CLOCK else full_ms
-    durations, flows, rooms = service_kinds_of(server, rate, starts)
+    durations, flows, queue_limits = service_times_of(server, rate, starts)
     far_late, first = left_over(server, rate, limit, spacing, starts)
     # All services last alike, so those that leave nobody are full ones with 0 left.
     if len(durations) == 1:
         for i in range(size):
             first[0] += starts[i]
-    room, last_room = int(min(rooms[0], float(len(first)))), int(min(rooms[-1], float(len(first))))
-    carried, longest = carried_over(first, last_room)
+    queue_limit, last_limit = (
+        int(min(queue_limits[0], float(len(first)))),
+        int(min(queue_limits[-1], float(len(first)))),
+    )
+    carried, longest = carried_over(first, last_limit)
     pending = server.trigger == OLDEST and window > 0 and window + full_ms > limit
     gapped = server.trigger == GAP and window > 0
     moments = moments_in_service(server, rate, limit, spacing, durations, 4 if pending or gapped else 1)
-    by_age = left_by_age(server, oldest, carried, last_room if pending else 0)
+    by_age = left_by_age(server, oldest, carried, last_limit if pending else 0)
     # Batches that a gap closes depend on the queue at the end of the service.
     at_end = np.zeros(0)
-    if gapped and len(rooms) == 1:
+    if gapped and len(queue_limits) == 1:
         at_end = at_end_of_service(rate, durations[-1], carried, size)
     return Service(
-        spacing, durations, flows, rooms, far_late, first, carried, longest, room, pending, moments, by_age,
-        at_end,
+        spacing, durations, flows, queue_limits, far_late, first, carried, longest, queue_limit, pending,
+        moments, by_age, at_end,
     )  # fmt: skip
