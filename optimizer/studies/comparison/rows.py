@@ -7,10 +7,10 @@ the rows of each type add up to the total.
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, isclose
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from optimizer.features.external.uses import Rented
+from optimizer.arrays import grouped
 from optimizer.features.reserves.uses import ReserveUse
 from optimizer.kinds.table import KindPoolFields, kind_of_pool, kinds_of
 from optimizer.plan import Plan, Pool
@@ -301,7 +301,6 @@ def figures_of(case: Case, names: Iterable[str]) -> SideMetrics | None:
         return None
     parts = [part for name in names for _, part in case.parts.get(name, ())]
     pools = [part.figures for part in parts if isinstance(part.figures, Pool)]
-    rented = [part.figures for part in parts if isinstance(part.figures, Rented)]
     loads = [case.loads[name] for name in names] if case.loads else []
     servers = [name for name in names if name not in case.plan.shared_queues]
     return SideMetrics(
@@ -309,18 +308,11 @@ def figures_of(case: Case, names: Iterable[str]) -> SideMetrics | None:
         served_in_full=sum(name not in case.left_out for name in servers),
         reserves=sum(name in case.reserves for name in names),
         lack_reserve=sum(name in case.reserves and not case.reserves[name].has_reserve for name in names),
-        accelerators=(*_by_accelerator(pools), *_services(rented)),
-        num_replicas=sum(pool.num_replicas for pool in pools),
-        cost_cents_per_h=total(
-            [*(pool.cost_cents_per_h for pool in pools), *(item.cost_cents_per_h for item in rented)]
-        ),
+        accelerators=tuple(_by_accelerator(parts)),
+        num_replicas=sum(part.replicas for part in parts),
+        cost_cents_per_h=total(part.cost_cents_per_h for part in parts),
         arrival_rate_rpm=total(load.arrival_rate_rpm for load in loads) if loads else None,
-        carried_rate_rpm=total(
-            [
-                *(pool.arrival_rate_rpm * (1 - pool.loss) for pool in pools),
-                *(item.arrival_rate_rpm for item in rented),
-            ]
-        ),
+        carried_rate_rpm=total(part.rate_rpm * (1 - getattr(part.figures, "loss", 0.0)) for part in parts),
         in_tokens=_mean_load(loads, lambda load: load.in_tokens),
         out_tokens=_mean_load(loads, lambda load: load.out_tokens),
         itl_ms=_mean_pool(pools, lambda pool: pool.itl_ms),
@@ -353,26 +345,22 @@ def alike(first: SideMetrics | None, second: SideMetrics | None) -> bool:
     return first == second
 
 
-def _by_accelerator(pools: Sequence[Pool]) -> tuple[AcceleratorShare, ...]:
-    shares = []
-    for name in sorted({pool.placed_on for pool in pools}):
-        mine = [pool for pool in pools if pool.placed_on == name]
-        shares.append(
-            AcceleratorShare(
-                accelerator=name,
-                num_replicas=sum(pool.num_replicas for pool in mine),
-                max_batch=max(pool.max_batch for pool in mine),
-                cost_cents_per_h=total(pool.cost_cents_per_h for pool in mine),
-            )
+def _by_accelerator(parts: Iterable[Serving]) -> Iterator[AcceleratorShare]:
+    """Yield the total replicas and cost on each accelerator, by name, and then of external services."""
+    places = grouped((_place_of(part), part) for part in parts)
+    for (_, name), mine in sorted(places.items(), key=itemgetter(0)):
+        yield AcceleratorShare(
+            accelerator=name,
+            num_replicas=sum(part.replicas for part in mine),
+            max_batch=max(getattr(part.figures, "max_batch", 0) for part in mine),
+            cost_cents_per_h=total(part.cost_cents_per_h for part in mine),
         )
-    return tuple(shares)
 
 
-def _services(rented: Sequence[Rented]) -> Iterator[AcceleratorShare]:
-    """Yield the total replicas and cost of external services."""
-    if rented:
-        cost = total(item.cost_cents_per_h for item in rented)
-        yield AcceleratorShare(accelerator=EXTERNAL, num_replicas=0, max_batch=0, cost_cents_per_h=cost)
+def _place_of(part: Serving) -> tuple[bool, str]:
+    """Return whether a server is rented, and the name of its accelerator; tuples are in their order."""
+    pool = part.figures if isinstance(part.figures, Pool) else None
+    return pool is None, EXTERNAL if pool is None else pool.placed_on
 
 
 def total_figures(case: Case) -> SideMetrics | None:
