@@ -17,6 +17,7 @@ from optimizer import Replica, SystemSpec, __version__, analyze_replicas, load_s
 from optimizer.__main__ import main as program
 from optimizer.cli.main import COMMANDS
 from optimizer.spec.writing import write_document
+from optimizer.timing import PerfParms
 
 Json = dict[str, Any]
 
@@ -340,6 +341,22 @@ def test_every_command_explains_every_flag(run: Run, name: str) -> None:
 def test_every_flag_of_a_replica_shows_its_unit(run: Run, flag: str) -> None:
     line = next(line for line in run("analyze", "--help").out.splitlines() if line.strip().startswith(flag))
     assert re.search(r"\b(MS|TOKENS|REQUESTS|REQ/S)\b", line)
+
+
+def test_every_field_of_a_replica_has_a_flag(run: Run) -> None:
+    shown = run("analyze", "--help").out
+    laws = {"decode", "prefill", "iteration", "batch"}  # the documents of their terms follow
+    fields = [name for name in Replica.model_fields if name not in laws]
+    fields += [name for name in PerfParms.model_fields if name != "base_ms"]
+    fields += [f"{part}_base" for part in ("decode", "prefill", "iteration", "service")]
+    flags = [name.removesuffix("_ms").replace("kv_capacity_tokens", "kv_capacity") for name in fields]
+    assert [flag for flag in flags if f"--{flag.replace('_', '-')} " not in shown] == []
+
+
+def test_times_of_a_law_have_units_on_the_command_line(run: Run) -> None:
+    more = ("--in-tokens", 9, "--out-tokens", 9, "--max-batch", 4, "--rate", 1, "--json", "--per-sequence")
+    plain = run("analyze", *ITERATION[:6], *more, 0.02).json
+    assert run("analyze", *ITERATION[:6], *more, "20us").json == plain
 
 
 def test_help_loads_nothing_heavy() -> None:
