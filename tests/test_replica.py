@@ -16,7 +16,7 @@ from optimizer.kinds.replicas import (
     analyze_replicas,
     size_replicas,
 )
-from optimizer.timing import DecodeParms, PerfParms, PrefillParms
+from optimizer.timing import BatchParms, DecodeParms, PerfParms, PrefillParms
 
 LINEAR = Machine(Linear(20, 0.5, 50, 0.02, 512, 200), 16, 160)
 ITERATION = Machine(Iteration(12, 0.05, 0.0005, 128, 512), 48, 128)  # the reference's own example, recorded
@@ -219,3 +219,13 @@ def test_percentiles_need_a_queue_model_that_has_them() -> None:
     assert "give perfParms (queueModel 'continuous') instead of decodeParms/prefillParms" in str(refused)
     assert sized == size_replicas([replica(LINEAR)], [LatencyTargets(ttft_ms=300)])[0]
     assert isinstance(size_replicas([replica(LINEAR)], [LatencyTargets(percentile=95)])[0], ReplicaSizing)
+
+
+@pytest.mark.parametrize("percentile", [None, 95])
+def test_a_batch_server_can_have_targets_of_tokens(percentile: float | None) -> None:
+    server = Replica(max_batch=16, in_tokens=0.0, out_tokens=1.0, batch=BatchParms(base_ms=3))
+    wanted = LatencyTargets(ttft_ms=300, itl_ms=40, percentile=percentile)
+    (sized,) = size_replicas([server], [wanted])
+    assert isinstance(sized, ReplicaSizing)
+    (missed,) = size_replicas([server], [LatencyTargets(ttft_ms=1, percentile=percentile)])
+    assert "the best" in str(missed)

@@ -321,10 +321,10 @@ def _sizings(queues: QueueModel, wanted: Sequence[LatencyTargets]) -> Iterator[R
 
 def _unknown(queues: QueueModel, target: LatencyTargets) -> str:
     """Return a message if a queue model lacks the percentile of a target, else an empty string."""
-    lacking = [measure for measure in target.limits() if not queues.supports_measure(measure)]
-    if not lacking:
+    late = TargetMeasure("e2e", target.percentile)
+    if queues.supports_measure(late) or all(measure.percentile is None for measure in target.limits()):
         return ""
-    way = way_to(lambda model: model.supports_measure(lacking[0]), [queues.law_type], Replica)
+    way = way_to(lambda model: model.supports_measure(late), [queues.law_type], Replica)
     advice = f", or {way}" if way else ""
     return (
         f"percentile: {target.percentile:g}: the queue model {queues.name!r} computes means only; "
