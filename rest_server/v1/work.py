@@ -34,19 +34,15 @@ from rest_server.v1.models import (
     MAX_ITEMS,
     Analyses,
     Analysis,
-    Performances,
     PlanOptions,
     SizingOptions,
     SizingProblem,
     SizingProblems,
-    Sizings,
-    Unattainable,
 )
 
 BODY = "body"
 """Name of the body in messages about its entire text."""
 _Item = TypeVar("_Item", Analysis, SizingProblem)
-_Items = TypeVar("_Items", Analyses, SizingProblems)
 _Answer = TypeVar("_Answer")
 
 
@@ -149,14 +145,8 @@ def candidates_body(body: bytes, options: SizingOptions, settings: Settings) -> 
 
 def analyze_body(body: bytes, settings: Settings) -> bytes:
     """Return the performance of the replica or replicas in a body."""
-    value = value_of(body)
-    rows = _rows_of(value, settings)
-    if rows is not None:
-        return _answered(rows, lambda row: row.analyze())
-    if not _has_items(value):
-        return _json(_analyzed([_problem(Analysis, value, settings)])[0])
-    items = _problems(Analyses, value, settings).items
-    return _json(Performances(items=tuple(_all(items, _analyzed))))
+    asked, is_one = _asked(body, settings, Analysis, Analyses)
+    return _answered(asked, lambda row: row.analyze(), _analyzed, is_one=is_one)
 
 
 def size_body(body: bytes, settings: Settings) -> bytes:
@@ -165,90 +155,75 @@ def size_body(body: bytes, settings: Settings) -> bytes:
     Raises:
         AnalysisError: the only replica misses its targets at every rate.
     """
+    asked, is_one = _asked(body, settings, SizingProblem, SizingProblems)
+    return _answered(asked, lambda row: row.size(), _sized, is_one=is_one)
+
+
+def _asked(
+    body: bytes,
+    settings: Settings,
+    one: type[Analysis | SizingProblem],
+    several: type[Analyses | SizingProblems],
+) -> tuple[Sequence[Any], bool]:
+    """Return the rows or the replicas of a body, and whether there is only one, without `items`.
+
+    Raises:
+        SpecError: a row or replica is invalid or too large, or there are too many.
+    """
     value = value_of(body)
-    rows = _rows_of(value, settings)
-    if rows is not None:
-        return _answered(rows, lambda row: row.size())
-    if not _has_items(value):
-        sizing = _sized([_problem(SizingProblem, value, settings)])[0]
-        if isinstance(sizing, AnalysisError):
-            raise sizing
-        return _json(sizing)
-    items = _problems(SizingProblems, value, settings).items
-    answers = (
-        Unattainable(message=str(found)) if isinstance(found, AnalysisError) else found
-        for found in _all(items, _sized)
-    )
-    return _json(Sizings(items=tuple(answers)))
-
-
-def _rows_of(value: Mapping[str, Any], settings: Settings) -> Row | list[Row] | None:
-    """Return the row or rows in a body; None if it has replicas in the format of /v1.
-
-    Raises:
-        SpecError: a row is invalid, or there are too many.
-    """
     items = next((found for key, found in value.items() if key.lower() == "items"), None)
+    asked: Sequence[Row | Analysis | SizingProblem]
     if items is None:
-        return _row_of(value, "", settings) if is_row(value) else None
-    if not (isinstance(items, list) and items and is_row(items[0])):
-        return None
-    if len(items) > MAX_ITEMS:
-        raise SpecError(f"items: must have at most {MAX_ITEMS:,} items, not {len(items):,}")
-    return [_row_of(item, f"items[{i}].", settings) for i, item in enumerate(items)]
+        asked = [validated(kind_of_row(value) if is_row(value) else one, value)]
+    elif isinstance(items, list) and items and is_row(items[0]):
+        if len(items) > MAX_ITEMS:
+            raise SpecError(f"items: must have at most {MAX_ITEMS:,} items, not {len(items):,}")
+        asked = [validated(kind_of_row(item), item, f"items[{i}].") for i, item in enumerate(items)]
+    else:
+        asked = validated(several, value).items
+    for i, item in enumerate(asked):
+        of, key = (item, "maxBatchSize") if isinstance(item, Row) else (item.replica, "replica.maxBatch")
+        if (batch := getattr(of, "max_batch", 0)) > settings.max_batch:
+            place = key if items is None else f"items[{i}].{key}"
+            raise SpecError(f"{place}: must be at most {settings.max_batch:,} on this service, not {batch:,}")
+    return asked, items is None
 
 
-def _row_of(value: object, prefix: str, settings: Settings) -> Row:
-    row = validated(kind_of_row(value), value, prefix)
-    _check_limit(getattr(row, "max_batch", 0), f"{prefix}maxBatchSize", settings)
-    return row
-
-
-def _answered(rows: Row | list[Row], answer: Callable[[Row], Document]) -> bytes:
-    """Return the answer to a row, or to several, in which rows without an answer have a message.
+def _answered(
+    asked: Sequence[Any],
+    of_row: Callable[[Row], Document],
+    of_replicas: Callable[[Sequence[Any]], Sequence[Document | AnalysisError]],
+    *,
+    is_one: bool,
+) -> bytes:
+    """Return the answer to one row or replica, or the answers to several, of which some can be messages.
 
     Raises:
-        AnalysisError: the only row has no answer.
+        AnalysisError: the only one has no answer, or one of several replicas cannot be analysed.
     """
-    if isinstance(rows, Row):
-        return _json(answer(rows))
-    found: list[Any] = []
-    for row in rows:
-        try:
-            found.append(answer(row).model_dump(mode="json", by_alias=True))
-        except (AnalysisError, SpecError) as error:
-            found.append({"message": str(error)})
-    return to_json({"items": found}, indent=2)
+    found: Sequence[Document | AnalysisError | SpecError]
+    if asked and isinstance(asked[0], Row):
+        found = [_caught(of_row, row) for row in asked]
+    else:
+        found = of_replicas(asked) if is_one else _all(asked, of_replicas)
+    if not is_one:
+        return to_json({"items": [_item(each) for each in found]}, indent=2)
+    if isinstance(found[0], Document):
+        return found[0].to_json().encode()
+    raise found[0]
 
 
-def _json(document: Document) -> bytes:
-    return document.to_json().encode()
+def _caught(answer: Callable[[Row], Document], row: Row) -> Document | AnalysisError | SpecError:
+    try:
+        return answer(row)
+    except (AnalysisError, SpecError) as error:
+        return error
 
 
-def _has_items(value: Mapping[str, Any]) -> bool:
-    return any(key.lower() == "items" for key in value)
-
-
-def _problem(model: type[_Item], value: Mapping[str, Any], settings: Settings) -> _Item:
-    problem = validated(model, value)
-    _check_batch(problem, "", settings)
-    return problem
-
-
-def _problems(model: type[_Items], value: Mapping[str, Any], settings: Settings) -> _Items:
-    problems = validated(model, value)
-    for i, problem in enumerate(problems.items):
-        _check_batch(problem, f"items[{i}].", settings)
-    return problems
-
-
-def _check_batch(problem: Analysis | SizingProblem, prefix: str, settings: Settings) -> None:
-    _check_limit(problem.replica.max_batch, f"{prefix}replica.maxBatch", settings)
-
-
-def _check_limit(batch: int, path: str, settings: Settings) -> None:
-    if batch > settings.max_batch:
-        raise SpecError(f"{path}: must be at most {settings.max_batch:,} on this service, not {batch:,}")
+def _item(found: Document | AnalysisError | SpecError) -> dict[str, Any]:
+    if isinstance(found, Document):
+        return found.model_dump(mode="json", by_alias=True)
+    return {"message": str(found)}
 
 
 def _analyzed(items: Sequence[Analysis]) -> list[ReplicaPerformance]:
@@ -259,7 +234,7 @@ def _sized(items: Sequence[SizingProblem]) -> list[ReplicaSizing | AnalysisError
     return size_replicas([item.replica for item in items], [item.targets for item in items])
 
 
-def _all(items: Sequence[_Item], answer: Callable[[Sequence[_Item]], list[_Answer]]) -> list[_Answer]:
+def _all(items: Sequence[_Item], answer: Callable[[Sequence[_Item]], _Answer]) -> _Answer:
     """Return the answers for many replicas.
 
     Raises:
