@@ -204,12 +204,14 @@ def package_of(module: str) -> str:
     return next(name for group in LAYERS for name in group if in_package(home(module), name))
 
 
+@cache
 def modules() -> list[str]:
     """Return all modules but the facade, and the empty ones of features' folders."""
     found = (name for name in sources() if name != PUBLIC_FACADE)
     return [name for name in found if name not in folders_of_features()]
 
 
+@cache
 def folders_of_features() -> set[str]:
     return {
         name for name, path in sources().items() if in_package(name, FEATURES) and path.stem == "__init__"
