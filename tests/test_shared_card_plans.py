@@ -255,7 +255,7 @@ def _as_good(plan: Plan, best: tuple[float, ...]) -> bool:
 
 
 # The enumeration of systems 17 and 20 takes ten seconds and more.
-@pytest.mark.parametrize("seed", mostly_slow(range(162), 14))
+@pytest.mark.parametrize("seed", mostly_slow(range(162), 8))
 def test_random_plans_match_the_enumeration_of_all_units(seed: int) -> None:
     system = random_system(seed, 3, cards=2)
     if find_candidates(system).shared is not None:

@@ -51,12 +51,12 @@ def test_a_samples_plan_stays_as_it_is(specs: Path, sample: str, *, mixed: bool)
     assert_settled(load_system(specs / sample).with_options(heterogeneous=mixed))
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(150), 30))
+@pytest.mark.parametrize("seed", mostly_slow(range(150), 15))
 def test_a_mixed_plan_stays_as_it_is(seed: int) -> None:
     assert_settled(load_system(idle(random_mixed_document(seed))))
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(60), 10))
+@pytest.mark.parametrize("seed", mostly_slow(range(60), 6))
 def test_a_plan_of_features_stays_as_it_is(seed: int) -> None:
     assert_settled(load_system(idle(random_with_routes(seed))).with_options(saturation_policy="None"))
 
@@ -97,7 +97,7 @@ def assert_equal_to_exhaustive_search(source: System) -> None:
     assert verify(plan, source) == []
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(300), 40))
+@pytest.mark.parametrize("seed", mostly_slow(range(300), 20))
 def test_plans_from_several_pools_equal_exhaustive_search(seed: int) -> None:
     assert_equal_to_exhaustive_search(on_several_pools(seed))
 

@@ -34,10 +34,12 @@ def assert_levels(plan: Plan, best: Levels) -> None:
         assert level.bound == pytest.approx(level.value, rel=0, abs=1e-6), level.name
 
 
-UNLIMITED = mostly_slow([(seed, True) for seed in range(60)], 25)
+UNLIMITED = mostly_slow([(seed, True) for seed in range(60)], 15)
 
 
-@pytest.mark.parametrize(("seed", "unlimited"), [*((seed, False) for seed in SEEDS), *UNLIMITED])
+@pytest.mark.parametrize(
+    ("seed", "unlimited"), [*mostly_slow([(seed, False) for seed in SEEDS], 50), *UNLIMITED]
+)
 def test_the_choice_equals_brute_force_at_every_level(seed: int, *, unlimited: bool) -> None:
     source = random_system(seed).with_options(unlimited=unlimited)
     plan = solve(source)
