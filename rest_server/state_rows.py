@@ -146,20 +146,20 @@ def _by_name(items: Mapping[Key, Any]) -> dict[str, Any]:
     return {name: item for (name,), item in items.items()}
 
 
-def _item(kind: type[Document], text: str) -> Document:
+def _item(type_: type[Document], text: str) -> Document:
     """Return an item from its text.
 
     Accelerators can lack a type, and desired allocations can cost more than documents allow.
     """
     values = json.loads(text)
-    if kind is Accelerator and "type" not in values:
+    if type_ is Accelerator and "type" not in values:
         named = Accelerator.model_validate_json(json.dumps(values | {"type": values["name"]}))
         named.model_fields_set.discard("type")
         return named
     try:
-        return kind.model_validate_json(text)
+        return type_.model_validate_json(text)
     except ValidationError:
-        if kind is not Server:
+        if type_ is not Server:
             raise
     allocations = {name: _allocation(values.pop(name)) for name in _ALLOCATIONS if name in values}
     server = Server.model_validate_json(json.dumps(values))

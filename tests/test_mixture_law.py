@@ -83,7 +83,7 @@ def test_a_document_gives_it_by_two_terms_that_go_together() -> None:
     assert laws_known(replica(queueModel="continuous")) == [MixtureIterationLaw]
     three = {name: PARMS[name] for name in ("alpha", "beta", "gamma")}
     for term, other in (("expertRead", "expertShare"), ("expertShare", "expertRead")):
-        with pytest.raises(ValidationError, match=f"{term} needs {other}; give both or none"):
+        with pytest.raises(ValidationError, match=f"{term} needs {other}; give both or neither"):
             replica(perfParms=three | {term: PARMS[term]})
     with pytest.raises(ValidationError, match="less than 1"):
         replica(perfParms=PARMS | {"expertShare": 1})

@@ -390,7 +390,7 @@ def _places(pools: Iterable[CurrentPool]) -> set[tuple[str, str]]:
 
 
 def _current_replicas(servers: Sequence[Server], place_of: Mapping[str, int]) -> IntArray:
-    """Return the replicas of current pools, shape (S, A + 2); those of a rental are the server's minimum."""
+    """Return the replicas of current pools, shape (S, A + 2); for a rental, the server's minimum number."""
     replicas = np.full((len(servers), len(place_of) + 2), -1, np.int64)
     for s, server in enumerate(servers):
         for pool in server.current.stated_pools:

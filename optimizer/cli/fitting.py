@@ -45,7 +45,7 @@ class FitFlags(Request):
     max_in_flight: _Count = Field(None, ge=1)
     """Maximum requests that the client keeps in flight (the report's)."""
     model: _Name = None
-    """Name of the model (the report's)."""
+    """Name of the model (that of the report)."""
     acc: Annotated[str, Flag("NAME")] = UNKNOWN
     """Name of the accelerator."""
     cards: _Count = Field(None, ge=1)

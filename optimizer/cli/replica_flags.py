@@ -191,7 +191,9 @@ def _estimated_of(arguments: argparse.Namespace) -> EstimatedReplica | None:
         if name not in given:
             raise SpecError(f"--{name}: missing; an estimate takes --model and --accelerator")
     for flag in given_values(arguments, (*_LINEAR, *_ITERATION)):
-        raise SpecError(f"{_written(flag)}: --model is estimated; give names or token times, not both")
+        raise SpecError(
+            f"{_written(flag)}: token times are estimated from --model; give names or token times, not both"
+        )
 
     deployment = Deployment(**given_values(arguments, (*DEPLOYMENT, "eager")) | {"tp": 1})
     shape = {_SHAPE[flag].name: value for flag, value in given_values(arguments, _SHAPE).items()}

@@ -62,7 +62,7 @@ class ReportFlags(ReportOptions):
     """Files of a report, and its options."""
 
     output: Annotated[Path | None, Flag("FILE", short="-o")] = None
-    """Write one HTML file, pictures inside."""
+    """Write one HTML file with embedded pictures."""
     markdown: Annotated[Path | None, Flag("FILE")] = None
     """Write the same as Markdown, without pictures."""
     csv: Annotated[Path | None, Flag("FILE")] = None

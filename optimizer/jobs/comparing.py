@@ -68,10 +68,10 @@ def _check_sides(
         if load is not None:
             raise RequestError(load, "compares one system before and after; remove it, or {second}")
         if isinstance(second, Plan) and second_options is not None:
-            raise RequestError("second_options", "{second} is a plan, and nothing is solved; remove it")
+            raise RequestError("second_options", "{second} is a plan, so nothing is solved; remove it")
         given = options.given() or options.spare is not None
         if isinstance(first, Plan) and isinstance(second, Plan) and given:
-            raise SpecError("both sides are plans, and nothing is solved; remove the options for solving")
+            raise SpecError("both sides are plans, so nothing is solved; remove the options for solving")
     elif isinstance(first, Plan):
         if load is not None:
             raise RequestError(load, "{first} is a plan, which has no loads; give its system")

@@ -112,12 +112,12 @@ def _serving(server: str, pool: Pool) -> Serving:
 
 
 def parts_of(plan: Plan) -> dict[str, list[tuple[PlacementRow, Serving]]]:
-    """Return the placements of each planned server of a plan, with its part of them."""
+    """Return the placements of each planned server of a plan, each with the part that serves the server."""
     return parts_by_server(placements_of(plan))
 
 
 def parts_by_server(rows: Iterable[PlacementRow]) -> dict[str, list[tuple[PlacementRow, Serving]]]:
-    """Return the placements of each planned server, with its part of them."""
+    """Return the placements of each planned server, each with the part that serves the server."""
     found: dict[str, list[tuple[PlacementRow, Serving]]] = {}
     for row in rows:
         for part in row.serves:

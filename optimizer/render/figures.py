@@ -111,7 +111,7 @@ def with_statistic(heading: str, statistics: Collection[str]) -> str:
 
 
 def stated(statistic: str, statistics: Collection[str], text: str) -> str:
-    """Return a value with its percentile if the heading does not name that."""
+    """Return a value with its percentile if the heading does not name it."""
     return text if statistic == "mean" or len(statistics) == 1 else f"{statistic} {text}"
 
 

@@ -24,7 +24,7 @@ class EstimateSettings(Document):
     model: Name | None = None
     """The model's name in the catalogue; default: that of the profile."""
     config: Name | None = None
-    """The model's config.json instead of a name, relative to the document; on the command line only."""
+    """Path of the model's config.json, instead of a name, relative to the document; command line only."""
     ignore_keys: tuple[Name, ...] = Field((), alias="ignoreKeys", strict=False)
     """Keys of the config.json that have no effect on memory and times."""
     accelerator: Name | None = None

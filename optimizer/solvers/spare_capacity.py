@@ -10,7 +10,7 @@ from optimizer.solvers.problem import Problem
 
 
 def with_reserves_found(problem: Problem, replicas: IntArray) -> IntArray:
-    """Return the solution in which a pool as large as the one sized with its reserve is that candidate."""
+    """Return the solution in which pools as large as candidates with a reserve are these candidates."""
     table, found = problem.table, replicas.copy()
     sized = np.flatnonzero(problem.repeats & table.reserved & ~problem.divisible)
     alone = problem.by_server(replicas > 0) == 1

@@ -90,7 +90,7 @@ class SystemChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Changeable:
-    """An entry of the table."""
+    """A value of a system that a change can set: an entry of the table of changes."""
 
     apply: Callable[[System, str, Any], System]
     """Function that returns a system with a value for an item."""

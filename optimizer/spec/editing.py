@@ -27,7 +27,7 @@ class _Edit(NamedTuple):
 
 
 class _Pair(NamedTuple):
-    """A key of a mapping with its value, as nodes."""
+    """A key of a mapping and its value, as YAML nodes."""
 
     key: Any
     value: Any

@@ -149,7 +149,7 @@ class ClientTimes(RowArrays):
             in_progress: mean number of other requests.
             itl_ms: mean ITL.
             rate: arrivals [requests/ms].
-            arrival_scv: squared coefficient of variation of the interarrival times, which are gamma.
+            arrival_scv: squared coefficient of variation of the gamma-distributed interarrival times.
         """
         scv = np.maximum(arrival_scv, MIN_SCV)
         paused = -np.expm1(-np.log1p(scv / (rate * PAUSE_MS)) / scv)

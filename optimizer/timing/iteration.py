@@ -91,7 +91,9 @@ class PerfParms(FurtherTerms, _ReferenceTerms):  # pydantic orders fields by the
         if (self.expert_read_ms > 0) != (self.expert_share > 0):
             given, missing = ("expertRead", "expertShare")[:: 1 if self.expert_read_ms > 0 else -1]
             raise PydanticCustomError(
-                "experts", "{given} needs {missing}; give both or none", {"given": given, "missing": missing}
+                "experts",
+                "{given} needs {missing}; give both or neither",
+                {"given": given, "missing": missing},
             )
         return self
 

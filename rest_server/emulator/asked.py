@@ -30,7 +30,7 @@ class Asked:
     main: str
     """Planned server whose model an address gets that knows no names of servers."""
     shares: Mapping[str, float]
-    """Requests at the replicas of each planned server, per request."""
+    """Mean number of requests that each planned server gets for one request."""
     load: OpenLoad
     """Load that the plan serves."""
     streams: bool

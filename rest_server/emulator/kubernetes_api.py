@@ -268,7 +268,7 @@ def _change(item: Workload, method: str, kind: str, query: Query, body: Json, su
     applies = method == "PATCH" and kind == APPLY
     is_count = isinstance(replicas, int) and not isinstance(replicas, bool) and replicas >= 0
     if not is_count and (subresource or replicas is not None):
-        raise ApiProblem(422, "Invalid", f"spec.replicas: {replicas!r} is not a count")
+        raise ApiProblem(422, "Invalid", f"spec.replicas: must be an integer of at least 0, not {replicas!r}")
     if applies:
         own = item.resource.kind, item.resource.api_version
         wanted = ("Scale", "autoscaling/v1") if subresource else own

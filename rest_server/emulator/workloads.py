@@ -39,7 +39,7 @@ class Workload:
     generation: int = 1
 
     def update(self, manager: str, replicas: int, subresource: str) -> None:
-        """Set the replicas; a new number has one owner."""
+        """Set the number of replicas; if it changes, the manager becomes its only owner."""
         if replicas != self.replicas:
             self.owners = {manager: Owner("Update", subresource)}
             self._set(replicas)

@@ -96,7 +96,7 @@ def test_a_side_may_come_from_standard_input(run: Run, specs: Path, plan_file: P
     [
         (["PLAN"], "is a plan; name another to compare it with"),
         (["PLAN", "--scale", "2"], "--scale: .* is a plan, which has no loads; give its system"),
-        (["PLAN", "--with", "PLAN", "--mixed"], "both sides are plans, and nothing is solved"),
+        (["PLAN", "--with", "PLAN", "--mixed"], "both sides are plans, so nothing is solved"),
         (["SMALL", "--with", "PLAN", "--with-options", "gap=1"], "--with-options: .* is a plan"),
         (["SMALL", "--with", "SMALL", "--random-load", "1"], "--random-load: compares one system before"),
         (["SMALL", "--unlimited"], "--unlimited: both plans, limited and unlimited, are compared"),

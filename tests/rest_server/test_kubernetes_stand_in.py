@@ -162,7 +162,7 @@ def test_scale_is_patched_and_applied(client: Any) -> None:
     (owner,) = client.get(Deployment, TALK).metadata.managedFields
     assert (owner.manager, owner.operation) == ("tester", "Apply")
     until(lambda: ready(client, Deployment, TALK) == 3)
-    with pytest.raises(ApiError, match=r"spec.replicas: -1 is not a count"):
+    with pytest.raises(ApiError, match=r"spec.replicas: must be an integer of at least 0, not -1"):
         client.patch(Deployment.Scale, TALK, {"spec": {"replicas": -1}}, patch_type=PatchType.MERGE)
 
 

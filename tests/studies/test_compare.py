@@ -380,7 +380,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
     source, plan, _ = two_plans()
     with pytest.raises(SpecError, match="a plan alone cannot be compared"):
         compare(plan)
-    with pytest.raises(SpecError, match="a plan that exists cannot start from another"):
+    with pytest.raises(SpecError, match="an existing plan cannot start from another plan"):
         compare(source, plan, transition=True)
     elsewhere = system([server("a", replicas=1)], [accelerator("B")])
     with pytest.raises(SpecError, match="accelerator 'A' of the first plan does not exist"):

@@ -20,7 +20,7 @@ class OfflineWork(Document):
 
 
 class OfflineFields(Document):
-    """Work of a server that is not urgent."""
+    """Offline work of a server: requests that only have to be done by a deadline."""
 
     deadline: OfflineWork | None = Field(None, exclude_if=is_none)
     """Offline work instead of a load; `arrivalRate` is derived from it. It has no latency or loss targets,

@@ -175,7 +175,7 @@ def undivided_servers(servers: Mapping[str, Server], routes: Iterable[Route]) ->
 
 
 def has_undivided(route: Route) -> bool:
-    """Return whether a route needs other candidates without its router, because kinds differ in length."""
+    """Return whether a route needs other candidates without its router: its kinds differ in length."""
     return not _is_alike(route) and route.arrival_rate_rpm > 0
 
 

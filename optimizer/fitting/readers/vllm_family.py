@@ -61,7 +61,7 @@ TABLE: Table = {
     "pipeline_parallel": plain("pipeline_parallel_size", "pp_size", "pp", "server_info/pp_size"),
 }  # fmt: skip
 _SPLIT = ("disagg", "prefill_replicas", "num_prefill_gpu", "server_info/prefill")
-"""Fields that are neither empty, 0 nor false if prefill and decode run on separate engines."""
+"""Fields that are set (not empty, 0 or false) if prefill and decode run on separate engines."""
 _HINT = re.compile(
     r"\b[2-9]\d?\s?[x×]\s?[A-Za-z]+-?\d+\w*|\b[2-9]\d?[-_ ]?(replica|gpu|pod|instance)s\b", re.IGNORECASE
 )

@@ -80,7 +80,7 @@ def pending_first(chain: Transitions, n: int, known: float, in_service: FloatArr
     most = queue_limit_during(server, n)
     late = math.exp(-rate * max(service - window, 0.0))
     if most < size:
-        pending_in_room(chain, n, late, in_service, out)
+        pending_in_limited_queue(chain, n, late, in_service, out)
         return
     total = known
     for j in range(1, size):
@@ -93,7 +93,9 @@ def pending_first(chain: Transitions, n: int, known: float, in_service: FloatArr
 
 
 @compiled
-def pending_in_room(chain: Transitions, n: int, late: float, in_service: FloatArray, out: FloatArray) -> None:
+def pending_in_limited_queue(
+    chain: Transitions, n: int, late: float, in_service: FloatArray, out: FloatArray
+) -> None:
     """Add the partial batches if the queue limit is below B, so further arrivals are rejected."""
     server, rate, in_window, in_age, in_rest = (
         chain.server, chain.rate, chain.in_window, chain.in_age, chain.in_rest,

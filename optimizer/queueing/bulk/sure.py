@@ -45,7 +45,7 @@ def surely_met_below(server: BatchServer, limits: Mapping[TargetMeasure, float])
 
 
 def _found_full(server: BatchServer, rates: FloatArray) -> FloatArray:
-    """Return an upper bound of the requests per cycle that find B others waiting, by rate (eq. 130).
+    """Return an upper bound on the requests per cycle that find B others waiting, by rate (eq. 130).
 
     It is the mean number left by full services, with a bound for the last terms.
     """

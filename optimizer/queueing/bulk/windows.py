@@ -80,14 +80,14 @@ def beyond_in_windows(law: LatencyLimit, ends: FloatArray, first: FloatArray) ->
 
 
 @compiled_with_arrays
-def beyond_behind_first(law: LatencyLimit, idle: float, flows: FloatArray, room_counts: FloatArray) -> float:
+def beyond_behind_first(law: LatencyLimit, idle: float, flows: FloatArray, counted: FloatArray) -> float:
     """Return the late requests among those that arrive after the first of a window (`oldest`).
 
     Args:
-        law: the server, which is free, its arrivals and the limit.
+        law: the free server, its arrivals and the limit.
         idle: mean number of requests that find the server free and no other waiting.
         flows: by batch, mean number of services that leave no request.
-        room_counts: mask of the batches included.
+        counted: mask of the batches included.
     """
     server, rate = law.server, law.rate
     size, window = server.size, server.window_ms
@@ -104,7 +104,7 @@ def beyond_behind_first(law: LatencyLimit, idle: float, flows: FloatArray, room_
         v, weight = moments[row, 0], moments[row, 1]
         open_windows = idle
         for n in range(1, size + 1):
-            if flows[n] > 0 and room_counts[n] > 0:
+            if flows[n] > 0 and counted[n] > 0:
                 left = service_ms(server, n) - v
                 open_windows += flows[n] * ((math.exp(-rate * left) if left > 0 else 1.0) - none[n])
         fill_chances(rate * v, behind)
@@ -118,18 +118,18 @@ def beyond_behind_first(law: LatencyLimit, idle: float, flows: FloatArray, room_
 def beyond_oldest(law: LatencyLimit, starts: FloatArray, idle: float, oldest: OldestLeft) -> float:
     """Return the late requests among those that find the server free and a window open (`oldest`)."""
     server, size = law.server, law.server.size
-    roomy = np.zeros(size + 1)
+    can_fill = np.zeros(size + 1)
     for n in range(1, size + 1):
-        roomy[n] = 1.0 if queue_limit_during(server, n) >= size else 0.0
-    total = beyond_behind_first(law, idle, starts[: size + 1], roomy)
+        can_fill[n] = 1.0 if queue_limit_during(server, n) >= size else 0.0
+    total = beyond_behind_first(law, idle, starts[: size + 1], can_fill)
     for n in range(1, size + 1):
-        if roomy[n] == 0 and queue_limit_during(server, n) > 0 and starts[n] > 1e-12:
-            total += beyond_in_room(law, n, starts[n])
+        if can_fill[n] == 0 and queue_limit_during(server, n) > 0 and starts[n] > 1e-12:
+            total += beyond_in_limited_queue(law, n, starts[n])
     return total + beyond_left_over(law, starts, oldest)
 
 
 @compiled_with_arrays
-def beyond_in_room(law: LatencyLimit, n: int, flow: float) -> float:
+def beyond_in_limited_queue(law: LatencyLimit, n: int, flow: float) -> float:
     """Return the late requests after services of n that leave no request, if the queue limit is below B."""
     server, rate = law.server, law.rate
     size, window = server.size, server.window_ms

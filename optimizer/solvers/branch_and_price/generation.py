@@ -115,7 +115,8 @@ class RestrictedMaster:
         Args:
             master: the level, or a node of it.
             deadline: time to stop; the bound is then that of the latest dual values.
-            cutoff: the bound up to which it matters that all are served that must be.
+            cutoff: value from which solutions are of no use. If the bound reaches it, servers that must be
+                served may keep their artificial columns.
 
         Raises:
             SolverError: the solver failed.

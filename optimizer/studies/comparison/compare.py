@@ -92,7 +92,7 @@ def _solved(source: System | Plan, options: Mapping[str, object], backend: str) 
 def _following(before: Case, after: System | Plan) -> System:
     """Return a system whose current allocations are those of the previous case's plan."""
     if isinstance(after, Plan):
-        raise SpecError("a plan that exists cannot start from another; give the system after the change")
+        raise SpecError("an existing plan cannot start from another plan; give the system after the change")
     used = {pool.accelerator for pools in before.plan.allocations.values() for pool in pools}
     gone = sorted(used - after.accelerators.keys())
     if gone:

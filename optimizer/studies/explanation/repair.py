@@ -41,7 +41,7 @@ from optimizer.studies.explanation.units import one_of
 from optimizer.tolerances import SAME
 
 MIN_SEARCHED_MS = 1e-6
-"""Start of the search for a looser target if the target is lower [ms]."""
+"""Value from which looser targets are searched for if the target is lower [ms]."""
 MAX_DOUBLINGS = 70
 """Number of doublings of a target after which it is effectively removed."""
 

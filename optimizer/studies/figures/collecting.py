@@ -147,7 +147,7 @@ def _panels(
 ) -> tuple[CurvePanel, CurvePanel]:
     """Return the panel of replicas, and that of latencies with these and with twice the replicas."""
     if np.isnan(ways.replicas).all():
-        raise EmptyFigureError(f"{placed.title}: at no {named} a number of replicas meets the targets")
+        raise EmptyFigureError(f"{placed.title}: no number of replicas meets the targets at any {named}")
     measures = latencies_shown(placed)
     known = ways.replicas[~np.isnan(ways.replicas)]
     wide = known.max() > WIDE * known.min()

@@ -105,7 +105,7 @@ class JobQueue(RouterStep):
             self._events["late"] += 1
             job.history.append(f"refused to {what} for an old lease")
             raise BadRequest(
-                f"job {job.id} is {job.state}, and the lease is not its current one; drop the work", 409
+                f"job {job.id} is {job.state}, and this is not its current lease; discard the work", 409
             )
         acts[what](job, body)
         return job.document()
