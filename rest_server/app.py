@@ -264,11 +264,11 @@ async def _readiness(request: Request) -> Response:
     """Report whether the service can solve, and the number of requests in progress."""
     state = request.app.state
     ready = state.ready and state.workers.available
-    kinds = (state.workers, state.study_workers)
+    pools = (state.workers, state.study_workers)
     body = {
         "status": "ready" if ready else "not ready",
-        "running": sum(workers.running for workers in kinds),
-        "waiting": sum(workers.waiting for workers in kinds),
+        "running": sum(workers.running for workers in pools),
+        "waiting": sum(workers.waiting for workers in pools),
     }
     return JSONResponse(body, 200 if ready else 503)
 
@@ -385,8 +385,8 @@ class _WorkerSupervisor(Multiprocess):
 def _configuration(
     settings: Settings, create: Callable[[Settings], FastAPI], log_level: str
 ) -> uvicorn.Config:
-    kind = _WorkerConfig if settings.workers > 1 else uvicorn.Config
-    return kind(
+    config_type = _WorkerConfig if settings.workers > 1 else uvicorn.Config
+    return config_type(
         "rest_server.app:create_app" if settings.workers > 1 else create(settings),
         factory=settings.workers > 1,
         workers=settings.workers,
@@ -408,8 +408,8 @@ def _listening(settings: Settings) -> socket.socket:
     where = f"--host {settings.host} --port {settings.port}"
     try:
         found = socket.getaddrinfo(settings.host.strip("[]"), settings.port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
-        listening = socket.socket(family, kind, protocol)
+        family, socket_type, protocol, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+        listening = socket.socket(family, socket_type, protocol)
     except (OSError, UnicodeError) as error:
         problem = error.strerror if isinstance(error, OSError) else "not a host name"
         raise SpecError(f"{where}: {(problem or str(error)).lower()}") from None

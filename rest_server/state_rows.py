@@ -95,7 +95,7 @@ def read_entities(connection: sqlite3.Connection) -> Entities:
         models,
         _by_name(found["serviceClasses"]),
         _by_name(found["servers"]),
-        {kind: item.cards for (kind,), item in found["count"].items()},
+        {type_name: item.cards for (type_name,), item in found["count"].items()},
         found["optimizer"].get((), OptimizerOptions()),
         _by_name(found["routes"]),
     )

@@ -138,11 +138,11 @@ class PlanPlacements:
         (cards,) = (limit for limit in LIMITS if limit.name == CARDS)
         return tuple(
             CapacityUse(
-                type=kind,
-                limit=system.card_limit(kind),
-                used=int(self.units.used(cards, kind)),
+                type=type_name,
+                limit=system.card_limit(type_name),
+                used=int(self.units.used(cards, type_name)),
             )
-            for kind in self.arrays.type_names
+            for type_name in self.arrays.type_names
         )
 
     @cached_property

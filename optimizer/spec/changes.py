@@ -298,14 +298,14 @@ def _types(system: System) -> list[str]:
     return sorted({item.type for item in system.accelerators.values()})
 
 
-def _with_cards(system: System, kind: str, cards: float) -> System:
-    return system.with_capacity({kind: int(cards)})
+def _with_cards(system: System, type_name: str, cards: float) -> System:
+    return system.with_capacity({type_name: int(cards)})
 
 
-def _with_card_price(system: System, kind: str, cost: float) -> System:
+def _with_card_price(system: System, type_name: str, cost: float) -> System:
     def values(item: Accelerator) -> _Values:
         total = float(f"{cost * item.multiplicity:.12g}")
-        return {"cost_cents_per_h": total} if item.type == kind else {}
+        return {"cost_cents_per_h": total} if item.type == type_name else {}
 
     return _edited(system, {"accelerators": values})
 

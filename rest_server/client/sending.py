@@ -145,9 +145,9 @@ def _value(call: Call[Answer], response: Any) -> Answer:
     try:
         return call.answer(response.content, response.headers)
     except (ValidationError, UnicodeDecodeError, KeyError):
-        kind = response.headers.get("content-type", "no content type")
+        content_type = response.headers.get("content-type", "no content type")
         detail = (
-            f"{call.method} {call.path}: this client cannot read the answer ({kind}); "
+            f"{call.method} {call.path}: this client cannot read the answer ({content_type}); "
             "check the URL, and that service and client have the same version"
         )
         raise ServiceError(response.status_code, {"detail": detail}) from None

@@ -62,7 +62,7 @@ def add_accelerator(raw: object, ignored: list[str]) -> Change:
 
 def capacities(entities: Entities) -> Any:
     """Answer ``/getCapacities``."""
-    return {"count": [capacity_json(kind, count) for kind, count in entities.capacity.items()]}
+    return {"count": [capacity_json(type_name, count) for type_name, count in entities.capacity.items()]}
 
 
 def capacity(entities: Entities, name: str) -> Any:

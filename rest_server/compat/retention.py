@@ -45,7 +45,7 @@ def divide(fleet: Entities, plannable: Entities, planner: Planner) -> PlanWithRe
     )
     counted = {name: _pools(fleet, name) for name in running if _is_counted(fleet, plannable, name)}
     everything = fleet.loose_system()
-    limited = {kind: n for kind, n in fleet.capacity.items() if not isinstance(n, UnlimitedCards)}
+    limited = {type_name: n for type_name, n in fleet.capacity.items() if not isinstance(n, UnlimitedCards)}
     cards = FreeCards(everything, limited)
     taken = share_out({name: counted[name] for name in counted if name not in names}, cards)
     kept = {name: _left_with(fleet, name, counted, taken) for name in running if name not in names}

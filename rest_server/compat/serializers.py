@@ -50,9 +50,9 @@ def accelerator_json(item: Accelerator) -> dict[str, Any]:
     }
 
 
-def capacity_json(kind: str, count: int) -> dict[str, Any]:
+def capacity_json(type_name: str, count: int) -> dict[str, Any]:
     """Return the cards of an accelerator type in the reference's JSON format."""
-    return {"type": kind, "count": count}
+    return {"type": type_name, "count": count}
 
 
 def profile_json(item: ModelProfile) -> dict[str, Any]:

@@ -71,14 +71,14 @@ def encoded(value: object) -> bytes:
 
 def error_of(message: str, status: int) -> dict[str, Any]:
     """Return an error in the form of vLLM."""
-    kind = (
+    error_type = (
         "BadRequestError"
         if status < 500
         else "ServiceUnavailableError"
         if status == 503
         else "InternalServerError"
     )
-    return {"error": {"message": message, "type": kind, "param": None, "code": status}}
+    return {"error": {"message": message, "type": error_type, "param": None, "code": status}}
 
 
 def number_of(body: Mapping[str, Any], key: str, default: float, least: float) -> float:

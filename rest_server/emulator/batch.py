@@ -137,8 +137,8 @@ class BatchReplicaApp:
             ("requests_rejected_total", "counter", "Requests rejected by a full queue.", self._rejected),
         )
         lines = []
-        for name, kind, text, value in samples:
-            lines += family(f"batch_server_{name}", kind, text, {label: value})
+        for name, metric_type, text, value in samples:
+            lines += family(f"batch_server_{name}", metric_type, text, {label: value})
         name, text = "batch_server_latency_seconds", "Latency in model time."
         return ("\n".join([*lines, *self._latency.family(name, text, label)]) + "\n").encode()
 

@@ -91,9 +91,14 @@ class Writer:
     def __init__(self, question: CompletionRequest, model: str) -> None:
         self._question = question
         self._id = f"{'chatcmpl' if question.is_chat else 'cmpl'}-{uuid.uuid4().hex}"
-        kind = "chat.completion" if question.is_chat else "text_completion"
-        self._kind = kind + ".chunk" if question.is_chat and question.streams else kind
-        self._head = {"id": self._id, "object": self._kind, "created": int(time.time()), "model": model}
+        object_name = "chat.completion" if question.is_chat else "text_completion"
+        self._object_name = object_name + ".chunk" if question.is_chat and question.streams else object_name
+        self._head = {
+            "id": self._id,
+            "object": self._object_name,
+            "created": int(time.time()),
+            "model": model,
+        }
         self._event = b"data: " + encoded(self._head)[:-1] + b',"choices":[{"index":0,'
 
     def usage(self, made: int) -> dict[str, int]:

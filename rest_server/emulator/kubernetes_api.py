@@ -171,15 +171,19 @@ class KubernetesApi:
             lists = {"kind": kind, "apiVersion": resource.api_version, "metadata": metadata, "items": items}
             await reply_json(send, lists)
         elif resource in _WORKLOADS or method == "GET":
-            kind = dict(scope["headers"]).get(b"content-type", b"").decode()
+            content_type = dict(scope["headers"]).get(b"content-type", b"").decode()
             key = Key(resource, namespace, str(name))
-            await reply_json(send, self._object(key, method, kind, query, body, scale=bool(found["scale"])))
+            await reply_json(
+                send, self._object(key, method, content_type, query, body, scale=bool(found["scale"]))
+            )
         elif resource in {LEASES, EVENTS}:
             await reply_json(send, *self._record(resource, namespace, name, method, body))
         else:
             raise _not_allowed(method)
 
-    def _object(self, key: Key, method: str, kind: str, query: Query, body: Json, *, scale: bool) -> Json:
+    def _object(
+        self, key: Key, method: str, content_type: str, query: Query, body: Json, *, scale: bool
+    ) -> Json:
         """Answer for an object; of workloads, the replicas can be changed."""
         document = self._store.find(key)
         if document is None:
@@ -193,7 +197,7 @@ class KubernetesApi:
             version = body.get("metadata", {}).get("resourceVersion")
             if version not in {None, "", document["metadata"]["resourceVersion"]}:
                 raise key.resource.modified(key.name)
-            _change(item, method, kind, query, body, "scale" if scale else "")
+            _change(item, method, content_type, query, body, "scale" if scale else "")
             self.refresh()
             document = self._store.find(key) or document
         return item.scale(document) if scale else document
@@ -262,10 +266,12 @@ class KubernetesApi:
         await send({"type": "http.response.body", "body": b""})
 
 
-def _change(item: Workload, method: str, kind: str, query: Query, body: Json, subresource: str) -> None:
+def _change(
+    item: Workload, method: str, content_type: str, query: Query, body: Json, subresource: str
+) -> None:
     """Set the replicas of a workload as the body of a request says."""
     manager, replicas = query.get("fieldManager", "unknown"), body.get("spec", {}).get("replicas")
-    applies = method == "PATCH" and kind == APPLY
+    applies = method == "PATCH" and content_type == APPLY
     is_count = isinstance(replicas, int) and not isinstance(replicas, bool) and replicas >= 0
     if not is_count and (subresource or replicas is not None):
         raise ApiProblem(422, "Invalid", f"spec.replicas: must be an integer of at least 0, not {replicas!r}")
@@ -277,7 +283,7 @@ def _change(item: Workload, method: str, kind: str, query: Query, body: Json, su
         if "fieldManager" not in query:
             raise ApiProblem(422, "Invalid", "fieldManager: is required for apply patch")
         item.apply(manager, replicas, subresource, force=query.get("force") == "true")
-    elif method == "PATCH" and kind not in _MERGE:
+    elif method == "PATCH" and content_type not in _MERGE:
         known = ", ".join((APPLY, *_MERGE))
         raise ApiProblem(415, "UnsupportedMediaType", f"the type of a patch must be one of {known}")
     elif replicas is not None:
@@ -316,6 +322,6 @@ def _selector(query: Query) -> Selector:
     return chosen
 
 
-async def _send_event(send: Send, kind: str, document: Json) -> None:
-    line = encoded({"type": kind, "object": document}) + b"\n"
+async def _send_event(send: Send, event_type: str, document: Json) -> None:
+    line = encoded({"type": event_type, "object": document}) + b"\n"
     await send({"type": "http.response.body", "body": line, "more_body": True})

@@ -110,8 +110,8 @@ class ObjectStore:
 
     def put(self, key: Key, document: Mapping[str, Any]) -> Json:
         """Add or replace an object under a new version, and return it with its metadata."""
-        kind: Literal["ADDED", "MODIFIED"] = "MODIFIED" if key in self._objects else "ADDED"
-        return self._changed(kind, key, document)
+        type_: Literal["ADDED", "MODIFIED"] = "MODIFIED" if key in self._objects else "ADDED"
+        return self._changed(type_, key, document)
 
     def remove(self, key: Key) -> None:
         """Remove an object."""
@@ -119,7 +119,7 @@ class ObjectStore:
         del self._objects[key]
 
     def _changed(
-        self, kind: Literal["ADDED", "MODIFIED", "DELETED"], key: Key, document: Mapping[str, Any]
+        self, type_: Literal["ADDED", "MODIFIED", "DELETED"], key: Key, document: Mapping[str, Any]
     ) -> Json:
         self.version += 1
         own = {"name": key.name, "namespace": key.namespace, "resourceVersion": str(self.version)}
@@ -128,7 +128,7 @@ class ObjectStore:
             "metadata": {**document.get("metadata", {}), **own},
         }  # fmt: skip
         self._objects[key] = whole
-        change = ObjectChange(kind, key, whole, self.version)
+        change = ObjectChange(type_, key, whole, self.version)
         if len(self._journal) == KEPT_CHANGES:
             self._forgotten = self._journal[0].version
         self._journal.append(change)

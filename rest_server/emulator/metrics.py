@@ -49,16 +49,16 @@ def labels(**values: str) -> str:
     return ",".join(f'{name}="{value}"' for name, value in pairs)
 
 
-def family(name: str, kind: str, text: str, samples: Mapping[str, float]) -> list[str]:
+def family(name: str, metric_type: str, text: str, samples: Mapping[str, float]) -> list[str]:
     """Return a metric in Prometheus's text format.
 
     Args:
         name: name of the metric.
-        kind: its type: counter or gauge.
+        metric_type: counter or gauge.
         text: its description.
         samples: values by labels.
     """
-    head = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+    head = [f"# HELP {name} {text}", f"# TYPE {name} {metric_type}"]
     return head + [f"{name}{{{labelled}}} {value}" for labelled, value in samples.items()]
 
 

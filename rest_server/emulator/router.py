@@ -269,9 +269,9 @@ class Router:
             ("replica_healthy", "gauge", "1 if the health check of a replica succeeds.", "is_healthy"),
         )
         lines = []
-        for metric, kind, text, attribute in rows:
+        for metric, metric_type, text, attribute in rows:
             samples = {known[id(one)]: int(getattr(one, attribute)) for one in self._backends}
-            lines += family(f"inferplan_router_{metric}", kind, text, samples)
+            lines += family(f"inferplan_router_{metric}", metric_type, text, samples)
         for metric, text, count in (
             ("rejected", "Requests that no replica answered.", self._failed),
             ("broken_streams", "Streams that a replica ended after their first token.", self._lost),

@@ -1,7 +1,7 @@
 """State of one open page: its document, its changes, a pinned plan, and its running work.
 
 Work runs on the study workers, so that pages never delay API calls. It is cancelled by a newer request of the
-same kind, and when the page closes. Nothing is written to disk.
+same topic, and when the page closes. Nothing is written to disk.
 """
 
 import asyncio
@@ -91,9 +91,9 @@ class Desk:
         for task in self._tasks.values():
             task.cancel()
 
-    def stop(self, kind: str) -> None:
-        """Cancel the work of one kind."""
-        task = self._tasks.pop(kind, None)
+    def stop(self, topic: str) -> None:
+        """Cancel the work of one topic."""
+        task = self._tasks.pop(topic, None)
         if task is not None:
             task.cancel()
 
@@ -111,18 +111,18 @@ class Desk:
                     f"your API key lacks the scope {scope.value!r}, which this needs; sign in with another"
                 )
 
-    async def _run(self, kind: str, work: Callable[..., T], *arguments: Any) -> T | None:
-        """Run work and cancel earlier work of its kind; return None if it was cancelled.
+    async def _run(self, topic: str, work: Callable[..., T], *arguments: Any) -> T | None:
+        """Run work and cancel earlier work of its topic; return None if it was cancelled.
 
         Raises:
             InferplanError: the work failed, or cannot run now.
         """
         self.check_scope(KeyScope.solve)
-        self.stop(kind)
+        self.stop(topic)
         request = Request({"type": "http", "headers": [], "state": {}}, self._disconnected)
         workers = self._service.state.study_workers
         task = asyncio.create_task(workers.run(request, partial(work, *arguments)))
-        self._tasks[kind] = task
+        self._tasks[topic] = task
         try:
             result: T = await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -131,8 +131,8 @@ class Desk:
             task.cancel()
             raise
         finally:
-            if self._tasks.get(kind) is task:
-                del self._tasks[kind]
+            if self._tasks.get(topic) is task:
+                del self._tasks[topic]
         return result
 
     async def _disconnected(self) -> Message:

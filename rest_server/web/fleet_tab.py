@@ -75,7 +75,7 @@ class FleetTab:
         )
         types = {item.name: item.type for item in now.entities.accelerators.values()}
         by_type = type_colours(sorted(set(types.values())))
-        colours = {name: by_type[kind] for name, kind in types.items()}
+        colours = {name: by_type[type_name] for name, type_name in types.items()}
         self._tables.show(tables_of([_targets(now), _unserved(now), _events(now)]), colours=colours)
 
 

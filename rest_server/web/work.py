@@ -123,8 +123,8 @@ def _controls(system: System) -> Controls:
     return Controls(
         servers=tuple(CHANGES["load"].items(system)),
         counts=tuple(
-            Quantity(f"count:{kind}", kind, "cards", _stated_cards(system, kind), 1)
-            for kind in CHANGES["count"].items(system)
+            Quantity(f"count:{type_name}", type_name, "cards", _stated_cards(system, type_name), 1)
+            for type_name in CHANGES["count"].items(system)
         ),
         prices=tuple(_prices(system)),
         targets=tuple(targets),
@@ -153,19 +153,19 @@ def _quantity(system: System, key: str, name: str, value: float | None) -> Quant
 
 def _prices(system: System) -> Iterator[Quantity]:
     """Yield the prices: of a card if all slices of its type agree, otherwise of each slice."""
-    for kind in CHANGES["card"].items(system):
-        items = [item for item in system.accelerators.values() if item.type == kind]
+    for type_name in CHANGES["card"].items(system):
+        items = [item for item in system.accelerators.values() if item.type == type_name]
         each = [price_of_card(item) for item in items]
         if max(each) - min(each) <= PRICE_TOLERANCE * max(each):
-            yield _quantity(system, f"card:{kind}", kind, each[0])
+            yield _quantity(system, f"card:{type_name}", type_name, each[0])
         else:
             for item in items:
                 yield _quantity(system, f"cost:{item.name}", item.name, item.cost_cents_per_h)
 
 
-def _stated_cards(system: System, kind: str) -> int | None:
+def _stated_cards(system: System, type_name: str) -> int | None:
     """Return the stated number of cards of a type; None if there is none, or no limit."""
-    cards = system.capacity.get(kind)
+    cards = system.capacity.get(type_name)
     return cards.owned if isinstance(cards, UnlimitedCards) else cards
 
 
@@ -210,14 +210,14 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
         ),
         types=tuple(
             CardUse(
-                kind,
-                uses[kind].used,
-                uses[kind].limit,
-                in_cost_unit(uses[kind].cost_cents_per_h, plan.currency),
-                by_type[kind],
+                type_name,
+                uses[type_name].used,
+                uses[type_name].limit,
+                in_cost_unit(uses[type_name].cost_cents_per_h, plan.currency),
+                by_type[type_name],
             )
-            for kind in types
-            if kind in uses
+            for type_name in types
+            if type_name in uses
         ),
         service=service,
         cost=in_cost_unit(plan.total_cost_cents_per_h, plan.currency),

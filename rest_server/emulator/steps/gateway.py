@@ -46,9 +46,9 @@ class Gateway(RouterStep):
         lines = family(f"{PREFIX}_request_total", "counter", "Requests to replicas of a model.", counts)
         text = "Requests that wait for a slot of shared replicas."
         lines += family(f"{PREFIX}_flow_control_queue_size", "gauge", text, waiting)
-        for place, (kind, part) in enumerate((("input", "prompts"), ("output", "answers"))):
+        for place, (direction, part) in enumerate((("input", "prompts"), ("output", "answers"))):
             text = f"Tokens of the {part} of complete requests."
-            found = [self._tokens[model][place].family(f"{PREFIX}_request_{kind}_tokens", text, label)
+            found = [self._tokens[model][place].family(f"{PREFIX}_request_{direction}_tokens", text, label)
                      for model, label in known.items()]  # fmt: skip
             # The description of a metric must come once, before all its samples.
             lines += found[0][:2] + [line for one in found for line in one[2:]] if found else []

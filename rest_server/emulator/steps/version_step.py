@@ -152,7 +152,7 @@ class Versions(RouterStep):
     def metrics(self) -> list[str]:
         """Return requests, errors and weights by version."""
         lines = []
-        for name, kind, text, field_name in (
+        for name, metric_type, text, field_name in (
             ("requests_total", "counter", "Requests sent to a version.", "counts"),
             ("errors_total", "counter", "Requests that a version failed to answer.", "errors"),
             ("weight", "gauge", "Share of the requests that a version gets.", "weights"),
@@ -162,7 +162,7 @@ class Versions(RouterStep):
                 for server, split in self._splits.items()
                 for model, value in getattr(split, field_name).items()
             }
-            lines += family(f"inferplan_router_version_{name}", kind, text, samples)
+            lines += family(f"inferplan_router_version_{name}", metric_type, text, samples)
         return lines
 
 
