@@ -237,7 +237,7 @@ def test_only_the_current_lease_counts(fleet: Emulator) -> None:
     for what in ("renew", "complete", "fail"):
         refused = fleet.ask(f"{JOBS}/one/{what}", {"lease": first["lease"]})
         assert refused.status == 409
-        assert "not its current one" in refused.text
+        assert "not its current lease" in refused.text
     assert fleet.ask(f"{JOBS}/one/renew", {"lease": second["lease"], "seconds": 60}).status == 200
     for _ in range(2):  # the answer to the first can get lost
         done = fleet.ask(f"{JOBS}/one/complete", {"lease": second["lease"], "result": 7})
