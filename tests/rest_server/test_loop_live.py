@@ -303,7 +303,7 @@ def test_versions_and_shared_queues_are_measured(
     [
         (
             "routes",
-            "routes.chat: the loop cannot measure routes; give their models as servers of their own",
+            "routes.chat: the loop cannot measure routes; define their models as separate servers",
         ),
         (
             "shared-cards",
