@@ -169,7 +169,7 @@ def test_full_replica_rejects_in_both_ways(fleet: Emulator) -> None:
     with ThreadPoolExecutor(3) as pool:
         held = []
         for running, waiting in ((1, 0), (2, 0), (2, 1)):  # two at once would both wait for an iteration
-            held.append(pool.submit(fleet.ask, "/v1/completions", asked(200), url))
+            held.append(pool.submit(fleet.ask, "/v1/completions", asked(300), url))
             until(partial(is_loaded, fleet, url, running, waiting))
         plain = fleet.ask("/v1/completions", asked(1), url)
         stream = fleet.ask("/v1/completions", asked(1, **STREAM), url)
