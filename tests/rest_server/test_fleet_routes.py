@@ -117,7 +117,7 @@ def test_the_history_says_what_was_changed_and_planned(service: TestClient) -> N
     assert service.get("/v1/history/plans/5").json() == plan
     assert len(service.get("/v1/history?limit=2").json()["events"]) == 2
     missing = service.get("/v1/history/plans/4")
-    assert (missing.status_code, "those are: 5" in missing.json()["detail"]) == (404, True)
+    assert (missing.status_code, "stored revisions: 5" in missing.json()["detail"]) == (404, True)
 
 
 # --- stabilisation in the service ---------------------------------------------------------------------------
