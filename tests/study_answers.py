@@ -34,7 +34,7 @@ def over_http(source: dict[str, Any]) -> dict[str, Any]:
     options = CostAtLoadOptions(factor=3.0)
     with in_a_thread(stateful=True) as service:
         url = f"http://127.0.0.1:{service.port}"
-        with Client(url) as client, httpx.Client(base_url=url) as plain:
+        with Client(url) as client, httpx.Client(base_url=url, timeout=60.0) as plain:
             client.import_fleet(source)
             answers = [client.cost_at_load(source, options), client.cost_at_load(FLEET, options)]  # type: ignore[attr-defined]
             routes = [
