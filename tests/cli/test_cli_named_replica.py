@@ -87,7 +87,7 @@ def test_more_devices_and_a_bigger_share_of_memory_hold_more(run: Run) -> None:
         (("--model", "llama-3.1-70b", "--accelerator", "H100"), "it fits with --tp 2"),
         ((*NAMES[:3], "2xH100", "--tp", "4"), "--tp: must be 2, the devices of"),
         ((*NAMES, "--weights", "fp7"), "did you mean 'fp8'"),
-        ((*NAMES, "--decode-base", "5"), "--decode-base: --model is estimated"),
+        ((*NAMES, "--decode-base", "5"), "--decode-base: token times are estimated from --model"),
         ((*NAMES, "--service-base", "5"), "--model: not used by a batch server"),
         ((*NAMES, "--batch", "rows"), "--batch: reads all values from its lines; remove --model"),
         ((*NAMES, "--out-tokens", "0"), "--out-tokens: must be between 1 and"),
