@@ -1,4 +1,4 @@
-"""What a feature says of itself: who uses it, what it does not go with, and its faults in documents."""
+"""The description of a feature: its fields, what it does not support, and its checks."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

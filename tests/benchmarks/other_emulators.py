@@ -7,7 +7,6 @@ Each address answers completions of the model `chat`. All get the same requests 
 tokens of prompt and 128 of answer on average. Ours has the token times that `fit` finds in the recorded runs.
 """
 
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -17,7 +16,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "rest_server")]
 from emulated import emulated  # noqa: E402
-from real_engine import METRICS, document_of, driven, fitted_times, name_of  # noqa: E402
+from real_engine import METRICS, document_of, driven, fitted_times, recorded  # noqa: E402
 
 RECORDED = ROOT / "tests" / "data" / "cpu_vllm"
 SHAPE = (64, 128)
@@ -31,7 +30,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "document.yaml"
         path.write_text(yaml.safe_dump(document_of(SHAPE, fitted_times(RECORDED))))
-        show("recorded", [json.loads((RECORDED / name_of(SHAPE, users)).read_text()) for users in USERS])
+        show("recorded", [recorded(RECORDED, SHAPE, users) for users in USERS])
         with emulated(path) as fleet:
             show("emulated", [driven(path, fleet.url, users) for users in USERS])
         for name, url in others.items():

@@ -1,4 +1,4 @@
-"""What the feature says of itself."""
+"""Mirrored servers as a feature: their field, what they do not support, and what they go with."""
 
 from optimizer.spec.feature import Feature
 

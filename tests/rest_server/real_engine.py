@@ -9,6 +9,7 @@ how the kept runs were made.
 """
 
 import json
+import random
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,8 @@ SHAPES = ((64, 64), (256, 64), (64, 128))
 """Mean lengths of prompts and answers [tokens]."""
 FITTED, HELD_OUT = (1, 2, 8, 16), (4, 12)
 """Users at once in the runs that are fitted, and in those that are compared."""
+ROUNDS = 2
+"""Recorded runs of each shape and number of users, in a random order, so that all see the same machine."""
 METRICS = ("mean_ttft_ms", "mean_itl_ms")
 UNKNOWN = {"alpha": 10.0, "beta": 0.1, "gamma": 0.001}
 """Token times for the document of a recording, which only needs lengths."""
@@ -64,7 +67,7 @@ def inferplan(*arguments: object) -> str:
 def driven(path: Path, url: str, users: int) -> dict[str, Any]:
     """Return the report of users who send requests of a document."""
     with tempfile.TemporaryDirectory() as folder:
-        flags = "--concurrency", users, "--requests", max(40, 16 * users), "--report", folder
+        flags = "--concurrency", users, "--requests", max(20, 5 * users), "--report", folder
         inferplan("drive", path, url, *flags)
         (report,) = Path(folder).iterdir()
         found: dict[str, Any] = json.loads(report.read_text())
@@ -72,28 +75,38 @@ def driven(path: Path, url: str, users: int) -> dict[str, Any]:
 
 
 def record(url: str, folder: Path) -> None:
-    """Write the reports of all shapes and users."""
+    """Write the reports of all shapes and users, in a random order in each round."""
     folder.mkdir(parents=True, exist_ok=True)
+    rng = random.Random(1)
+    runs = [(shape, users) for shape in SHAPES for users in FITTED + HELD_OUT]
     with tempfile.TemporaryDirectory() as scratch:
-        path = Path(scratch) / "document.yaml"
-        for shape in SHAPES:
+        paths = {shape: Path(scratch) / f"{shape[0]}-{shape[1]}.yaml" for shape in SHAPES}
+        for shape, path in paths.items():
             path.write_text(yaml.safe_dump(document_of(shape, UNKNOWN)))
             driven(path, url, max(FITTED))
-            for users in sorted(FITTED + HELD_OUT):
-                found = driven(path, url, users)
-                target = folder / name_of(shape, users)
+        for number in range(ROUNDS):
+            for shape, users in rng.sample(runs, len(runs)):
+                found = driven(paths[shape], url, users)
+                target = folder / name_of(shape, users, number)
                 target.write_text(json.dumps(found, separators=(",", ":")) + "\n")
                 print(target.name, {key: round(found[key], 2) for key in METRICS}, flush=True)
 
 
-def name_of(shape: tuple[int, int], users: int) -> str:
-    """Return the name of the file of a run."""
-    return f"i{shape[0]}-o{shape[1]}-users{users}.json"
+def name_of(shape: tuple[int, int], users: int, number: int) -> str:
+    """Return the name of the file of a run in a round."""
+    return f"i{shape[0]}-o{shape[1]}-users{users}-{number}.json"
+
+
+def recorded(folder: Path, shape: tuple[int, int], users: int) -> dict[str, float]:
+    """Return the mean latencies of the rounds of a run [ms]."""
+    reports = [json.loads((folder / name_of(shape, users, i)).read_text()) for i in range(ROUNDS)]
+    return {metric: sum(report[metric] for report in reports) / ROUNDS for metric in METRICS}
 
 
 def fitted_times(folder: Path) -> dict[str, float]:
     """Return the token times of the runs that are fitted."""
-    reports = [folder / name_of(shape, users) for shape in SHAPES for users in FITTED]
+    runs = ((shape, users, number) for shape in SHAPES for users in FITTED for number in range(ROUNDS))
+    reports = [folder / name_of(*run) for run in runs]
     found: dict[str, float] = json.loads(inferplan("fit", *reports, "--acc", "CPU", "--json"))["perfParms"]
     return found
 
@@ -107,10 +120,12 @@ def compared(folder: Path) -> Iterator[tuple[str, str, float, float]]:
             path.write_text(yaml.safe_dump(document_of(shape, times)))
             with emulated(path) as fleet:
                 for users in HELD_OUT:
-                    real = json.loads((folder / name_of(shape, users)).read_text())
-                    found = driven(path, fleet.url, users)
+                    real = recorded(folder, shape, users)
+                    runs = [driven(path, fleet.url, users) for _ in range(ROUNDS)]
                     for metric in METRICS:
-                        yield name_of(shape, users), metric, real[metric], found[metric]
+                        found = sum(run[metric] for run in runs) / ROUNDS
+                        name = f"{shape[0]} in, {shape[1]} out, {users} users"
+                        yield name, metric, real[metric], found
 
 
 def main() -> None:

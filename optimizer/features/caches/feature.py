@@ -1,4 +1,4 @@
-"""What the feature says of itself."""
+"""Result caches as a feature: the field that selects it."""
 
 from optimizer.spec.feature import Feature
 

@@ -1,4 +1,4 @@
-"""What the feature says of itself."""
+"""External services as a feature: its fields, what it does not support, and its checks."""
 
 from collections.abc import Iterator
 

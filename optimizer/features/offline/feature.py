@@ -1,4 +1,4 @@
-"""What the feature says of itself."""
+"""Offline work as a feature: its fields, what it does not support, and its checks."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What the feature says of itself."""
+"""Places as a feature: its fields, what it does not support, and its checks."""
 
 from optimizer.features.places.streams import place_problems
 from optimizer.spec.feature import Feature

@@ -1,4 +1,4 @@
-"""What the feature says of itself."""
+"""Routes as a feature: its fields, what it does not support, and its checks."""
 
 from optimizer.features.routes.streams import route_problems
 from optimizer.spec.feature import Feature

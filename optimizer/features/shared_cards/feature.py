@@ -1,4 +1,4 @@
-"""What the feature says of itself."""
+"""Shared cards and slices as a feature: its fields, what it does not support, and its checks."""
 
 from optimizer.features.shared_cards.faults import shared_card_problems, slice_problems
 from optimizer.spec.feature import Feature

@@ -1,4 +1,4 @@
-"""What the feature says of itself."""
+"""Shared queues as a feature: its fields, what it does not support, and its checks."""
 
 from optimizer.features.shared_queues.streams import queue_problems
 from optimizer.spec.feature import Feature

@@ -1,4 +1,4 @@
-"""What the feature says of itself."""
+"""Versions as a feature: its fields, what it does not support, and its checks."""
 
 from optimizer.features.versions.streams import version_problems
 from optimizer.spec.feature import Feature
