@@ -8,9 +8,8 @@ from pathlib import Path
 
 from optimizer.candidates import Candidates, SizingMemo, find_candidates
 from optimizer.errors import SolverError
-from optimizer.milp.sessions import highs_session
 from optimizer.plan import Plan, make_plan, verify
-from optimizer.solvers.compact import SessionFactory
+from optimizer.solvers.compact import SessionFactory, highs_session
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.exact import check_columns, solve_exactly
 from optimizer.solvers.greedy import solve_greedy, solve_separable

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from optimizer.arrays import IntArray
-from optimizer.milp.model import MilpModel, RunStatus, Session
+from optimizer.milp.model import MilpModel, RelaxingSession, RunStatus, Session
 from optimizer.solvers.compact_model import formulate
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.level_solver import Incumbent, KnownBounds, LevelResult, LevelSolver
@@ -21,6 +21,13 @@ from optimizer.solvers.solution import Solution
 from optimizer.solvers.warm_starts import best_initial_solution, in_columns
 
 SessionFactory = Callable[[MilpModel], Session]
+
+
+def highs_session(model: MilpModel, *, lean: bool = False) -> RelaxingSession:
+    """Load a model into HiGHS, which is imported here; `lean`: it focuses on proving the bound."""
+    from optimizer.milp.highs import HighsSession
+
+    return HighsSession(model, lean=lean)
 
 
 def solve_milp(

@@ -10,8 +10,7 @@ from functools import partial
 import numpy as np
 
 from optimizer.errors import SpecError
-from optimizer.milp.sessions import highs_session
-from optimizer.solvers.compact import SessionFactory, solve_milp
+from optimizer.solvers.compact import SessionFactory, highs_session, solve_milp
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.merging import merge, not_worse_than
 from optimizer.solvers.model_columns import mixed_columns, nondominated_candidates

@@ -10,8 +10,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.milp.model import MilpModel, RunResult, RunStatus, Session
-from optimizer.milp.sessions import highs_session
-from optimizer.solvers.compact import SessionFactory
+from optimizer.solvers.compact import SessionFactory, highs_session
 from optimizer.solvers.compact_model import formulate
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.formulation import Formulation

@@ -4,7 +4,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray
 from optimizer.milp.model import COVER_SCALE, ModelRows, RunStatus
-from optimizer.milp.sessions import highs_session
+from optimizer.solvers.compact import highs_session
 from optimizer.solvers.problem import Problem
 
 

@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 from optimizer import System, find_candidates, load_system, solve
 from optimizer.generate import generate_system
 from optimizer.milp.model import RunResult, RunStatus
-from optimizer.milp.sessions import highs_session
+from optimizer.solvers.compact import highs_session
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.expansion import fits_in_units, least_expansion, unit_prices
 from optimizer.solvers.problem import Problem, build_problem
