@@ -21,7 +21,6 @@ import yaml
 import optimizer
 from optimizer import (
     Plan,
-    SpecError,
     find_candidates,
     load_system,
     make_report,
@@ -32,6 +31,7 @@ from optimizer import (
 from optimizer.candidates import Candidates
 from optimizer.cli.main import main
 from optimizer.features.mirrored.feature import MIRRORED
+from optimizer.schema.faults import FaultyDocumentsError
 from optimizer.spec.system import System
 
 LARGEST = 5
@@ -167,6 +167,15 @@ def said(*arguments: object) -> str:
     return out.getvalue()
 
 
+def faults_of(document: dict[str, Any]) -> list[str]:
+    """Return the faults of a document."""
+    try:
+        load_system(document)
+    except FaultyDocumentsError as error:
+        return [str(fault) for fault in error.faults]
+    return []
+
+
 def one_system() -> dict[str, Any]:
     """Return what all commands say of one system, in which a mirrored server is served."""
     document = next(
@@ -176,13 +185,13 @@ def one_system() -> dict[str, Any]:
     )
     system = load_system(document)
     plan = solve(system)
-    queue = json.loads(json.dumps(document))
-    queue["servers"][0]["sharedQueue"] = "chat"
-    try:
-        load_system(queue)
-        refusal = ""
-    except SpecError as error:
-        refusal = str(error)
+    kinds = [{"share": 1, "inTokens": 100, "outTokens": 50}]
+    route = {"name": "r", "small": "s", "large": "t", "arrivalRate": 60, "kinds": kinds}
+    first, *others = document["servers"]
+    refusals = [
+        faults_of(document | {"servers": [first | {"sharedQueue": "chat"}, *others]}),
+        faults_of(document | {"routes": [route]}),
+    ]
     with tempfile.TemporaryDirectory() as folder:
         path, trace = Path(folder) / "mirrored.yaml", Path(folder) / "trace.csv"
         path.write_text(yaml.safe_dump(document), encoding="utf-8")
@@ -205,7 +214,7 @@ def one_system() -> dict[str, Any]:
     return {
         "plan": json.loads(plan.to_json()),
         "believed": list(believed(plan, system)),
-        "refusal": refusal,
+        "refusals": refusals,
         "texts": texts,
     }
 

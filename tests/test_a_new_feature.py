@@ -65,9 +65,11 @@ def test_every_false_leaf_of_twins_is_found(answers: dict[str, Any]) -> None:
 
 
 def test_features_that_were_not_tried_together_are_refused(answers: dict[str, Any]) -> None:
-    assert answers["refusal"] == (
+    of_queue, of_route = answers["refusals"]
+    assert of_queue[0] == (
         "servers[0].mirrored: it is not known to work with sharedQueue; remove it, or sharedQueue"
     )
+    assert "servers[0].mirrored: it is not known to work with route 'r'; remove it, or route 'r'" in of_route
 
 
 @pytest.mark.parametrize("command", ["solve", "compare", "report", "explain"])

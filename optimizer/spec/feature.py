@@ -1,8 +1,7 @@
 """The description of a feature: its fields, what it does not support, and its checks."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from dataclasses import field as default
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from optimizer.documents import Document
@@ -36,14 +35,12 @@ class Feature:
     name: str
     """Name of its folder."""
     fields: tuple[str, ...] = ()
-    """Fields of servers that select it, by Python name, in documents or in planned form; the first is the one
-    that messages name.
-    """
+    """Fields of servers that select it, by Python name, in documents or in planned form."""
     fields_of_accelerators: tuple[str, ...] = ()
     """Fields of accelerators that select it."""
-    refused_fields: Mapping[str, str] = default(default_factory=lambda: MappingProxyType({}))
+    refused_fields: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Fields of the servers that use it, by Python name, that it does not support, with the reasons."""
-    refused_options: Mapping[str, str] = default(default_factory=lambda: MappingProxyType({}))
+    refused_options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Options that it does not support, by Python name, with the reasons."""
     goes_with: frozenset[str] | None = None
     """Other features that its servers can use, if only those were tried; None: all but the refused fields."""
@@ -56,7 +53,11 @@ class Feature:
 
     def of_server(self, server: Server) -> bool:
         """Return whether a server uses it."""
-        return any(_is_given(server, name) for name in self.fields)
+        return self.field_of(server) is not None
+
+    def field_of(self, server: Server) -> str | None:
+        """Return the field by which a server uses it; None if the server does not."""
+        return next((name for name in self.fields if _is_given(server, name)), None)
 
     def of_accelerator(self, accelerator: Accelerator) -> bool:
         """Return whether an accelerator uses it."""

@@ -1,6 +1,7 @@
 """Fields of servers and options that features do not support, and features that do not go together."""
 
 from collections.abc import Collection, Iterable, Iterator
+from itertools import permutations
 
 from optimizer.documents import Document
 from optimizer.errors import SpecError
@@ -23,35 +24,33 @@ def refused_problems(documents: Documents, used: Collection[str]) -> Iterator[Fi
     for part, at, server in index.servers.values():
         owner = index.classes.get(server.service_class)
         in_class = owner is not None and owner.item.headroom_share
-        mine = [feature for feature in FEATURES if feature.of_server(server)]
-        mine += [ROUTES] if server.name in routed else []
-        for feature in mine:
+        mine = [(feature, _key(server, name)) for feature in FEATURES if (name := feature.field_of(server))]
+        mine += [(ROUTES, f"route {routed[server.name].name!r}")] if server.name in routed else []
+        for feature, given in mine:
             refused = feature.refused_fields
-            other = (
-                f"route {routed[server.name].name!r}"
-                if feature is ROUTES
-                else _key(server, feature.fields[0])
-            )
             for name, reason in refused.items():
                 if _is_stated(server, name):
-                    yield Finding(part, (*at, _key(server, name)), f"{reason}; remove it, or {other}")
+                    yield Finding(part, (*at, _key(server, name)), f"{reason}; remove it, or {given}")
             if in_class and "headroom_share" in refused:
                 text = f"class {server.service_class!r} has headroomShare; {refused['headroom_share']}"
-                yield Finding(part, (*at, "class"), f"{text}; remove it, or {other}")
-            for text in _untried(server, feature, mine):
-                yield Finding(part, (*at, _key(server, feature.fields[0])), text)
+                yield Finding(part, (*at, "class"), f"{text}; remove it, or {given}")
+        for given, text in _untried(mine):
+            yield Finding(part, (*at, given), text)
     for part in documents.parts:
         if "optimizer" in part.spec.model_fields_set:
             for key, text in _option_problems(part.spec.optimizer, used):
                 yield Finding(part, ("optimizer", key), text)
 
 
-def _untried(server: Server, feature: Feature, others: Iterable[Feature]) -> Iterator[str]:
-    """Yield the features of a server with which one of them is not known to work."""
-    for other in others:
-        if feature.goes_with is not None and other.name not in {*feature.goes_with, feature.name}:
-            named = _key(server, other.fields[0])
-            yield f"it is not known to work with {named}; remove it, or {named}"
+def _untried(features: Iterable[tuple[Feature, str]]) -> Iterator[tuple[str, str]]:
+    """Yield the features of a server that were not tried together, by the field of one, with a message.
+
+    Args:
+        features: features, with the fields by which the server uses them.
+    """
+    for (feature, given), (other, named) in permutations(features, 2):
+        if feature.goes_with is not None and other.name not in feature.goes_with:
+            yield given, f"it is not known to work with {named}; remove it, or {named}"
 
 
 def check_refused_options(options: OptimizerOptions, used: Collection[str]) -> None:
