@@ -13,13 +13,13 @@ from optimizer.jobs.requests import ExactOptions, RequestError
 from optimizer.jobs.study import Study
 from optimizer.render.horizon_sections import horizon_sections
 from optimizer.spec.arguments import checks_documents
-from optimizer.spec.changes import SystemChange
 from optimizer.spec.load_traces import LoadStep, read_load_trace
 from optimizer.spec.loads import loaded
 from optimizer.spec.system import System
 from optimizer.studies.horizon.horizon import plan_horizon
 from optimizer.studies.horizon.horizon_document import Horizon
 from optimizer.studies.horizon.horizon_figure import horizon_figure
+from optimizer.studies.load_changes import scale_loads
 from optimizer.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _scaled(system: System, factors: Sequence[float]) -> list[LoadStep]:
     """Return the loads of each hour, all times a factor; offline work keeps its requests."""
     servers = {name: server for name, server in system.servers.items() if server.deadline is None}
     growing = replace(system, servers=servers)
-    scaled = [SystemChange("load", value=factor).applied_to(growing) for factor in factors]
+    scaled = [scale_loads(growing, factor) for factor in factors]
     return [LoadStep(h * SECONDS_PER_HOUR, hour.servers, hour.routes) for h, hour in enumerate(scaled)]
 
 

@@ -16,10 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.schema import AnyCasePolicy, EstimateEnd, OptimizerOptions
-from optimizer.spec.changes import SystemChange, with_default
+from optimizer.spec.changes import with_default
 from optimizer.spec.loads import with_loads
 from optimizer.spec.system import System
-from optimizer.studies.load_changes import vary_loads
+from optimizer.studies.load_changes import scale_loads, vary_loads
 from optimizer.units import SECONDS, SHARE
 
 _OPTIONS = {
@@ -96,7 +96,7 @@ class ScaleOption(Request):
             SpecError: an option or a load is out of range.
         """
         changed = super().applied(system)
-        return changed if self.scale is None else SystemChange("load", value=self.scale).applied_to(changed)
+        return changed if self.scale is None else scale_loads(changed, self.scale)
 
 
 class ModelOptions(Request):
@@ -217,7 +217,7 @@ class LoadChangeOptions(PlanOptions):
         if self.load is not None:
             return with_loads(system, self.load)
         if self.scale is not None:
-            return SystemChange("load", value=self.scale).applied_to(system)
+            return scale_loads(system, self.scale)
         if self.random_load is not None:
             return vary_loads(system, np.random.default_rng(self.random_load))
         return system

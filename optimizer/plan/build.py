@@ -1,13 +1,14 @@
 """Build a plan from a solution, with names instead of indices and reasons for unserved servers."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
-from optimizer.candidates.arrays import SystemArrays, own_fields, tabulate_as_served
+from optimizer.candidates.arrays import SystemArrays, tabulate_as_served
 from optimizer.candidates.measuring import largest_rates_of, measure_pairs
 from optimizer.candidates.replica_power import power_of_rows
 from optimizer.candidates.table import Source
@@ -31,7 +32,7 @@ from optimizer.features.shared_queues.view import (
     short_members,
 )
 from optimizer.plan.document import Plan, PlanLevel, Unserved
-from optimizer.plan.rows import MEANS_OF_POOLS, idle_figures, origin_of, pool_figures
+from optimizer.plan.rows import idle_figures, origin_of, pool_figures
 from optimizer.plan.shortages import Shortages
 from optimizer.plan.views import PlanPlacements, StatedFacts, sections
 from optimizer.schema.pools import Pool
@@ -138,9 +139,7 @@ def _placed(
 ) -> tuple[dict[str, tuple[Pool, ...]], dict[str, Rented]]:
     """Return the pools of each server, empty if it needs none, and the rentals of servers, by name."""
     table = problem.table
-    pools = _pools(candidates, arrays, problem, np.where(table.is_pool, replicas, 0))
-    for name, pool in _pools_of_roles(candidates, problem, replicas):
-        pools[name] = (*pools.get(name, ()), pool)
+    pools = _pools(candidates, arrays, problem, replicas)
     full = served_in_full(problem, replicas)
     rents = np.where(table.source == Source.rental, replicas, 0)
     rented = {item.server: item for item in _rented(candidates, problem, rents)}
@@ -194,22 +193,23 @@ def _power_of_pools(
 def _pools(
     candidates: Candidates, arrays: SystemArrays, problem: Problem, replicas: IntArray
 ) -> dict[str, tuple[Pool, ...]]:
-    """Return the pools of each server with replicas."""
-    chosen = np.flatnonzero(replicas)
+    """Return the pools of each server with replicas: those that serve it, then those with a role."""
+    owner, role = _owners(problem)
+    chosen = np.flatnonzero((replicas > 0) & (owner >= 0))
     table, count = problem.table.take(chosen), replicas[chosen]
+    serves = np.where(table.is_pool, table.max_rate_rps, 0.0)
+    table = replace(table, server=owner[chosen], max_rate_rps=serves)
     most_rps, carried_rps = _shared_loads(arrays, problem, table, count)
-    loaded = np.flatnonzero(carried_rps > 0)
+    loaded = carried_rps > 0
     pairs = table.server[loaded], table.accelerator[loaded], table.max_batch[loaded]
+    idle = table.server[~loaded], table.accelerator[~loaded], table.max_batch[~loaded]
     measured = measure_pairs(arrays, *pairs, carried_rps[loaded] / count[loaded])
-    figures = dict(
-        zip(loaded.tolist(), pool_figures(arrays, candidates.system, pairs, measured), strict=True)
-    )
+    at_load = pool_figures(arrays, candidates.system, pairs, measured)
+    without_load = iter(idle_figures(arrays, candidates.system, idle))
     pools: dict[str, tuple[Pool, ...]] = {}
     for i, (s, a) in enumerate(table.pairs()):
-        batch = int(table.max_batch[i])
+        batch, mine = int(table.max_batch[i]), next(at_load if loaded[i] else without_load)
         name, accelerator = arrays.server_names[s], arrays.accelerator_names[a]
-        if i not in figures:
-            figures[i] = {**_idle_figures(table, i), **own_fields(arrays, candidates.system, s, a, batch)}
         pool = Pool(
             accelerator=accelerator,
             num_replicas=int(count[i]),
@@ -217,37 +217,23 @@ def _pools(
             cost_cents_per_h=float(table.cost_per_replica[i] * count[i]),
             arrival_rate_rpm=float(carried_rps[i] * SECONDS_PER_MINUTE),
             max_arrival_rate_rpm=float(most_rps[i] * SECONDS_PER_MINUTE),
-            **figures[i],
-            **origin_of(candidates.system, name, accelerator, figures[i]["utilization"] * batch),
+            role=role.get(int(chosen[i])),
+            **mine,
+            **origin_of(candidates.system, name, accelerator, mine["utilization"] * batch),
         )
         pools[name] = (*pools.get(name, ()), pool)
     return pools
 
 
-def _pools_of_roles(
-    candidates: Candidates, problem: Problem, replicas: IntArray
-) -> Iterator[tuple[str, Pool]]:
-    """Yield the pools that couplings add to servers, with the names of the servers."""
-    table, arrays, system = problem.table, candidates.arrays, candidates.system
+def _owners(problem: Problem) -> tuple[IntArray, dict[int, str]]:
+    """Return the server whose pool each row is, shape (C,), -1 for none; and the roles of some rows."""
+    table, roles = problem.table, dict[int, str]()
+    owner = np.where(table.is_pool, table.server, -1)
     for topology in problem.topologies:
-        owners = topology.owners(table)
-        rows = np.flatnonzero((replicas > 0) & (owners >= 0))
-        pairs = owners[rows], table.accelerator[rows], table.max_batch[rows]
-        for c, figures in zip(rows.tolist(), idle_figures(arrays, system, pairs), strict=True):
-            name = arrays.server_names[owners[c]]
-            accelerator = arrays.accelerator_names[table.accelerator[c]]
-            pool = Pool(
-                accelerator=accelerator,
-                num_replicas=int(replicas[c]),
-                max_batch=int(table.max_batch[c]),
-                cost_cents_per_h=float(table.cost_per_replica[c] * replicas[c]),
-                arrival_rate_rpm=0.0,
-                max_arrival_rate_rpm=0.0,
-                role=topology.role,
-                **figures,
-                **origin_of(system, name, accelerator, 0.0),
-            )
-            yield name, pool
+        units = topology.owners(table)
+        owner = np.where(units >= 0, units, owner)
+        roles |= dict.fromkeys(np.flatnonzero(units >= 0).tolist(), topology.role)
+    return owner, roles
 
 
 def _shared_loads(
@@ -269,12 +255,6 @@ def _shared_loads(
     together = np.bincount(table.server, most, minlength=len(problem.priority))[table.server]
     is_too_much = load >= together * (1 - ROUNDING)
     return most, np.where(is_too_much, np.minimum(load, together), load) * most / together
-
-
-def _idle_figures(table: CandidateTable, row: int) -> dict[str, Any]:
-    """Return the means of a pool without load: those of its candidate, without queueing."""
-    means = {name: float(getattr(table, name)[row]) for name in MEANS_OF_POOLS if name != "wait_ms"}
-    return means | {"wait_ms": 0.0, "targets": ()}
 
 
 def _rented(candidates: Candidates, problem: Problem, replicas: IntArray) -> Iterator[Rented]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from optimizer.arrays import grouped
 from optimizer.documents import Document, is_none
 from optimizer.errors import IncompletePlanError, SpecError
 from optimizer.features.caches.uses import CacheUse
@@ -431,11 +432,7 @@ class Plan(Printed, Document):
     @property
     def on_shared_cards(self) -> dict[str, list[SharedPool]]:
         """Replicas on shared cards, by server."""
-        found: dict[str, list[SharedPool]] = {}
-        for use in self.shared_cards:
-            for item in use.servers:
-                found.setdefault(item.server, []).append(item)
-        return found
+        return grouped((item.server, item) for use in self.shared_cards for item in use.servers)
 
     @property
     def cost_on_shared_cards(self) -> dict[str, float]:

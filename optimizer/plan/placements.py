@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from optimizer.arrays import grouped
 from optimizer.features.external.uses import Rented
 from optimizer.features.shared_cards.uses import SharedCardUse
 from optimizer.features.shared_queues.uses import QueueMember
@@ -118,9 +119,4 @@ def parts_of(plan: Plan) -> dict[str, list[tuple[PlacementRow, Serving]]]:
 
 def parts_by_server(rows: Iterable[PlacementRow]) -> dict[str, list[tuple[PlacementRow, Serving]]]:
     """Return the placements of each planned server, each with the part that serves the server."""
-    found: dict[str, list[tuple[PlacementRow, Serving]]] = {}
-    for row in rows:
-        for part in row.serves:
-            if not part.is_member:
-                found.setdefault(part.server, []).append((row, part))
-    return found
+    return grouped((part.server, (row, part)) for row in rows for part in row.serves if not part.is_member)

@@ -22,6 +22,7 @@ from optimizer.plan.reasons import (
 )
 from optimizer.plan.views import PlanPlacements
 from optimizer.schema import Server
+from optimizer.solvers.problem import topologies_of
 from optimizer.spec.placed import (
     PlacedUnits,
     kept_replicas,
@@ -31,7 +32,6 @@ from optimizer.spec.placed import (
     stock_of,
 )
 from optimizer.spec.streams import members_of
-from optimizer.topologies.table import TOPOLOGIES
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ class Shortages:
 
     def _coupled(self, name: str) -> tuple[str, str] | None:
         """Return why a server's own replicas do not suffice; None if they do."""
-        s, features = self.candidates.arrays.server_names.index(name), self.placed.system.features
-        for topology in (TOPOLOGIES[feature] for feature in TOPOLOGIES.keys() & features):
+        s = self.candidates.arrays.server_names.index(name)
+        for topology in topologies_of(self.placed.system):
             if s in topology.coupled(self.candidates):
                 return "capacity", topology.shortage
         return None

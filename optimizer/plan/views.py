@@ -80,8 +80,8 @@ class PlanPlacements:
 
     @cached_property
     def parts(self) -> dict[str, list[tuple[PlacementRow, Serving]]]:
-        """Placements of each planned server, with its part of them."""
-        return parts_by_server(self.rows)
+        """Placements that serve each planned server, with its part of them."""
+        return parts_by_server(row for row in self.rows if row.role is None)
 
     @cached_property
     def tiers(self) -> tuple[TierUse, ...]:
@@ -160,7 +160,7 @@ class PlanPlacements:
 
     def _changes(self) -> Iterator[Change]:
         for name, server in self.system.servers.items():
-            mine = [part for part in self.parts.get(name, ()) if part[0].role is None]
+            mine = self.parts.get(name, ())
             before = {
                 place_name(pool.mode, pool.accelerator): pool.num_replicas if pool.mode == "own" else 1
                 for pool in server.current.stated_pools

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from optimizer.arrays import grouped
 from optimizer.schema.faults import Fault
 from optimizer.schema.files import Part
 from optimizer.schema.messages import did_you_mean, path_text
@@ -84,12 +85,10 @@ def _indexed(
 
 def located(problems: Sequence[Finding]) -> list[Fault]:
     """Return findings as faults; each text is read once to find their lines."""
-    wanted: dict[int, list[tuple[Location, str]]] = {}
     places = [(problem.part, problem.at) for problem in problems]
     places += [problem.other for problem in problems if problem.other is not None]
     parts = {id(part): part for part, _ in places}
-    for part, at in places:
-        wanted.setdefault(id(part), []).append((at, ""))
+    wanted = grouped((id(part), (at, "")) for part, at in places)
     found = {
         (key, fault.location): fault for key, part in parts.items() for fault in part.faults(wanted[key])
     }

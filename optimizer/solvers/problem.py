@@ -22,6 +22,7 @@ from optimizer.solvers.limit_rows import LimitRows, limit_rows
 from optimizer.solvers.objectives import LevelObjective, later_objectives, service_objectives
 from optimizer.solvers.price_tiers import Tiers, tiers_of
 from optimizer.spec.placed import needs_power
+from optimizer.spec.system import System
 from optimizer.topologies.table import TOPOLOGIES
 from optimizer.topologies.topology import Topology
 from optimizer.units import SECONDS_PER_MINUTE
@@ -367,6 +368,11 @@ class Problem:
         )
 
 
+def topologies_of(system: System) -> list[type[Topology]]:
+    """Return the topologies of the features that a system uses, in the order of the table."""
+    return [topology for feature, topology in TOPOLOGIES.items() if feature in system.features]
+
+
 def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Problem:
     """Build the planning problem of some candidates.
 
@@ -376,7 +382,7 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     """
     servers, system = candidates.arrays.servers, candidates.system
     names = candidates.arrays.server_names
-    used = [topology for feature, topology in TOPOLOGIES.items() if feature in system.features]
+    used = topologies_of(system)
     extra = sum(topology.extra_servers for topology in used if topology.rows(candidates))
     table, topologies = _rows_and_topologies(candidates, used, excluded, len(names) + extra)
     limits = limit_rows(candidates, table)

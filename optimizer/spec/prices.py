@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from optimizer.arrays import grouped
 from optimizer.documents import UnlimitedCards
 from optimizer.errors import SpecError
 from optimizer.money import cost_text, currency_of
@@ -94,9 +95,7 @@ def _steps_of(item: Accelerator) -> tuple[tuple[float, float], ...]:
 
 def card_price_problems(index: Index) -> Iterator[Finding]:
     """Yield prices for more cards of a type that contradict the prices of its accelerators."""
-    by_type: dict[str, list[Accelerator]] = {}
-    for entry in index.accelerators.values():
-        by_type.setdefault(entry.item.type, []).append(entry.item)
+    by_type = grouped((entry.item.type, entry.item) for entry in index.accelerators.values())
     for part, at, capacity in index.capacity.values():
         more, mine = capacity.more_cents_per_h, by_type.get(capacity.type, [])
         if more is None or not mine:

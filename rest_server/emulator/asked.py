@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from optimizer.arrays import grouped, totals
 from optimizer.errors import SpecError
 from optimizer.features.versions.streams import whole_name
 from optimizer.kinds.simulated import open_load
@@ -58,15 +59,11 @@ class Asked:
 
 def asked_of(system: System, plan: Plan, runs: Sequence[PoolRun]) -> Iterator[Asked]:
     """Yield the requests of clients that give the pools of a plan their loads."""
-    rates: dict[str, float] = {}
-    for run in runs:
-        rates[run.server] = rates.get(run.server, 0.0) + run.rate_rps * run.pool.num_replicas
+    rates = totals((run.server, run.rate_rps * run.pool.num_replicas) for run in runs)
     first = {run.server: run for run in reversed(runs)}
     hits = {use.server: use.hit_rate for use in plan.caches}
     routed = {server: name for name, use in plan.routes.items() for server in (use.small, use.large)}
-    groups: dict[str, list[str]] = {}
-    for server in rates:
-        groups.setdefault(routed.get(server) or whole_name(system.named[server]), []).append(server)
+    groups = grouped((routed.get(server) or whole_name(system.named[server]), server) for server in rates)
     for name, servers in groups.items():
         route = system.routes.get(name)
         main = route.large if route is not None and route.large in servers else servers[0]

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from optimizer.arrays import grouped
 from optimizer.features.shared_cards.uses import SharedPool
 from optimizer.plan import Plan
 from optimizer.simulation.law import IterationCoefficients
@@ -41,10 +42,10 @@ def placements(system: System, plan: Plan, share: float = 1.0) -> list[EmulatedP
     Raises:
         SpecError: the plan is not for this system.
     """
-    groups: dict[tuple[str, str, str], list[PoolRun]] = {}
-    for run in pool_runs(system, plan):
-        alone = run.planned if run.card is None else ""
-        groups.setdefault((run.cards, alone, run.pool.accelerator), []).append(run)
+    groups = grouped(
+        ((run.cards, run.planned if run.card is None else "", run.pool.accelerator), run)
+        for run in pool_runs(system, plan)
+    )
     return [EmulatedPool(tuple(runs), max(1, round(share * _count(runs[0])))) for runs in groups.values()]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from optimizer.arrays import grouped
 from optimizer.spec.system import System
 from rest_server.loop.config import PrometheusSource
 from rest_server.loop.fetching import Fetcher, SourceError
@@ -191,9 +192,7 @@ class PrometheusReader:
 
 def _only_servers(system: System) -> dict[str, str]:
     """Return the server of each model that only one server has."""
-    found: dict[str, list[str]] = {}
-    for name, server in system.servers.items():
-        found.setdefault(server.model, []).append(name)
+    found = grouped((server.model, name) for name, server in system.servers.items())
     return {model: names[0] for model, names in found.items() if len(names) == 1}
 
 

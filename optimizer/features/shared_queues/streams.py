@@ -8,6 +8,7 @@ Equation numbers refer to ``docs/math.md``.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from optimizer.arrays import grouped
 from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.schema import AllocationData, Load, ModelProfile, Server
 from optimizer.schema.names import Entry, Finding, Index
@@ -186,11 +187,7 @@ def as_served(
 
 
 def _members(servers: Iterable[Server]) -> dict[str, list[Server]]:
-    queues: dict[str, list[Server]] = {}
-    for server in servers:
-        if server.shared_queue is not None:
-            queues.setdefault(server.shared_queue, []).append(server)
-    return queues
+    return grouped((server.shared_queue, server) for server in servers if server.shared_queue is not None)
 
 
 # --- checks --------------------------------------------------------------------------------------------
@@ -199,22 +196,20 @@ def _members(servers: Iterable[Server]) -> dict[str, list[Server]]:
 def queue_problems(documents: Documents) -> Iterator[Finding]:
     """Yield the contradictions of servers that share a queue."""
     index, profiles = documents.index, documents.profiles
-    queues: dict[str, list[Entry]] = {}
-    for entry in index.servers.values():
-        if entry.item.shared_queue is not None:
-            queues.setdefault(entry.item.shared_queue, []).append(entry)
-    for name, entries in queues.items():
-        part, at, first = entries[0]
+    entries = (entry for entry in index.servers.values() if entry.item.shared_queue is not None)
+    queues = grouped((entry.item.shared_queue, entry) for entry in entries)
+    for name, mine in queues.items():
+        part, at, first = mine[0]
         here = (*at, "sharedQueue")
         if name in index.servers:
             yield Finding(part, here, f"{name!r} is also the name of a server; give the queue another name")
-        if len(entries) > MAX_MEMBERS:
-            text = f"{len(entries)} servers share {name!r}, at most {MAX_MEMBERS} can; divide them"
-            yield Finding(*entries[MAX_MEMBERS][:2], text)
-        for entry in entries:
+        if len(mine) > MAX_MEMBERS:
+            text = f"{len(mine)} servers share {name!r}, at most {MAX_MEMBERS} can; divide them"
+            yield Finding(*mine[MAX_MEMBERS][:2], text)
+        for entry in mine:
             yield from _differences(entry, first, index)
             yield from _unsupported(entry, index, profiles.get(entry.item.model, ()))
-        yield from _allocations(entries)
+        yield from _allocations(mine)
 
 
 def _differences(entry: Entry, first: Server, index: Index) -> Iterator[Finding]:

@@ -18,10 +18,10 @@ from optimizer.plan.rows import pool_rows
 from optimizer.plan.views import PlanPlacements
 from optimizer.schema import Server
 from optimizer.schema.pools import Pool
+from optimizer.solvers.problem import topologies_of
 from optimizer.spec.placed import PlacedUnits, kept_replicas, needs_power
 from optimizer.spec.prices import tiered
 from optimizer.spec.system import System
-from optimizer.topologies.table import TOPOLOGIES
 from optimizer.units import SECONDS_PER_MINUTE
 
 
@@ -107,7 +107,7 @@ class Facts:
         return (
             self.is_limited
             or bool(tiered(self.whole.accelerators, self.whole.capacity))
-            or any(TOPOLOGIES[name].extra_servers for name in TOPOLOGIES.keys() & self.whole.features)
+            or any(topology.extra_servers for topology in topologies_of(self.whole))
         )
 
     @property

@@ -121,7 +121,7 @@ def _value(facts: Facts) -> float:
         if name not in changed and not all_count and name not in facts.on_cards:
             continue  # regardless of the stated cost of an unchanged server
         old, now = current_cost_cents_per_h(facts.whole, name), server.current.stated_pools
-        mine = [part for part in facts.placed.parts.get(name, ()) if part[0].role is None]
+        mine = facts.placed.parts.get(name, ())
         here = {(pool.mode, pool.accelerator) for pool in now}
         kept = [row.place in (shared_now if row.mode == "shared" else here) for row, _ in mine]
         costs = [part.cost_cents_per_h for _, part in mine]

@@ -11,9 +11,9 @@ from optimizer.kinds.laws import laws_known
 from optimizer.plan.document import Plan
 from optimizer.quantities import precise
 from optimizer.schema import AllocationData, Server
+from optimizer.solvers.problem import topologies_of
 from optimizer.spec.system import System
 from optimizer.tolerances import SAME
-from optimizer.topologies.table import TOPOLOGIES
 
 
 def check_names(plan: Plan, system: System) -> list[str]:
@@ -69,14 +69,11 @@ def _renting(plan: Plan, system: System, known: Collection[str]) -> Iterator[str
 
 
 def _accelerators(plan: Plan, system: System) -> Iterator[str]:
+    roles = {None, *(topology.role for topology in topologies_of(system) if topology.role)}
     for name, pools in plan.allocations.items():
         if name not in system.servers:
             continue
         model = system.servers[name].model
-        roles = {
-            None,
-            *(topology.role for feature, topology in TOPOLOGIES.items() if feature in system.features),
-        }
         for pool in pools:
             if pool.role not in roles:
                 yield f"{name}: no replicas with the role {pool.role!r} are planned"
