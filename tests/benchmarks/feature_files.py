@@ -8,6 +8,7 @@ count, nor do those in `ELSEWHERE` and the tables of features. With names, it li
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,6 +61,7 @@ def files_naming(feature: str) -> dict[str, list[str]]:
     return {path: used for path, used in found.items() if used}
 
 
+@cache
 def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_bytes())
 
