@@ -1,12 +1,14 @@
-"""The fields that features add to servers."""
+"""The fields that features add to documents; pydantic orders fields by the last base first."""
 
 from optimizer.features.caches.fields import CacheFields
 from optimizer.features.external.fields import ExternalField
 from optimizer.features.offline.fields import OfflineFields
-from optimizer.features.places.fields import ServedPlaceFields
-from optimizer.features.reserves.fields import ReserveFields
+from optimizer.features.places.fields import NetworkField, PlaceField, ServedPlaceFields
+from optimizer.features.preferences.fields import PreferredField
+from optimizer.features.reserves.fields import AvailabilityField, HeadroomField, ReserveFields, ReserveOptions
 from optimizer.features.rollouts.fields import SurgeField
-from optimizer.features.shared_cards.fields import SharedCardField
+from optimizer.features.shared_cards.fields import CardFields, SharedCardField, SliceField
+from optimizer.features.tiers.fields import TierField
 from optimizer.features.versions.fields import SplitFields
 
 
@@ -18,6 +20,23 @@ class ServerFeatureFields(
     OfflineFields,
     ServedPlaceFields,
     ExternalField,
+    PreferredField,
     ReserveFields,
-):  # pydantic orders fields by the last base first
+):
     """All fields of features in the document of a server."""
+
+
+class AcceleratorFeatureFields(SliceField, PlaceField, TierField, AvailabilityField):
+    """All fields of features in the document of an accelerator."""
+
+
+class ProfileFeatureFields(CardFields):
+    """All fields of features in the document of a profile."""
+
+
+class ClassFeatureFields(HeadroomField):
+    """All fields of features in the document of a service class."""
+
+
+class FeatureOptions(NetworkField, ReserveOptions):
+    """All options of features."""

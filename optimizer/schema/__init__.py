@@ -8,9 +8,10 @@ path.
 from optimizer.features.external.fields import External
 from optimizer.features.offline.fields import OfflineWork
 from optimizer.features.routes.fields import RequestKind, Route
+from optimizer.features.tiers.fields import PriceTier
 from optimizer.features.versions.fields import VersionShare
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH, LatencyTarget, Load
-from optimizer.schema.accelerators import Accelerator, Capacity, Power, PriceTier
+from optimizer.schema.accelerators import Accelerator, Capacity, Power
 from optimizer.schema.allocations import AllocationData, CurrentPool
 from optimizer.schema.classes import OFFLINE_PRIORITY, ModelTarget, ServiceClass, priority_name
 from optimizer.schema.options import AnyCasePolicy, OptimizerOptions, SaturationPolicy

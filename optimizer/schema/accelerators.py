@@ -1,7 +1,5 @@
 """Documents of accelerators and capacities."""
 
-from itertools import pairwise
-from operator import not_
 from typing import Self
 
 import numpy as np
@@ -16,60 +14,14 @@ from optimizer.documents import (
     Gigabytes,
     GigabytesPerSecond,
     Name,
-    PositiveCount,
     Share,
     SliceCount,
     UnlimitedCards,
     Watts,
     is_none,
 )
-from optimizer.features.places.fields import PlaceField
-from optimizer.features.reserves.fields import Availability
-from optimizer.features.shared_cards.fields import SliceField
+from optimizer.features.fields import AcceleratorFeatureFields
 from optimizer.limits.table import AcceleratorFields
-from optimizer.money import cost_text, currency_of
-
-
-class PriceTier(Document):
-    """A number of accelerators at a separate price."""
-
-    units: PositiveCount
-    """Number of these accelerators."""
-    cost_cents_per_h: Cost = Field(alias="cost")
-    """Price of each of them [cents/h]."""
-    committed: bool = Field(default=False, exclude_if=not_)
-    """Whether they are paid for even if unused."""
-
-
-class PriceFields(Document):
-    """Availability and price tiers of an accelerator."""
-
-    availability: Availability = Field(1.0, exclude_if=lambda share: share == 1)
-    """Probability that one accelerator is available, for servers with an `availabilityTarget`. A replica on
-    several accelerators needs all of them. Define spot cards as a separate accelerator.
-    """
-    tiers: tuple[PriceTier, ...] = Field((), strict=False, exclude_if=not_)
-    """Prices of the first accelerators; the others cost `cost`. Prices must not fall from tier to tier, nor
-    to `cost`. Absent: all cost `cost`.
-    """
-
-    @model_validator(mode="after")
-    def _prices_do_not_fall(self) -> "PriceFields":
-        listed: float = getattr(self, "cost_cents_per_h")  # noqa: B009  attribute of the accelerator
-        prices = (*(tier.cost_cents_per_h for tier in self.tiers), listed)
-        for number, (before, after) in enumerate(pairwise(prices), 1):
-            if after < before:
-                raise PydanticCustomError(
-                    "falling_prices",
-                    "tier {number} costs {before}, the accelerators after it {after}; prices must "
-                    "not fall from tier to tier: put the cheapest first",
-                    {
-                        "number": number,
-                        "before": cost_text(before, currency_of(before)),
-                        "after": cost_text(after, currency_of(after)),
-                    },
-                )
-        return self
 
 
 class Power(Document):
@@ -112,7 +64,7 @@ class _Slice(AcceleratorFields):
     """Price of the slice [cents/h]."""
 
 
-class Accelerator(SliceField, PlaceField, PriceFields, _Slice):  # pydantic puts the last base's fields first
+class Accelerator(AcceleratorFeatureFields, _Slice):  # pydantic puts the last base's fields first
     """A purchasable slice: one or more cards of one type (``4xA100``)."""
 
 

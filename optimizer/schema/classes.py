@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
 from optimizer.documents import Document, In, MaxLoss, Milliseconds, Name, Priority, TokensPerSecond, is_none
-from optimizer.features.reserves.fields import HeadroomField
+from optimizer.features.fields import ClassFeatureFields
 from optimizer.kinds.fields import LatencyTarget
 from optimizer.queueing.measures import LATENCIES, LatencyName, MetricName, TargetMeasure
 from optimizer.queueing.performance import MS_PER_S
@@ -124,5 +124,5 @@ class _Targets(Document):
     """Targets by model."""
 
 
-class ServiceClass(HeadroomField, _Targets):  # pydantic puts the last base's fields first
+class ServiceClass(ClassFeatureFields, _Targets):  # pydantic puts the last base's fields first
     """A class of service: its priority and its targets by model."""

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from optimizer.documents import MaxLoss, Seconds, Share
-from optimizer.features.places.fields import NetworkField
-from optimizer.features.reserves.fields import ReserveOptions
+from optimizer.features.fields import FeatureOptions
 from optimizer.limits.table import LimitOptions
 from optimizer.schema.profiles import EstimateEnd
 
@@ -24,7 +23,7 @@ AnyCasePolicy = Annotated[SaturationPolicy, BeforeValidator(_known_policy)]
 """A saturation policy, in any case."""
 
 
-class OptimizerOptions(NetworkField, ReserveOptions, LimitOptions):
+class OptimizerOptions(FeatureOptions, LimitOptions):
     """Options of the optimizer."""
 
     unlimited: bool = False

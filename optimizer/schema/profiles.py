@@ -6,7 +6,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from optimizer.documents import FOLDER, BatchLimit, Count, Document, Name, PositiveCount, Share, is_none
-from optimizer.features.shared_cards.fields import CardFields
+from optimizer.features.fields import ProfileFeatureFields
 from optimizer.kinds.fields import ReplicaProfile
 from optimizer.kinds.laws import laws_given, laws_known
 from optimizer.kinds.queue_models import REFERENCE, QueueModelName, default_model, without_default
@@ -86,7 +86,7 @@ def _or_the_word_estimate(schema: dict[str, Any]) -> None:
     schema["anyOf"].append({"type": "string", "enum": ["estimate"]})
 
 
-class ModelProfile(CardFields, LawFields, ReplicaProfile):
+class ModelProfile(ProfileFeatureFields, LawFields, ReplicaProfile):
     """A model on an accelerator: GPU groups per replica, batch limit and token times."""
 
     iteration: ProfileParms | None = Field(

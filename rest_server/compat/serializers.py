@@ -10,8 +10,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from optimizer.documents import Document
-from optimizer.features.external.fields import ExternalField
-from optimizer.features.reserves.fields import ReserveFields
 from optimizer.schema import (
     Accelerator,
     AllocationData,
@@ -25,7 +23,10 @@ from optimizer.timing import DecodeParms, PerfParms, PrefillParms
 
 EXACT = 2**53
 """Integers above this remain floats."""
-_OF_SERVERS = ("max_num_replicas", "max_queue_size", "accelerators", "split", "roll_back")
+_OF_SERVERS = (
+    *("max_num_replicas", "max_queue_size", "accelerators", "split", "roll_back"),
+    *("headroom_share", "spare_replicas", "availability_target", "preferred", "external"),
+)
 
 
 def plain_json(value: Any) -> Any:
@@ -93,7 +94,7 @@ def server_json(item: Server) -> dict[str, Any]:
         "name": item.name,
         "class": _given(item, "service_class", ""),
         **_wire(item, "model", "keep_accelerator", "min_num_replicas", "max_batch_size"),
-        **_beyond(item, (*_OF_SERVERS, *ReserveFields.model_fields, *ExternalField.model_fields)),
+        **_beyond(item, _OF_SERVERS),
         "currentAlloc": allocation_json(item.current),
         "desiredAlloc": allocation_json(item.desired),
     }

@@ -1,23 +1,25 @@
-"""Documents of reserves, preferences and conservative token times."""
+"""Documents of reserves and conservative token times."""
 
 from operator import not_
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from optimizer.documents import (
-    Count,
-    Document,
-    In,
-    Name,
-    is_none,
-)
+from optimizer.documents import Count, Document, In, is_none
 from optimizer.units import SHARE
 
 Headroom = Annotated[float, In(SHARE, le=10)]
 """Additional load as a share of the load; 1 for twice the load."""
-Availability = Annotated[float, In(SHARE, gt=0, le=1)]
 AvailabilityTarget = Annotated[float, In(SHARE, gt=0, lt=1)]
+
+
+class AvailabilityField(Document):
+    """Availability of an accelerator."""
+
+    availability: Annotated[float, In(SHARE, gt=0, le=1)] = Field(1.0, exclude_if=lambda share: share == 1)
+    """Probability that one accelerator is available, for servers with an `availabilityTarget`. A replica on
+    several accelerators needs all of them. Define spot cards as a separate accelerator.
+    """
 
 
 class HeadroomField(Document):
@@ -30,7 +32,7 @@ class HeadroomField(Document):
 
 
 class ReserveFields(HeadroomField):
-    """Reserve and preferences of a server."""
+    """Reserve of a server."""
 
     spare_replicas: Count = Field(0, alias="spareReplicas", exclude_if=not_)
     """Number of replicas that can fail while all targets are met; in a mixed plan one pool has them."""
@@ -38,8 +40,6 @@ class ReserveFields(HeadroomField):
         None, alias="availabilityTarget", exclude_if=is_none
     )
     """Minimum probability that enough replicas are available; in a mixed plan one pool meets it."""
-    preferred: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True, exclude_if=is_none)
-    """Accelerators that are preferred regardless of cost; absent: no preference."""
 
 
 class ReserveOptions(Document):

@@ -1,0 +1,1 @@
+"""Preferred accelerators of servers."""
