@@ -10,6 +10,7 @@ from optimizer.jobs.requests import PlanOptions
 from optimizer.jobs.study import Study
 from optimizer.pipeline import solve
 from optimizer.section import Column, Section, table
+from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.load_changes import scale_loads
 
@@ -30,6 +31,7 @@ class CostAtLoad(Document):
     """Cost of the best plan [cents/h]."""
 
 
+@checks_documents
 def cost_at_load(system: System, options: CostAtLoadOptions) -> CostAtLoad:
     """Return the cost of the best plan at a multiple of the load.
 

@@ -13,7 +13,7 @@ from optimizer.limits.limit import Limit, Replicas, Stock
 ITEM = "all racks"
 
 
-class Options(Document):
+class RackSlotOption(Document):
     """Setting of the limit in the optimizer's options."""
 
     rack_slots: Count | None = Field(None, alias="rackSlots", exclude_if=lambda slots: slots is None)
@@ -25,10 +25,11 @@ class RackSlots(Limit):
 
     name: ClassVar[str] = "rack slots"
     unit: ClassVar[str] = "slot"
+    field: ClassVar[str] = "rack_slots"
 
     def amounts(self, stock: Stock) -> Mapping[str, float]:
         """Return the slots, whether cards are limited or not."""
-        assert isinstance(stock.options, Options)
+        assert isinstance(stock.options, RackSlotOption)
         slots = stock.options.rack_slots
         return {} if slots is None else {ITEM: float(slots)}
 

@@ -14,7 +14,8 @@ from service_runs import in_a_thread
 
 import optimizer
 from optimizer.cli.main import main
-from optimizer.jobs.cost_at_load import CostAtLoadOptions  # in the copy
+from optimizer.errors import SpecError
+from optimizer.jobs.cost_at_load import CostAtLoadOptions, cost_at_load  # in the copy
 from rest_server.client import FLEET, AsyncClient, Client
 
 NAME = "cost_at_load"
@@ -59,6 +60,15 @@ def over_http(source: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def refused_path(path: str) -> str:
+    """Return the message for a path in place of a system."""
+    try:
+        cost_at_load(path, CostAtLoadOptions())
+    except SpecError as error:
+        return str(error)
+    return ""
+
+
 def answers(path: str, page: str) -> dict[str, Any]:
     source = json.loads(Path(path).read_text(encoding="utf-8"))
     found = generated(Path(page).read_text(encoding="utf-8"))
@@ -68,6 +78,7 @@ def answers(path: str, page: str) -> dict[str, Any]:
         "table": printed(NAME, path, "--factor", "3")[1],
         "csv": printed(NAME, path, "--csv")[1],
         "help": printed("--help")[1],
+        "refused path": refused_path(path),
         "wrong": printed(NAME, path, "--factor", "0"),
         "page": found[found.index(f"### {NAME}") :][:5000],
         **over_http(source),

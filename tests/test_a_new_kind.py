@@ -18,9 +18,9 @@ EDITS = {
         "from optimizer.documents import Document\nfrom optimizer.kinds import streams\n"
     ),
     "    BatchServers(),\n": "    BatchServers(),\n    streams.Streams(),\n",
-    "class LawFields(": "class LawFields(streams.LawFields, ",
-    "class ServerFields(": "class ServerFields(streams.ServerFields, ",
-    "class KindPoolFields(": "class KindPoolFields(streams.PoolFields, ",
+    "class LawFields(": "class LawFields(streams.StreamLawFields, ",
+    "class ServerFields(": "class ServerFields(streams.StreamFields, ",
+    "class KindPoolFields(": "class KindPoolFields(streams.StreamPoolFields, ",
 }
 """What is edited in the table of kinds."""
 RATE_RPM, STREAM_MS, PLACES, LARGEST_LOSS = 120.0, 90_000.0, 24, 0.02

@@ -16,7 +16,7 @@ EDITS = {
         "from optimizer.limits import rack_slots\nfrom optimizer.limits.cards import Cards\n"
     ),
     "(Cards(),": "(Cards(), rack_slots.RackSlots(),",
-    "class LimitOptions(": "class LimitOptions(rack_slots.Options, ",
+    "class LimitOptions(": "class LimitOptions(rack_slots.RackSlotOption, ",
 }
 """What is edited in the table of limits."""
 

@@ -71,3 +71,7 @@ def test_the_reference_page_has_it(answers: dict[str, Any]) -> None:
     assert "`factor`" in page
     assert "usage: inferplan cost_at_load" in page
     assert "multiply every arrival rate by this factor" in page
+
+
+def test_a_path_in_place_of_a_system_gets_advice(answers: dict[str, Any]) -> None:
+    assert answers["refused path"].startswith("cost_at_load: system must be a System")

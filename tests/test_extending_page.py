@@ -1,6 +1,21 @@
 """The page about extensions shows the code that the tests of extensions run."""
 
-from extending_page import BLOCK, PAGE, filled
+import ast
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from extending_page import BLOCK, PAGE, ROOT, filled
+
+EXAMPLES = ("cost_at_load.py", "rack_slots.py", "mirrored/*.py", "streams/*.py")
+"""Files that a reader of the page copies into the packages."""
+
+
+def classes(paths: Iterable[Path]) -> Iterator[str]:
+    """Yield the names of all classes."""
+    for path in paths:
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        yield from (node.name for node in nodes if isinstance(node, ast.ClassDef))
 
 
 def test_the_blocks_are_those_of_the_tests() -> None:
@@ -12,3 +27,11 @@ def test_the_blocks_are_those_of_the_tests() -> None:
         "tests/test_a_new_study.py",
     }
     assert page == filled(page), "python tests/extending_page.py"
+
+
+def test_class_names_of_examples_are_new() -> None:
+    """`test_architecture` allows one definition of each name, also for a reader of the page."""
+    copied = Counter(classes(path for part in EXAMPLES for path in (ROOT / "tests").glob(part)))
+    there = {*classes(path for part in ("optimizer", "rest_server") for path in (ROOT / part).rglob("*.py"))}
+    assert max(copied.values()) == 1
+    assert not there & {*copied}

@@ -42,18 +42,18 @@ class StreamParms(Document):
     """Time until a stream that finds a place begins [ms]."""
 
 
-class LawFields(Document):
+class StreamLawFields(Document):
     """The fields of a document that gives the law of streams."""
 
     streams: StreamParms | None = Field(None, alias="streamParms", exclude_if=is_none)
     """Law of streams, of which `maxBatchSize` have a place at once; excludes the other laws."""
 
 
-class StreamProfile(LawFields, ReplicaProfile):
+class StreamProfile(StreamLawFields, ReplicaProfile):
     """What this kind sees of a profile."""
 
 
-class ServerFields(PlacedServer):
+class StreamFields(PlacedServer):
     """How long streams last."""
 
     stream_ms: Milliseconds = Field(0.0, alias="streamDuration", exclude_if=lambda ms: ms == 0)
@@ -62,7 +62,7 @@ class ServerFields(PlacedServer):
     """Coefficient of variation of the duration."""
 
 
-class PoolFields(Document):
+class StreamPoolFields(Document):
     """What only a pool of streams has."""
 
     places: int | None = Field(None, exclude_if=is_none)
@@ -82,7 +82,7 @@ class StreamLaw(Law):
     @classmethod
     def parameters(cls, document: Document) -> tuple[float, ...]:
         """Return the time until a stream begins."""
-        assert isinstance(document, LawFields)
+        assert isinstance(document, StreamLawFields)
         return (document.streams.start_ms if document.streams else 0.0,)
 
     @classmethod
@@ -209,13 +209,13 @@ class StreamReplica(SimulatedReplica):
         return batches_run(requests, first_ms, last_ms, float(requests.arrival_ms[-1]), held_ms, len(ends))
 
 
-class Streams(KindOf[StreamProfile, ServerFields]):
+class Streams(KindOf[StreamProfile, StreamFields]):
     """Places that streams hold."""
 
     name: ClassVar[str] = "streams"
     gives: ClassVar[str] = "streamParms"
     queue_models: ClassVar[Mapping[type[Law], tuple[type[QueueModel], ...]]] = {StreamLaw: (StreamQueues,)}
-    server_fields: ClassVar[type[Document] | None] = ServerFields
+    server_fields: ClassVar[type[Document] | None] = StreamFields
     does: ClassVar[str] = "last"
     refused_in_profiles: ClassVar[Refused] = Refused(("at_tokens",), "streams have no tokens; remove it")
     refused_targets: ClassVar[Refused] = Refused(("itl_ms", "e2e_ms", "user_tps", "tps"), "has no tokens")
@@ -233,7 +233,7 @@ class Streams(KindOf[StreamProfile, ServerFields]):
 
     def check(
         self,
-        server: ServerFields,
+        server: StreamFields,
         profiles: Sequence[StreamProfile],  # noqa: ARG002
         load: Load,  # noqa: ARG002
     ) -> Iterator[Fault]:
@@ -241,13 +241,13 @@ class Streams(KindOf[StreamProfile, ServerFields]):
         if not server.stream_ms:
             yield "streamDuration", "missing; give the mean duration of a stream"
 
-    def own(self, servers: Sequence[ServerFields]) -> OwnRows:
+    def own(self, servers: Sequence[StreamFields]) -> OwnRows:
         """Return how long streams last."""
         return OwnRows(Durations(np.array([s.stream_ms for s in servers])), np.arange(len(servers)))
 
     def replica(
         self,
-        server: ServerFields,
+        server: StreamFields,
         profile: StreamProfile,
         max_batch: int,
         pool: Document | None = None,  # noqa: ARG002  a plan chooses nothing else
@@ -258,7 +258,7 @@ class Streams(KindOf[StreamProfile, ServerFields]):
 
     def pool_fields(
         self,
-        server: ServerFields,  # noqa: ARG002
+        server: StreamFields,  # noqa: ARG002
         profile: StreamProfile,  # noqa: ARG002
         max_batch: int,
         own: OwnArrays | None,  # noqa: ARG002
