@@ -15,7 +15,7 @@ from optimizer.render.comparison_sections import comparison_sections
 from optimizer.render.progress import working
 from optimizer.schema import OptimizerOptions
 from optimizer.schema.messages import validated
-from optimizer.spec.changes import CHANGES, OPTIONS
+from optimizer.spec.changes import is_option
 from optimizer.studies.comparison.comparison_document import Comparison
 
 _EPILOG = """\
@@ -99,12 +99,10 @@ def _options(text: str) -> dict[str, object]:
             values[name] = json.loads(value)
         except ValueError:
             values[name] = value
-    others = {name for name in values if ":" in name or name in CHANGES.keys() - OPTIONS.keys()}
+    others = {name: value for name, value in sorted(values.items()) if not is_option(name)}
     stated = {name: value for name, value in values.items() if name not in others}
     options = validated(OptimizerOptions, stated, "--with-options: ")
-    return {name: getattr(options, name) for name in sorted(options.model_fields_set)} | {
-        name: values[name] for name in sorted(others)
-    }
+    return {name: getattr(options, name) for name in sorted(options.model_fields_set)} | others
 
 
 COMMANDS = {"compare": Command(_add_compare, _compare)}

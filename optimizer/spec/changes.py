@@ -222,13 +222,17 @@ def with_values(system: System, values: Mapping[str, object]) -> System:
     Raises:
         SpecError: a name does not exist, or the system contradicts a value.
     """
-    named = CHANGES.keys() - OptimizerOptions.model_fields.keys()
-    others = {name: value for name, value in values.items() if name.partition(":")[0] in named or ":" in name}
-    changed = system.with_options(**{name: value for name, value in values.items() if name not in others})
-    for name, value in others.items():
-        parameter, _, item = name.partition(":")
-        changed = SystemChange(parameter, item, value).applied_to(changed)
+    changed = system.with_options(**{name: value for name, value in values.items() if is_option(name)})
+    for name, value in values.items():
+        if not is_option(name):
+            parameter, _, item = name.partition(":")
+            changed = SystemChange(parameter, item, value).applied_to(changed)
     return changed
+
+
+def is_option(name: str) -> bool:
+    """Say whether the name of a value means an option; one that nothing has is taken for an option's."""
+    return ":" not in name and name not in CHANGES.keys() - OPTIONS.keys()
 
 
 # --- documents of systems ----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Leave out one part of the solver at a time: ``python tests/benchmarks/ablation.py [--limit S] [PART ...]``.
 
-Every run is a process of its own whose time limit counts processor time, so that other work on the machine
+With ``--seeds``, the fleets are mixed ones of 1,000 x 50 with these seeds and two tightnesses, and the part
+``single`` plans one pool a server. Every run is a process of its own whose time limit counts processor time, so that other work on the machine
 does not decide. HiGHS looks at the wall clock; its limits are scaled by how busy the machine is.
 """
 
@@ -36,6 +37,8 @@ FLEETS = (
     (1000, 50, 36, 2.0),
 )
 """Servers, accelerators, seed and tightness of mixed fleets."""
+TIGHT = (2.1, 1.6)
+"""Tightness of the fleets of given seeds."""
 
 
 def _nothing_fixed(weight: np.ndarray, _total: float) -> tuple[np.ndarray, np.ndarray]:
@@ -68,6 +71,7 @@ def _not_lean(session: HighsSession, model: Any, *, lean: bool = False) -> None:
 
 PARTS: dict[str, Callable[[], None]] = {
     "nothing": lambda: None,
+    "single": lambda: None,
     "cuts": lambda: setattr(cuts, "ROUNDS", 0),
     "branching": lambda: setattr(LevelSearch, "branch", _nothing),
     "several open nodes": lambda: setattr(search, "MAX_NODES", 0),
@@ -127,12 +131,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--limit", type=float, default=8.0, help="processor time of a plan [s]")
+    parser.add_argument("--seeds", type=int, nargs="*", default=[], help="1,000 x 50 of these seeds")
     arguments = parser.parse_args()
     context = multiprocessing.get_context("fork")
-    for servers, accelerators, seed, tightness in FLEETS:
+    chosen = [(1000, 50, seed, tightness) for tightness in TIGHT for seed in arguments.seeds]
+    for servers, accelerators, seed, tightness in chosen or FLEETS:
         system = generate_system(servers, accelerators, min(accelerators, 14), seed, tightness)
-        problem = build_problem(find_candidates(system.with_options(heterogeneous=True)))
         for part in arguments.parts or PARTS:
+            mixed = system.with_options(heterogeneous=part != "single")
+            problem = build_problem(find_candidates(mixed))
             results = context.Queue()
             context.Process(target=_measured, args=(problem, part, arguments.limit, results)).start()
             name = f"{servers} x {accelerators}, seed {seed}, tightness {tightness:g}"
