@@ -191,9 +191,7 @@ def _missing_reserves(now: Snapshot) -> Metric:
     missing = GaugeMetricFamily(
         "inferplan_reserve_missing_servers", "Servers that lack their reserve.", labels=("service_class",)
     )
-    of_class = {
-        use.server: planned[use.server].service_class for use in plan.reserves if use.server in planned
-    }
+    of_class = {name: planned[name].service_class for name in plan.requires_reserve if name in planned}
     lacking = Counted(of_class[name] for name in plan.lacks_reserve if name in of_class)
     for service_class in sorted({*of_class.values()}):
         missing.add_metric((service_class,), lacking[service_class])

@@ -68,6 +68,11 @@ class ReserveArrays:
         return np.asarray((self.spare_replicas > 0) | (self.availability_target > 0), np.bool_)
 
     @property
+    def growth(self) -> FloatArray:
+        """Load with the headroom that several pools can have together, as a multiple of the load."""
+        return np.where(self.one_pool, 1.0, 1 + self.headroom_share)
+
+    @property
     def wanted(self) -> BoolArray:
         """Whether a server requires a reserve of any kind."""
         return np.asarray((self.headroom_share > 0) | self.one_pool, np.bool_)

@@ -14,7 +14,6 @@ from optimizer.candidates.replica_power import power_of_rows
 from optimizer.candidates.table import Source
 from optimizer.features.external.offers import rented_per_million
 from optimizer.features.external.uses import Rented
-from optimizer.features.reserves.view import reserves_held
 from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.view import Divisions, all_large_cents_per_h, divisions_of, routed_loads_rpm
 from optimizer.features.shared_cards.feature import SHARED_CARDS
@@ -36,7 +35,7 @@ from optimizer.plan.rows import idle_figures, origin_of, pool_figures
 from optimizer.plan.shortages import Shortages
 from optimizer.plan.views import PlanPlacements, StatedFacts, sections
 from optimizer.schema.pools import Pool
-from optimizer.solvers.levels import served_in_full
+from optimizer.solvers.levels import reserves_held, served_in_full
 from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
@@ -65,10 +64,10 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     fraction = served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented, cards))
     has_reserve: list[bool] = [False] * len(names)
     if problem.reserve.wanted.any():
-        has_reserve = reserves_held(candidates, problem, solution.replicas)[1].tolist()
+        has_reserve = reserves_held(problem, solution.replicas)[1].tolist()
     stated = StatedFacts(
         unserved=_unserved(candidates, problem, solution.replicas, placed, fraction, rates),
-        has_reserve=dict(zip(names, has_reserve, strict=True)),
+        has_reserve=dict(zip(names, has_reserve, strict=False)),
         queues=_queue_uses(placed, rates) if SHARED_QUEUES.name in used else {},
         divisions=divisions,
         all_large={name: all_large_cents_per_h(candidates, route) for name, route in system.routes.items()},

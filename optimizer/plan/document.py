@@ -288,6 +288,11 @@ class Plan(Printed, Document):
         return f"{servers - len(self.unserved):,} of {counted(servers, 'server')} served in full"
 
     @property
+    def requires_reserve(self) -> tuple[str, ...]:
+        """Servers that require a reserve, served or not."""
+        return tuple(item.server for item in self.reserves)
+
+    @property
     def lacks_reserve(self) -> tuple[str, ...]:
         """Servers that do not have the reserve that they require, served or not."""
         return tuple(item.server for item in self.reserves if not item.has_reserve)

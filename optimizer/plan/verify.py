@@ -15,7 +15,7 @@ from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.pairs import arrays_of
 from optimizer.features.external.offers import rented_cost, rented_per_million
 from optimizer.features.external.uses import Rented
-from optimizer.features.reserves.checks import check_reserves
+from optimizer.features.reserves.checks import check_before_reserves, check_reserves
 from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.view import Divisions, all_large_cents_per_h, divisions_within
 from optimizer.features.shared_cards.checks import check_shared_cards
@@ -30,7 +30,7 @@ from optimizer.plan.checks.levels import check_levels
 from optimizer.plan.checks.names import as_planned, check_names
 from optimizer.plan.checks.pools import check_members, check_pools
 from optimizer.plan.checks.service import check_service
-from optimizer.plan.checks.unserved import check_unserved
+from optimizer.plan.checks.unserved import check_unserved, sized
 from optimizer.plan.document import Plan
 from optimizer.plan.views import StatedFacts, sections
 from optimizer.spec.arguments import checks_documents
@@ -75,7 +75,7 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         or [
             *(check_reserves(facts) if plan.reserves else ()),
             *check_levels(facts),
-            *(check_unserved(facts, at_hand) if plan.unserved else ()),
+            *(_check_unserved(facts, at_hand or sized(facts)) if plan.unserved else ()),
         ]
     )
 
@@ -85,6 +85,10 @@ def _check_features(facts: Facts) -> Iterator[str]:
     for feature in FEATURES:
         if feature.has_checks and feature.name in facts.whole.features:
             yield from part_of(feature, "checks").check(facts)
+
+
+def _check_unserved(facts: Facts, candidates: Candidates) -> list[str]:
+    return check_unserved(facts, candidates) or [*check_before_reserves(facts, candidates)]
 
 
 def _check_limits(facts: Facts) -> Iterator[str]:

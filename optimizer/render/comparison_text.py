@@ -51,8 +51,8 @@ def headline(found: Comparison) -> str:
         both, cost = f"{found.first.label} and {found.second.label}", cost_of(found.total.first)
         return f"No difference: {both} run and serve the same, at {money_of(found).text(cost)}."
     if not found.equal_service:
-        reserves = "" if found.equal_reserves else f" {capitalised(reserve_changes(found))}."
-        return f"{_service_difference(found)}.{reserves} {_costs(found)}; {_cost_per_request(found)}."
+        more = "" if found.equal_reserves else f" {capitalised(reserve_changes(found))}."
+        return f"{_service_difference(found)}.{more} {_costs(found)}; {_cost_per_request(found)}."
     if not found.equal_reserves:
         opening = "Every server is served to the same share, but not with the same reserve"
         return f"{opening}: {reserve_changes(found)}. {_costs(found)}."

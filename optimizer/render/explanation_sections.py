@@ -65,7 +65,10 @@ def explanation_sections(explanation: Explanation) -> list[Section]:
         parts += [*server_sections(explanation.servers[0], explanation), overload]
     if explanation.repair is not None:
         parts += _repair(
-            explanation.repair, money, all_answered=not explanation.unanswered, reserves=bool(plan.reserves)
+            explanation.repair,
+            money,
+            all_answered=not explanation.unanswered,
+            required=bool(plan.requires_reserve),
         )
     return [*parts, *_targets(explanation.targets, money, plan), *proof_sections(explanation, money)]
 
@@ -73,7 +76,7 @@ def explanation_sections(explanation: Explanation) -> list[Section]:
 def _headline(explanation: Explanation) -> Section:
     plan = explanation.plan
     mode = "limited" if any(item.limit is not None for item in plan.capacity) else "unlimited"
-    served = plan.service_text + (f"; {plan.reserve_text}" if plan.reserves else "")
+    served = plan.service_text + (f"; {plan.reserve_text}" if plan.requires_reserve else "")
     stopped = "" if plan.status == "optimal" else ", the solver stopped early"
     gap = f", gap {plan.gap:.2%}" if plan.gap else ""
     return sentence(
@@ -316,7 +319,7 @@ def _unserved(explanation: Explanation) -> Iterator[Section]:
 # --- repair ----------------------------------------------------------------------------------------------
 
 
-def _repair(repair: RepairOptions, money: Money, *, all_answered: bool, reserves: bool) -> Iterator[Section]:
+def _repair(repair: RepairOptions, money: Money, *, all_answered: bool, required: bool) -> Iterator[Section]:
     units = [("cheapest plan", repair.cheapest), ("fewest cards", repair.fewest)]
     units += [("one type", item) for item in repair.of_one_type]
     lines = [f"{title}: {_units(item, money)}" for title, item in units if item is not None]
@@ -326,7 +329,7 @@ def _repair(repair: RepairOptions, money: Money, *, all_answered: bool, reserves
         for item in repair.relaxations
     ]
     if not repair.relaxations and all_answered:
-        short = "a server that lacks service or its reserve" if reserves else "an unserved server"
+        short = "a server that lacks service or its reserve" if required else "an unserved server"
         lines.append(f"one target: relaxing no single target of {short} is enough")
     if repair.common_factor is not None:
         lines.append(
@@ -339,7 +342,7 @@ def _repair(repair: RepairOptions, money: Money, *, all_answered: bool, reserves
     ]
     beyond = repair.beyond_units or repair.beyond_reserves
     but = ", except what no number of cards can" if repair.cheapest and beyond else ""
-    everything = "everything with all reserves" if reserves else "everything"
+    everything = "everything with all reserves" if required else "everything"
     yield from titled_list(f"What would serve {everything}{but}; each line is an alternative", lines)
 
 

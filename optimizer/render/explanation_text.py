@@ -46,7 +46,7 @@ def service_sentence(effect: Effect, most: int = 2) -> str:
 
 def changes_title(plan: Plan) -> str:
     """Return the title of a list of changes: of service, and of reserves if any server requires one."""
-    return "Changes of service and reserves" if plan.reserves else "Changes of service"
+    return "Changes of service and reserves" if plan.requires_reserve else "Changes of service"
 
 
 def reserve_text(effect: Effect) -> str:

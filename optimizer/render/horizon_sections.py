@@ -58,7 +58,7 @@ def _hours(found: Horizon) -> Section:
         Column("reserved in use", lambda hour: sum(item.reserved for item in hour.use), form=",d", rank=1),
         Column("rented", rented, content="words"),
         Column("starts", "started", form=",d", rank=1),
-        *(lacking_columns("lacks_reserve") if any(hour.reserves for hour in found.plans) else ()),
+        *(lacking_columns("lacks_reserve") if found.requires_reserve else ()),
         Money(found.currency).column("cost", lambda hour: hour.cost_cents_per_h),
     )
     return table("Hours", columns, found.plans, "hours")

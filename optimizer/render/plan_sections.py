@@ -88,7 +88,7 @@ def _headline(plan: Plan, system: System) -> Section:
         Paragraph(f"{cost}   {mode} plan, {proof}{gap}", "bold"),
         Paragraph(service, "green" if plan.complete else "yellow"),
     ]
-    if plan.reserves:
+    if plan.requires_reserve:
         text.append(Paragraph(plan.reserve_text, "yellow" if plan.lacks_reserve else "green"))
     return Section(text=text)
 
@@ -269,7 +269,7 @@ def overload_section(found: Overload | None, plan: Plan) -> Section:
     columns = (
         words("with", "flags"),
         words("served", "served"),
-        *([Column("lack reserve", "lack_reserve", "servers", ",d")] if plan.reserves else []),
+        *([Column("lack reserve", "lack_reserve", "servers", ",d")] if plan.requires_reserve else []),
         Money.of(plan).column("cost", lambda row: row.cost_cents_per_h),
     )
     rows = () if found is None else overload_rows(found, plan)

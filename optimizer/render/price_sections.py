@@ -42,5 +42,5 @@ def token_section(plan: Plan, costs: Mapping[str, float]) -> Section:
         money.column("cost per million tokens", costs.__getitem__, unit=money.sum_unit),
     )
     title = "Cost per million input and output tokens"
-    shown = bool(plan.rented or plan.reserves or plan.tiers or plan.limits)
+    shown = bool(plan.rented or plan.requires_reserve or plan.tiers or plan.limits)
     return table(title, columns, sorted(costs), "tokens", on_request=not shown, may_be_empty=True)

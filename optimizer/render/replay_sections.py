@@ -43,9 +43,9 @@ def _policies(found: Replay) -> Section:
 
 def _servers(found: Replay) -> Section:
     money = Money(found.currency)
-    reserves = [
-        Column("without reserve", lambda row: row[1].without_reserve_h, "h", quantity, none="none required")
-    ]
+    without = Column(
+        "without reserve", lambda row: row[1].without_reserve_h, "h", quantity, none="none required"
+    )
     columns = (
         name("way", lambda row: row[0].name),
         name("server", lambda row: row[1].server),
@@ -55,7 +55,7 @@ def _servers(found: Replay) -> Section:
         Column("held", lambda row: row[1].held, form=",d", rank=2),
         money.column("cost", lambda row: row[1].cost, unit=money.sum_unit),
         Column("missed", lambda row: _missed(row[1]), form=percent),
-        *(reserves if any(item.lack_reserve is not None for item in found.variants) else ()),
+        *([without] if any(item.lack_reserve is not None for item in found.variants) else []),
     )
     rows = ((variant, server) for variant in found.variants for server in variant.servers)
     return table("Servers", columns, rows, "servers")

@@ -75,7 +75,9 @@ def report_sections(report: Report, system: System) -> list[Section]:
 def _of_features(overview: Overview) -> Iterator[Section]:
     """Yield reserves, tiers and rented services, and the cost of tokens if any of them or a limit exists."""
     plan = overview.plan
-    shown = bool(plan.rented or plan.tiers or plan.reserves or plan.limits or plan.deadlines or plan.caches)
+    shown = bool(
+        plan.rented or plan.tiers or plan.requires_reserve or plan.limits or plan.deadlines or plan.caches
+    )
     for section in feature_sections(plan, overview.token_costs):
         if section.name != "tokens" or (shown and section.rows):
             section.on_request = False
@@ -101,9 +103,10 @@ def plan_headline(overview: Overview) -> tuple[Fact, ...]:
 
 def _reserves_fact(plan: Plan) -> Iterator[Fact]:
     """Yield the number of servers with their reserve, if any requires one."""
-    if plan.reserves:
-        held = len(plan.reserves) - len(plan.lacks_reserve)
-        text = f"{held:,} of {counted(len(plan.reserves), 'server')}"
+    if plan.requires_reserve:
+        required = len(plan.requires_reserve)
+        held = required - len(plan.lacks_reserve)
+        text = f"{held:,} of {counted(required, 'server')}"
         yield Fact("have their reserve", text, held, "servers", alert=bool(plan.lacks_reserve))
 
 
@@ -116,8 +119,8 @@ def status(overview: Overview) -> str:
         "feasible": "the best found before the solver stopped",
         "heuristic": "found by a heuristic, without proof",
     }[plan.status]
-    reserves = f" {capitalised(plan.reserve_text)}." if plan.reserves else ""
-    return f"The plan {mode}. It is {proof}.{_bound_text(plan)} {_completeness(overview)}{reserves}"
+    missing = f" {capitalised(plan.reserve_text)}." if plan.requires_reserve else ""
+    return f"The plan {mode}. It is {proof}.{_bound_text(plan)} {_completeness(overview)}{missing}"
 
 
 def _bound_text(plan: Plan) -> str:

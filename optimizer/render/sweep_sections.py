@@ -50,7 +50,7 @@ def _points(found: Sweep) -> Section:
             for place, priority in enumerate(priorities)
         ),
         Column("unserved", "unserved", "servers", ",d"),
-        *(lacking_columns("lacks_reserve") if any(point.reserves for point in found.points) else ()),
+        *(lacking_columns("lacks_reserve") if found.requires_reserve else ()),
         Column("binds", _binds, content="words", rank=2),
     )
     return table("Plans", columns, found.points, "points")

@@ -124,5 +124,9 @@ class _Targets(Document):
     """Targets by model."""
 
 
+FIELDS_OF_SERVERS = tuple(ClassFeatureFields.model_fields)
+"""Fields that a class states for its servers, unless they state their own."""
+
+
 class ServiceClass(ClassFeatureFields, _Targets):  # pydantic puts the last base's fields first
     """A class of service: its priority and its targets by model."""

@@ -174,7 +174,7 @@ def _add_covering(found: Formulation) -> None:
     """Require served pools to carry the load (eq. 39), or without reserve only the load (eq. 145)."""
     problem, reserve, table = found.problem, found.problem.reserve, found.problem.table
     load = problem.grown_load_rps[found.servers]
-    bare = 1 / (1 + problem.headroom_share[found.servers])
+    bare = 1 / problem.growth[found.servers]
     loaded = np.flatnonzero((load > 0) & ~problem.joint_load[found.servers])
     block, mine = _block_of(found, loaded)
     row, columns = found.row[mine], found.columns[mine]

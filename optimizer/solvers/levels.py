@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.candidates.table import Source
 from optimizer.solvers.objectives import VALUE, LevelObjective
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import SolvedLevel
@@ -64,6 +65,16 @@ def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
     has = ~reserve.one_pool & (carried >= problem.grown_load_rps * (1 - 2 * COVER))
     has |= problem.has_some_of((replicas > 0) & table.reserved & ~problem.divisible)
     return reserve.wanted & ~has & served(problem, replicas)
+
+
+def reserves_held(problem: Problem, replicas: IntArray) -> tuple[BoolArray, BoolArray]:
+    """Return masks of the servers that require a reserve and of those that have it, shapes (S,).
+
+    A server that is not served in full has no reserve. One that rents or is on shared cards requires none.
+    """
+    elsewhere = problem.table.source != Source.replicas
+    required = problem.reserve.wanted & ~problem.has_some_of((replicas > 0) & elsewhere)
+    return required, required & served_in_full(problem, replicas) & ~without_reserve(problem, replicas)
 
 
 def transition_value(problem: Problem, replicas: IntArray) -> float:

@@ -202,14 +202,14 @@ class Problem:
         return frozen(self.table.meets_targets_below_max_rate & ~as_sized)
 
     @cached_property
-    def headroom_share(self) -> FloatArray:
-        """Headroom that several pools can have together, as a share of the load; shape (S,)."""
-        return frozen(np.where(self.reserve.one_pool, 0.0, self.reserve.headroom_share))
+    def growth(self) -> FloatArray:
+        """Load that several pools must carry for a reserve, as a multiple of the load; shape (S,)."""
+        return frozen(self.reserve.growth)
 
     @cached_property
     def grown_load_rps(self) -> FloatArray:
-        """Load of each server with this headroom [requests/s], shape (S,)."""
-        return frozen(self.load_rps * (1 + self.headroom_share))
+        """Load of each server with this growth [requests/s], shape (S,)."""
+        return frozen(self.load_rps * self.growth)
 
     @cached_property
     def off_preferred_rpm(self) -> FloatArray:

@@ -8,6 +8,7 @@ from optimizer.errors import SpecError
 from optimizer.features.routes.feature import ROUTES
 from optimizer.features.table import FEATURES
 from optimizer.schema import OptimizerOptions, Server
+from optimizer.schema.classes import FIELDS_OF_SERVERS
 from optimizer.schema.names import Finding
 from optimizer.spec.feature import Documents, Feature
 
@@ -23,7 +24,7 @@ def refused_problems(documents: Documents, used: Collection[str]) -> Iterator[Fi
     routed = {name: route for _, _, route in index.routes.values() for name in (route.small, route.large)}
     for part, at, server in index.servers.values():
         owner = index.classes.get(server.service_class)
-        in_class = owner is not None and owner.item.headroom_share
+        of_class = [name for name in FIELDS_OF_SERVERS if owner is not None and getattr(owner.item, name)]
         mine = [(feature, _key(server, name)) for feature in FEATURES if (name := feature.field_of(server))]
         mine += [(ROUTES, f"route {routed[server.name].name!r}")] if server.name in routed else []
         for feature, given in mine:
@@ -31,8 +32,8 @@ def refused_problems(documents: Documents, used: Collection[str]) -> Iterator[Fi
             for name, reason in refused.items():
                 if _is_stated(server, name):
                     yield Finding(part, (*at, _key(server, name)), f"{reason}; remove it, or {given}")
-            if in_class and "headroom_share" in refused:
-                text = f"class {server.service_class!r} has headroomShare; {refused['headroom_share']}"
+            for name in (name for name in of_class if name in refused):
+                text = f"class {server.service_class!r} has {_key(server, name)}; {refused[name]}"
                 yield Finding(part, (*at, "class"), f"{text}; remove it, or {given}")
         for given, text in _untried(mine):
             yield Finding(part, (*at, given), text)

@@ -17,10 +17,10 @@ from optimizer.arrays import BoolArray, IntArray
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.documents import Document, is_none
 from optimizer.errors import SolverError
-from optimizer.features.reserves.view import unneeded_replicas
 from optimizer.pipeline import choose
 from optimizer.plan import Plan, Pool, make_plan, verify
 from optimizer.plan.placements import parts_of
+from optimizer.plan.unneeded import unneeded_replicas
 from optimizer.schema import SaturationPolicy
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.most_load import most_load_rps

@@ -1,6 +1,7 @@
 """Service of a plan by priority, on which all sentences about more or less service are based."""
 
 from dataclasses import replace
+from typing import Any
 
 from pydantic import Field
 
@@ -30,6 +31,11 @@ class PriorityService(Document):
     def share(self) -> float | None:
         """Served share of the load; None without load."""
         return self.served_rpm / self.load_rpm if self.load_rpm else None
+
+
+def lacking_fields(plan: Plan) -> dict[str, Any]:
+    """Return the fields of documents about servers that require a reserve, and those that lack it."""
+    return {"reserves": len(plan.requires_reserve), "lacks_reserve": plan.lacks_reserve}
 
 
 def service_by_priority(plan: Plan, system: System) -> tuple[PriorityService, ...]:

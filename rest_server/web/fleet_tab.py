@@ -89,11 +89,11 @@ def _status(now: Snapshot) -> str:
     plan = now.plan.plan
     held = sum(item.target.held for item in readings(now))
     served = len(now.entities.planned) - len(plan.unserved)
-    reserves = f"{plan.reserve_text}, " if plan.reserves else ""
+    missing = f"{plan.reserve_text}, " if plan.requires_reserve else ""
     return (
         f"Plan of {_time(now.plan.made_at)}: {Money.of(plan).text(plan.total_cost_cents_per_h)}, "
         f"{served:,} of {counted(len(now.entities.planned), 'server')} served in full, "
-        f"{reserves}{counted(held, 'target')} held."
+        f"{missing}{counted(held, 'target')} held."
     )
 
 
@@ -136,11 +136,11 @@ def _what(event: Event) -> str:
     plan = event.plan
     if plan:
         lacking = plan.get("lacksReserve", 0)
-        reserves = (
+        missing = (
             f", {lacking:,} without {'its reserve' if lacking == 1 else 'their reserves'}" if lacking else ""
         )
         served = f"{plan['unserved']:,} not served in full"
-        return f"{plan['status']}, {plan['changes']:,} changed, {served}{reserves}"
+        return f"{plan['status']}, {plan['changes']:,} changed, {served}{missing}"
     if 0 < sum(event.changed.values()) <= MAX_NAMES:
         return ", ".join(event.names)
     return ", ".join(f"{number:,} {section}" for section, number in event.changed.items())

@@ -230,7 +230,7 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
 def _facts(overview: Overview, service: Sequence[PriorityLoad]) -> tuple[PlanFact, ...]:
     """Return the key figures: service, by priority, and reserves before the cost, which depends on them."""
     cost, *others = (PlanFact(*fact) for fact in plan_headline(overview))
-    before = 2 if overview.plan.reserves else 1
+    before = 2 if overview.plan.requires_reserve else 1
     by_priority = [item.fact for item in service if item.load_rpm]
     if not 1 < len(by_priority) <= MAX_PRIORITIES:
         by_priority = []

@@ -2,7 +2,7 @@
 
 A file names a feature if it imports from the feature's folder, or if one of its identifiers is a field that
 the feature adds to documents, or a section of plans with its documents. Words in strings and comments do not
-count, nor do those in `ELSEWHERE` and the tables of features. With names, it lists the files.
+count, nor do those in `ELSEWHERE`, `ELSEWHERE_IN` and the tables of features. With names, it lists the files.
 """
 
 import ast
@@ -25,6 +25,13 @@ ELSEWHERE = {
     "memory_gb": "memory of accelerators",
 }
 """Identifiers that mostly mean something else, and what."""
+_LEFT = "load that a server can take in addition, not the headroom that it requires"
+ELSEWHERE_IN = {
+    ("headroom_share", "optimizer/studies/explanation/explanation_document.py"): _LEFT,
+    ("headroom_share", "optimizer/render/explanation_sections.py"): _LEFT,
+    ("headroom_share", "optimizer/render/server_sections.py"): _LEFT,
+}
+"""Identifiers that mean something else in one file, and what."""
 
 
 def features() -> list[str]:
@@ -56,8 +63,9 @@ def files_naming(feature: str) -> dict[str, list[str]]:
     for package in ("optimizer", "rest_server"):
         for path in sorted((ROOT / package).rglob("*.py")):
             if (FEATURES / feature) not in path.parents and path.parent != FEATURES:
-                used = names & set(_identifiers(_tree(path))) | set(_imported(_tree(path), feature))
-                found[str(path.relative_to(ROOT))] = sorted(used)
+                file = str(path.relative_to(ROOT))
+                used = {name for name in _identifiers(_tree(path)) if (name, file) not in ELSEWHERE_IN}
+                found[file] = sorted(names & used | set(_imported(_tree(path), feature)))
     return {path: used for path, used in found.items() if used}
 
 

@@ -11,18 +11,24 @@ from dataclasses import replace
 
 import numpy as np
 
+from optimizer.candidates import Candidates
 from optimizer.candidates.arrays import rolls_out
 from optimizer.candidates.measuring import measure_pairs, targets_hold
 from optimizer.features.reserves.offers import availability_of
-from optimizer.features.reserves.view import unneeded_replicas
-from optimizer.plan.checks.facts import Facts, headroom_of
-from optimizer.plan.document import Plan
+from optimizer.plan.checks.facts import Facts
+from optimizer.plan.checks.levels import headroom_of
+from optimizer.plan.checks.unserved import is_exact, shortages_of, true_reason
+from optimizer.plan.document import Plan, Unserved
 from optimizer.plan.rows import pool_rows
+from optimizer.plan.shortages import Shortages
+from optimizer.plan.unneeded import unneeded_replicas
 from optimizer.quantities import counted, precise
 from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 from optimizer.schema import Server
 from optimizer.schema.pools import Pool
+from optimizer.spec.prices import tiered
 from optimizer.spec.streams import members_of
+from optimizer.spec.system import System
 from optimizer.tolerances import SAME
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -107,7 +113,57 @@ def _missed(facts: Facts, server: Server, cases: Sequence[tuple[float, int]]) ->
         yield f"{measure.label} at {texts[row // len(pools)]} is {figure}, target {measure.text(limit)}"
 
 
-def without_reserves(facts: Facts) -> Facts:
+def check_before_reserves(facts: Facts, candidates: Candidates) -> Iterator[str]:
+    """Yield servers that cards of reserves could serve, in full or under a policy by another replica."""
+    if not facts.plan.reserves or not is_exact(facts):
+        return
+    lean = _without_reserves(facts)
+    shortages = shortages_of(lean, candidates)
+    for item in (item for item in facts.plan.unserved if item.reason == "capacity"):
+        name = item.server
+        if true_reason(lean, shortages, item).reason == "solver_stopped":
+            yield f"{name}: cards of reserves could serve it in full, but load comes before reserves"
+        elif _gets_another_replica(lean, shortages, item):
+            yield f"{name}: cards of reserves could serve more of it, but load comes before reserves"
+
+
+def _gets_another_replica(lean: Facts, shortages: Shortages, item: Unserved) -> bool:
+    """Return whether the policy gives a server another replica in a plan without reserves.
+
+    This is known if servers served in full can run nowhere else, so that they use the same cards in the stage
+    that serves others in part.
+    """
+    system, server, pools = lean.whole, lean.whole.servers.get(item.server), lean.pools_of(item.server)
+    tiers = bool(tiered(system.accelerators, system.capacity))
+    if server is None or not lean.shares_leftover or lean.rented or tiers or rolls_out(system, server):
+        return False
+    in_full = (name for name, mine in lean.plan.allocations.items() if mine and name not in lean.listed)
+    most = server.max_num_replicas
+    full = most is not None and sum(pool.num_replicas for pool in pools) >= most
+    if full or any(_can_move(system, name) for name in in_full):
+        return False
+    table = shortages.candidates.table
+    s = shortages.candidates.arrays.server_names.index(item.server)
+    rows = np.flatnonzero((table.server == s) & table.meets_targets_below_max_rate)
+    here = {pool.accelerator for pool in pools} if pools and not lean.mixed else system.accelerators.keys()
+    return any(
+        needs and needs[0].accelerator in here and all(need.missing <= 0 for need in needs)
+        for needs in shortages.needs(item.server, rows, [1] * len(rows), ())
+    )
+
+
+def _can_move(system: System, name: str) -> bool:
+    """Return whether a server can run on several accelerators, or its queue can serve others in part."""
+    server = system.servers[name]
+    allowed = [
+        accelerator
+        for model, accelerator in system.profiles
+        if model == server.model and (server.accelerators is None or accelerator in server.accelerators)
+    ]
+    return members_of(server) != (server,) or len(allowed) > 1
+
+
+def _without_reserves(facts: Facts) -> Facts:
     """Return the plan without the replicas that only reserves need, if the others meet all targets."""
     pools = dict(facts.plan.allocations)
     for name in (item.server for item in facts.plan.reserves if item.server not in facts.short):

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from optimizer.arrays import grouped
 from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.schema import AllocationData, Load, ModelProfile, Server
+from optimizer.schema.classes import FIELDS_OF_SERVERS
 from optimizer.schema.names import Entry, Finding, Index
 from optimizer.spec.feature import Documents
 from optimizer.timing import is_static
@@ -225,21 +226,23 @@ def _differences(entry: Entry, first: Server, index: Index) -> Iterator[Finding]
                 f"{_shown(mine)}, but {first.name!r} in the same shared queue has {_shown(other)}; servers "
                 "that share replicas need the same",
             )
-    shares = [_headroom(one, index) for one in (server, first)]
-    if shares[0] != shares[1]:
-        yield Finding(
-            part,
-            (*at, "headroomShare"),
-            f"{_shown(shares[0])}, but {first.name!r} in the same shared queue has {_shown(shares[1])}; "
-            "servers that share replicas need the same, stated for them or their classes",
-        )
+    for field in FIELDS_OF_SERVERS:
+        mine, other = (_stated(one, field, index) for one in (server, first))
+        if mine != other:
+            yield Finding(
+                part,
+                (*at, Server.model_fields[field].alias or field),
+                f"{_shown(mine)}, but {first.name!r} in the same shared queue has {_shown(other)}; servers "
+                "that share replicas need the same, stated for them or their classes",
+            )
 
 
-def _headroom(server: Server, index: Index) -> float | None:
-    if server.headroom_share is not None or server.service_class not in index.classes:
-        return server.headroom_share
-    share: float | None = index.classes[server.service_class].item.headroom_share
-    return share
+def _stated(server: Server, field: str, index: Index) -> object:
+    """Return what a server or its class states."""
+    own = getattr(server, field)
+    if own is not None or server.service_class not in index.classes:
+        return own
+    return getattr(index.classes[server.service_class].item, field)
 
 
 def _unsupported(entry: Entry, index: Index, profiles: Collection[ModelProfile]) -> Iterator[Finding]:

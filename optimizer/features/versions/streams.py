@@ -208,11 +208,11 @@ def with_desired_applied(server: Server) -> Server:
     return server.model_copy(update=changes)
 
 
-def with_roll_back(server: Server, headroom_share: float) -> float:
-    """Return the headroom with which a version could take the load of all versions (eq. 213)."""
+def with_roll_back(server: Server, share: float) -> float:
+    """Return a headroom, or that with which a version could take the load of all versions (eq. 213)."""
     if isinstance(server, Version) and server.roll_back and server.weight:
-        return (1 + headroom_share) / server.weight - 1
-    return headroom_share
+        return (1 + share) / server.weight - 1
+    return share
 
 
 def target_key(server: Server, targets: Mapping[tuple[str, str], ModelTarget]) -> tuple[str, str]:

@@ -12,11 +12,9 @@ from optimizer.candidates.replica_power import largest_power_w
 from optimizer.features.external.uses import Rented
 from optimizer.features.shared_cards.uses import SharedPool
 from optimizer.features.shared_queues.view import measured_members
-from optimizer.features.versions.streams import Version
 from optimizer.plan.document import Plan, Unserved
 from optimizer.plan.rows import pool_rows
 from optimizer.plan.views import PlanPlacements
-from optimizer.schema import Server
 from optimizer.schema.pools import Pool
 from optimizer.solvers.problem import topologies_of
 from optimizer.spec.placed import PlacedUnits, kept_replicas, needs_power
@@ -128,25 +126,3 @@ class Facts:
 def _loads_rpm(system: System) -> dict[str, float]:
     loads = server_loads_rps(system) * SECONDS_PER_MINUTE
     return dict(zip(system.servers, loads.tolist(), strict=True))
-
-
-def has_reserve_to_have(system: System, server: Server, load_rpm: float) -> bool:
-    """Return whether a server requires a reserve at a given load."""
-    spares = server.spare_replicas or server.availability_target is not None
-    return bool(load_rpm and (spares or headroom_of(system, server)))
-
-
-def headroom_of(system: System, server: Server) -> float:
-    """Return the headroom share of a server: its own, or else that of its class, or else that of the options.
-
-    Offline work has only its own headroom.
-    """
-    if server.deadline is not None:
-        return server.headroom_share or 0.0
-    own = server.headroom_share
-    if own is None:
-        own = system.service_classes[server.service_class].headroom_share
-    share = system.options.headroom_share if own is None else own
-    if isinstance(server, Version) and server.roll_back and server.weight:
-        return (1 + share) / server.weight - 1  # it must be able to take the load of all versions
-    return share

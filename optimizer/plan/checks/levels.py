@@ -8,13 +8,15 @@ import math
 from collections.abc import Iterator
 
 from optimizer.candidates.arrays import current_cost_cents_per_h
+from optimizer.features.versions.streams import Version
 from optimizer.plan.checks.differences import close
-from optimizer.plan.checks.facts import Facts, has_reserve_to_have
+from optimizer.plan.checks.facts import Facts
 from optimizer.plan.document import EXTERNAL, PlanLevel
 from optimizer.quantities import precise
-from optimizer.schema import priority_name
+from optimizer.schema import Server, priority_name
 from optimizer.solvers.objectives import CHANGES, OFF_PREFERRED, VALUE, proved_within, reserve_level
 from optimizer.solvers.problem import gap_target
+from optimizer.spec.system import System
 from optimizer.tolerances import ROUNDING, SAME
 
 
@@ -48,7 +50,7 @@ def _goals(facts: Facts) -> dict[str, float]:
     reached: dict[str, float] = {}
     lacking = set(facts.plan.lacks_reserve) - facts.short
     for name, server in sorted(facts.whole.servers.items(), key=lambda item: facts.whole.priority(item[1])):
-        if has_reserve_to_have(facts.whole, server, facts.whole_load_rpm[name]):
+        if _requires_reserve(facts.whole, server, facts.whole_load_rpm[name]):
             level, load = reserve_level(facts.whole.priority(server)), facts.whole_load_rpm[name]
             reached[level] = reached.get(level, 0.0) + (load if name in lacking else 0.0)
     if any(server.preferred is not None for server in facts.whole.servers.values()):
@@ -60,6 +62,28 @@ def _goals(facts: Facts) -> dict[str, float]:
             facts.load_rpm[name] for name in facts.rented if not _is_preferred(facts, name, EXTERNAL)
         )
     return reached
+
+
+def _requires_reserve(system: System, server: Server, load_rpm: float) -> bool:
+    """Return whether a server requires a reserve at a given load."""
+    spares = server.spare_replicas or server.availability_target is not None
+    return bool(load_rpm and (spares or headroom_of(system, server)))
+
+
+def headroom_of(system: System, server: Server) -> float:
+    """Return the headroom share of a server: its own, or else that of its class, or else that of the options.
+
+    Offline work has only its own headroom.
+    """
+    if server.deadline is not None:
+        return server.headroom_share or 0.0
+    own = server.headroom_share
+    if own is None:
+        own = system.service_classes[server.service_class].headroom_share
+    share = system.options.headroom_share if own is None else own
+    if isinstance(server, Version) and server.roll_back and server.weight:
+        return (1 + share) / server.weight - 1  # it must be able to take the load of all versions
+    return share
 
 
 def _is_preferred(facts: Facts, name: str, accelerator: str) -> bool:

@@ -55,9 +55,9 @@ def _servers(plan: Plan, system: System) -> Iterator[str]:
 
 
 def _reserves(plan: Plan, system: System) -> Iterator[str]:
-    for item in plan.reserves:
-        if item.server not in system.servers:
-            yield f"{item.server}: in reserves, but not in the system"
+    for name in plan.requires_reserve:
+        if name not in system.servers:
+            yield f"{name}: in reserves, but not in the system"
 
 
 def _renting(plan: Plan, system: System, known: Collection[str]) -> Iterator[str]:

@@ -163,9 +163,8 @@ def first_columns(problem: Problem, candidates: PatternCandidates) -> PatternCol
     found = _of_one(problem, candidates, np.ones(len(problem.priority)))
     if not problem.options.heterogeneous:
         return found
-    headroom = problem.headroom_share
-    if headroom.any():
-        found = found.joined(_of_one(problem, candidates, 1 + headroom))
+    if (problem.growth > 1).any():
+        found = found.joined(_of_one(problem, candidates, problem.growth))
     return found.joined(_as_it_runs(problem, candidates))
 
 

@@ -41,12 +41,16 @@ class PricingSubproblems(RowArrays):
     unreserved: BoolArray
     """Whether they count as without their server's reserve, shape (Q,)."""
 
-    def with_headroom(self, share: FloatArray) -> "PricingSubproblems":
-        """Return the subproblems, with a second one for each server that has headroom, shape (S,)."""
-        growing = np.flatnonzero(share[self.server] > 0)
+    def with_growth(self, growth: FloatArray) -> "PricingSubproblems":
+        """Return the subproblems, with a second one for each server whose load must be able to grow.
+
+        Args:
+            growth: the load that must be carried, as a multiple of the load; shape (S,).
+        """
+        growing = np.flatnonzero(growth[self.server] > 1)
         rows = np.concatenate([np.arange(len(self.server)), growing])
         found, first = self.take(rows), np.arange(len(rows)) < len(self.server)
-        load = np.where(first, found.load, found.load * (1 + share[found.server]))
+        load = np.where(first, found.load, found.load * growth[found.server])
         return replace(found, load=load, unreserved=found.unreserved & first)
 
 
@@ -96,7 +100,7 @@ def subproblems_of(problem: Problem, candidates: PatternCandidates) -> PricingSu
         most=problem.max_replicas[server].astype(np.float64),
         value=np.concatenate([move, np.zeros(len(keeps))]) - problem.current_cost[server],
     )
-    return found.with_headroom(problem.headroom_share)
+    return found.with_growth(problem.growth)
 
 
 def enumerate_patterns(

@@ -117,12 +117,12 @@ def _comparison(kind: ComparisonType, one: Case, two: Case, labels: tuple[str, s
     total = row_of(total_figures(one), total_figures(two))
     cost = 0.0 if total.first is None else total.first.cost_cents_per_h
     difference = total.difference.cost_cents_per_h
-    equal, reserves = serve_the_same(one, two), reserves_alike(one, two)
+    equal, alike_reserves = serve_the_same(one, two), reserves_alike(one, two)
     return Comparison(
         kind=kind,
-        same=equal and reserves and all(alike(row.first, row.second) for row in servers),
+        same=equal and alike_reserves and all(alike(row.first, row.second) for row in servers),
         equal_service=equal,
-        equal_reserves=reserves,
+        equal_reserves=alike_reserves,
         first=_side(one, labels[0]),
         second=_side(two, labels[1]),
         total=total,

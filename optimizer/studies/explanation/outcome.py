@@ -11,13 +11,12 @@ import numpy as np
 
 from optimizer.candidates import Candidates
 from optimizer.candidates.table import Source
-from optimizer.features.reserves.view import reserves_held
 from optimizer.features.routes.view import divisions_of, routed_loads_rpm
 from optimizer.features.shared_queues.view import queues_as_served, short_members
 from optimizer.plan import Plan
 from optimizer.plan.build import served_fraction
 from optimizer.plan.placements import parts_by_server, placements_of
-from optimizer.solvers.levels import served_in_full
+from optimizer.solvers.levels import reserves_held, served_in_full
 from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution, SolvedLevel, Status
@@ -84,7 +83,7 @@ class PlanOutcome:
                 if pools
             },
             rents=frozenset(row.spot.group for row in rows if row.mode == "external"),
-            has_reserve=frozenset(item.server for item in plan.reserves if item.has_reserve),
+            has_reserve=frozenset(plan.requires_reserve).difference(plan.lacks_reserve),
             lacks_reserve=frozenset(plan.lacks_reserve),
         )
 
@@ -110,7 +109,7 @@ class PlanOutcome:
         members = problem.members.names
         short |= {members[m]: part for _, m, part in short_members(candidates, problem, queues)}
         external = table.source == Source.rental
-        required, has = reserves_held(candidates, problem, replicas)
+        required, has = reserves_held(problem, replicas)
         cost = float((replicas * table.cost_per_replica).sum())
         return cls(
             status=solution.status,

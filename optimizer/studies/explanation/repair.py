@@ -10,14 +10,13 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates import Candidates, Rejection
 from optimizer.candidates.arrays import ALL_MEMBERS
-from optimizer.features.reserves.view import reserves_held
 from optimizer.pipeline import choose
 from optimizer.plan import Plan
 from optimizer.quantities import quantity
 from optimizer.queueing.roots import smallest_integer
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.expansion import Expansion, fits_in_units, least_expansion
-from optimizer.solvers.levels import served_in_full
+from optimizer.solvers.levels import reserves_held, served_in_full
 from optimizer.solvers.limit_rows import LimitRows
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Status
@@ -62,7 +61,7 @@ def find_repair(
     problem = _with_servable_members(build_problem(candidates))
     omitted = _omitted_members(problem)
     short, lacking = _short(candidates, plan, problem, {*omitted})
-    servable, required, reservable = _attainable(candidates, problem, ~short)
+    servable, required, reservable = _attainable(problem, ~short)
     by_units = _Goal(problem.of_servers(problem.with_partners(servable)), reservable)
     before = len(budget.unanswered)
     by_time = budget.part(0.5)
@@ -140,21 +139,16 @@ def _short(
     return short[0], short[1]
 
 
-def _attainable(
-    candidates: Candidates, problem: Problem, now: BoolArray
-) -> tuple[BoolArray, BoolArray, BoolArray]:
+def _attainable(problem: Problem, now: BoolArray) -> tuple[BoolArray, BoolArray, BoolArray]:
     """Return masks of the servers that enough units serve, that require a reserve, and have it; shapes (S,).
 
     Args:
-        candidates: the candidates of the plan.
         problem: its problem.
         now: servers that the plan serves, which count as served if the solver is stopped; shape (S,).
     """
     endless = _with_enough_units(problem)
     found = choose(endless)
-    required, has = np.zeros((2, len(problem.priority)), np.bool_)
-    own = reserves_held(candidates, endless, found.replicas)
-    required[: len(own[0])], has[: len(own[1])] = own
+    required, has = reserves_held(endless, found.replicas)
     full = served_in_full(endless, found.replicas)
     full |= now if found.status is Status.feasible else False
     return problem.to_serve & full, required, has

@@ -111,7 +111,7 @@ def _explained(
         if table.server[row] == s
     }
     pools = plan.allocations.get(name, ())
-    has_reserve = next((item.has_reserve for item in plan.reserves if item.server == name), None)
+    has_reserve = name not in plan.lacks_reserve if name in plan.requires_reserve else None
     headroom = _headroom_rpm(candidates, plan, s, carried_rpm, with_reserve=bool(has_reserve))
     return ServerExplanation(
         server=name,

@@ -31,6 +31,7 @@ from optimizer.studies.horizon.reservations import (
     used_by,
     with_reservations,
 )
+from optimizer.studies.service import lacking_fields
 from optimizer.units import MINUTES_PER_HOUR
 
 MAX_ROUNDS = 20
@@ -181,8 +182,7 @@ def _hour_plan(chosen: Outcome, h: int) -> HourPlan:
         cost_cents_per_h=one.cost / hour.hours,
         started=started(chosen.plans[h - 1], plan, system) if h else 0,
         use=tuple(use),
-        reserves=len(plan.reserves),
-        lacks_reserve=plan.lacks_reserve,
+        **lacking_fields(plan),
         servers={
             name: tuple(Placement(accelerator=p.accelerator, num_replicas=p.num_replicas) for p in pools)
             for name, pools in plan.allocations.items()

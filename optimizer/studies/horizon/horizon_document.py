@@ -124,3 +124,8 @@ class Horizon(Printed, Document):
     """Plan of each interval."""
     currency: str | None = Field(None, exclude_if=is_none)
     """Currency of the system's prices; absent if prices state none."""
+
+    @property
+    def requires_reserve(self) -> bool:
+        """Whether a server requires a reserve."""
+        return any(hour.reserves for hour in self.plans)

@@ -70,7 +70,7 @@ class Outcome:
     @property
     def _lack_reserve(self) -> tuple[str, ...] | None:
         """Servers that lack their reserve in any hour; None if no server requires one."""
-        if not any(plan.reserves for plan in self.plans):
+        if not any(plan.requires_reserve for plan in self.plans):
             return None
         return tuple(sorted({name for plan in self.plans for name in plan.lacks_reserve}))
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from optimizer.candidates import SizingMemo
 from optimizer.pipeline import solve_in_full
 from optimizer.spec.system import System
-from optimizer.studies.service import service_by_priority
+from optimizer.studies.service import lacking_fields, service_by_priority
 from optimizer.studies.sweep.binding import blocking_limits
 from optimizer.studies.sweep.parameters import Variation
 from optimizer.studies.sweep.sweep_document import ServedShare, SweepPoint, UnitsUsed
@@ -53,8 +53,7 @@ def plan_point(system: System, values: Values, memo: SizingMemo | None = None) -
         value_cents_per_h=plan.objective,
         bound_cents_per_h=plan.bound,
         unserved=len(plan.unserved),
-        reserves=len(plan.reserves),
-        lacks_reserve=plan.lacks_reserve,
+        **lacking_fields(plan),
         served=tuple(
             ServedShare(priority=item.priority, share=item.share)
             for item in service_by_priority(plan, system)

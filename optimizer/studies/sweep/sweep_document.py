@@ -144,3 +144,8 @@ class Sweep(Printed, Document):
     """Cost of safety over sampled days; absent if not requested."""
     currency: str | None = Field(None, exclude_if=is_none)
     """Currency of the system's prices; absent if prices state none."""
+
+    @property
+    def requires_reserve(self) -> bool:
+        """Whether a server requires a reserve."""
+        return any(point.reserves for point in self.points)

@@ -75,7 +75,7 @@ def _curves(found: Sweep) -> list[CurvePanel]:
         axis.panel("Cost of the plan", f"cost [{unit}]", [cost]),
         axis.panel("Served share of the load", "served [%]", served),
     ]
-    if any(point.reserves for point in points):
+    if found.requires_reserve:
         lacking = series("lack their reserve", lambda point: len(point.lacks_reserve))
         panels.append(axis.panel("Servers that lack their reserve", "servers", [lacking]))
     if binding:
