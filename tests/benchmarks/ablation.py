@@ -1,8 +1,9 @@
 """Leave out one part of the solver at a time: ``python tests/benchmarks/ablation.py [--limit S] [PART ...]``.
 
 With ``--seeds``, the fleets are mixed ones of 1,000 x 50 with these seeds and two tightnesses, and the part
-``single`` plans one pool a server. Every run is a process of its own whose time limit counts processor time, so that other work on the machine
-does not decide. HiGHS looks at the wall clock; its limits are scaled by how busy the machine is.
+``single`` plans one pool a server. Every run is a process of its own whose time limit counts processor time,
+so that other work on the machine does not decide. HiGHS looks at the wall clock; its limits are scaled by how
+busy the machine is.
 """
 
 import argparse
