@@ -64,8 +64,8 @@ def files_naming(feature: str) -> dict[str, list[str]]:
         for path in sorted((ROOT / package).rglob("*.py")):
             if (FEATURES / feature) not in path.parents and path.parent != FEATURES:
                 file = str(path.relative_to(ROOT))
-                used = {name for name in _identifiers(_tree(path)) if (name, file) not in ELSEWHERE_IN}
-                found[file] = sorted(names & used | set(_imported(_tree(path), feature)))
+                used = {name for name in names & _identifiers(path) if (name, file) not in ELSEWHERE_IN}
+                found[file] = sorted(used | _imported(path, feature))
     return {path: used for path, used in found.items() if used}
 
 
@@ -80,21 +80,27 @@ def _fields(document: ast.ClassDef) -> Iterator[str]:
             yield node.target.id
 
 
-def _imported(tree: ast.Module, feature: str) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(
-            f"optimizer.features.{feature}."
-        ):
-            yield from (alias.name for alias in node.names)
+def _imported(path: Path, feature: str) -> set[str]:
+    home = f"optimizer.features.{feature}."
+    return {name for module, name in _imports(path) if f"{module}.".startswith(home)}
 
 
-def _identifiers(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+@cache
+def _imports(path: Path) -> list[tuple[str, str]]:
+    nodes = (node for node in ast.walk(_tree(path)) if isinstance(node, ast.ImportFrom))
+    return [(node.module or "", alias.name) for node in nodes for alias in node.names]
+
+
+@cache
+def _identifiers(path: Path) -> frozenset[str]:
+    found = set()
+    for node in ast.walk(_tree(path)):
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
-                yield name
+                found.add(name)
             case ast.keyword(arg=str(name)):
-                yield name
+                found.add(name)
+    return frozenset(found)
 
 
 def main() -> None:
