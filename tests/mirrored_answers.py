@@ -3,8 +3,6 @@
 The argument is a number of random systems, whose plans are compared with enumeration. Gives JSON.
 """
 
-import contextlib
-import io
 import itertools
 import json
 import random
@@ -17,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from copy_answers import faults_of, leaves, said
 
 import optimizer
 from optimizer import (
@@ -29,9 +28,7 @@ from optimizer import (
     verify,
 )
 from optimizer.candidates import Candidates
-from optimizer.cli.main import main
 from optimizer.features.mirrored.feature import MIRRORED
-from optimizer.schema.faults import FaultyDocumentsError
 from optimizer.spec.system import System
 
 LARGEST = 5
@@ -134,15 +131,6 @@ def differing(count: int) -> Iterator[str]:
         yield from (f"{seed}: {line}" for line in verify(plan, system))
 
 
-def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of every number and text."""
-    if isinstance(value, dict | list):
-        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from leaves(inner, (*path, key))
-    elif value is not None and not isinstance(value, bool):
-        yield path
-
-
 def believed(plan: Plan, system: System) -> Iterator[str]:
     """Yield the falsified leaves of pools of twins that no check finds."""
     document = json.loads(plan.to_json())
@@ -156,24 +144,6 @@ def believed(plan: Plan, system: System) -> Iterator[str]:
                 place[path[-1]] = "other" if isinstance(place[path[-1]], str) else place[path[-1]] * 2 + 1
                 if not verify(Plan.model_validate(false), system):
                     yield f"{name}.{i}.{path}"
-
-
-def said(*arguments: object) -> str:
-    """Return the output of a command."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        status = main([str(argument) for argument in arguments])
-    assert status in (0, None, 1), (arguments, status)
-    return out.getvalue()
-
-
-def faults_of(document: dict[str, Any]) -> list[str]:
-    """Return the faults of a document."""
-    try:
-        load_system(document)
-    except FaultyDocumentsError as error:
-        return [str(fault) for fault in error.faults]
-    return []
 
 
 def one_system() -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from extending_page import BLOCK, PAGE, ROOT, filled
 
-EXAMPLES = ("cost_at_load.py", "rack_slots.py", "mirrored/*.py", "streams/*.py")
+EXAMPLES = ("cost_at_load.py", "rack_slots.py", "mirrored/*.py", "separate/*.py", "streams/*.py")
 """Files that a reader of the page copies into the packages."""
 
 

@@ -32,7 +32,7 @@ class Source(IntEnum):
     units = 3
     """Units of an artificial server, for other servers: shared cards, or replicas with a role."""
     coupled = 4
-    """Replicas on own cards that serve only together with units."""
+    """Replicas on own cards that suffice only with the variables and rows of a topology."""
 
 
 class RejectionReason(IntEnum):

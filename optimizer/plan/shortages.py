@@ -112,9 +112,8 @@ class Shortages:
 
     def _coupled(self, name: str) -> tuple[str, str] | None:
         """Return why a server's own replicas do not suffice; None if they do."""
-        s = self.candidates.arrays.server_names.index(name)
         for topology in topologies_of(self.placed.system):
-            if s in topology.coupled(self.candidates):
+            if name in topology.coupled(self.placed.system):
                 return "capacity", topology.shortage
         return None
 

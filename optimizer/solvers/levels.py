@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.candidates.table import Source
 from optimizer.solvers.objectives import VALUE, LevelObjective
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import SolvedLevel
@@ -72,7 +71,7 @@ def reserves_held(problem: Problem, replicas: IntArray) -> tuple[BoolArray, Bool
 
     A server that is not served in full has no reserve. One that rents or is on shared cards requires none.
     """
-    elsewhere = problem.table.source != Source.replicas
+    elsewhere = ~problem.table.is_pool
     required = problem.reserve.wanted & ~problem.has_some_of((replicas > 0) & elsewhere)
     return required, required & served_in_full(problem, replicas) & ~without_reserve(problem, replicas)
 

@@ -120,7 +120,7 @@ class Problem:
     @property
     def apart(self) -> tuple[BoolArray, ...]:
         """Keys by which candidates of topologies never dominate each other, shapes (C,)."""
-        return tuple(key for each in self.topologies for key in each.apart())
+        return tuple(key for each in self.topologies for key in each.apart(self.table))
 
     @property
     def own(self) -> BoolArray:
@@ -443,9 +443,9 @@ def _rows_and_topologies(
         source += [place] * len(added)
     of = np.repeat(source, [len(each) for each in tables])[CandidateTable.joined_order(tables)]
     table = CandidateTable.joined(tables)
-    none = np.zeros(0, np.int64)
-    coupled = np.concatenate([none, *(topology.coupled(candidates) for topology in used)])
-    if len(coupled):
+    names = {name for topology in used for name in topology.coupled(candidates.system)}
+    coupled = [s for s, name in enumerate(candidates.arrays.server_names) if name in names]
+    if coupled:
         together = np.isin(table.server, coupled) & (table.source == Source.replicas)
         table = replace(table, source=frozen(np.where(together, Source.coupled, table.source)))
     found = [topology.of(candidates, of == place, servers) for place, topology in enumerate(used, 1)]

@@ -5,7 +5,7 @@ every server serves its load with its own replicas.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.milp.model import ModelRows
+from optimizer.spec.system import System
 
 Values = npt.NDArray[Any]
 """Numbers or booleans, one for each variable of a block."""
@@ -107,9 +108,13 @@ class Topology(ABC):
         """
 
     @classmethod
-    def coupled(cls, candidates: Candidates) -> IntArray:  # noqa: ARG003
-        """Return the servers whose replicas serve only together with units of the topology."""
-        return np.zeros(0, np.int64)
+    def coupled(cls, system: System) -> Collection[str]:  # noqa: ARG003
+        """Return the servers whose own replicas suffice only with the topology's variables and rows.
+
+        Solvers other than the compact model do not place them. The system has all servers, also if only some
+        have candidates.
+        """
+        return ()
 
     def owners(self, table: CandidateTable) -> IntArray:
         """Return the server that has a unit as a replica of the topology's role; -1 for other rows, (C,)."""
@@ -127,7 +132,7 @@ class Topology(ABC):
         """Return the chosen servers, plus those that serve them in addition to their own candidates."""
         return chosen
 
-    def apart(self) -> tuple[BoolArray, ...]:
+    def apart(self, table: CandidateTable) -> tuple[BoolArray, ...]:  # noqa: ARG002
         """Return keys by which candidates never dominate each other, shapes (C,)."""
         return ()
 

@@ -4,7 +4,7 @@ A mirrored server with x_p replicas and y_p twins in place p needs Σy >= Σx, a
 place. By Hall's theorem every replica then has a twin of its own elsewhere.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.table import Source
 from optimizer.features.mirrored.fields import is_mirrored
 from optimizer.milp.model import ModelRows
+from optimizer.spec.system import System
 from optimizer.topologies.topology import ModelColumns, Topology, Variables
 
 
@@ -38,14 +39,15 @@ class Mirrors(Topology):
     idle: BoolArray
 
     @classmethod
-    def coupled(cls, candidates: Candidates) -> IntArray:
+    def coupled(cls, system: System) -> Collection[str]:
         """Return the mirrored servers."""
-        servers = candidates.system.servers.values()
-        return np.flatnonzero([is_mirrored(server) for server in servers])
+        return [name for name, server in system.servers.items() if is_mirrored(server)]
 
     @classmethod
     def _mine(cls, candidates: Candidates) -> CandidateTable:
-        return candidates.table.take(np.isin(candidates.table.server, cls.coupled(candidates)))
+        names = cls.coupled(candidates.system)
+        mine = [s for s, name in enumerate(candidates.arrays.server_names) if name in names]
+        return candidates.table.take(np.isin(candidates.table.server, mine))
 
     @classmethod
     def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:

@@ -82,7 +82,7 @@ class Routing(Topology):
                 found[(table.server == route.small) & ~running] = 0
         return found
 
-    def apart(self) -> tuple[BoolArray, ...]:
+    def apart(self, table: CandidateTable) -> tuple[BoolArray, ...]:  # noqa: ARG002  a state of its own
         """Return keys by which candidates with and without a router never dominate each other."""
         return self.undivided, ~self.undivided
 

@@ -128,7 +128,7 @@ def _pools(candidates: Candidates, problem: Problem, solution: Solution) -> dict
     names, accelerators = candidates.arrays.server_names, candidates.arrays.accelerator_names
     table, replicas = problem.table, solution.replicas
     pools: dict[str, tuple[ForcedPool, ...]] = {}
-    own = (replicas > 0) & (table.source == Source.replicas)
+    own = (replicas > 0) & table.is_pool
     for c in np.flatnonzero(own).tolist():
         pool = ForcedPool(
             accelerator=accelerators[table.accelerator[c]],

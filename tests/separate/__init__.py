@@ -1,0 +1,1 @@
+"""Separate servers: two servers that run on no common accelerator type."""
