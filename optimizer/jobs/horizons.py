@@ -82,7 +82,7 @@ def _scaled(system: System, factors: Sequence[float]) -> list[LoadStep]:
     servers = {name: server for name, server in system.servers.items() if server.deadline is None}
     growing = replace(system, servers=servers)
     scaled = [scale_loads(growing, factor) for factor in factors]
-    return [LoadStep(h * SECONDS_PER_HOUR, hour.servers, hour.routes) for h, hour in enumerate(scaled)]
+    return [LoadStep(h * SECONDS_PER_HOUR, hour.owners) for h, hour in enumerate(scaled)]
 
 
 def _loaded(system: System, loads: Sequence[str]) -> list[LoadStep]:
@@ -91,7 +91,7 @@ def _loaded(system: System, loads: Sequence[str]) -> list[LoadStep]:
     for text in loads:
         name, _, rates = text.rpartition("=")
         parts = rates.split(",")
-        if name not in system.stated and name not in system.routes:
+        if name not in system.load_names:
             raise RequestError(
                 "loads", f"{text[:40]!r}: server {name!r} does not exist; give NAME=RATE,RATE,…"
             )

@@ -96,7 +96,7 @@ def _check_has_multipliers(candidates: Candidates) -> None:
 
 def provable_levels(plan: Plan, candidates: Candidates) -> set[str]:
     """Return the names of the levels that multipliers can prove."""
-    if _leaves_members(candidates) or candidates.shared is not None or candidates.system.routes:
+    if _leaves_members(candidates) or candidates.shared is not None or candidates.system.routed:
         return set()  # multipliers are for patterns, which support neither queue members nor routes
     return ordered_levels(plan, candidates)
 

@@ -28,7 +28,7 @@ from optimizer.schema import (
 )
 from optimizer.schema.files import Part
 from optimizer.schema.messages import known_name, validated
-from optimizer.spec.loads import owners_of_load, rate_rpm, with_rates
+from optimizer.spec.loads import rate_rpm, with_rates
 from optimizer.spec.system import System, join_parts
 from optimizer.units import MILLISECONDS, SHARE, Scale, UnitError, is_number
 
@@ -283,9 +283,10 @@ def _changed(document: _Document, place: str, values: _Values, currency: str | N
 
 def _with_load(system: System, name: str, factor: float) -> System:
     if not name:
-        return with_rates(system, [rate_rpm(owner) * factor for owner in owners_of_load(system)])
-    if name in system.routes:
-        rate = system.routes[name].arrival_rate_rpm * factor
+        return with_rates(system, [rate_rpm(owner) * factor for owner in system.owners])
+    divided = next((item for item in system.owners if isinstance(item, Route) and item.name == name), None)
+    if divided is not None:
+        rate = divided.arrival_rate_rpm * factor
         return SystemChange("arrivalRate", name, rate).applied_to(system)
     rate = system.named[name].current.load.arrival_rate_rpm * factor
     return system.with_load(name, arrival_rate_rpm=rate)
@@ -294,8 +295,8 @@ def _with_load(system: System, name: str, factor: float) -> System:
 def _loaded_items(system: System) -> list[str]:
     """Return the names of routes, servers and shared queues that own a load."""
     versions = {name for name, server in system.servers.items() if isinstance(server, Version)}
-    routed = {name for route in system.routes.values() for name in (route.small, route.large)}
-    return [*system.routes, *sorted(system.named.keys() - versions - routed)]
+    divided = [owner.name for owner in system.owners if isinstance(owner, Route)]
+    return [*divided, *sorted(system.named.keys() - versions - system.routed.keys())]
 
 
 def _types(system: System) -> list[str]:

@@ -7,15 +7,14 @@ named like a server, with the rate of all its requests; its two servers have no 
 """
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import partial
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 from optimizer.errors import SpecError
 from optimizer.schema import Route, Server
 from optimizer.spec.csv_rows import csv_rows
-from optimizer.spec.loads import divided, loaded, noun_of, owner_of_load
+from optimizer.spec.loads import loaded, noun_of
 from optimizer.spec.system import System
 from optimizer.units import UnitError, time_s
 
@@ -24,31 +23,39 @@ MAX_STEPS = 200_000
 """Maximum times of a trace."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LoadStep:
     """The loads reported at one time."""
 
     time_s: float
-    servers: Mapping[str, Server]
-    """Reported servers with their loads, by name; a shared queue counts as one server, each version as
+    owners: Sequence[Server | Route]
+    """Reported servers and routes with their loads; a shared queue counts as one server, each version as
     one.
     """
-    routes: Mapping[str, Route] = field(default_factory=lambda: MappingProxyType({}))
-    """Reported routes with their rates, by name."""
+
+    @cached_property
+    def loads(self) -> Mapping[tuple[str, str], Server | Route]:
+        """The reported servers and routes by noun and name."""
+        return {(noun_of(item), item.name): item for item in self.owners}
+
+    def reported(self, owner: Server | Route) -> Server | Route | None:
+        """Return a server or a route with its reported load; None if it was not reported."""
+        return self.loads.get((noun_of(owner), owner.name))
 
     @classmethod
     def of(cls, system: System, time_s: float, reported: Mapping[str, Server | Route]) -> "LoadStep":
         """Return the loads of servers and routes, given by their names in documents."""
-        servers, routes = divided(reported)
-        return cls(time_s, system.planned(servers), routes)
+        servers = {name: item for name, item in reported.items() if isinstance(item, Server)}
+        others = (item for item in reported.values() if isinstance(item, Route))
+        return cls(time_s, (*system.planned(servers).values(), *others))
 
 
 def with_step(system: System, step: LoadStep) -> System:
     """Return a system with the loads of a step; servers and routes without one keep their loads."""
-    changed = {
-        name: system.servers[name].with_load(server.current.load) for name, server in step.servers.items()
-    }
-    return system.with_servers(changed).with_routes(step.routes)
+    return system.with_owners(
+        system.servers[item.name].with_load(item.current.load) if isinstance(item, Server) else item
+        for item in step.owners
+    )
 
 
 def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadStep, ...]:
@@ -77,11 +84,11 @@ def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadS
 
 def _column(name: str, names: list[str], system: System) -> str:
     """Return the name of a column: a known field, or in the wide format a server or a route."""
-    named = {*system.stated, *system.routes}
+    named = {*system.load_names}
     in_rows = "server" in {other.lower() for other in names} and "server" not in named
     known = _FIELDS.get(name.lower())
     if known is None and not in_rows and name in named:
-        owner_of_load(system, name)
+        system.owner_named(name)
         known = name
     if known is None:
         what = "time, server, arrivalRate, avgInTokens and avgOutTokens, or time and the names of servers"

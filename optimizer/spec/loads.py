@@ -11,10 +11,9 @@ from pathlib import Path
 
 from optimizer.errors import SpecError
 from optimizer.features.offline.streams import with_deadline_of_load
-from optimizer.features.routes.streams import route_of
 from optimizer.schema import Load, Route, Server
 from optimizer.schema.assumptions import check_lengths, check_load
-from optimizer.schema.messages import did_you_mean, validated
+from optimizer.schema.messages import validated
 from optimizer.spec.csv_rows import csv_rows
 from optimizer.spec.system import System, with_changed_load, with_changed_route
 from optimizer.units import REQUESTS_PER_MINUTE, TOKENS, UnitError
@@ -39,8 +38,7 @@ def with_loads(system: System, path: str | os.PathLike[str]) -> System:
         if name in changed:
             raise SpecError(f"{place}: {noun_of(changed[name])} {name!r} occurs twice")
         changed[name] = loaded(system, name, fields, place)
-    servers, routes = divided(changed)
-    return system.with_servers(servers).with_routes(routes)
+    return system.with_owners(changed.values())
 
 
 def _column(name: str, _: list[str]) -> str:
@@ -53,32 +51,6 @@ def _column(name: str, _: list[str]) -> str:
 def noun_of(owner: Server | Route) -> str:
     """Return the noun for a server or a route, for messages."""
     return "route" if isinstance(owner, Route) else "server"
-
-
-def divided(owners: Mapping[str, Server | Route]) -> tuple[dict[str, Server], dict[str, Route]]:
-    """Split owners of loads into servers and routes, by name."""
-    servers = {name: item for name, item in owners.items() if isinstance(item, Server)}
-    return servers, {name: item for name, item in owners.items() if isinstance(item, Route)}
-
-
-def owner_of_load(system: System, name: str) -> Server | Route:
-    """Return the server or the route to which a load of this name belongs.
-
-    Raises:
-        SpecError: there is neither, there are both, or the server gets its load from a route.
-    """
-    server, route = system.stated.get(name), system.routes.get(name)
-    owner = route_of(system.routes.values(), name)
-    if server is not None and owner is None and route is not None:
-        raise SpecError(f"{name!r} is the name of a server and of a route; rename one of them")
-    if server is not None and owner is not None and route is None:
-        text = f"server {name!r} gets its load from route {owner.name!r}; give the load of that route"
-        raise SpecError(text)
-    found = route or server
-    if found is None:
-        hint = did_you_mean(name, [*system.stated, *system.routes])
-        raise SpecError(f"server {name!r} does not exist in the system{hint}")
-    return found
 
 
 def loaded(system: System, name: str, fields: Mapping[str, str], place: str) -> Server | Route:
@@ -94,7 +66,7 @@ def loaded(system: System, name: str, fields: Mapping[str, str], place: str) -> 
         SpecError: the name cannot have a load, a field is not a number, or the load is invalid.
     """
     try:
-        owner = owner_of_load(system, name)
+        owner = system.owner_named(name)
     except SpecError as error:
         raise SpecError(f"{place}: {error}") from None
     values = _values(fields, place)
@@ -136,34 +108,19 @@ def _loaded_server(system: System, server: Server, values: dict[str, object], pl
 # --- all loads of a system -----------------------------------------------------------------------------
 
 
-def owners_of_load(system: System) -> tuple[Server | Route, ...]:
-    """Return the planned servers and routes that own a load: first servers, then routes, by name."""
-    routed = {name for route in system.routes.values() for name in (route.small, route.large)}
-    servers = (server for name, server in system.servers.items() if name not in routed)
-    return (*servers, *system.routes.values())
-
-
 def rate_rpm(owner: Server | Route) -> float:
     """Return the arrival rate of a server or a route [requests/min]."""
     return owner.arrival_rate_rpm if isinstance(owner, Route) else owner.current.load.arrival_rate_rpm
 
 
-def with_owners(system: System, owners: Iterable[Server | Route]) -> System:
-    """Return a system with replaced planned servers and routes, by name."""
-    found = list(owners)
-    servers = {item.name: item for item in found if isinstance(item, Server)}
-    routes = {item.name: item for item in found if isinstance(item, Route)}
-    return system.with_servers(servers).with_routes(routes)
-
-
 def with_rates(system: System, rates_rpm: Iterable[float]) -> System:
-    """Return a system with new arrival rates [requests/min] for its `owners_of_load`, in their order.
+    """Return a system with new arrival rates [requests/min] for its `owners`, in their order.
 
     Raises:
         SpecError: a rate is out of range.
     """
-    owners = zip(owners_of_load(system), rates_rpm, strict=True)
-    return with_owners(system, (_with_rate(owner, rate) for owner, rate in owners))
+    owners = zip(system.owners, rates_rpm, strict=True)
+    return system.with_owners(_with_rate(owner, rate) for owner, rate in owners)
 
 
 def _with_rate(owner: Server | Route, rate: float) -> Server | Route:

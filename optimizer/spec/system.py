@@ -24,7 +24,7 @@ from optimizer.features.offline.streams import (
 )
 from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.streams import (
-    route_of,
+    with_partners,
     with_routed_loads,
     with_undivided_lengths,
     without_routed_loads,
@@ -70,7 +70,7 @@ from optimizer.schema.assumptions import (
 from optimizer.schema.current_pools import pool_problems, undefined_accelerators
 from optimizer.schema.faults import MAX_FAULTS, Fault, FaultyDocumentsError
 from optimizer.schema.files import Part, read_parts, spec_from_value
-from optimizer.schema.messages import known_name, validated
+from optimizer.schema.messages import did_you_mean, known_name, validated
 from optimizer.schema.names import Entry, Finding, Index, Names, located
 from optimizer.schema.positions import Location
 from optimizer.spec.arguments import check_field_names, check_path
@@ -124,6 +124,17 @@ class System:
     def streams(self) -> Mapping[str, Stream]:
         """Streams of requests that are served separately: of members of queues, versions, and all others."""
         return streams_of(self.servers, self.priority)
+
+    @cached_property
+    def routed(self) -> Mapping[str, Route]:
+        """The owner of the load of each server that does not own it: its route, by name of the server."""
+        return {name: route for route in self.routes.values() for name in (route.small, route.large)}
+
+    @cached_property
+    def owners(self) -> tuple[Server | Route, ...]:
+        """Planned servers and routes that own a load: first servers, then routes, by name."""
+        servers = (server for name, server in self.servers.items() if name not in self.routed)
+        return (*servers, *self.routes.values())
 
     @property
     def named(self) -> Mapping[str, Server]:
@@ -182,6 +193,44 @@ class System:
         servers = with_routed_loads(self.servers, routes.values())
         return replace(self, routes=routes, servers=servers)
 
+    @property
+    def load_names(self) -> list[str]:
+        """Names of servers and routes, by which loads are stated."""
+        return [*self.stated, *self.routes]
+
+    def owner_named(self, name: str) -> Server | Route:
+        """Return the server or the route to which a load of this name belongs.
+
+        Raises:
+            SpecError: there is neither, there are both, or the server gets its load from a route.
+        """
+        server, route, owner = self.stated.get(name), self.routes.get(name), self.routed.get(name)
+        if server is not None and owner is None and route is not None:
+            raise SpecError(f"{name!r} is the name of a server and of a route; rename one of them")
+        if server is not None and owner is not None and route is None:
+            text = f"server {name!r} gets its load from route {owner.name!r}; give the load of that route"
+            raise SpecError(text)
+        found = route or server
+        if found is None:
+            raise SpecError(
+                f"server {name!r} does not exist in the system{did_you_mean(name, self.load_names)}"
+            )
+        return found
+
+    def with_owners(self, owners: Iterable[Server | Route]) -> "System":
+        """Return a copy with replaced owners of loads: servers, as planned or in documents, and routes.
+
+        Raises:
+            SpecError: a server does not exist.
+        """
+        found = tuple(owners)
+        changed = self.with_servers({item.name: item for item in found if isinstance(item, Server)})
+        return changed.with_routes({item.name: item for item in found if isinstance(item, Route)})
+
+    def together(self, names: Iterable[str]) -> list[str]:
+        """Return servers, plus those that are served in full or not at all together with one of them."""
+        return with_partners(self.routes.values(), names)
+
     def as_served(self, served_rpm: Mapping[str, Mapping[str, float]]) -> Mapping[str, Server]:
         """Return the servers with only the load that a plan serves of shared queues and routes.
 
@@ -210,7 +259,7 @@ class System:
             whole = found.whole.name
             text = f"servers.{server_name}: its load is a share of the load of {whole!r}; change that"
             raise SpecError(text)
-        route = route_of(self.routes.values(), server_name)
+        route = self.routed.get(server_name)
         if route is not None:
             raise SpecError(
                 f"servers.{server_name}.load: it is the load of route {route.name!r}; change the route"

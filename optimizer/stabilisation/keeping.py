@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.candidates import SizingMemo
-from optimizer.features.routes.streams import with_partners
 from optimizer.features.shared_cards.state import FreeCards
 from optimizer.limits.limit import PlacedReplicas
 from optimizer.limits.table import limit_named
@@ -76,7 +75,7 @@ def plan_keeping(system: System, runs: Runs, planner: Planner, excluded: Iterabl
         while (group := _next_group(plan, runs, excluded)) and not again:
             lowest = system.priority(system.servers[group[0]]) if planner.may_repeat else None
             kept |= share_out({name: runs[name] for name in group}, left_by(system, plan, kept, lowest))
-            excluded.update(with_partners(system.routes.values(), group))
+            excluded.update(system.together(group))
             again = left_by(system, plan, kept).is_short
         if not again:
             return plan if kept == system.kept else solved.with_kept(kept).plan

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from math import inf
 
 from optimizer.candidates import find_candidates
-from optimizer.features.routes.streams import with_partners
 from optimizer.features.routes.view import with_savings
 from optimizer.features.shared_cards.state import FreeCards
 from optimizer.plan import Plan
@@ -130,7 +129,7 @@ class _Search:
         return self.plan()
 
     def _together(self, names: Sequence[str]) -> list[str]:
-        return with_partners(self.system.routes.values(), names)
+        return self.system.together(names)
 
     def transition(self, plan: Plan) -> Transition:
         cards = FreeCards.beside(self.system, placements_of(plan))

@@ -3,10 +3,9 @@
 import numpy as np
 
 from optimizer.features.versions.streams import whole_servers
-from optimizer.schema import Load
+from optimizer.schema import Load, Route
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.changes import SystemChange
-from optimizer.spec.loads import with_owners
 from optimizer.spec.system import System, with_changed_load
 
 RATE_FACTORS = (0.5, 1.5)
@@ -46,14 +45,11 @@ def vary_loads(system: System, rng: np.random.Generator) -> System:
             for (name, server), row in zip(servers.items(), factors, strict=True)
         }
     )
-    rates = rng.uniform(low[0], high[0], size=len(system.routes)).tolist()
-    routes = zip(system.routes.values(), rates, strict=True)
-    return with_owners(
-        changed,
-        [
-            route.model_copy(update={"arrival_rate_rpm": route.arrival_rate_rpm * rate})
-            for route, rate in routes
-        ],
+    others = [owner for owner in system.owners if isinstance(owner, Route)]
+    rates = rng.uniform(low[0], high[0], size=len(others)).tolist()
+    return changed.with_owners(
+        owner.model_copy(update={"arrival_rate_rpm": owner.arrival_rate_rpm * rate})
+        for owner, rate in zip(others, rates, strict=True)
     )
 
 

@@ -181,7 +181,7 @@ def _cards_left(plan: Plan) -> dict[str, int]:
 def _ways(system: System) -> Iterator[dict[str, Any]]:
     """Yield options to try, by Python name; routes and shared cards do not support partial service."""
     options = system.options
-    in_full = bool(system.routes) or any(server.shared_card for server in system.servers.values())
+    in_full = bool(system.routed) or any(server.shared_card for server in system.servers.values())
     none = options.saturation_policy == "None" and not in_full
     policy = {"saturation_policy": POLICY} if none else {}
     mixed = {} if options.heterogeneous else {"heterogeneous": True}

@@ -47,7 +47,7 @@ def service_by_priority(plan: Plan, system: System) -> tuple[PriorityService, ..
     names = grouped((stream.priority, stream.name) for stream in system.streams.values())
     loads = server_loads_rps(replace(system, servers={n: s.server for n, s in system.streams.items()}))
     load_rpm = dict(zip(system.streams, (loads * SECONDS_PER_MINUTE).tolist(), strict=True)) | {
-        route.small: 0.0 for route in system.routes.values()
+        route.small: 0.0 for route in system.routed.values()
     }
     return tuple(
         PriorityService(

@@ -177,8 +177,7 @@ def _cards(count: int) -> str:
 
 
 def _server_slips(system: System, index: Index) -> Iterator[Finding]:
-    routed = {name for route in system.routes.values() for name in (route.small, route.large)}
-    rated = {name for name, entry in index.servers.items() if name in routed or _is_rated(entry)}
+    rated = {name for name, entry in index.servers.items() if name in system.routed or _is_rated(entry)}
     known = Names("the server cannot stay on it: accelerator", system.accelerators, incomplete=False)
     for name, entry in index.servers.items():
         server = entry.item

@@ -8,7 +8,6 @@ from route_oracles import random_routes
 from slow_cases import mostly_slow
 
 from optimizer import load_system
-from optimizer.features.routes.streams import with_partners
 from optimizer.plan import verify
 from optimizer.stabilisation.decisions import TargetReason
 from optimizer.stabilisation.rules import Rules
@@ -90,7 +89,7 @@ def _run(loop: Loop, rng: random.Random) -> None:
             shrunk = {kind for kind, count in cards.items() if count < loop.system.capacity[kind]}
             loop.change(rates, cards)
         gone = [name for name in names if rng.random() < 0.1]
-        missing = frozenset(with_partners(loop.system.routes.values(), gone))
+        missing = frozenset(loop.system.together(gone))
         silent = frozenset(name for name in names if rng.random() < 0.3)
         ready = {place: loop.cluster.ready(place) for place in loop.cluster.starting}
         loop.snapshot(missing, silent)

@@ -30,7 +30,7 @@ def trace(system: System, *loads: Sequence[float], hours: float = 1.0) -> list[L
         for name, replicas in zip(system.servers, row, strict=True):
             rate = max(replicas * ONE_REPLICA - 40, 0.0)
             changed[name] = system.with_load(name, arrival_rate_rpm=rate).servers[name]
-        steps.append(LoadStep(h * 3600.0 * hours, changed))
+        steps.append(LoadStep(h * 3600.0 * hours, [*changed.values()]))
     return steps
 
 
@@ -132,7 +132,7 @@ def test_a_flat_day_without_tiers_is_the_single_plan() -> None:
     source = generate_document(8, 5, 4, seed=2)
     system = load_system(source).with_options(transition_penalty=0.0)
     plan = solve(system)
-    steps = [LoadStep(h * 3600.0, dict(system.servers)) for h in range(24)]
+    steps = [LoadStep(h * 3600.0, system.owners) for h in range(24)]
     found = plan_horizon(system, steps)
     assert found.policies[0].total_cost == pytest.approx(24 * plan.total_cost_cents_per_h)
     assert found.policies[0].startups == found.policies[0].transitions == 0
@@ -159,7 +159,7 @@ def tiered_fleet(seed: int, hours: int, penalty: float) -> tuple[System, list[Lo
             factor = 0.3 + 0.7 * math.sin(math.pi * (h + i) / hours) ** 2
             rate = mine.current.load.arrival_rate_rpm * factor
             changed[name] = system.with_load(name, arrival_rate_rpm=rate).servers[name]
-        steps.append(LoadStep(h * 3600.0, changed))
+        steps.append(LoadStep(h * 3600.0, [*changed.values()]))
     return system, steps
 
 

@@ -69,7 +69,7 @@ def test_a_route_over_three_hours_matches_brute_force(seed: int) -> None:
     system = routed(seed)
     hours = [at_rate(system, factor) for factor in FACTORS]
     found = plan_horizon(
-        system, [LoadStep(3600.0 * h, {}, dict(each.routes)) for h, each in enumerate(hours)]
+        system, [LoadStep(3600.0 * h, [*each.routes.values()]) for h, each in enumerate(hours)]
     )
     prices = [system.accelerators[kind].cost_cents_per_h for kind in "AB"]
     ways = [used_cards(hour) for hour in hours]
@@ -230,7 +230,7 @@ def cards_needed() -> list[int]:
 def test_shared_cards_are_reserved_where_it_pays(committed: float) -> None:
     system = sharing(committed)
     hours = hours_of(system)
-    found = plan_horizon(system, [LoadStep(3600.0 * h, each.servers) for h, each in enumerate(hours)])
+    found = plan_horizon(system, [LoadStep(3600.0 * h, each.owners) for h, each in enumerate(hours)])
     needed = cards_needed()
     costs = [len(RATES) * k * committed + sum(35 * max(n - k, 0) for n in needed) for k in range(5 + 1)]
     assert total(found) == pytest.approx(min(costs))
@@ -249,11 +249,11 @@ def test_shared_cards_are_reserved_where_it_pays(committed: float) -> None:
 def test_moves_and_starts_count_replicas_on_shared_cards() -> None:
     """The same plan in every hour moves and starts nothing; twice as much starts what is new."""
     system = sharing().with_options(transition_penalty=1.0)
-    flat = plan_horizon(system, [LoadStep(3600.0 * h, system.servers) for h in range(3)])
+    flat = plan_horizon(system, [LoadStep(3600.0 * h, system.owners) for h in range(3)])
     assert flat.policies[0].startups == flat.policies[0].transition_cost == 0
     assert flat.plans[0].shared_cards
     many = system.with_load("a", arrival_rate_rpm=60.0 * 700).with_load("b", arrival_rate_rpm=60.0 * 300)
-    grown = plan_horizon(system, [LoadStep(0.0, system.servers), LoadStep(3600.0, many.servers)])
+    grown = plan_horizon(system, [LoadStep(0.0, system.owners), LoadStep(3600.0, many.owners)])
     before, after = (solve(each).on_shared_cards for each in (system, many))
     own = sum(pool.num_replicas for pools in grown.plans[1].servers.values() for pool in pools)
     started = own + sum(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from optimizer.features.routes.streams import large_rpm, small_rpm
 from optimizer.plan import Plan
 from optimizer.spec.load_traces import LoadStep
+from optimizer.spec.loads import rate_rpm
 from optimizer.spec.system import System
 
 
@@ -61,7 +62,8 @@ def routed_loads(system: System, plan: Plan, step: LoadStep) -> list[RoutedLoad]
     """
     found = []
     for name, known in system.routes.items():
-        route, use = step.routes.get(name, known), plan.routes[name]
+        rate, use = rate_rpm(step.reported(known) or known), plan.routes[name]
+        route = known.model_copy(update={"arrival_rate_rpm": rate})
         shares = [kind.small_share for kind in use.kinds]
         found.append(
             RoutedLoad(

@@ -131,7 +131,7 @@ def _value(facts: Facts) -> float:
     penalty, total = facts.system.options.transition_penalty, []
     changed = {item.server for item in facts.placed.changes}
     # Mixed plans and routes also count unchanged servers, by the difference from their stated cost.
-    all_count = facts.mixed or any(route.arrival_rate_rpm for route in facts.whole.routes.values())
+    all_count = facts.mixed or any(route.arrival_rate_rpm for route in facts.whole.routed.values())
     shared_now = {
         (pool.mode, pool.accelerator)
         for server in facts.whole.servers.values()

@@ -146,7 +146,7 @@ def _in_blocks(system: System) -> bool:
     """Return whether questions about a system are solved in blocks."""
     servers = system.servers.values()
     shares = any(server.shared_card or isinstance(server, SharedQueue) for server in servers)
-    return shares or bool(system.routes)
+    return shares or bool(system.routed)
 
 
 def _choose(problem: Problem, deadline: Deadline) -> Solution:

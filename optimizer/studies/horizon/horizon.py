@@ -17,7 +17,7 @@ from optimizer.pipeline import solve
 from optimizer.plan import Placement, Plan
 from optimizer.schema import Route
 from optimizer.spec.load_traces import LoadStep
-from optimizer.spec.loads import owners_of_load, rate_rpm
+from optimizer.spec.loads import rate_rpm
 from optimizer.spec.system import System
 from optimizer.studies.horizon.horizon_document import Horizon, HourlyRoute, HourlyUse, HourPlan, Reservation
 from optimizer.studies.horizon.hours import Hour, alone, chained, from_nothing, hours_of, peak_of
@@ -168,7 +168,7 @@ def _hourly_route(route: Route, division: Division) -> HourlyRoute:
 def _hour_plan(chosen: Outcome, h: int) -> HourPlan:
     hour, plan, system = chosen.hours[h], chosen.plans[h], chosen.hours[0].system
     one = outcome_of((hour,), [plan], chosen.taken)
-    load = sum(map(rate_rpm, owners_of_load(hour.system)))
+    load = sum(map(rate_rpm, hour.system.owners))
     use = []
     for name, count in sorted(used_by(plan, system).items()):
         reserved = min(count, sum(chosen.taken.get(name, ())))

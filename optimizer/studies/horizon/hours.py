@@ -12,7 +12,7 @@ from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.schema import AllocationData, Server
 from optimizer.spec.load_traces import LoadStep, with_step
-from optimizer.spec.loads import owners_of_load, rate_rpm, with_owners
+from optimizer.spec.loads import rate_rpm
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_HOUR
 
@@ -50,8 +50,8 @@ def hours_of(system: System, steps: Sequence[LoadStep]) -> tuple[Hour, ...]:
 
 def peak_of(hours: Sequence[Hour]) -> System:
     """Return the system in which each server and route has its maximum load over all hours."""
-    loads = zip(*(owners_of_load(hour.system) for hour in hours), strict=True)
-    return with_owners(hours[0].system, [max(each, key=rate_rpm) for each in loads])
+    loads = zip(*(hour.system.owners for hour in hours), strict=True)
+    return hours[0].system.with_owners(max(each, key=rate_rpm) for each in loads)
 
 
 def from_nothing(system: System) -> System:

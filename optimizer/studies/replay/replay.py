@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from optimizer.candidates import SizingMemo
 from optimizer.features.offline.streams import without_past_deadlines
 from optimizer.features.routes.replayed import RoutedLoad, routed_loads
-from optimizer.features.routes.streams import route_of
 from optimizer.features.shared_cards.replayed import ReplayedCards, seen_cards
 from optimizer.pipeline import Solved, solve, solve_in_full
 from optimizer.plan import Plan
-from optimizer.schema import AllocationData, Route
+from optimizer.schema import AllocationData, Route, Server
 from optimizer.schema.current_pools import with_replicas
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.load_traces import LoadStep, with_step
+from optimizer.spec.loads import rate_rpm
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Decisions, Observation
 from optimizer.stabilisation.keeping import Kept, Planner
@@ -190,41 +190,25 @@ class _PolicyReplay:
 
     def _mean(self) -> System:
         """Return the system with its mean loads over time."""
-        changed = {}
-        for name, server in self.system.servers.items():
+        changed = []
+        for owner in self.system.owners:
             counted = [
-                (step.servers[name].current.load, step.time_s - before.time_s)
+                (found, step.time_s - before.time_s)
                 for before, step in pairwise(self.steps)
-                if name in step.servers
+                if (found := step.reported(owner)) is not None
             ]
             if counted:
-                time_s = sum(span_s for _, span_s in counted)
-                mean = sum(load.arrival_rate_rpm * span_s for load, span_s in counted) / time_s
-                load = counted[-1][0].model_copy(update={"arrival_rate_rpm": mean})
-                changed[name] = server.with_load(load)
-        return self.system.with_servers(changed).with_routes(self._mean_routes())
-
-    def _mean_routes(self) -> dict[str, Route]:
-        """Return the routes with their mean rates over time."""
-        changed = {}
-        for name, route in self.system.routes.items():
-            counted = [
-                (step.routes[name].arrival_rate_rpm, step.time_s - before.time_s)
-                for before, step in pairwise(self.steps)
-                if name in step.routes
-            ]
-            if counted:
-                mean = sum(rate * span_s for rate, span_s in counted) / sum(span_s for _, span_s in counted)
-                changed[name] = route.model_copy(update={"arrival_rate_rpm": mean})
-        return changed
+                total_s = sum(span_s for _, span_s in counted)
+                mean = sum(rate_rpm(found) * span_s for found, span_s in counted) / total_s
+                changed.append(_with_mean(owner, counted[-1][0], mean))
+        return self.system.with_owners(changed)
 
     def _count(
         self, system: System, plan: Plan, decisions: Decisions, pods: Pods, now_s: float, following: LoadStep
     ) -> None:
         """Count requests, costs and changes until the next time."""
         loads = {
-            name: following.servers.get(name, server).current.load.arrival_rate_rpm
-            for name, server in system.servers.items()
+            name: rate_rpm(following.reported(server) or server) for name, server in system.servers.items()
         }
         routed = routed_loads(system, plan, following)
         loads |= {name: rate for load in routed for name, rate in load.by_server.items()}
@@ -284,8 +268,8 @@ class _PolicyReplay:
         for length_s, ready in pods.spans(*times_s):
             takes = dict.fromkeys(loads, 0.0)
             for place, number in ready.items():
-                for server, rate_rpm in rates[place].items():
-                    takes[server] += number * rate_rpm
+                for server, each_rpm in rates[place].items():
+                    takes[server] += number * each_rpm
             missed = {server: max(0.0, load - takes[server]) for server, load in loads.items()}
             for each in routed:
                 here = each.missed_rpm(takes)
@@ -322,8 +306,7 @@ class _PolicyReplay:
                     changes=tally.card_changes + (0 if decision is None else decision.ups + decision.downs),
                 )
             )
-        routes = self.system.routes.values()
-        alone = [item for item in servers if route_of(routes, item.server) is None]
+        alone = [item for item in servers if item.server not in self.system.routed]
         counted: list[ReplayedServer | _RouteTally] = [*alone, *self.routes.values()]
         changes = sum(item.changes for item in servers)
         return ReplayPolicy(
@@ -355,10 +338,17 @@ def _lacking(servers: Sequence[ReplayedServer]) -> tuple[str, ...] | None:
 
 def _unreported(system: System, step: LoadStep) -> Iterator[str]:
     """Yield the servers whose load, or that of their route, is missing in a step."""
-    for name in system.servers:
-        route = route_of(system.routes.values(), name)
-        if name not in step.servers if route is None else route.name not in step.routes:
+    for name, server in system.servers.items():
+        if step.reported(system.routed.get(name, server)) is None:
             yield name
+
+
+def _with_mean(owner: Server | Route, last: Server | Route, rate_rpm: float) -> Server | Route:
+    """Return a server or a route with its last reported lengths and another rate."""
+    changes = {"arrival_rate_rpm": rate_rpm}
+    if isinstance(owner, Route) or isinstance(last, Route):
+        return owner.model_copy(update=changes)
+    return owner.with_load(last.current.load.model_copy(update=changes))
 
 
 def _at(system: System, step: LoadStep, pods: Pods) -> System:

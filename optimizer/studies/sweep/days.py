@@ -22,7 +22,7 @@ from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.schema import Route, Server
 from optimizer.spec.load_traces import LoadStep
-from optimizer.spec.loads import owners_of_load, rate_rpm, with_rates
+from optimizer.spec.loads import rate_rpm, with_rates
 from optimizer.spec.system import System
 from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, digest_of, ignore_progress
 from optimizer.studies.sweep.sweep_document import SafeFleet, SampledDays
@@ -53,12 +53,12 @@ def lognormal_days(system: System, samples: int, load_cv: float, seed: int) -> F
     Factors are independent and lognormal with mean 1 (eq. 160). The versions of a server share one factor.
 
     Returns:
-        Loads of the servers and routes in `owners_of_load`.
+        Loads of the `owners` of the system.
     """
     spread = np.sqrt(np.log1p(load_cv**2))
-    servers = {item.name: item for item in owners_of_load(system) if isinstance(item, Server)}
+    servers = {item.name: item for item in system.owners if isinstance(item, Server)}
     places = {name: s for s, name in enumerate(whole_servers(servers))}
-    count = len(places) + len(system.routes)
+    count = len(places) + len(system.owners) - len(servers)
     columns = [*(places[whole_name(server)] for server in servers.values()), *range(len(places), count)]
     normal = np.random.default_rng(seed).standard_normal((samples, count))[:, columns]
     loads: FloatArray = _loads_rpm(system) * np.exp(spread * normal - spread**2 / 2)
@@ -72,18 +72,18 @@ def trace_days(system: System, steps: Sequence[LoadStep], samples: int, seed: in
     has the load of the system.
 
     Returns:
-        Loads of the servers and routes in `owners_of_load`.
+        Loads of the `owners` of the system.
     """
     days: dict[int, FloatArray] = {}
-    places = {(type(item) is Route, item.name): s for s, item in enumerate(owners_of_load(system))}
     first = steps[0].time_s
     for step in steps:
-        peaks = days.setdefault(int((step.time_s - first) // SECONDS_PER_DAY), np.full(len(places), np.nan))
-        reported: tuple[Server | Route, ...] = (*step.servers.values(), *step.routes.values())
-        for owner in reported:
-            s = places.get((type(owner) is Route, owner.name))
-            if s is not None:  # the servers of routes have no separate load
-                peaks[s] = np.fmax(peaks[s], rate_rpm(owner))
+        peaks = days.setdefault(
+            int((step.time_s - first) // SECONDS_PER_DAY), np.full(len(system.owners), np.nan)
+        )
+        for s, owner in enumerate(system.owners):
+            found = step.reported(owner)
+            if found is not None:
+                peaks[s] = np.fmax(peaks[s], rate_rpm(found))
     every = np.array([np.where(np.isnan(peaks), _loads_rpm(system), peaks) for peaks in days.values()])
     drawn: FloatArray = every[np.random.default_rng(seed).integers(len(every), size=samples)]
     return drawn
@@ -95,8 +95,8 @@ def within_targets(most_rpm: FloatArray, loads_rpm: FloatArray) -> BoolArray:
 
 
 def largest_loads_rpm(plan: Plan, system: System) -> FloatArray:
-    """Return the largest loads of the `owners_of_load` that a plan serves [requests/min], shape (S,)."""
-    return np.array([_largest_load_rpm(owner, plan) for owner in owners_of_load(system)])
+    """Return the largest loads of the `owners` of a system that a plan serves [requests/min], shape (S,)."""
+    return np.array([_largest_load_rpm(owner, plan) for owner in system.owners])
 
 
 def _largest_load_rpm(owner: Server | Route, plan: Plan) -> float:
@@ -127,7 +127,7 @@ def sampled_days(
 
     Args:
         system: the system to plan.
-        loads_rpm: loads of the `owners_of_load` on each day [requests/min], shape (D, S).
+        loads_rpm: loads of the `owners` on each day [requests/min], shape (D, S).
         done: finished plans; new ones are added.
         tell: called with the progress.
         load_cv: coefficient of variation of the sampled loads; None for a trace.
@@ -219,4 +219,4 @@ def _plan(system: System, memo: SizingMemo) -> FleetPlan:
 
 
 def _loads_rpm(system: System) -> FloatArray:
-    return np.array([rate_rpm(owner) for owner in owners_of_load(system)])
+    return np.array([rate_rpm(owner) for owner in system.owners])
