@@ -16,6 +16,7 @@ from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
 from optimizer.plan import Plan, load_plan
+from optimizer.plan.placements import services_of
 from optimizer.render.autoscalers import (
     adapter_rules,
     horizontal_pod_autoscaler,
@@ -140,8 +141,8 @@ def _text(options: ManifestOptions, plan: Plan, system: System | None) -> str:
             system, table, options.namespace, options.container, replicas=not options.no_replicas
         )
         found = variants(plan, system, table, settings_elsewhere(system, plan))
-        rented = "".join(f"# {one.server}: rented, so it has no Deployment\n" for one in plan.rented)
-        return rented + manifests_text(map(writer.of, found))
+        others = "".join(f"# {name}: rented, so it has no Deployment\n" for name in services_of(plan))
+        return others + manifests_text(map(writer.of, found))
     found = variants(plan, system, table)
     if options.adapter_rules:
         return yaml_text(adapter_rules(found))

@@ -67,7 +67,7 @@ def plan_from_value(raw: object, source: str = "") -> Plan:
         for i, pool in enumerate(pools):
             _check_pool(pool, f"{prefix}allocations.{name}[{i}]")
     cost = math.fsum(pool.cost_cents_per_h for pools in plan.allocations.values() for pool in pools)
-    cost += math.fsum(item.cost_cents_per_h for item in plan.rented)
+    cost += plan.rented_cents_per_h
     cost += math.fsum(use.cost_cents_per_h for use in plan.shared_cards)
     cost += difference_cents_per_h(plan.tiers)
     stated = plan.total_cost_cents_per_h

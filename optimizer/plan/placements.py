@@ -112,6 +112,11 @@ def _serving(server: str, pool: Pool) -> Serving:
     return Serving(server, pool, *rates, pool.num_replicas, pool.cost_cents_per_h)
 
 
+def services_of(plan: Plan) -> tuple[str, ...]:
+    """Return the servers of a plan that external services answer."""
+    return tuple(row.spot.group for row in placements_of(plan) if row.mode == "external")
+
+
 def parts_of(plan: Plan) -> dict[str, list[tuple[PlacementRow, Serving]]]:
     """Return the placements of each planned server of a plan, each with the part that serves the server."""
     return parts_by_server(placements_of(plan))

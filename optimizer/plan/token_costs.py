@@ -1,14 +1,9 @@
 """Cost per million input and output tokens of replicas and rented services."""
 
-from typing import TYPE_CHECKING
-
 from optimizer.plan.document import Plan
+from optimizer.plan.placements import parts_of
 from optimizer.spec.system import System
 from optimizer.units import MINUTES_PER_HOUR
-
-if TYPE_CHECKING:
-    from optimizer.features.external.uses import Rented
-    from optimizer.schema.pools import Pool
 
 
 def cost_per_million(
@@ -21,13 +16,10 @@ def cost_per_million(
 
 def token_costs(plan: Plan, system: System) -> dict[str, float]:
     """Return the cost per million tokens of each server with load [cents], at list prices."""
-    rented = {item.server: item for item in plan.rented}
-    found = {}
+    parts, found = parts_of(plan), {}
     for name in sorted(plan.allocations):
-        items: list[Pool | Rented] = [*plan.pools_of(name), *([rented[name]] if name in rented else [])]
-        load = system.servers[name].current.load
-        carried = sum(item.arrival_rate_rpm for item in items)
-        cost = sum(item.cost_cents_per_h for item in items)
+        mine, load = [part for _, part in parts.get(name, ())], system.servers[name].current.load
+        carried, cost = sum(part.rate_rpm for part in mine), sum(part.cost_cents_per_h for part in mine)
         each = cost_per_million(cost, carried, load.in_tokens, load.out_tokens)
         if each is not None:
             found[name] = each

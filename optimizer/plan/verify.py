@@ -113,7 +113,7 @@ def _check_sections(facts: Facts, candidates: Candidates | None) -> Iterator[str
         divisions=_divisions(facts) if ROUTES.name in system.features else {},
         all_large=_all_large(facts, candidates) if ROUTES.name in system.features else {},
     )
-    placed = replace(facts.placed, rented={name: _rented(facts, name) for name in facts.rented})
+    placed = replace(facts.placed, rented={name: _rented(facts, name) for name in facts.placed.rented})
     for name, true in sections(placed, stated).items():
         yield from differences(true, getattr(plan, name), Plan.model_fields[name].alias or name)
 

@@ -229,7 +229,7 @@ def sections(placed: PlanPlacements, stated: StatedFacts) -> dict[str, Any]:
         "replica_counts": replica_counts(placed.arrays, pools, of_served, rollouts)
         if reserves or rollouts
         else {},
-        "deadlines": deadline_uses(system, pools, placed.rented) if OFFLINE.name in used else (),
+        "deadlines": deadline_uses(system, placed.parts) if OFFLINE.name in used else (),
         "changes": placed.changes,
     }
 

@@ -5,22 +5,18 @@ from typing import Any, NamedTuple
 
 from optimizer.arrays import grouped
 from optimizer.candidates import Candidates
-from optimizer.features.external.uses import Rented
-from optimizer.features.routes.sections import route_sections
-from optimizer.features.shared_cards.sections import shared_card_sections
-from optimizer.features.shared_queues.sections import shared_queue_sections
+from optimizer.features.sections import feature_sections, group_sections
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.shown import LOSS
 from optimizer.kinds.table import KINDS, in_order, kind_of_pool
 from optimizer.limits.budget import BUDGET
 from optimizer.limits.table import limit_named
 from optimizer.plan import Plan
-from optimizer.plan.document import EXTERNAL, SHARED
+from optimizer.plan.placements import PlacementRow, Serving, parts_of, place_name
 from optimizer.plan.token_costs import token_costs
 from optimizer.quantities import counted, percent, quantity, share_text
 from optimizer.render.estimates import ENDS, estimates_note, marked
 from optimizer.render.explanation_text import part_text
-from optimizer.render.feature_sections import feature_sections
 from optimizer.render.figures import columns_of, other_targets, plan_columns
 from optimizer.render.money import Money
 from optimizer.render.plan_text import figures_text, level_unit, overload_notes, overload_rows, proved
@@ -57,9 +53,7 @@ def plan_sections(
     return [
         _headline(plan, system),
         _allocations(plan, system),
-        *shared_queue_sections([*queue_rows(system, plan)]),
-        *shared_card_sections(plan, system),
-        *route_sections(plan),
+        *group_sections(plan, queue_rows(system, plan), system),
         _cards(plan),
         *_limits(plan),
         *feature_sections(plan, token_costs(plan, system)),
@@ -100,10 +94,8 @@ class _PlanRow(NamedTuple):
     priority: int
     pool: PoolRow | None
     is_first: bool = True
-    rented: Rented | None = None
-    """The external service that it uses instead of a pool."""
-    shared_cost: float | None = None
-    """The server's part of the cost of shared cards; None if it is on none."""
+    parts: Sequence[tuple[PlacementRow, Serving]] = ()
+    """Placements that serve it instead of own pools."""
 
     def once(self, value: str | int) -> FormattedValue:
         """Return a value of the server if this is the row of its first pool, else an empty cell."""
@@ -114,15 +106,14 @@ def _allocations(plan: Plan, system: System) -> Section:
     overview = describe(system, plan)
     columns = _allocation_columns(Money.of(plan), _kinds(overview.pools, system), overview.pools)
     pools = grouped((pool.server, pool) for pool in overview.pools)
-    rented = {item.server: item for item in plan.rented}
+    parts = parts_of(plan)
     rows = (
         _PlanRow(
             server,
             system.priority(system.servers[server]),
             pool,
             i == 0,
-            rented.get(server),
-            plan.cost_on_shared_cards.get(server),
+            [(row, part) for row, part in parts.get(server, ()) if row.mode != "own"],
         )
         for server in sorted(plan.allocations, key=lambda key: (system.priority(system.servers[key]), key))
         for i, pool in enumerate(pools.get(server, [None]))
@@ -161,17 +152,14 @@ def _of_pool(column: Column) -> Column:
 
 
 def _cost(row: _PlanRow) -> float:
-    if row.shared_cost is not None:
-        return row.shared_cost
-    placed = row.pool or row.rented
-    return placed.cost_cents_per_h if placed else 0.0
+    if row.parts or row.pool is None:
+        return sum((part.cost_cents_per_h for _, part in row.parts), 0.0)
+    return row.pool.cost_cents_per_h
 
 
 def _accelerator(row: _PlanRow) -> FormattedValue:
-    if row.rented is not None:
-        return FormattedValue(EXTERNAL, EXTERNAL)
-    if row.shared_cost is not None:
-        return FormattedValue(SHARED, SHARED)
+    for placement, _ in row.parts:
+        return FormattedValue(place := place_name(*placement.place), place)
     if row.pool is None:
         return FormattedValue("idle", "idle")
     return FormattedValue(marked(row.pool.placed_on, row.pool.estimated), row.pool.accelerator)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL
+from optimizer.plan.placements import services_of
 from optimizer.render.money import Money
 from optimizer.section import Column, Section, name, table
 
@@ -30,11 +31,11 @@ def token_section(plan: Plan, costs: Mapping[str, float]) -> Section:
         plan: the plan.
         costs: cost per million tokens of each server [cents].
     """
-    money, rented = Money.of(plan), {item.server for item in plan.rented}
+    money, services = Money.of(plan), services_of(plan)
 
     def placed(server: str) -> str:
         pools = [pool.placed_on for pool in plan.pools_of(server)]
-        return EXTERNAL if server in rented else " + ".join(pools)
+        return EXTERNAL if server in services else " + ".join(pools)
 
     columns = (
         name("server", str),
@@ -42,5 +43,5 @@ def token_section(plan: Plan, costs: Mapping[str, float]) -> Section:
         money.column("cost per million tokens", costs.__getitem__, unit=money.sum_unit),
     )
     title = "Cost per million input and output tokens"
-    shown = bool(plan.rented or plan.requires_reserve or plan.tiers or plan.limits)
+    shown = bool(services or plan.requires_reserve or plan.tiers or plan.limits)
     return table(title, columns, sorted(costs), "tokens", on_request=not shown, may_be_empty=True)

@@ -4,14 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from optimizer.features.routes.sections import route_sections
-from optimizer.features.shared_cards.sections import shared_card_sections
-from optimizer.features.shared_queues.sections import shared_queue_sections
+from optimizer.features.sections import feature_sections, group_sections
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.shown import Shown, TableName
 from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
 from optimizer.money import in_cost_unit
 from optimizer.plan import Plan, TargetFigure
+from optimizer.plan.placements import services_of
 from optimizer.quantities import be, counted, percent, quantity, share_text, significant
 from optimizer.queueing.measures import LATENCIES, label_of, statistic_of
 from optimizer.queueing.targets import target_share
@@ -23,7 +22,6 @@ from optimizer.render.decision_sections import (
     repair_sections,
 )
 from optimizer.render.estimates import estimates_note, marked
-from optimizer.render.feature_sections import feature_sections
 from optimizer.render.figures import of_pool, other_targets, target_percentiles
 from optimizer.render.money import Money
 from optimizer.render.plan_sections import estimates_section, overload_section, unserved_section
@@ -60,9 +58,7 @@ def report_sections(report: Report, system: System) -> list[Section]:
         *reason_sections(report),
         *estimates,
         _types(overview),
-        *shared_queue_sections(overview.queues),
-        *shared_card_sections(plan),
-        *route_sections(plan),
+        *group_sections(plan, overview.queues),
         *_of_features(overview),
         *_latencies(overview),
         *_simulation(report),
@@ -75,9 +71,8 @@ def report_sections(report: Report, system: System) -> list[Section]:
 def _of_features(overview: Overview) -> Iterator[Section]:
     """Yield reserves, tiers and rented services, and the cost of tokens if any of them or a limit exists."""
     plan = overview.plan
-    shown = bool(
-        plan.rented or plan.tiers or plan.requires_reserve or plan.limits or plan.deadlines or plan.caches
-    )
+    others = plan.tiers, plan.requires_reserve, plan.limits, plan.deadlines, plan.caches, services_of(plan)
+    shown = any(others)
     for section in feature_sections(plan, overview.token_costs):
         if section.name != "tokens" or (shown and section.rows):
             section.on_request = False

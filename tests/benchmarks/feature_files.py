@@ -26,10 +26,19 @@ ELSEWHERE = {
 }
 """Identifiers that mostly mean something else, and what."""
 _LEFT = "load that a server can take in addition, not the headroom that it requires"
+_HTTP, _BY_THE_HOUR = "routes of the HTTP server", "cards that are rented by the hour"
 ELSEWHERE_IN = {
     ("headroom_share", "optimizer/studies/explanation/explanation_document.py"): _LEFT,
     ("headroom_share", "optimizer/render/explanation_sections.py"): _LEFT,
     ("headroom_share", "optimizer/render/server_sections.py"): _LEFT,
+    ("routes", "rest_server/v1/v1_routes.py"): _HTTP,
+    ("routes", "rest_server/loop/serving.py"): _HTTP,
+    ("rented", "optimizer/starters/facts.py"): _BY_THE_HOUR,
+    ("rented", "optimizer/starters/slices.py"): _BY_THE_HOUR,
+    ("rented", "optimizer/starters/starter_document.py"): _BY_THE_HOUR,
+    ("rented", "optimizer/studies/horizon/horizon.py"): _BY_THE_HOUR,
+    ("rented", "optimizer/studies/horizon/horizon_document.py"): _BY_THE_HOUR,
+    ("rented", "optimizer/render/horizon_sections.py"): _BY_THE_HOUR,
 }
 """Identifiers that mean something else in one file, and what."""
 

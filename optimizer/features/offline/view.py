@@ -2,24 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 
-from optimizer.features.external.uses import Rented
 from optimizer.features.offline.uses import DeadlineUse
+from optimizer.plan.placements import PlacementRow, Serving
 from optimizer.schema import OfflineWork
-from optimizer.schema.pools import Pool
 from optimizer.spec.system import System
 from optimizer.tolerances import SAME
 from optimizer.units import MINUTES_PER_HOUR
 
 
 def deadline_uses(
-    system: System, pools: Mapping[str, Sequence[Pool]], rented: Mapping[str, Rented]
+    system: System, parts: Mapping[str, Sequence[tuple[PlacementRow, Serving]]]
 ) -> tuple[DeadlineUse, ...]:
     """Return the completion time of every server's offline work."""
     uses = []
     for name, server in system.servers.items():
         if server.deadline is not None:
-            capacity = sum(pool.max_arrival_rate_rpm for pool in pools.get(name, ()))
-            capacity += rented[name].arrival_rate_rpm if name in rented else 0.0
+            mine = (part for row, part in parts.get(name, ()) if row.mode != "shared")
+            capacity = sum(part.max_rate_rpm for part in mine)
             uses.append(_use(name, server.deadline, capacity))
     return tuple(uses)
 

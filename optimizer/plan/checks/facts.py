@@ -9,7 +9,6 @@ import numpy as np
 from optimizer.candidates.arrays import SystemArrays, server_loads_rps
 from optimizer.candidates.measuring import MemberMetrics
 from optimizer.candidates.replica_power import largest_power_w
-from optimizer.features.external.uses import Rented
 from optimizer.features.shared_cards.uses import SharedPool
 from optimizer.features.shared_queues.view import measured_members
 from optimizer.plan.document import Plan, Unserved
@@ -83,11 +82,6 @@ class Facts:
     def on_cards(self) -> dict[str, list[SharedPool]]:
         """Replicas on shared cards, by server."""
         return self.plan.on_shared_cards
-
-    @cached_property
-    def rented(self) -> dict[str, Rented]:
-        """Return the rentals of the plan by server."""
-        return {item.server: item for item in self.plan.rented}
 
     @cached_property
     def kept(self) -> PlacedUnits:

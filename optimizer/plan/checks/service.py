@@ -103,7 +103,7 @@ def _batches(facts: Facts, server: Server) -> Iterator[str]:
 def _loads(facts: Facts, server: Server) -> Iterator[str]:
     """Check that pools share the load in proportion to their maximum rates, up to these rates (eq. 49)."""
     load, pools = facts.load_rpm[server.name], facts.pools_of(server.name)
-    if server.name in facts.rented:
+    if server.name in facts.placed.rented:
         yield from _rented(facts, server)
     maximum = math.fsum(pool.max_arrival_rate_rpm for pool in pools)
     for pool in pools:
@@ -133,7 +133,7 @@ def _rented(facts: Facts, server: Server) -> Iterator[str]:
 
 def _listing(facts: Facts, server: Server) -> Iterator[str]:
     """Check that servers with too few replicas or too little capacity are listed as unserved."""
-    if server.name in facts.rented or server.name in facts.on_cards:
+    if server.name in facts.placed.rented or server.name in facts.on_cards:
         return
     load, pools, minimum = facts.load_rpm[server.name], facts.pools_of(server.name), server.min_num_replicas
     maximum = sum(pool.max_arrival_rate_rpm for pool in pools)

@@ -108,7 +108,7 @@ class PlanOutcome:
         short = {names[s]: float(share[s]) for s in np.flatnonzero(~full) if names[s] not in queues}
         members = problem.members.names
         short |= {members[m]: part for _, m, part in short_members(candidates, problem, queues)}
-        external = table.source == Source.rental
+        rents = (replicas > 0) & (table.source == Source.rental)
         required, has = reserves_held(problem, replicas)
         cost = float((replicas * table.cost_per_replica).sum())
         return cls(
@@ -118,7 +118,7 @@ class PlanOutcome:
             served_fraction=short,
             carried_rpm=carried,
             pools=pools,
-            rents=frozenset(names[s] for s in np.unique(table.server[(replicas > 0) & external])),
+            rents=frozenset(names[s] for s in np.unique(table.server[rents])),
             has_reserve=frozenset(names[s] for s in np.flatnonzero(has)),
             lacks_reserve=frozenset(names[s] for s in np.flatnonzero(required & ~has)),
         )

@@ -10,6 +10,7 @@ from optimizer.candidates.arrays import ALL_MEMBERS, own_fields
 from optimizer.features.reserves.offers import share_beside_reserve
 from optimizer.kinds.batch_servers.stages import STAGE
 from optimizer.plan import Plan
+from optimizer.plan.placements import services_of
 from optimizer.studies.explanation.answering import Answer, Question, effect_of
 from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.binding import binding_limits
@@ -151,7 +152,7 @@ def _headroom_rpm(
 ) -> float | None:
     """Return the additional load that a server's replicas can carry, or carry with its reserve (eq. 59)."""
     server = candidates.arrays.server_names[s]
-    if load_rpm == 0 or any(item.server == server for item in plan.rented):
+    if load_rpm == 0 or server in services_of(plan):
         return None
     pools = plan.pools_of(server)
     most_rpm = sum(pool.max_arrival_rate_rpm for pool in pools)

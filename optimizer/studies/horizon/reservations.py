@@ -123,7 +123,8 @@ def cost_with(plan: Plan, system: System, taken: Taken) -> float:
         system: the system at its own prices.
         taken: reserved accelerators of each tier.
     """
-    used, total = used_by(plan, system), sum(item.cost_cents_per_h for item in plan.rented)
+    used, rows = used_by(plan, system), placements_of(plan)
+    total = sum(row.cost_cents_per_h for row in rows if row.mode == "external")
     for name, item in system.accelerators.items():
         reserved = reserving(item, taken[name]) if name in taken else item
         total += tier_cost(reserved, used[name])

@@ -20,6 +20,7 @@ from optimizer.features.routes.view import capacities_rps
 from optimizer.features.versions.streams import whole_name, whole_servers
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
+from optimizer.plan.placements import services_of
 from optimizer.schema import Route, Server
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.loads import rate_rpm, with_rates
@@ -108,7 +109,7 @@ def _largest_load_rpm(owner: Server | Route, plan: Plan) -> float:
             RouteArrays.of(owner, (owner.small, owner.large)).most_rps(*capacities_rps(owner, plan))
             * SECONDS_PER_MINUTE
         )
-    if any(item.server == owner.name for item in plan.rented):
+    if owner.name in services_of(plan):
         return MAX_QUANTITY
     most = sum(pool.max_arrival_rate_rpm for pool in plan.pools_of(owner.name))
     return most / (1 - owner.cache_hit_rate)
