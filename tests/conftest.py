@@ -48,6 +48,14 @@ settings.register_profile("thorough", settings.get_profile("default"), max_examp
 settings.load_profile("default")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave slow cases out where no slow check is run."""
+    from slow_cases import leave_out_slow_cases
+
+    if config.option.markexpr == "not slow":
+        leave_out_slow_cases()
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave checks that take half a minute to collect unread where no slow check is run."""
     unread = collection_path.name.endswith("_at_length.py") and config.option.markexpr == "not slow"
@@ -55,10 +63,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Use one worker more than there are cores, because tests of services and pages wait for processes."""
+    """Use two workers more than there are cores, because tests of services and pages wait for processes."""
     from optimizer.parallel import core_count
 
-    return core_count() + 1
+    return core_count() + 2
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

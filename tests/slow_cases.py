@@ -1,14 +1,23 @@
 """Many cases of one property, of which the default run takes the first ones."""
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
 
+_run = {"slow": True}
+"""Whether slow cases are collected; where none runs, thousands would be collected in vain."""
+
+
+def leave_out_slow_cases() -> None:
+    """Collect quick cases alone from now on."""
+    _run["slow"] = False
+
 
 def mostly_slow(cases: Iterable[Any], quick: int) -> list[Any | ParameterSet]:
     """Return cases to parametrize with, all but the first ones marked slow; several arguments are a tuple."""
-    found = list(cases)
+    found = list(cases) if _run["slow"] else list(islice(cases, quick))
     rest = (case if isinstance(case, tuple) else (case,) for case in found[quick:])
     return [*found[:quick], *(pytest.param(*case, marks=pytest.mark.slow) for case in rest)]

@@ -38,7 +38,7 @@ def answered(copy: Path, systems: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return answered(tmp_path_factory.mktemp("copy"), 12)
+    return answered(tmp_path_factory.mktemp("copy"), 4)
 
 
 def test_plans_with_twins_are_those_of_enumeration(answers: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ def answered(copy: Path, systems: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return answered(tmp_path_factory.mktemp("copy"), 12)
+    return answered(tmp_path_factory.mktemp("copy"), 4)
 
 
 def replicas_of(plan: dict[str, Any]) -> dict[str, dict[str, int]]:

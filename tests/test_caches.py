@@ -68,7 +68,7 @@ def cached_fleet(seed: int) -> Json:
     return source
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(20), 12))
+@pytest.mark.parametrize("seed", mostly_slow(range(20), 6))
 def test_a_cache_is_a_smaller_load_with_other_percentiles(seed: int) -> None:
     source = cached_fleet(seed)
     system, plain = load_system(source), load_system(without_caches(source))

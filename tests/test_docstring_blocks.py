@@ -3,7 +3,7 @@
 import ast
 import importlib
 import re
-from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from doc_pages import ROOT
@@ -14,16 +14,19 @@ BRANCH = re.compile(r"(?P<before>(?:│   |    )*)[├└]── (?P<name>\w+) +
 TREES = {"optimizer/errors.py": "optimizer.errors", "rest_server/client/__init__.py": "rest_server.client"}
 
 
-def literal_blocks() -> Iterator[tuple[str, list[str]]]:
-    """Yield the file and the lines of each block that follows ``::`` in a docstring."""
+@cache
+def literal_blocks() -> list[tuple[str, list[str]]]:
+    """Return the file and the lines of each block that follows ``::`` in a docstring."""
+    found = []
     for package in ("optimizer", "rest_server"):
         for path in sorted((ROOT / package).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text("utf-8"))):
                 if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                     continue
                 text = ast.get_docstring(node) or ""
-                for block in re.findall(r"::\n\n((?: +\S.*\n?|\n(?= ))+)", text):
-                    yield path.relative_to(ROOT).as_posix(), block.rstrip().split("\n")
+                blocks = re.findall(r"::\n\n((?: +\S.*\n?|\n(?= ))+)", text)
+                found += [(path.relative_to(ROOT).as_posix(), block.rstrip().split("\n")) for block in blocks]
+    return found
 
 
 def test_every_branch_has_a_line_of_its_own() -> None:

@@ -45,8 +45,9 @@ BESIDES: tuple[Wanted, ...] = (
     ("tiers",), ("power",),
 )  # fmt: skip
 ROLLING: list[Wanted] = [(mode, *other) for mode in MODES for other in BESIDES]
+DRAWN = [(n % 30, wanted, n % 2 > 0) for n, wanted in enumerate(PAIRS)]
 CASES: list[tuple[int, Wanted, bool]] = [
-    *((n % 30, wanted, n % 2 > 0) for n, wanted in enumerate(PAIRS)),
+    *DRAWN[::3],
     *((seed, wanted, seed > 0) for wanted in SINGLES for seed in range(2)),
     *((n, wanted, n % 2 > 0) for n, wanted in enumerate(OFFLINE, 1)),
     *((n % 10, wanted, n % 2 > 0) for n, wanted in enumerate(ROLLING)),
@@ -60,6 +61,8 @@ CASES: list[tuple[int, Wanted, bool]] = [
 ]
 """Seed, options, and whether plans are mixed; the last ones once were wrong."""
 MORE: list[tuple[int, Wanted, bool]] = [
+    *DRAWN[1::3],
+    *DRAWN[2::3],
     *((seed, wanted, seed == 0) for wanted in SINGLES for seed in range(2)),
     *((n, wanted, n % 2 == 0) for n, wanted in enumerate(OFFLINE, 1)),
     *((seed, (mode,), mixed) for mode in MODES for seed in (1, 2) for mixed in (False, True)),

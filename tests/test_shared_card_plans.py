@@ -255,7 +255,7 @@ def _as_good(plan: Plan, best: tuple[float, ...]) -> bool:
 
 
 # The enumeration of systems 17 and 20 takes ten seconds and more.
-@pytest.mark.parametrize("seed", mostly_slow(range(162), 8))
+@pytest.mark.parametrize("seed", mostly_slow(range(162), 4))
 def test_random_plans_match_the_enumeration_of_all_units(seed: int) -> None:
     system = random_system(seed, 3, cards=2)
     if find_candidates(system).shared is not None:
@@ -277,7 +277,7 @@ def _larger(seed: int) -> System:
     return load_system(text)
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(1000, 1050), 3))
+@pytest.mark.parametrize("seed", mostly_slow(range(1000, 1050), 2))
 def test_larger_plans_match_a_program_without_patterns(seed: int) -> None:
     system = _larger(seed)
     if find_candidates(system).shared is not None:

@@ -56,7 +56,7 @@ def lossy(rng: random.Random) -> dict[str, object]:
     return document(servers, names, {"A": 400, "B": 400}, classes=classes, models=models, **options)
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(200), 40))
+@pytest.mark.parametrize("seed", mostly_slow(range(200), 20))
 def test_a_complete_plan_loses_at_most_the_bound(seed: int) -> None:
     system = load_system(lossy(random.Random(seed)))
     plan = solve(system)

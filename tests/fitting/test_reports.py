@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from slow_cases import mostly_slow
 
 from optimizer.errors import FitError
 from optimizer.fitting.bounds import bounds_of
@@ -39,7 +40,7 @@ def said(profile: FittedProfile) -> str:
     return " ".join(profile.fit.warnings)
 
 
-@pytest.mark.parametrize("case", TWINS)
+@pytest.mark.parametrize("case", mostly_slow(TWINS, 3))
 def test_twins_of_faulty_reports_are_fitted_rightly_and_told(case: str) -> None:
     expected = json.loads((DATA / case / "expected.json").read_text())
     profile = fitted(case, "[!e]*")

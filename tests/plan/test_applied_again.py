@@ -56,7 +56,7 @@ def test_a_mixed_plan_stays_as_it_is(seed: int) -> None:
     assert_settled(load_system(idle(random_mixed_document(seed))))
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(60), 6))
+@pytest.mark.parametrize("seed", mostly_slow(range(60), 3))
 def test_a_plan_of_features_stays_as_it_is(seed: int) -> None:
     assert_settled(load_system(idle(random_with_routes(seed))).with_options(saturation_policy="None"))
 

@@ -1,4 +1,4 @@
-"""The 48 documents of the default tests, each with some of its questions; every question is asked of one."""
+"""The 48 documents of the tests, each with some of its questions; every question is asked of one."""
 
 import tempfile
 from collections.abc import Iterator
@@ -29,7 +29,6 @@ _ASKED = {
     "sample-queue-servers": "solve, check, plot rejection, plot window, wire",
     "sample-batching-platform": "solve",
     "generated-3-1.2-1": "solve, candidates json, explain json, report json, v1 fleet",
-    "generated-6-2.2-1": "solve, explain, solve greedy, manifests, compare random, v1",
     "generated-10-1.6-1": "solve, candidates json, verify proof, manifests keda, plot types, plot targets",
     "generated-24-1.2": "solve, solve csv, solve mixed",
     "generated-40-0.8": "solve, candidates json, verify",
@@ -37,14 +36,12 @@ _ASKED = {
     "linear-07": "solve, candidates, plot cost, plot pareto, convert",
     "static-00": "solve, candidates json, check json, simulate, solve tables",
     "iteration-02": "solve, candidates json, plot latency, wire fleet",
-    "continuous-01": "solve, candidates json, simulate csv, report simulated",
     "continuous-12": "solve, candidates csv, solve tables",
     "terms-02": "solve, candidates json, simulate json, compare load",
     "experts-01": "solve, plot servers",
     "estimate-01": "solve, candidates json, solve middle, solve tables, candidates",
     "batch-08": "solve, candidates, simulate json, explain",
     "batch-13": "solve, solve tables, report, simulate",
-    "batch-18": "solve, candidates json, compare, plot latency, manifests prometheus",
     "mixture-batch-continuous": "solve, candidates json, solve wide, report",
     "mixture-static-linear": "solve, compare json, plot load, plot assignment",
     "policy-RoundRobin-delayed": "solve, solve tables, compare options",
@@ -64,13 +61,18 @@ _ASKED = {
     "feature-27": "solve, verify, explain",
     "feature-32": "solve, solve tables, report, check",
     "feature-39": "solve, verify, solve tables, manifests, compare json",
-    "feature-40": "solve, candidates json, explain json",
     "feature-43": "solve, verify, solve tables, compare options",
     "feature-46": "solve, solve mixed, manifests keda",
+    "random-00": "solve, solve mixed, explain, v1 studies",
+    "continuous-01": "solve, candidates json, simulate csv, report simulated",
+    "batch-18": "solve, candidates json, compare, plot latency, manifests prometheus",
+    "generated-6-2.2-1": "solve, explain, solve greedy, manifests, compare random, v1",
+    "feature-40": "solve, candidates json, explain json",
     "feature-55": "solve, verify, solve greedy, report json",
     "feature-56": "solve, verify, solve tables, compare json",
-    "random-00": "solve, solve mixed, explain, v1 studies",
 }
+QUICK = 42
+"""Of how many the default tests ask; the others take longer."""
 BRIEF: dict[str, tuple[str, ...]] = {name: tuple(asked.split(", ")) for name, asked in _ASKED.items()}
 """Names of the questions of each document."""
 

@@ -3,8 +3,8 @@
 import json
 import random
 from collections.abc import Sequence
+from itertools import product
 
-import pytest
 from wire_client import wire_client
 
 from optimizer.generate import generate_document
@@ -27,27 +27,31 @@ def bodies(seed: int, count: int) -> list[bytes]:
     return found
 
 
-def answers(requests: Sequence[bytes], path: str, **settings: int) -> dict[bytes, bytes]:
+PATHS = ("/optimizeOne", "/v1/plan", "/v1/candidates")
+
+
+def answers(
+    requests: Sequence[bytes], paths: Sequence[str] = PATHS, **settings: int
+) -> dict[tuple[str, bytes], bytes]:
     with wire_client(**settings) as client:
         found = {}
-        for body in requests:
+        for path, body in product(paths, requests):
             answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
             assert answer.status_code == 200, answer.text
-            found[body] = answer.content
+            found[path, body] = answer.content
         return found
 
 
-@pytest.mark.parametrize("path", ["/optimizeOne", "/v1/plan", "/v1/candidates"])
-def test_answers_do_not_depend_on_the_memo_or_the_order(path: str) -> None:
+def test_answers_do_not_depend_on_the_memo_or_the_order() -> None:
     requests = bodies(7, 8)
-    expected = answers(requests, path, sizing_memo_rows=0)
-    assert answers(requests, path, sizing_memo_rows=1000) == expected
-    assert answers(requests[::-1], path, sizing_memo_rows=7) == expected
-    assert answers(requests, path, solver_processes=2) == expected
+    expected = answers(requests, sizing_memo_rows=0)
+    assert answers(requests, sizing_memo_rows=1000) == expected
+    assert answers(requests[::-1], sizing_memo_rows=7) == expected
+    assert answers(requests, solver_processes=2) == expected
 
 
 def test_requests_of_a_process_share_one_bounded_memo() -> None:
-    answers(bodies(8, 3), "/optimizeOne", sizing_memo_rows=13)
+    answers(bodies(8, 3), PATHS[:1], sizing_memo_rows=13)
     memo = memo_of_process(13)
     assert memo is not None
     assert len(memo) == 13

@@ -355,7 +355,7 @@ def assert_exact_is_no_worse(source: System) -> bool:
     return ours > theirs or best.objective < baseline.objective - 1e-6
 
 
-@pytest.mark.parametrize("name", mostly_slow(CASES, 15))
+@pytest.mark.parametrize("name", mostly_slow(CASES, 8))
 def test_exact_is_no_worse_than_greedy_on_reference_systems(name: str, reference: Path) -> None:
     """Under the request's own policy, also within the capacities where the request says unlimited."""
     assert_exact_is_no_worse(recorded(reference / "optimizer" / f"{name}.json").system)

@@ -71,9 +71,9 @@ def assert_same(found: Solution, plain: Solution) -> None:
         assert mine.bound == pytest.approx(other.bound, rel=1e-7, abs=1e-6), mine.name
 
 
-KNOWN = [*((odd_system, seed) for seed in (*range(6), 54)), (scarce_system, 3)]
+KNOWN = [*((odd_system, seed) for seed in (0, 1, 2, 54)), (scarce_system, 3)]
 MORE = [
-    *((odd_system, seed) for seed in range(6, 210)),
+    *((odd_system, seed) for seed in range(3, 210)),
     *((scarce_system, seed) for seed in (0, 1, 2, *range(4, 12))),
 ]
 

@@ -296,12 +296,12 @@ SINGLE = [
     (name, solver, divisor, False) for name in ("small", "large") for divisor in (2, 4) for solver in SOLVERS
 ]
 MIXED = [("small", "milp", 2), ("large", "greedy", 4), ("small", "milp", 4), ("large", "greedy", 2)]
-SAMPLES = [*SINGLE[:2], *((*case, True) for case in MIXED), *SINGLE[2:]]
+SAMPLES = [*SINGLE[:1], *((*case, True) for case in MIXED), *SINGLE[1:]]
 
 
 @pytest.mark.parametrize("delayed", DELAYS)
 @pytest.mark.parametrize("policy", ["None", *POLICIES])
-@pytest.mark.parametrize(("name", "solver", "divisor", "mixed"), mostly_slow(SAMPLES, 4))
+@pytest.mark.parametrize(("name", "solver", "divisor", "mixed"), mostly_slow(SAMPLES, 3))
 def test_every_policy_keeps_its_promises_on_the_samples(
     name: str, solver: str, divisor: int, policy: str, *, mixed: bool, delayed: bool
 ) -> None:

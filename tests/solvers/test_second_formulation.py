@@ -23,7 +23,7 @@ def assert_equal_to_cbc(plan: Plan, system: System) -> None:
     assert plan.status == "optimal"
 
 
-@pytest.mark.parametrize("name", mostly_slow(CASES, 8))
+@pytest.mark.parametrize("name", mostly_slow(CASES, 4))
 def test_the_choice_matches_cbc_on_random_reference_systems(name: str, reference: Path) -> None:
     """Each within its capacities, also where the request says unlimited; nobody is served in part."""
     request = json.loads((reference / "optimizer" / f"{name}.json").read_text())["request"]
