@@ -76,7 +76,6 @@ PARTS = {
     "uses": "optimizer.plan",
     "view": "optimizer.plan",
     "checks": "optimizer.plan",
-    "state": "optimizer.stabilisation",
     "explained": "optimizer.studies",
     "replayed": "optimizer.studies",
     "simulated": "optimizer.studies",

@@ -15,7 +15,6 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates.caution import cautious
 from optimizer.documents import ANY_LOSS, DEFAULT_MAX_LOSS, MAX_COUNT
 from optimizer.features.places.streams import may_serve, network_ms
-from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.features.versions.streams import with_roll_back
 from optimizer.kinds.laws import LawTable
 from optimizer.kinds.queue_models import QUEUE_MODELS
@@ -24,7 +23,7 @@ from optimizer.queueing.measures import LOSS
 from optimizer.queueing.performance import OwnArrays
 from optimizer.queueing.targets import Targets
 from optimizer.schema import DEFAULT_MAX_BATCH, CurrentPool, ModelProfile, ModelTarget, Server
-from optimizer.spec.streams import members_of, replica_load
+from optimizer.spec.streams import has_members, members_of, replica_load
 from optimizer.spec.system import System
 
 ALL_MEMBERS = -1
@@ -370,9 +369,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         preference=frozen(np.array([server.preferred is not None for server in servers], dtype=np.bool_)),
         preferred=frozen(_preferred(servers, place_of)),
         members=members,
-        is_queue=frozen(
-            np.array([isinstance(server, SharedQueue) for server in servers], np.bool_) & (load_rps > 0)
-        ),
+        is_queue=frozen(np.array([has_members(server) for server in servers], np.bool_) & (load_rps > 0)),
     )
 
 

@@ -20,7 +20,6 @@ from optimizer.features.shared_cards.feature import SHARED_CARDS
 from optimizer.features.shared_cards.uses import SharedCardUse
 from optimizer.features.shared_cards.view import card_uses
 from optimizer.features.shared_queues.feature import SHARED_QUEUES
-from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.features.shared_queues.uses import SharedQueueUse
 from optimizer.features.shared_queues.view import (
     Served,
@@ -40,6 +39,7 @@ from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
 from optimizer.spec.placed import needs_power
+from optimizer.spec.streams import has_members
 from optimizer.tolerances import ROUNDING
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -144,7 +144,7 @@ def _placed(
     rented = {item.server: item for item in _rented(candidates, problem, rents)}
     for s, name in enumerate(candidates.arrays.server_names):
         needs = problem.to_serve[s] and not (problem.joint_load[s] and full[s])
-        if not needs or name in rented or isinstance(candidates.system.servers[name], SharedQueue):
+        if not needs or name in rented or has_members(candidates.system.servers[name]):
             pools.setdefault(name, ())
     return pools | {item.server: () for use in cards for item in use.servers}, rented
 

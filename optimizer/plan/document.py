@@ -17,7 +17,7 @@ from optimizer.features.reserves.uses import ReplicaPurposes, ReserveUse
 from optimizer.features.rollouts.uses import RolloutUse
 from optimizer.features.routes.uses import RouteUse, traffic_rpm
 from optimizer.features.shared_cards.uses import SharedCardUse, SharedPool
-from optimizer.features.shared_queues.uses import SharedQueueUse
+from optimizer.features.shared_queues.uses import QueueMember, SharedQueueUse
 from optimizer.features.versions.streams import planned_name
 from optimizer.features.versions.uses import SplitUse
 from optimizer.money import cost_amount, cost_unit
@@ -407,6 +407,21 @@ class Plan(Printed, Document):
             if route.large in found:
                 found[route.small] = found[route.large].model_copy(update={"server": route.small})
         return found
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """Planned servers whose replicas several servers share."""
+        return frozenset(self.shared_queues)
+
+    @property
+    def group_of(self) -> dict[str, str]:
+        """Planned server that serves each served member of a group, by member."""
+        return {name: group for group, use in self.shared_queues.items() for name in use.members}
+
+    @property
+    def members(self) -> dict[str, QueueMember]:
+        """Served members of groups, with their metrics."""
+        return {name: member for use in self.shared_queues.values() for name, member in use.members.items()}
 
     @property
     def queued_servers(self) -> set[str]:

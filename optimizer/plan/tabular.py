@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optimizer.errors import MissingExtraError, SpecError
-from optimizer.features.shared_queues.streams import SharedQueue
+from optimizer.spec.streams import has_members
 from optimizer.spec.system import System
 
 Row = Mapping[str, object]
@@ -35,7 +35,7 @@ def placed_values(system: System, row: Mapping[str, Any]) -> dict[str, object]:
     server = system.named.get(name)
     if server is None:
         raise SpecError(f"plan: server {name!r} is not in the system; give the system that was planned")
-    target = None if isinstance(server, SharedQueue) else system.target_of(server)
+    target = None if has_members(server) else system.target_of(server)
     pool = row["pool"]
     type_name, cards = ("", 0) if pool is None else system.units_per_replica(name, pool.accelerator)
     return {

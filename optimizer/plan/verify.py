@@ -18,7 +18,6 @@ from optimizer.features.external.uses import Rented
 from optimizer.features.reserves.checks import check_before_reserves, check_reserves
 from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.view import Divisions, all_large_cents_per_h, divisions_within
-from optimizer.features.shared_cards.checks import check_shared_cards
 from optimizer.features.shared_queues.feature import SHARED_QUEUES
 from optimizer.features.shared_queues.uses import SharedQueueUse
 from optimizer.features.shared_queues.view import member_figures, queue_uses
@@ -67,8 +66,7 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         or [
             *check_pools(facts),
             *(check_members(facts) if SHARED_QUEUES.name in system.features else ()),
-            *(check_shared_cards(facts, at_hand) if plan.shared_cards else ()),
-            *_check_features(facts),
+            *_check_features(facts, at_hand),
             *_check_limits(facts),
             *_check_sections(facts, at_hand),
         ]
@@ -80,11 +78,11 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
     )
 
 
-def _check_features(facts: Facts) -> Iterator[str]:
+def _check_features(facts: Facts, candidates: Candidates | None) -> Iterator[str]:
     """Yield the errors that the features of the system find themselves."""
     for feature in FEATURES:
         if feature.has_checks and feature.name in facts.whole.features:
-            yield from part_of(feature, "checks").check(facts)
+            yield from part_of(feature, "checks").check(facts, candidates)
 
 
 def _check_unserved(facts: Facts, candidates: Candidates) -> list[str]:

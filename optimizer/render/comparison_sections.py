@@ -204,10 +204,7 @@ def _relative(row: ComparisonRow) -> Any:
 
 def _servers(view: _View, rows: Iterable[ServerRow]) -> Section:
     first, second = view.sides
-    queues = [
-        {server: queue for queue, use in plan.shared_queues.items() for server in use.members}
-        for plan in (side.plan for side in view.found.both)
-    ]
+    queues = [side.plan.group_of for side in view.found.both]
     columns = (
         name("server", "server"),
         name(first, lambda row: _placed(row.first, queues[0].get(row.server))),

@@ -178,8 +178,7 @@ def _alternative(item: ServerExplanation, plan: Plan) -> list[str]:
     pools = [f"{pool.num_replicas:,} x {pool.accelerator}" for pool in found.pools]
     if found.effect.interval is not None:
         return pools or ["none found"]
-    queue = plan.shared_queues.get(item.server)
-    names = {item.server} if queue is None else {*queue.members}
+    names = {item.server, *(name for name, group in plan.group_of.items() if group == item.server)}
     lost = any(change.server in names and not change.in_full_after for change in found.effect.service)
     if found.rents:
         return [EXTERNAL]

@@ -56,6 +56,11 @@ def streams_of(servers: Mapping[str, Server], priority_of: Callable[[Server], in
     return {name: found[name] for name in sorted(found)}
 
 
+def has_members(server: Server) -> bool:
+    """Return whether a planned server is several servers that share its replicas."""
+    return isinstance(server, SharedQueue)
+
+
 def members_of(server: Server) -> tuple[Server, ...]:
     """Return a planned server's members with their loads: itself, or the servers of a queue."""
     return server.parts if isinstance(server, SharedQueue) else (server,)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.candidates import SizingMemo
-from optimizer.features.shared_cards.state import FreeCards
 from optimizer.limits.limit import PlacedReplicas
 from optimizer.limits.table import limit_named
 from optimizer.pipeline import Solved, Timings, solve_in_full
@@ -19,6 +18,7 @@ from optimizer.plan.placements import PlacementRow, placements_of
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.placed import PlacedUnits, placed
 from optimizer.spec.system import System
+from optimizer.stabilisation.free_cards import FreeCards
 
 Runs = Mapping[str, Mapping[str, int]]
 """Running replicas, by server and accelerator."""

@@ -11,10 +11,10 @@ from math import inf
 
 from optimizer.candidates import find_candidates
 from optimizer.features.routes.view import with_savings
-from optimizer.features.shared_cards.state import FreeCards
 from optimizer.plan import Plan
 from optimizer.plan.placements import placements_of
 from optimizer.spec.system import System
+from optimizer.stabilisation.free_cards import FreeCards
 from optimizer.stabilisation.keeping import Kept, Planner, Runs, by_server, left_by, plan_keeping, share_out
 from optimizer.stabilisation.running import Running
 from optimizer.stabilisation.transition import MoveGoal, Transition

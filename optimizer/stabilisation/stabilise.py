@@ -11,12 +11,12 @@ from itertools import groupby
 from types import MappingProxyType
 
 from optimizer.features.routes.streams import largest_shares, route_of, undivided_servers
-from optimizer.features.shared_cards.state import FreeCards
 from optimizer.features.versions.streams import counted_load, share_of_load
 from optimizer.plan import Plan
-from optimizer.plan.placements import placements_of
+from optimizer.plan.placements import parts_of, placements_of
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Decisions, Observation, ServerDecision
+from optimizer.stabilisation.free_cards import FreeCards
 from optimizer.stabilisation.keeping import Kept, Planner, by_server, left_by, share_out
 from optimizer.stabilisation.loads import LoadEstimate, scaled_load, with_load
 from optimizer.stabilisation.planning import plan_running_fleet
@@ -291,9 +291,9 @@ class _PlannedFleet:
         since_s, reported = self.shared_since_s(name), self.seen.replicas
         if since_s is None:
             return False
-        mine = [use for use in self.plan.shared_cards if any(item.server == name for item in use.servers)]
-        if all(use.accelerator in reported.get(use.name, {}) for use in mine):
-            return any(reported[use.name][use.accelerator].ready < use.num_cards for use in mine)
+        mine = [row for row, _ in parts_of(self.plan).get(name, ()) if row.mode == "shared"]
+        if all(row.spot.accelerator in reported.get(row.spot.group, {}) for row in mine):
+            return any(reported[row.spot.group][row.spot.accelerator].ready < row.count for row in mine)
         return self.seen.now_s - since_s < self.rules.startup_s
 
 

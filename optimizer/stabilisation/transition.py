@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from optimizer.features.shared_cards.state import FreeCards
+from optimizer.stabilisation.free_cards import FreeCards
 from optimizer.stabilisation.running import Running, RunningPool
 from optimizer.tolerances import ROUNDING
 

@@ -17,6 +17,7 @@ from optimizer.arrays import BoolArray, IntArray
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.documents import Document, is_none
 from optimizer.errors import SolverError
+from optimizer.features.table import FEATURES
 from optimizer.pipeline import choose
 from optimizer.plan import Plan, Pool, make_plan, verify
 from optimizer.plan.placements import parts_of
@@ -179,9 +180,10 @@ def _cards_left(plan: Plan) -> dict[str, int]:
 
 
 def _ways(system: System) -> Iterator[dict[str, Any]]:
-    """Yield options to try, by Python name; routes and shared cards do not support partial service."""
+    """Yield options to try, by Python name; not all features support partial service."""
     options = system.options
-    in_full = bool(system.routed) or any(server.shared_card for server in system.servers.values())
+    used = (feature for feature in FEATURES if feature.name in system.features)
+    in_full = any("saturation_policy" in feature.refused_options for feature in used)
     none = options.saturation_policy == "None" and not in_full
     policy = {"saturation_policy": POLICY} if none else {}
     mixed = {} if options.heterogeneous else {"heterogeneous": True}

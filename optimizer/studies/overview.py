@@ -12,7 +12,6 @@ from pydantic import Field
 from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.pairs import arrays_of
 from optimizer.documents import Document, is_none
-from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.features.shared_queues.uses import QueueMember
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KindRowFields, in_order, kind_of_pool
@@ -22,6 +21,7 @@ from optimizer.plan.power_uses import power_at_load_w
 from optimizer.plan.token_costs import cost_per_million
 from optimizer.queueing.measures import MISSED, is_about, label_of
 from optimizer.schema import ModelTarget, Server
+from optimizer.spec.streams import has_members
 from optimizer.spec.system import System
 
 
@@ -220,7 +220,7 @@ def _empty_rows(system: System, names: Iterable[str]) -> tuple[EmptyRow, ...]:
 def _pool_rows(system: System, name: str, pools: Iterable[Pool], *, on_card: bool = False) -> list[PoolRow]:
     server = system.servers[name]
     # Members have separate targets.
-    target = None if isinstance(server, SharedQueue) else system.target_of(server)
+    target = None if has_members(server) else system.target_of(server)
     rows = []
     for pool in pools:
         kind, accelerator = kind_of_pool(pool), system.accelerators[pool.accelerator]

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from optimizer.documents import UnlimitedCards
-from optimizer.features.shared_cards.state import FreeCards
 from optimizer.plan import Plan
 from optimizer.schema import AllocationData
 from optimizer.spec.system import System
+from optimizer.stabilisation.free_cards import FreeCards
 from optimizer.stabilisation.keeping import Planner, plan_keeping, share_out
 from rest_server.fleet import Entities, resized
 
@@ -53,7 +53,7 @@ def divide(fleet: Entities, plannable: Entities, planner: Planner) -> PlanWithRe
         return PlanWithRetained(None, None, kept)
     system = replace(plannable, capacity={**plannable.capacity, **cards.free}).system()
     plan = plan_keeping(system, {name: counted.get(name, {}) for name in names}, planner)
-    unserved = plan.left_out.keys() - plan.shared_queues.keys()
+    unserved = plan.left_out.keys() - plan.groups
     waiting = [name for name in running if name in names and name in unserved]
     kept |= {name: _left_with(fleet, name, counted, plan.kept_replicas) for name in waiting}
     return PlanWithRetained(plan, system, kept)

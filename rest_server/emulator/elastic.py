@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from optimizer.features.shared_cards.state import FreeCards
 from optimizer.plan import Plan
 from optimizer.plan.placements import placements_of
 from optimizer.render.alternatives import plans_elsewhere
 from optimizer.render.manifests import unique_names, workload_pairs
 from optimizer.spec.system import System
+from optimizer.stabilisation.free_cards import FreeCards
 from rest_server.emulator.asgi import App
 from rest_server.emulator.backend import Backend
 from rest_server.emulator.engine import LAG_S

@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 
 from optimizer.arrays import grouped
-from optimizer.features.shared_cards.uses import SharedPool
 from optimizer.plan import Plan
 from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.limits import UNLIMITED
@@ -46,14 +45,7 @@ def placements(system: System, plan: Plan, share: float = 1.0) -> list[EmulatedP
         ((run.cards, run.planned if run.card is None else "", run.pool.accelerator), run)
         for run in pool_runs(system, plan)
     )
-    return [EmulatedPool(tuple(runs), max(1, round(share * _count(runs[0])))) for runs in groups.values()]
-
-
-def _count(run: PoolRun) -> int:
-    if run.card is not None:
-        assert isinstance(run.pool, SharedPool)
-        return run.pool.num_replicas // run.pool.per_card
-    return run.pool.num_replicas
+    return [EmulatedPool(tuple(runs), max(1, round(share * runs[0].units))) for runs in groups.values()]
 
 
 def backends(

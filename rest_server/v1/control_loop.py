@@ -359,7 +359,7 @@ def apply_plan(request: Request, condition: Condition) -> Response:
     """
     held = held_fleet(request)
     plan = _last(held).plan
-    served = {*plan.allocations, *(name for use in plan.shared_queues.values() for name in use.members)}
+    served = {*plan.allocations, *plan.group_of}
     unserved = [quote(item.server, safe="") for item in plan.unserved if item.server not in served]
     revision, entities = condition.update(held, lambda now: with_applied_plan(now, plan), "applied")
     servers = ServerList.model_construct(servers=tuple(entities.servers.values()))

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from optimizer.candidates import Candidates
 from optimizer.features.mirrored.fields import is_mirrored
 from optimizer.plan.checks.facts import Facts
 
 
-def check(facts: Facts) -> Iterator[str]:
+def check(facts: Facts, _: Candidates | None) -> Iterator[str]:
     """Yield mirrored servers with too few twins or too many, and twins of other servers."""
     system = facts.whole
     for name, pools in facts.plan.allocations.items():

@@ -9,9 +9,9 @@ from builders import accelerator, document, profile, running, server, service_cl
 from fleets import RULES, Loop, desired
 
 from optimizer import load_system, verify
-from optimizer.features.shared_cards.state import FreeCards
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Observation, TargetReason
+from optimizer.stabilisation.free_cards import FreeCards
 from optimizer.stabilisation.rules import Rules
 from optimizer.stabilisation.running import RunningPool
 from optimizer.stabilisation.stabilise import stabilise

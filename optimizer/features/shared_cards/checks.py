@@ -26,7 +26,7 @@ MAX_TURNS = 4
 """Maximum number of servers that share a card in time."""
 
 
-def check_shared_cards(facts: Facts, candidates: Candidates | None) -> list[str]:
+def check(facts: Facts, candidates: Candidates | None) -> list[str]:
     """Return the errors of shared cards.
 
     Args:
@@ -34,6 +34,8 @@ def check_shared_cards(facts: Facts, candidates: Candidates | None) -> list[str]
         candidates: candidates of the system, if available; otherwise the servers are sized again.
     """
     uses = facts.plan.shared_cards
+    if not uses:
+        return []
     problems = [f"{use.name}: {line}" for use in uses for line in _room(facts, use)]
     if problems:
         return problems
@@ -95,7 +97,7 @@ def _rates(rates: Sequence[float]) -> str:
 
 def _loads(facts: Facts) -> Iterator[str]:
     """Yield the servers whose load their shared cards cannot carry."""
-    for name, items in facts.on_cards.items():
+    for name, items in facts.plan.on_shared_cards.items():
         load, most = facts.load_rpm[name], math.fsum(item.max_arrival_rate_rpm for item in items)
         if most < load * (1 - SAME) or name in facts.listed:
             yield f"{name}: its shared cards carry {precise(most)} of {precise(load)} requests/min"

@@ -28,6 +28,7 @@ SHARED_CARDS = Feature(
         "headroom_share": _NO_RESERVE,
     },
     has_coupling=True,
+    has_checks=True,
     faults=shared_card_problems,
 )
 SLICES = Feature(

@@ -6,12 +6,12 @@ If the replicas on a card change, it is replaced by a new card, as in a rolling 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from optimizer.features.shared_cards.state import FreeCards
 from optimizer.features.shared_cards.uses import SharedCardUse
 from optimizer.plan import Plan
 from optimizer.plan.placements import placements_of
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import ReplicaStatus
+from optimizer.stabilisation.free_cards import FreeCards
 from optimizer.studies.replay.pods import Place, Pods
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from optimizer.candidates.arrays import SystemArrays, server_loads_rps
 from optimizer.candidates.measuring import MemberMetrics
 from optimizer.candidates.replica_power import largest_power_w
-from optimizer.features.shared_cards.uses import SharedPool
 from optimizer.features.shared_queues.view import measured_members
 from optimizer.plan.document import Plan, Unserved
 from optimizer.plan.rows import pool_rows
@@ -66,7 +65,7 @@ class Facts:
     def short(self) -> set[str]:
         """Planned servers that are not served in full, and queues with such a member."""
         short = {*self.listed, *self.plan.left_out}
-        return short | {name for name, use in self.plan.shared_queues.items() if short & use.members.keys()}
+        return short | {name for member, name in self.plan.group_of.items() if member in short}
 
     @cached_property
     def load_rpm(self) -> dict[str, float]:
@@ -79,9 +78,9 @@ class Facts:
         return _loads_rpm(self.whole)
 
     @cached_property
-    def on_cards(self) -> dict[str, list[SharedPool]]:
-        """Replicas on shared cards, by server."""
-        return self.plan.on_shared_cards
+    def on_cards(self) -> frozenset[str]:
+        """Servers on shared cards."""
+        return frozenset(self.plan.on_shared_cards)
 
     @cached_property
     def kept(self) -> PlacedUnits:

@@ -6,12 +6,12 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from optimizer.documents import MIN_RATE
-from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.kinds.laws import laws_known
 from optimizer.plan.document import Plan
 from optimizer.quantities import precise
 from optimizer.schema import AllocationData, Server
 from optimizer.solvers.problem import topologies_of
+from optimizer.spec.streams import has_members, members_of
 from optimizer.spec.system import System
 from optimizer.tolerances import SAME
 
@@ -105,7 +105,7 @@ def _kept(plan: Plan, system: System) -> Iterator[str]:
 
 def _queues(plan: Plan, system: System) -> list[str]:
     """Return missing, unknown and duplicate members, and rates of unknown members."""
-    queues = {name: server for name, server in system.servers.items() if isinstance(server, SharedQueue)}
+    queues = {name: server for name, server in system.servers.items() if has_members(server)}
     problems = [f"{name}: not in sharedQueues" for name in queues if name not in plan.shared_queues]
     problems += [
         f"{name}: no shared queue of the system" for name in plan.shared_queues if name not in queues
@@ -117,7 +117,7 @@ def _queues(plan: Plan, system: System) -> list[str]:
     for name, use in plan.shared_queues.items():
         if name not in queues:
             continue
-        rates = {part.name: part.current.load.arrival_rate_rpm for part in queues[name].parts}
+        rates = {part.name: part.current.load.arrival_rate_rpm for part in members_of(queues[name])}
         if sorted([*use.members, *use.unserved]) != sorted(rates):
             problems.append(f"{name}: its servers are {', '.join(sorted(rates))}, each once")
         for member, item in use.members.items():
@@ -142,8 +142,8 @@ def as_planned(plan: Plan, system: System) -> System:
     alone = {
         part.name: _alone(part)
         for queue in system.servers.values()
-        if isinstance(queue, SharedQueue)
-        for part in queue.parts
+        if has_members(queue)
+        for part in members_of(queue)
         if any(item.server == part.name for item in plan.unserved)
     }
     together = {**servers, **alone}

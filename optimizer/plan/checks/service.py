@@ -10,11 +10,11 @@ from optimizer.candidates.arrays import profile_of, rolls_out
 from optimizer.documents import MAX_BATCH_LIMIT
 from optimizer.features.external.offers import missed_target
 from optimizer.features.places.streams import may_serve
-from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.plan.checks.differences import close
 from optimizer.plan.checks.facts import Facts
 from optimizer.quantities import be, counted, precise
 from optimizer.schema import DEFAULT_MAX_BATCH, Server
+from optimizer.spec.streams import members_of
 from optimizer.tolerances import SAME
 
 
@@ -73,7 +73,7 @@ def _replicas(facts: Facts, server: Server) -> Iterator[str]:
 
 def _one_pool(facts: Facts, server: Server) -> str | None:
     """Return the property that limits a server to one pool."""
-    if isinstance(facts.whole.servers.get(server.name), SharedQueue):
+    if server.name in facts.plan.groups:
         return "a shared queue"
     return "a server that rolls out" if rolls_out(facts.whole, server) else None
 
@@ -160,11 +160,10 @@ def _listing(facts: Facts, server: Server) -> Iterator[str]:
 def _members(facts: Facts) -> Iterator[str]:
     """Check that members are served in full or not at all; a policy can serve at most one in part."""
     for name, use in facts.plan.shared_queues.items():
-        queue, partly = facts.whole.servers[name], []
-        assert isinstance(queue, SharedQueue)
+        partly = []
         if not facts.pools_of(name) and any(member.arrival_rate_rpm for member in use.members.values()):
             yield f"{name}: serves requests without replicas"
-        for part in queue.parts:
+        for part in members_of(facts.whole.servers[name]):
             load, item = part.current.load.arrival_rate_rpm, facts.listed.get(part.name)
             member = use.members.get(part.name)
             share = 0.0 if member is None else member.arrival_rate_rpm / load if load else 1.0

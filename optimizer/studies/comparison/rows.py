@@ -136,8 +136,7 @@ def _in_queue(case: Case, name: str, found: SideMetrics | None) -> SideMetrics |
 
     Its replicas and their cost are in the row of the queue.
     """
-    members = (use.members.get(name) for use in case.plan.shared_queues.values())
-    member = next((member for member in members if member is not None), None)
+    member = case.plan.members.get(name)
     if found is None or member is None:
         return found
     loaded = member.arrival_rate_rpm > 0
@@ -302,7 +301,7 @@ def figures_of(case: Case, names: Iterable[str]) -> SideMetrics | None:
     parts = [part for name in names for _, part in case.parts.get(name, ())]
     pools = [part.figures for part in parts if isinstance(part.figures, Pool)]
     loads = [case.loads[name] for name in names] if case.loads else []
-    servers = [name for name in names if name not in case.plan.shared_queues]
+    servers = [name for name in names if name not in case.plan.groups]
     return SideMetrics(
         servers=len(servers),
         served_in_full=sum(name not in case.left_out for name in servers),

@@ -7,15 +7,15 @@ from functools import cached_property
 from typing import TypeVar
 
 from optimizer.candidates import Candidates
-from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.parallel import in_processes, may_start_processes, start_processes, wake_processes
 from optimizer.pipeline import choose
 from optimizer.solvers.blocks import solve_in_blocks
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.merging import merged_bounds
-from optimizer.solvers.problem import Problem, build_problem
+from optimizer.solvers.problem import Problem, build_problem, topologies_of
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution, Status
+from optimizer.spec.streams import has_members
 from optimizer.spec.system import System
 from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.explanation_document import Effect, EffectRange
@@ -144,9 +144,7 @@ def _expects_many(system: System) -> bool:
 
 def _in_blocks(system: System) -> bool:
     """Return whether questions about a system are solved in blocks."""
-    servers = system.servers.values()
-    shares = any(server.shared_card or isinstance(server, SharedQueue) for server in servers)
-    return shares or bool(system.routed)
+    return bool(topologies_of(system)) or any(map(has_members, system.servers.values()))
 
 
 def _choose(problem: Problem, deadline: Deadline) -> Solution:

@@ -24,7 +24,6 @@ from optimizer.candidates.pairs import (
     targets_of,
 )
 from optimizer.candidates.table import Candidates, RejectionReason, Verdicts
-from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.queue_models import REFERENCE
 from optimizer.kinds.table import kind_of_law
@@ -38,6 +37,7 @@ from optimizer.queueing.performance import Performance, QueueModel
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.schema.assumptions import could_use
 from optimizer.schema.messages import known_name
+from optimizer.spec.streams import has_members
 from optimizer.spec.system import System
 from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, XAxis, upright
 from optimizer.timing import Law
@@ -265,7 +265,7 @@ def _check_one_class(system: System, server: str) -> None:
     Raises:
         EmptyFigureError: the server is a shared queue.
     """
-    if isinstance(system.servers[server], SharedQueue):
+    if has_members(system.servers[server]):
         raise EmptyFigureError(
             f"{server} is a shared queue, whose servers have separate latencies; plot 'targets', or see "
             "the table of shared queues"

@@ -4,12 +4,10 @@ The input is the `Overview` of a plan, and optionally of an earlier one for comp
 model, then by priority, so that comparable servers are adjacent.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from optimizer.arrays import grouped, totals
-from optimizer.features.shared_queues.streams import SharedQueue
-from optimizer.features.shared_queues.uses import QueueMember
 from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
@@ -19,7 +17,7 @@ from optimizer.plan.tier_uses import difference_cents_per_h
 from optimizer.quantities import counted, quantity, share_text
 from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, TargetMeasure, is_about
 from optimizer.queueing.targets import target_share
-from optimizer.spec.streams import replica_load
+from optimizer.spec.streams import has_members, replica_load
 from optimizer.spec.system import System
 from optimizer.studies.figures.figure_document import (
     Bar,
@@ -124,8 +122,8 @@ def _placements(shown: PlannedSystem) -> dict[tuple[str, str], tuple[str, str]]:
     pools = grouped(((row.model, row.service_class), row) for row in shown.overview.placed)
     streams, lacks = shown.system.streams, _lacks(shown)
     words = {(row.model, row.service_class): "idle" for row in shown.overview.idle}
-    shared = shown.overview.plan.shared_queues.items()
-    queues = grouped((streams[name].key, queue) for queue, use in shared for name in use.members)
+    group_of = shown.overview.plan.group_of
+    queues = grouped((streams[name].key, queue) for name, queue in group_of.items())
     words |= {
         key: f"in {mine[0] if len(mine) == 1 else f'{len(mine)} queues'}" for key, mine in queues.items()
     }
@@ -241,7 +239,7 @@ def _server_bar(shown: PlannedSystem, name: str, values: Values, marks: Values, 
     server = shown.system.servers[name]
     pair = server.model, server.service_class
     alike = [one for one in shown.system.servers.values() if (one.model, one.service_class) == pair]
-    is_named = isinstance(server, SharedQueue) or len(alike) > 1
+    is_named = has_members(server) or len(alike) > 1
     name = name if is_named else server.service_class
     return Bar(name=name, group=server.model, values=values, marks=marks, type=type_name)
 
@@ -287,9 +285,7 @@ def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
     kinds = kinds_of(rows)
     # Metrics that most documents have targets for are always shown.
     shown_of = {found.metric: found for kind in kinds for found in kind.metrics}
-    queue_of = {
-        name: queue for queue, use in shown.overview.plan.shared_queues.items() for name in use.members
-    }
+    group_of = shown.overview.plan.group_of
     metrics = [
         name
         for name in dict.fromkeys((*METRICS, *shown_of))
@@ -302,7 +298,7 @@ def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
             name=name,
             values=shares[name],
             marks=() if before is None else old.get(name, tuple(None for _ in metrics)),
-            type=_type_of(now.get(queue_of.get(name, name), ())),
+            type=_type_of(now.get(group_of.get(name, name), ())),
         )
         for name in sorted(shares, key=lambda name: (-_tightness(shares[name]), name))[:MAX_ROWS]
         if metrics  # offline work has no targets
@@ -322,14 +318,14 @@ def _target_shares(
     shown: PlannedSystem, pools: Mapping[str, Sequence[PoolRow]], metrics: Sequence[str]
 ) -> dict[str, tuple[float | None, ...]]:
     """Return values as a share of their targets by server [%]; members of shared queues are separate."""
-    queues, system = shown.overview.plan.shared_queues, shown.system
-    members = {name: member for use in queues.values() for name, member in use.members.items()}
+    members, system = shown.overview.plan.members, shown.system
     shares = {}
     for name, stream in system.streams.items():
         if name in members:
             target = system.target_of(stream.server)
             limits = {} if target is None else dict(target.latency_targets())
-            figures = _member_figures(members[name], limits)
+            means = {"itl": members[name].itl_ms, "ttft": members[name].ttft_ms}
+            figures = [*members[name].targets, *_mean_figures(means, limits)]
             shares[name] = tuple(
                 _largest_share([each for each in figures if is_about(each.measure, metric)])
                 for metric in metrics
@@ -339,17 +335,13 @@ def _target_shares(
     return shares
 
 
-def _member_figures(member: QueueMember, limits: Mapping[TargetMeasure, float]) -> list[TargetFigure]:
-    """Return the targets of a member of a shared queue with their values: means and all others."""
-    means = {"itl": member.itl_ms, "ttft": member.ttft_ms}
-    return [
-        *member.targets,
-        *(
-            TargetFigure(measure=measure.label, value=means[measure.metric], limit=limit)
-            for measure, limit in limits.items()
-            if measure in MEANS and measure.metric in means
-        ),
-    ]
+def _mean_figures(
+    means: Mapping[str, float], limits: Mapping[TargetMeasure, float]
+) -> Iterator[TargetFigure]:
+    """Yield the targets on means, with their values."""
+    for measure, limit in limits.items():
+        if measure in MEANS and measure.metric in means:
+            yield TargetFigure(measure=measure.label, value=means[measure.metric], limit=limit)
 
 
 def _tightness(shares: Values) -> float:

@@ -89,6 +89,14 @@ class PoolRun:
         return self.queue or self.server
 
     @property
+    def units(self) -> int:
+        """Number of cards that it shares in time, or of its replicas."""
+        if self.card is None:
+            return self.pool.num_replicas
+        assert isinstance(self.pool, SharedPool)
+        return self.pool.num_replicas // self.pool.per_card
+
+    @property
     def means(self) -> dict[str, float]:
         """Predicted mean of each latency [ms]."""
         return {"ttft": self.pool.ttft_ms, "itl": self.pool.itl_ms, "e2e": self.prediction.e2e_ms}
@@ -140,13 +148,13 @@ def pool_runs(system: System, plan: Plan) -> list[PoolRun]:
             raise SpecError(
                 f"allocations.{name}: {pool.accelerator!r} cannot run it in this system; solve again"
             )
-    alone = [(name, pool) for name, pool in loaded if name not in plan.shared_queues]
+    alone = [(name, pool) for name, pool in loaded if name not in plan.groups]
     found = predictions(system, alone)
     runs = [
         replace(_pool_run(system, name, pool, prediction), offline=offline_run(system, plan, name, pool))
         for (name, pool), prediction in zip(alone, found, strict=True)
     ]
-    shared = [(name, pool) for name, pool in loaded if name in plan.shared_queues]
+    shared = [(name, pool) for name, pool in loaded if name in plan.groups]
     runs += [run for name, pool in shared for run in _member_runs(system, plan, name, pool)]
     runs += [_card_run(system, *item) for item in items_with_load(plan)]
     return sorted(runs, key=lambda run: run.planned)
@@ -162,7 +170,7 @@ def _member_runs(system: System, plan: Plan, name: str, pool: Pool) -> Iterator[
     streams = tuple(open_load(m.current.load, rate) for m, rate in zip(members, rates, strict=True))
     load = MergedLoad(streams, tuple(system.priority(member) for member in members))
     for place, (member, rate) in enumerate(zip(members, rates, strict=True)):
-        figures = plan.shared_queues[name].members[member.name]
+        figures = plan.members[member.name]
         fields = ("itl_ms", "ttft_ms", "wait_ms", "arrival_rate_rpm", "targets")
         own = pool.model_copy(update={field: getattr(figures, field) for field in fields})
         run = _pool_run(system, member.name, own, predicted[member.name])
