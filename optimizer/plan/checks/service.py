@@ -12,6 +12,7 @@ from optimizer.features.external.offers import missed_target
 from optimizer.features.places.streams import may_serve
 from optimizer.plan.checks.differences import close
 from optimizer.plan.checks.facts import Facts
+from optimizer.plan.placements import services_of
 from optimizer.quantities import be, counted, precise
 from optimizer.schema import DEFAULT_MAX_BATCH, Server
 from optimizer.spec.streams import members_of
@@ -103,7 +104,7 @@ def _batches(facts: Facts, server: Server) -> Iterator[str]:
 def _loads(facts: Facts, server: Server) -> Iterator[str]:
     """Check that pools share the load in proportion to their maximum rates, up to these rates (eq. 49)."""
     load, pools = facts.load_rpm[server.name], facts.pools_of(server.name)
-    if server.name in facts.placed.rented:
+    if server.name in services_of(facts.plan):
         yield from _rented(facts, server)
     maximum = math.fsum(pool.max_arrival_rate_rpm for pool in pools)
     for pool in pools:
@@ -133,7 +134,7 @@ def _rented(facts: Facts, server: Server) -> Iterator[str]:
 
 def _listing(facts: Facts, server: Server) -> Iterator[str]:
     """Check that servers with too few replicas or too little capacity are listed as unserved."""
-    if server.name in facts.placed.rented or server.name in facts.on_cards:
+    if server.name in services_of(facts.plan) or server.name in facts.on_cards:
         return
     load, pools, minimum = facts.load_rpm[server.name], facts.pools_of(server.name), server.min_num_replicas
     maximum = sum(pool.max_arrival_rate_rpm for pool in pools)
