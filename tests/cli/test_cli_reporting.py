@@ -46,25 +46,29 @@ def test_report_writes_what_the_library_returns(run: Run, tmp_path: Path) -> Non
     ],
 )
 def test_report_loses_no_file_and_surprises_nobody(
-    run: Run, flags: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, flags: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: str
 ) -> None:
-    path = write(tmp_path, document([server("s")], [accelerator("A")], {"A": 9}))
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
-    is_one_line(run("report", path, *flags), f"inferplan: error: {problem}")
+    is_one_line(run("report", one, *flags), f"inferplan: error: {problem}")
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_report_without_a_file_prints_markdown(run: Run) -> None:
-    system = load_system(SMALL)
-    text = render_report(make_report(system), system, "markdown", PageMetadata(__version__, "small"))
-    assert run("report", SMALL).out == text
+@pytest.fixture
+def one(tmp_path: Path) -> str:
+    """The document of a single server."""
+    return write(tmp_path, document([server("s")], [accelerator("A")], {"A": 9}))
 
 
-def test_report_takes_the_load_of_a_file(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "load.csv").write_text("server,arrivalRate\nFree-llama_13b,0\n")
-    out = run("report", SMALL, "--load", tmp_path / "load.csv").out
-    assert "| Free-llama_13b | Free | llama_13b | 3 | 100% | idle |" in out
+def test_report_without_a_file_prints_markdown(run: Run, one: str) -> None:
+    system = load_system(one)
+    text = render_report(make_report(system), system, "markdown", PageMetadata(__version__, "system.json"))
+    assert run("report", one).out == text
+
+
+def test_report_takes_the_load_of_a_file(run: Run, tmp_path: Path, one: str) -> None:
+    (tmp_path / "load.csv").write_text("server,arrivalRate\ns,0\n")
+    assert "| s | gold | m | 1 | 100% | idle |" in run("report", one, "--load", tmp_path / "load.csv").out
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf", "SVG"])
@@ -102,9 +106,9 @@ def test_plot_says_what_is_wrong_in_one_line(
     assert not list(tmp_path.iterdir())
 
 
-def test_report_says_what_is_wrong_in_one_line(run: Run, tmp_path: Path) -> None:
-    is_one_line(run("report", SMALL, "-o", tmp_path), str(tmp_path))
-    is_one_line(run("report", SMALL, "-o", tmp_path / "no" / "x.html"), "no such file")
+def test_report_says_what_is_wrong_in_one_line(run: Run, tmp_path: Path, one: str) -> None:
+    is_one_line(run("report", one, "-o", tmp_path), str(tmp_path))
+    is_one_line(run("report", one, "-o", tmp_path / "no" / "x.html"), "no such file")
 
 
 @pytest.mark.parametrize(

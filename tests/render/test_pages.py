@@ -334,9 +334,10 @@ def test_power_is_shown_per_pool_and_per_card() -> None:
     ]  # fmt: skip
     without = {name: item.model_copy(update={"power": Power()}) for name, item in system.accelerators.items()}
     plain = replace(system, accelerators=MappingProxyType(without))
+    report = make_report(plain)
     for form in ("html", "markdown", "csv"):
-        assert "power" not in page_of(plain, form)
-    assert "power" not in make_report(plain).to_json()
+        assert "power" not in render_report(report, plain, form)
+    assert "power" not in report.to_json()
 
 
 @pytest.mark.parametrize(
@@ -351,10 +352,10 @@ def test_latencies_are_called_what_they_are(percentile: dict[str, int], words: s
                  "perfParms": {"alpha": 10, "beta": 0.05, "gamma": 0.0002}}],
     )  # fmt: skip
     system = load_system(source)
-    assert f"{words} " in page_of(system).partition("## Latencies")[2].partition("##")[0]
-    assert "Figures in steady state, by the queue model continuous; costs in cents/h." in page_of(
-        system, "html"
-    )
+    report = make_report(system)
+    text, page = (render_report(report, system, form) for form in ("markdown", "html"))
+    assert f"{words} " in text.partition("## Latencies")[2].partition("##")[0]
+    assert "Figures in steady state, by the queue model continuous; costs in cents/h." in page
 
 
 def test_an_unlimited_report_compares_the_same_two_plans(small: System, report: Report) -> None:
@@ -372,11 +373,15 @@ def test_a_page_says_where_it_comes_from_and_of_which_day_it_is(small: System, r
     assert "Made by inferplan." in render_report(report, small, "html")
 
 
-def test_a_report_starts_with_costs_cards_and_risks(specs: Path) -> None:
-    """gpus.yaml at 50 % more load; costs are those of compare, 730 and 8,760 hours of them."""
-    system = scale_loads(load_system(specs / "gpus.yaml"), 1.5)
-    page = render_report(make_report(system), system, "markdown")
-    start = page[page.index("## Cost and cards") : page.index("## Not served in full")]
+@pytest.fixture(scope="module")
+def grown(specs: Path) -> str:
+    """The page of gpus.yaml at 50 % more load."""
+    return page_of(scale_loads(load_system(specs / "gpus.yaml"), 1.5))
+
+
+def test_a_report_starts_with_costs_cards_and_risks(grown: str) -> None:
+    """Costs are those of compare, 730 and 8,760 hours of them."""
+    start = grown[grown.index("## Cost and cards") : grown.index("## Not served in full")]
     assert "The plan runs on 32 of 32 A100, 16 of 16 H100, 16 of 16 H200, 17 of 24 L40S cards." in start
     assert (
         "With 7 more H100 and 11 more H200, 2 more servers would be served in full, for 171.60 USD/h" in start
@@ -388,7 +393,7 @@ def test_a_report_starts_with_costs_cards_and_risks(specs: Path) -> None:
     assert "estimated, not measured" in start
 
 
-def test_a_report_states_growth_reasons_and_prices(specs: Path) -> None:
+def test_a_report_states_growth_reasons_and_prices(specs: Path, grown: str) -> None:
     """Costs and repairs at 50 % more load are those of sweep and explain."""
     system = load_system(specs / "gpus.yaml")
     report = make_report(system)
@@ -406,10 +411,7 @@ def test_a_report_states_growth_reasons_and_prices(specs: Path) -> None:
     assert rows(page, "What a card is worth")[2] == ["H200", "16", "16", "0", "-2.20", "+1.00", "1.76"]
     assert ["4xH100", "H100", "4", "12.00", "3.00", "yes"] in rows(page, "Prices")
     assert "load is served in part by the policy PriorityExhaustive." in page
-    more = scale_loads(system, 1.5)
-    repairs = render_report(make_report(more), more, "markdown").partition("## What would serve everything")[
-        2
-    ]
+    repairs = grown.partition("## What would serve everything")[2]
     assert "fewest cards: +1 H100 +2 H200; the plan then costs 187.00 USD/h (+7.00)" in repairs
     short = render_report(make_report(system, brief=True), system, "markdown")
     assert "## If loads grow" not in short
