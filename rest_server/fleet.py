@@ -8,8 +8,6 @@ from typing import Any
 from optimizer.features.routes.streams import without_routed_loads
 from optimizer.features.shared_queues.streams import with_shared_queues
 from optimizer.features.versions.streams import (
-    planned_name,
-    planned_names,
     with_allocation,
     with_desired_applied,
     with_versions,
@@ -28,6 +26,7 @@ from optimizer.schema import (
     SystemSpec,
 )
 from optimizer.schema.files import Part
+from optimizer.spec.streams import planned_name, planned_names
 from optimizer.spec.system import System, join_parts
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates.caution import cautious
 from optimizer.documents import ANY_LOSS, DEFAULT_MAX_LOSS, MAX_COUNT
-from optimizer.features.places.streams import may_serve, network_ms
 from optimizer.features.versions.streams import with_roll_back
 from optimizer.kinds.laws import LawTable
 from optimizer.kinds.queue_models import QUEUE_MODELS
@@ -140,7 +139,7 @@ class ServerArrays:
     """Allowed accelerators, shape (S, A)."""
     may_serve: BoolArray
     """Whether the accelerator's place can serve the server, shape (S, A)."""
-    network_ms: FloatArray
+    delay_ms: FloatArray
     """Network latency between the places of a server and an accelerator [ms], shape (S, A)."""
     current_replicas: IntArray
     """Current replicas by accelerator, with a column each for rentals and shared cards; -1: no pool there.
@@ -356,7 +355,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         ),
         allowed=frozen(_allowed(system, place_of)),
         may_serve=frozen(_may_serve(system)),
-        network_ms=frozen(_network_ms(system)),
+        delay_ms=frozen(_network_ms(system)),
         current_replicas=frozen(_current_replicas(servers, place_of)),
         current_pools=integers([len(_places(server.current.stated_pools)) for server in servers]),
         running=frozen(np.array([server.current.is_running for server in servers], dtype=np.bool_)),
@@ -491,7 +490,7 @@ def _may_serve(system: System) -> BoolArray:
     may = np.ones((len(system.servers), len(system.accelerators)), np.bool_)
     for s, server in enumerate(system.servers.values()):
         if server.may_serve_from is not None:
-            may[s] = [may_serve(server, item) for item in system.accelerators.values()]
+            may[s] = [system.may_serve(server, name) for name in system.accelerators]
     return may
 
 
@@ -501,8 +500,8 @@ def _network_ms(system: System) -> FloatArray:
     for s, server in enumerate(system.servers.values()):
         if server.place is not None:
             times[s] = [
-                network_ms(system.options, server, item) if may_serve(server, item) else 0.0
-                for item in system.accelerators.values()
+                system.delay_ms(server, name) if system.may_serve(server, name) else 0.0
+                for name in system.accelerators
             ]
     return times
 

@@ -23,18 +23,18 @@ class ServerRows:
     queues: QueueModel
     targets: Targets
     """Targets at the replica: those of the servers without the time of the network."""
-    network_ms: FloatArray
+    delay_ms: FloatArray
     """Time of the network between the place of the server and the accelerator [ms]."""
 
     @classmethod
     def of(cls, arrays: SystemArrays, pairs: Pairs) -> Self:
         """Return the rows of R ≥ 1 pairs with the same latency and queue model."""
-        network_ms = arrays.servers.network_ms[pairs.server, pairs.accelerator]
-        return cls(replicas_of(arrays, pairs), targets_of(arrays, pairs), network_ms)
+        delay_ms = arrays.servers.delay_ms[pairs.server, pairs.accelerator]
+        return cls(replicas_of(arrays, pairs), targets_of(arrays, pairs), delay_ms)
 
     def take(self, pairs: IntArray) -> "ServerRows":
         """Return the rows of some pairs; pairs can occur several times."""
-        return ServerRows(self.queues.take(pairs), self.targets.take(pairs), self.network_ms[pairs])
+        return ServerRows(self.queues.take(pairs), self.targets.take(pairs), self.delay_ms[pairs])
 
     def of_pairs(self, ufunc: np.ufunc, values: Any) -> Any:
         """Return values of rows, joined by a function to one for each pair, shape (R,)."""
@@ -57,7 +57,7 @@ class ServerRows:
     @property
     def delays(self) -> FloatArray:
         """Increase of each measure of the targets by the network, shape (K, Q)."""
-        return self.targets.delays(self.network_ms)
+        return self.targets.delays(self.delay_ms)
 
     def met(self, found: Performance) -> BoolArray:
         """Return whether the targets of all rows of each pair are met, shape (R,)."""
@@ -89,15 +89,15 @@ class ClassRows(ServerRows):
         mixes = _mixes(arrays, pairs.server, pair, member)
         work_cv = arrays.servers.out_tokens_cv[pairs.server[pair]]
         queues = PriorityQueues.of(replicas_of(arrays, pairs).take(pair), mixes, work_cv)
-        network_ms = arrays.servers.network_ms[pairs.server[pair], pairs.accelerator[pair]]
-        targets = members.targets.take(member).before(network_ms)
-        return cls(queues, targets, network_ms, pair, member)
+        delay_ms = arrays.servers.delay_ms[pairs.server[pair], pairs.accelerator[pair]]
+        targets = members.targets.take(member).before(delay_ms)
+        return cls(queues, targets, delay_ms, pair, member)
 
     def take(self, pairs: IntArray) -> "ClassRows":
         """Return the rows of some pairs, which are numbered from 0."""
         pair, rows = _joined_ranges(*(np.searchsorted(self.pair, pairs, side) for side in ("left", "right")))
         queues, targets = self.queues.take(rows), self.targets.take(rows)
-        return ClassRows(queues, targets, self.network_ms[rows], pair, self.member[rows])
+        return ClassRows(queues, targets, self.delay_ms[rows], pair, self.member[rows])
 
     @property
     def first(self) -> IntArray:

@@ -52,7 +52,7 @@ def measure_pairs(
         for array, field in zip(found, fields(Performance), strict=True):
             array[rows] = getattr(performance, field.name)
             if field.name in CLIENT_TIMES:
-                array[rows] += arrays.servers.network_ms[some.server, some.accelerator]
+                array[rows] += arrays.servers.delay_ms[some.server, some.accelerator]
     return ReplicaMetrics(Performance(*found), measured, own)
 
 
@@ -90,7 +90,7 @@ def measure_members(
         )
         for q, (pair, member) in enumerate(zip(classes.pair.tolist(), classes.member.tolist(), strict=True)):
             means = {name: float(getattr(found, name)[q]) for name in MEMBER_MEANS}
-            means["ttft_ms"] += float(classes.network_ms[q])
+            means["ttft_ms"] += float(classes.delay_ms[q])
             means["wait_p95_ms"] = float(late[q])
             yield MemberMetrics(int(rows[pair]), member, means, figures[:, q], limits[:, q])
 

@@ -101,8 +101,8 @@ def _reject_places(arrays: SystemArrays, verdicts: Verdicts) -> None:
     Shared queues are checked later, with the targets of their members.
     """
     servers = arrays.servers
-    s, a = np.nonzero(np.where(servers.is_queue[:, None], 0.0, servers.network_ms))
-    time_ms = servers.network_ms[s, a]
+    s, a = np.nonzero(np.where(servers.is_queue[:, None], 0.0, servers.delay_ms))
+    time_ms = servers.delay_ms[s, a]
     limit_ms = np.minimum(*(servers.targets.limit(metric)[s] for metric in sorted(DELAYED)))
     far = time_ms >= limit_ms
     verdicts.reject(s[far], a[far], RejectionReason.network, time_ms[far], limit_ms[far])
@@ -226,7 +226,7 @@ def _own_of(arrays: SystemArrays, pairs: Pairs) -> OwnArrays | None:
 
 def targets_of(arrays: SystemArrays, pairs: Pairs) -> Targets:
     """Return the targets of pairs at the replica: those of the servers minus the network latency."""
-    offset_ms = arrays.servers.network_ms[pairs.server, pairs.accelerator]
+    offset_ms = arrays.servers.delay_ms[pairs.server, pairs.accelerator]
     return arrays.servers.targets.take(pairs.server).before(offset_ms)
 
 

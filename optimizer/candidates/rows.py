@@ -32,7 +32,7 @@ def candidate_rows(
         units_per_replica=arrays.profiles.units_per_replica[pairs.profile],
         cost_per_replica=arrays.profiles.cost_per_replica[pairs.profile],
         max_rate_rps=max_rate_rps,
-        ttft_ms=ttft_ms + arrays.servers.network_ms[pairs.server, pairs.accelerator],
+        ttft_ms=ttft_ms + arrays.servers.delay_ms[pairs.server, pairs.accelerator],
         itl_ms=itl_ms,
         utilization=utilization,
         loss=loss,

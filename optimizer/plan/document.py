@@ -18,7 +18,6 @@ from optimizer.features.rollouts.uses import RolloutUse
 from optimizer.features.routes.uses import RouteUse, traffic_rpm
 from optimizer.features.shared_cards.uses import SharedCardUse, SharedPool
 from optimizer.features.shared_queues.uses import QueueMember, SharedQueueUse
-from optimizer.features.versions.streams import planned_name
 from optimizer.features.versions.uses import SplitUse
 from optimizer.money import cost_amount, cost_unit
 from optimizer.plan.notebook import notebook_table, plan_section
@@ -30,6 +29,7 @@ from optimizer.schema.allocations import PoolMode
 from optimizer.schema.pools import Placement, Pool
 from optimizer.section import Section
 from optimizer.solvers.solution import SolverName
+from optimizer.spec.streams import planned_name
 from optimizer.spec.system import System
 from optimizer.text import some_names
 

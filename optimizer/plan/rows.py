@@ -90,7 +90,7 @@ def idle_figures(
     found: list[dict[str, Any]] = [{} for _ in pairs[0]]
     for rows, some in parts(arrays, *pairs):
         times, _ = law_of(arrays, some).idle_times(some.max_batch)
-        ttft_ms = times.first_token_ms + arrays.servers.network_ms[some.server, some.accelerator]
+        ttft_ms = times.first_token_ms + arrays.servers.delay_ms[some.server, some.accelerator]
         for k, i in enumerate(rows.tolist()):
             means = {"itl_ms": float(times.itl_ms[k]), "ttft_ms": float(ttft_ms[k])}
             own = own_fields(arrays, system, *(int(column[i]) for column in pairs))

@@ -1,9 +1,7 @@
 """Plans of servers on accelerators that they can use but a plan does not: how a replica would run there."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 
-from optimizer.features.versions.streams import Version
 from optimizer.kinds.kind import EngineSettings
 from optimizer.kinds.table import kind_of_pool
 from optimizer.pipeline import solve
@@ -31,17 +29,13 @@ def plans_elsewhere(system: System, used: Collection[tuple[str, str]]) -> Iterat
             for name, server in system.servers.items()
             if (name, accelerator) in pairs
         }
-        options = system.options.model_copy(update={"unlimited": True})
-        alone = replace(system, servers=servers, options=options, routes={})
+        alone = system.alone(servers, unlimited=True)
         yield alone, solve(alone)
 
 
 def _alone(server: Server, accelerator: str) -> Server:
-    """Return a server that is on one accelerator; a version no longer belongs to its split server."""
-    fields = {name: getattr(server, name) for name in Server.model_fields}
-    changed = {"accelerators": (accelerator,), "shared_card": False, "external": None}
-    plain = Server.model_construct(**fields) if isinstance(server, Version) else server
-    return plain.model_copy(update=changed)
+    """Return a server that is on one accelerator."""
+    return server.model_copy(update={"accelerators": (accelerator,), "shared_card": False, "external": None})
 
 
 def settings_elsewhere(system: System, plan: Plan) -> dict[tuple[str, str], EngineSettings]:

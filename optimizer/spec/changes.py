@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
 from optimizer.documents import Cost, Document, In
 from optimizer.errors import SpecError
-from optimizer.features.versions.streams import Version
 from optimizer.limits.table import LIMITS, LimitOptions
 from optimizer.money import CENTS, Price, cost_unit, currency_of, read_price
 from optimizer.schema import (
@@ -29,6 +28,7 @@ from optimizer.schema import (
 from optimizer.schema.files import Part
 from optimizer.schema.messages import known_name, validated
 from optimizer.spec.loads import rate_rpm, with_rates
+from optimizer.spec.streams import owner_of
 from optimizer.spec.system import System, join_parts
 from optimizer.units import MILLISECONDS, SHARE, Scale, UnitError, is_number
 
@@ -294,7 +294,7 @@ def _with_load(system: System, name: str, factor: float) -> System:
 
 def _loaded_items(system: System) -> list[str]:
     """Return the names of routes, servers and shared queues that own a load."""
-    versions = {name for name, server in system.servers.items() if isinstance(server, Version)}
+    versions = {name for name, server in system.servers.items() if owner_of(server) != name}
     divided = [owner.name for owner in system.owners if isinstance(owner, Route)]
     return [*divided, *sorted(system.named.keys() - versions - system.routed.keys())]
 

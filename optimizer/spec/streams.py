@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from optimizer.features.caches.streams import thinned
 from optimizer.features.shared_queues.streams import SharedQueue
-from optimizer.features.versions.streams import Version
+from optimizer.features.versions.streams import Version, version_name, versions_of
 from optimizer.schema import Load, Server
 
 
@@ -45,7 +45,7 @@ def streams_of(servers: Mapping[str, Server], priority_of: Callable[[Server], in
     found = {
         part.name: Stream(
             name=part.name,
-            owner=part.whole.name if isinstance(part, Version) else part.name,
+            owner=owner_of(part),
             group=name,
             server=part,
             priority=priority_of(part),
@@ -59,6 +59,22 @@ def streams_of(servers: Mapping[str, Server], priority_of: Callable[[Server], in
 def has_members(server: Server) -> bool:
     """Return whether a planned server is several servers that share its replicas."""
     return isinstance(server, SharedQueue)
+
+
+def owner_of(server: Server) -> str:
+    """Return the name of the server of the document to which a planned server belongs, or of the queue."""
+    return server.whole.name if isinstance(server, Version) else server.name
+
+
+def planned_names(server: Server) -> tuple[str, ...]:
+    """Return the names under which a document's server is planned: queue, versions, or its own name."""
+    versions = tuple(version.name for version in versions_of(server))
+    return versions or (server.shared_queue or server.name,)
+
+
+def planned_name(server: Server) -> str:
+    """Return the name under which the server's own model is planned."""
+    return version_name(server, server.model) if server.split else server.shared_queue or server.name
 
 
 def members_of(server: Server) -> tuple[Server, ...]:

@@ -22,6 +22,7 @@ from optimizer.features.offline.streams import (
     with_deadline_of_load,
     with_load_of_deadline,
 )
+from optimizer.features.places.streams import may_serve, network_ms
 from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.streams import (
     with_partners,
@@ -39,6 +40,7 @@ from optimizer.features.table import FEATURES
 from optimizer.features.versions.feature import VERSIONS
 from optimizer.features.versions.streams import (
     Version,
+    as_separate,
     target_key,
     target_of_version,
     whole_servers,
@@ -114,6 +116,21 @@ class System:
     def stated(self) -> Mapping[str, Server]:
         """Servers as named in documents, where all versions of a server are one, by name."""
         return whole_servers({name: stream.server for name, stream in self.streams.items()})
+
+    @property
+    def wholes(self) -> Mapping[str, Server]:
+        """Planned servers, in which all versions of a server are one, by name."""
+        return whole_servers(self.servers)
+
+    def alone(self, servers: Mapping[str, Server], **options: object) -> "System":
+        """Return a copy with other servers, of which none belongs to a route or to a split server.
+
+        Args:
+            servers: servers in planned form.
+            options: changed optimizer options, which are not checked.
+        """
+        changed = self.options.model_copy(update=options)
+        return replace(self, servers=as_separate(servers), options=changed, routes={})
 
     @cached_property
     def features(self) -> frozenset[str]:
@@ -329,6 +346,18 @@ class System:
             return "", 0
         profile = self.profiles.get((self.servers[server].model, accelerator))
         return found.type, found.multiplicity * (profile.acc_count if profile else 1)
+
+    def may_serve(self, server: Server, accelerator: str) -> bool:
+        """Return whether a server's requests may run on an accelerator, as far as places decide."""
+        return may_serve(server, self.accelerators[accelerator])
+
+    def delay_ms(self, server: Server, accelerator: str) -> float:
+        """Return the latency that requests of a server have beside that of a replica on an accelerator [ms].
+
+        Raises:
+            SpecError: the latency between their places is missing.
+        """
+        return network_ms(self.options, server, self.accelerators[accelerator])
 
     def profiles_of(self, model: str) -> list[ModelProfile]:
         """Return the profiles of a model."""

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from optimizer.features.versions.streams import whole_servers
 from optimizer.schema import Load, Route
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.changes import SystemChange
@@ -37,7 +36,7 @@ def vary_loads(system: System, rng: np.random.Generator) -> System:
         SpecError: a resulting rate or length is out of range.
     """
     low, high = np.array([RATE_FACTORS, TOKEN_FACTORS, TOKEN_FACTORS]).T
-    servers = whole_servers(system.servers)
+    servers = system.wholes
     factors = rng.uniform(low, high, size=(len(servers), 3))
     changed = system.with_servers(
         {

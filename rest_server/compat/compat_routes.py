@@ -15,7 +15,8 @@ from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import Response
 
-from optimizer.features.versions.streams import desired_of, planned_names
+from optimizer.features.versions.streams import desired_of
+from optimizer.spec.streams import planned_names
 from rest_server.compat import classes, entities
 from rest_server.compat.answers import WireRoute, json_response, notice_headers
 from rest_server.compat.changes import Change, Changed, WireRefusalError, check_fleet

@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 from optimizer.documents import DEFAULT_MAX_LOSS
 from optimizer.errors import InferplanError
-from optimizer.features.versions.streams import planned_names
 from optimizer.plan import Plan
 from optimizer.schema import AllocationData, OptimizerOptions, Server, SystemSpec
 from optimizer.solvers.deadline import Deadline
+from optimizer.spec.streams import planned_names
 from optimizer.stabilisation.keeping import Planner
 from rest_server.compat.bodies import read_options, read_reference_system
 from rest_server.compat.lenient import json_body

@@ -8,7 +8,6 @@ import numpy as np
 
 from optimizer.arrays import grouped, totals
 from optimizer.errors import SpecError
-from optimizer.features.versions.streams import whole_name
 from optimizer.kinds.simulated import open_load
 from optimizer.kinds.table import kind_of_pool
 from optimizer.plan import Plan
@@ -16,6 +15,7 @@ from optimizer.plan.document import EXTERNAL
 from optimizer.schema import Route
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.workload import OpenLoad
+from optimizer.spec.streams import owner_of
 from optimizer.spec.system import System
 from optimizer.studies.simulation.pools import PoolRun, open_load_of, stream_of
 from optimizer.units import SECONDS_PER_MINUTE
@@ -63,7 +63,7 @@ def asked_of(system: System, plan: Plan, runs: Sequence[PoolRun]) -> Iterator[As
     first = {run.server: run for run in reversed(runs)}
     hits = {use.server: use.hit_rate for use in plan.caches}
     routed = {server: name for name, use in plan.routes.items() for server in (use.small, use.large)}
-    groups = grouped((routed.get(server) or whole_name(system.named[server]), server) for server in rates)
+    groups = grouped((routed.get(server) or owner_of(system.named[server]), server) for server in rates)
     for name, servers in groups.items():
         route = system.routes.get(name)
         main = route.large if route is not None and route.large in servers else servers[0]

@@ -43,7 +43,7 @@ class Backend:
     accelerator: str
     url: str
     app: ReplicaApp
-    network_ms: Mapping[str, float] = field(default_factory=dict)
+    delay_ms: Mapping[str, float] = field(default_factory=dict)
     """Network time between the clients of a server and this replica [ms], by server."""
     slots: int = UNLIMITED_SLOTS
     """Largest batch."""

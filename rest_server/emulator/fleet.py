@@ -88,14 +88,14 @@ def backend_of(
     servers, replica = tuple(run.server for run in runs), runs[0].replica
     model, accelerator = system.named[servers[0]].model, runs[0].pool.accelerator
     app.life.startup_s = settings.startup_of(model, accelerator)
-    network_ms = {run.server: run.network_ms for run in runs if run.network_ms}
+    delay_ms = {run.server: run.delay_ms for run in runs if run.delay_ms}
     slots = UNLIMITED_SLOTS
     if isinstance(replica, TokenReplica | StaticReplica):
         slots = replica.limits.max_batch
     elif isinstance(replica, LineReplica):
         slots = replica.line.server.size
     rate_rps = sum(run.rate_rps for run in runs)
-    return Backend(name, servers, runs[0].planned, model, accelerator, url, app, network_ms, slots, rate_rps)
+    return Backend(name, servers, runs[0].planned, model, accelerator, url, app, delay_ms, slots, rate_rps)
 
 
 def replica_apps(

@@ -213,7 +213,7 @@ def _at_share(
     else:
         changed = replace(run, load=TraceLoad(load.requests, 1 / part.replicas))
     effort = Effort(requests=DEFAULT_REQUESTS, seed=seed)
-    return _as_measured(load, simulated_runs(changed, effort)[0], run.network_ms)
+    return _as_measured(load, simulated_runs(changed, effort)[0], run.delay_ms)
 
 
 def _replayed(
@@ -233,7 +233,7 @@ def _replayed(
         requests = _merged([one.load.requests for one in others], priorities)
     done = run.replica.run(run.replica.with_chances(requests, np.random.SeedSequence(seed)))
     own = done if len(others) == 1 else done.of_stream(names.index(load.server))
-    return _as_measured(load, own, run.network_ms)
+    return _as_measured(load, own, run.delay_ms)
 
 
 def _merged(parts: Sequence[Requests], priorities: Sequence[int]) -> Requests:
@@ -250,10 +250,10 @@ def _merged(parts: Sequence[Requests], priorities: Sequence[int]) -> Requests:
     return together.take(np.argsort(arrival_ms, kind="stable"))
 
 
-def _as_measured(load: ServerLoad, done: SimulatedRun, network_ms: float) -> MeasuredLoad:
+def _as_measured(load: ServerLoad, done: SimulatedRun, outside_ms: float) -> MeasuredLoad:
     """Return simulated times as measured at the client, including the network."""
     tokens = np.where(np.isnan(done.last_ms), np.nan, done.requests.out_tokens)
-    delay_ms = done.client_ms + network_ms
+    delay_ms = done.client_ms + outside_ms
     times = done.first_ms + delay_ms, done.last_ms + delay_ms
     return MeasuredLoad(load, done.sent_ms, *times, tokens, np.zeros(len(tokens)))
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from optimizer.features.versions.streams import Version
 from optimizer.plan import Plan
 from optimizer.spec.system import System
 from rest_server.emulator.asgi import (
@@ -176,7 +175,7 @@ class Router:
         if name in self._names or any(name in one.servers for one in self._backends):
             return str(name)
         mine = [one for one in self._streams if one.server.model == name]
-        if not mine or len({one.group for one in mine}) > 1 or isinstance(mine[0].server, Version):
+        if not mine or len({one.group for one in mine}) > 1 or mine[0].owner != mine[0].name:
             return ""
         named = [one for one in mine if one.priority == body.get("priority")]
         return (named or [max(mine, key=lambda one: one.priority)])[0].name
@@ -190,8 +189,8 @@ class Router:
             backend.requests += 1
             call.notes["replica"] = backend.id
             try:
-                if call.server in backend.network_ms:
-                    await asyncio.sleep(backend.network_ms[call.server] / (1000 * self._speed))
+                if call.server in backend.delay_ms:
+                    await asyncio.sleep(backend.delay_ms[call.server] / (1000 * self._speed))
                 await backend.app(call.scope, _replayed(call.content, call.receive), attempt)
             except Dropped:
                 backend.is_healthy = False

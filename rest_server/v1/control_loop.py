@@ -17,12 +17,13 @@ from fastapi.concurrency import run_in_threadpool
 
 from optimizer.errors import SpecError
 from optimizer.features.routes.streams import route_of
-from optimizer.features.versions.streams import planned_name, planned_names, with_allocation
+from optimizer.features.versions.streams import with_allocation
 from optimizer.plan import Plan
 from optimizer.schema import AllocationData, Load, Route, Server
 from optimizer.schema.assumptions import check_load, lacks_lengths
 from optimizer.schema.current_pools import with_replicas
 from optimizer.schema.messages import did_you_mean, path_text, validated
+from optimizer.spec.streams import planned_name, planned_names
 from optimizer.stabilisation.decisions import Observation, ReplicaStatus
 from optimizer.stabilisation.loads import LoadEstimate
 from optimizer.stabilisation.stabilise import denoise_loads

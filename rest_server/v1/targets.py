@@ -14,8 +14,8 @@ from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from optimizer.features.shared_cards.view import SHARED_NAME
-from optimizer.features.versions.streams import versions_text
 from optimizer.schema import Server
+from optimizer.spec.streams import planned_names
 from optimizer.stabilisation.decisions import ReplicaTarget, TargetReason
 from rest_server.fleet import Entities
 from rest_server.state import FleetStore, Snapshot
@@ -160,7 +160,8 @@ async def read_target(request: Request, key: Annotated[Key, Depends(server_and_a
     if server is None and name in now.entities.servers:
         known = now.entities.servers[name]
         if known.split:
-            raise HTTPException(404, f"server {name!r} is split; read the targets of {versions_text(known)}")
+            names = ", ".join(planned_names(known))
+            raise HTTPException(404, f"server {name!r} is split; read the targets of {names}")
         queue = known.shared_queue
         raise HTTPException(404, f"server {name!r} shares the replicas of {queue!r}; read the target of that")
     if server is None:

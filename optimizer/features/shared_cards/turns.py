@@ -35,7 +35,7 @@ class Turn:
     server: BatchServer
     limits: Mapping[TargetMeasure, float]
     """Limits on its latency minus the network latency [ms]."""
-    network_ms: float
+    delay_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +81,12 @@ def turn_of(system: System, arrays: SystemArrays, name: str, accelerator: int, m
     found = kind_of_profile(profile).takes_turns(server, profile, max_batch)
     if found is None or server.current.load.arrival_cv != 1:
         return None
-    network_ms = float(arrays.servers.network_ms[s, accelerator])
-    limits = arrays.servers.targets.take(np.array([s])).before(np.array([network_ms])).limits_of(0)
+    delay_ms = float(arrays.servers.delay_ms[s, accelerator])
+    limits = arrays.servers.targets.take(np.array([s])).before(np.array([delay_ms])).limits_of(0)
     limits.pop(LOSS, None)
     if any(measure.metric == "missed" for measure in limits):
         return None
-    return Turn(found, limits, network_ms)
+    return Turn(found, limits, delay_ms)
 
 
 def largest_rates_rps(turns: Sequence[Turn], mix: FloatArray) -> FloatArray | None:
@@ -147,12 +147,12 @@ def measure_turns(turns: Sequence[Turn], rates_rps: FloatArray) -> list[TurnMetr
         }
         found.append(
             TurnMetrics(
-                state.mean_ms + turn.network_ms,
+                state.mean_ms + turn.delay_ms,
                 max(state.mean_ms - own_ms, 0.0),
                 rate / MS_PER_S * own_ms / batch,
                 batch,
                 state.fill,
-                {measure: value + turn.network_ms for measure, value in values.items()},
+                {measure: value + turn.delay_ms for measure, value in values.items()},
             )
         )
     return found

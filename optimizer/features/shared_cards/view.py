@@ -231,8 +231,8 @@ def _measured_targets(
         for s, turn, found in zip(servers, turns, measure_turns(turns, np.array(pattern.rates)), strict=True):
             for measure, value in found.figures.items():
                 margin = 1.0 if measure.percentile is None else MARGIN
-                inside = margin * (value - turn.network_ms)
-                yield s, measure, inside + turn.network_ms, turn.limits[measure] + turn.network_ms
+                inside = margin * (value - turn.delay_ms)
+                yield s, measure, inside + turn.delay_ms, turn.limits[measure] + turn.delay_ms
         return
     pairs, measured = _measured(shared, pattern, pattern.rates)
     targets = shared.arrays.servers.targets.take(pairs[0])
@@ -272,7 +272,7 @@ def turn_figures(turns: Sequence[Turn], rates_rps: Sequence[float]) -> Iterator[
         yield {
             **found.pool_figures(turn),
             "targets": tuple(
-                TargetFigure(measure=measure.label, value=value, limit=turn.limits[measure] + turn.network_ms)
+                TargetFigure(measure=measure.label, value=value, limit=turn.limits[measure] + turn.delay_ms)
                 for measure, value in found.figures.items()
             ),
         }

@@ -92,6 +92,17 @@ def whole_servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
     return MappingProxyType({name: found[name] for name in sorted(found)})
 
 
+def as_separate(servers: Mapping[str, Server]) -> Mapping[str, Server]:
+    """Return servers by name, in which versions belong to no split server."""
+    fields = Server.model_fields
+    return {
+        name: Server.model_construct(**{field: getattr(one, field) for field in fields})
+        if isinstance(one, Version)
+        else one
+        for name, one in servers.items()
+    }
+
+
 def _whole(versions: Sequence[Version]) -> Server:
     """Return the split server of versions whose loads, allocations or options might have changed."""
     whole = versions[0].whole
@@ -132,22 +143,6 @@ def _shares(versions: Sequence[Version], rate_rpm: float) -> tuple[VersionShare,
     return tuple(shares)
 
 
-def planned_names(server: Server) -> tuple[str, ...]:
-    """Return the names under which a document's server is planned: queue, versions, or its own name."""
-    versions = tuple(version.name for version in versions_of(server))
-    return versions or (server.shared_queue or server.name,)
-
-
-def planned_name(server: Server) -> str:
-    """Return the name under which the server's own model is planned."""
-    return version_name(server, server.model) if server.split else server.shared_queue or server.name
-
-
-def whole_name(server: Server) -> str:
-    """Return the name of a planned server, or of the split server if it is a version."""
-    return server.whole.name if isinstance(server, Version) else server.name
-
-
 def share_of_load(server: Server) -> float:
     """Return a version's share of its server's load; 1 for other servers, or if it has no share."""
     return server.weight or 1.0 if isinstance(server, Version) else 1.0
@@ -163,11 +158,6 @@ def counted_load(server: Server) -> Load:
     return load.model_copy(update={"arrival_rate_rpm": rate, "arrival_cv": cv})
 
 
-def versions_text(server: Server) -> str:
-    """Return the names of a server's versions, for messages."""
-    return ", ".join(planned_names(server))
-
-
 def with_allocation(server: Server, name: str, allocation: AllocationData, field: str = "current") -> Server:
     """Return a server with another allocation and the same load.
 
@@ -177,7 +167,7 @@ def with_allocation(server: Server, name: str, allocation: AllocationData, field
         allocation: the allocation.
         field: ``current`` or ``desired``.
     """
-    if name in {server.name, planned_name(server)} or not server.split:
+    if not server.split or name in {server.name, version_name(server, server.model)}:
         load = server.current.load if field == "current" else allocation.load
         return server.model_copy(update={field: allocation.model_copy(update={"load": load})})
     own = allocation.model_copy(update={"load": Load()})
@@ -193,7 +183,7 @@ def desired_of(server: Server) -> dict[str, AllocationData]:
     if not server.split:
         return {server.name: server.desired}
     others = {version_name(server, share.model): share.desired for share in server.split if share.desired}
-    return {planned_name(server): server.desired} | others
+    return {version_name(server, server.model): server.desired} | others
 
 
 def with_desired_applied(server: Server) -> Server:

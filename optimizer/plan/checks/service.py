@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from optimizer.candidates.arrays import profile_of, rolls_out
 from optimizer.documents import MAX_BATCH_LIMIT
 from optimizer.features.external.offers import missed_target
-from optimizer.features.places.streams import may_serve
 from optimizer.plan.checks.differences import close
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.placements import services_of
@@ -82,7 +81,7 @@ def _one_pool(facts: Facts, server: Server) -> str | None:
 def _accelerators(facts: Facts, server: Server) -> Iterator[str]:
     for pool in facts.plan.allocations.get(server.name, ()):
         accelerator = facts.system.accelerators.get(pool.accelerator)
-        if accelerator and server.may_serve_from is not None and not may_serve(server, accelerator):
+        if accelerator and not facts.system.may_serve(server, pool.accelerator):
             yield f"{pool.accelerator} is at a place that mayServeFrom does not list"
         if server.accelerators is not None and pool.accelerator not in server.accelerators:
             yield f"{pool.accelerator} is not in its list of accelerators"

@@ -6,13 +6,12 @@ from typing import Any
 from optimizer.candidates import SizingMemo
 from optimizer.errors import SpecError
 from optimizer.features.routes.explained import price_losses
-from optimizer.features.versions.streams import versions_text
 from optimizer.pipeline import solve_in_full
 from optimizer.schema import Server
 from optimizer.schema.messages import known_name
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.arguments import checks_documents
-from optimizer.spec.streams import members_of
+from optimizer.spec.streams import members_of, planned_names
 from optimizer.spec.system import System
 from optimizer.studies.explanation.answering import Answer, all_answers, expect_questions
 from optimizer.studies.explanation.base_plan import BasePlan
@@ -108,7 +107,8 @@ def _planned_name(system: System, server: str) -> str:
     known_name(server, system.named, "server")
     if server in system.servers or not system.named[server].split:
         return next(name for name, one in system.servers.items() if server in _names(one))
-    raise SpecError(f"server {server!r} is split; name a version: {versions_text(system.named[server])}")
+    names = ", ".join(planned_names(system.named[server]))
+    raise SpecError(f"server {server!r} is split; name a version: {names}")
 
 
 def _names(server: Server) -> set[str]:

@@ -13,7 +13,6 @@ from optimizer.candidates.pairs import arrays_of
 from optimizer.documents import ANY_LOSS
 from optimizer.errors import SpecError
 from optimizer.features.offline.simulated import OfflineRun, offline_run
-from optimizer.features.places.streams import network_ms
 from optimizer.features.shared_cards.simulated import (
     CardInTurns,
     card_in_turns,
@@ -70,7 +69,7 @@ class PoolRun:
     """Measure and limit of each target."""
     request_limits: Mapping[LatencyName, float]
     """Limit on each latency that has one [ms]."""
-    network_ms: float = 0.0
+    delay_ms: float = 0.0
     """Network latency between client and replica [ms]."""
     queue: str | None = None
     """Shared queue of the server; None if it has its own queue."""
@@ -210,7 +209,7 @@ def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> 
         prediction=prediction,
         replica=kind_of_profile(profile).replica(server, profile, pool.max_batch, pool),
         targets=_targets(system, name),
-        network_ms=network_ms(system.options, server, system.accelerators[pool.accelerator]),
+        delay_ms=system.delay_ms(server, pool.accelerator),
         request_limits={} if target is None else target.request_limits(),
     )
 
@@ -233,7 +232,7 @@ def _card_run(system: System, use: SharedCardUse, place: int, item: SharedPool) 
         prediction=Prediction(item.ttft_ms + steps * item.itl_ms, {}),
         replica=replica_on_card(system, item),
         targets=_targets(system, item.server),
-        network_ms=network_ms(system.options, server, system.accelerators[use.accelerator]),
+        delay_ms=system.delay_ms(server, use.accelerator),
         request_limits={} if target is None else target.request_limits(),
         card=card_in_turns(system, use, place),
         cards=use.name,
@@ -252,7 +251,7 @@ def _targets(system: System, name: str) -> tuple[tuple[TargetMeasure, float], ..
 def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
     """Simulate one replica of a pool and summarise the result."""
     runs = [
-        replace(one, client_ms=frozen(one.client_ms + run.network_ms)) for one in simulated_runs(run, effort)
+        replace(one, client_ms=frozen(one.client_ms + run.delay_ms)) for one in simulated_runs(run, effort)
     ]
     summary = summarise(runs)
     within_all, kind = _share(runs, run.request_limits), kind_of_pool(run.pool)

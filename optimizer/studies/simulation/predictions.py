@@ -32,8 +32,8 @@ def predictions(system: System, pools: Sequence[tuple[str, Pool]]) -> list[Predi
     arrays = arrays_of(system)
     found: dict[int, Prediction] = {}
     for rows, some, performance in performances(arrays, *pool_rows(arrays, pools)):
-        network_ms = arrays.servers.network_ms[some.server, some.accelerator]
-        found |= zip(rows.tolist(), _predictions(performance, network_ms), strict=True)
+        delay_ms = arrays.servers.delay_ms[some.server, some.accelerator]
+        found |= zip(rows.tolist(), _predictions(performance, delay_ms), strict=True)
     return [found[row] for row in range(len(pools))]
 
 
@@ -50,14 +50,14 @@ def member_predictions(arrays: SystemArrays, name: str, pool: Pool) -> Iterator[
         classes = ClassRows.of(arrays, some)
         found = classes.analyze(row.rate_rps)
         names = (arrays.servers.members.names[member] for member in classes.member.tolist())
-        yield from zip(names, _predictions(found, classes.network_ms), strict=True)
+        yield from zip(names, _predictions(found, classes.delay_ms), strict=True)
 
 
-def _predictions(performance: Performance, network_ms: FloatArray) -> Iterator[Prediction]:
+def _predictions(performance: Performance, delay_ms: FloatArray) -> Iterator[Prediction]:
     """Yield the prediction for each row of a performance, with the network latency of its clients."""
-    e2e_ms = performance.figure(TargetMeasure("e2e")) + network_ms
+    e2e_ms = performance.figure(TargetMeasure("e2e")) + delay_ms
     percentiles = {metric: percentiles_of(performance, metric) for metric in LATENCIES}
-    for row, offset_ms in enumerate(network_ms.tolist()):
+    for row, offset_ms in enumerate(delay_ms.tolist()):
         own: dict[str, Percentiles | None] = {
             metric: _later(found[row], offset_ms * (metric in DELAYED))
             for metric, found in percentiles.items()

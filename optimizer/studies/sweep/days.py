@@ -17,13 +17,13 @@ from optimizer.candidates import SizingMemo
 from optimizer.documents import MAX_QUANTITY, Document
 from optimizer.features.routes.divisions import RouteArrays
 from optimizer.features.routes.view import capacities_rps
-from optimizer.features.versions.streams import whole_name, whole_servers
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.plan.placements import services_of
 from optimizer.schema import Route, Server
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.loads import rate_rpm, with_rates
+from optimizer.spec.streams import owner_of
 from optimizer.spec.system import System
 from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, digest_of, ignore_progress
 from optimizer.studies.sweep.sweep_document import SafeFleet, SampledDays
@@ -58,9 +58,9 @@ def lognormal_days(system: System, samples: int, load_cv: float, seed: int) -> F
     """
     spread = np.sqrt(np.log1p(load_cv**2))
     servers = {item.name: item for item in system.owners if isinstance(item, Server)}
-    places = {name: s for s, name in enumerate(whole_servers(servers))}
+    places = {name: s for s, name in enumerate(sorted({*map(owner_of, servers.values())}))}
     count = len(places) + len(system.owners) - len(servers)
-    columns = [*(places[whole_name(server)] for server in servers.values()), *range(len(places), count)]
+    columns = [*(places[owner_of(server)] for server in servers.values()), *range(len(places), count)]
     normal = np.random.default_rng(seed).standard_normal((samples, count))[:, columns]
     loads: FloatArray = _loads_rpm(system) * np.exp(spread * normal - spread**2 / 2)
     return loads

@@ -9,7 +9,7 @@
 | `versions` | the version of the model, and another one if it fails | `plan.versions` |
 | `caches` | whether a stored result is the answer | `plan.caches` |
 | `queues` | when a slot of the shared replicas is free for it | `plan.shared_queues` |
-| replica (`router`) | which replica, and the network time to it | `PoolRun.network_ms` |
+| replica (`router`) | which replica, and the network time to it | `PoolRun.delay_ms` |
 
 `table` lists them in this order.
 """
