@@ -75,6 +75,25 @@ class Entities:
             {item.name: item for item in document.routes},
         )
 
+    @property
+    def routed(self) -> Mapping[str, str]:
+        """Names of the routes from which servers get their load, by server."""
+        return {name: route.name for route in self.routes.values() for name in (route.small, route.large)}
+
+    @property
+    def owners(self) -> Mapping[str, Server | Route]:
+        """Servers and routes, by the names under which loads are stated."""
+        return {**self.servers, **self.routes}
+
+    def with_routes(self, changed: Mapping[str, Route]) -> "Entities":
+        """Return a copy with replaced routes, by name."""
+        return replace(self, routes={**self.routes, **changed})
+
+    def with_routes_of(self, servers: Collection[str]) -> "tuple[Entities, list[str]]":
+        """Return a copy with the routes of some servers only, and the names of the other routes."""
+        routes = {name: one for name, one in self.routes.items() if {one.small, one.large} <= {*servers}}
+        return replace(self, routes=routes), [name for name in self.routes if name not in routes]
+
     def profiles_of(self, model: str) -> Collection[ModelProfile]:
         """Return the profiles of a model; empty if it is unknown."""
         return self.models.get(model, {}).values()
@@ -136,11 +155,7 @@ class Entities:
             capacity=self.capacity,
             options=self.optimizer,
         )
-        routes = {
-            name: route
-            for name, route in sorted(self.routes.items())
-            if route.small in servers and route.large in servers
-        }
+        routes = dict(sorted(self.with_routes_of(servers)[0].routes.items()))
         return system.with_routes(routes) if routes else system
 
     def with_desired(self, desired: Mapping[str, AllocationData]) -> "Entities":

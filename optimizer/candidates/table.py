@@ -247,6 +247,11 @@ class Candidates:
     more: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Changes of the amounts of limits in a what-if question, by limit and item."""
 
+    @property
+    def own_tables(self) -> list[CandidateTable]:
+        """All candidates that serve one server by themselves."""
+        return [self.table, self.over_limit, self.with_reserve, self.external]
+
     def with_tables(
         self, change: Callable[..., CandidateTable], other: "Candidates | None" = None
     ) -> "Candidates":

@@ -7,6 +7,7 @@ from optimizer.features.places.fields import NetworkField, PlaceField, ServedPla
 from optimizer.features.preferences.fields import PreferredField
 from optimizer.features.reserves.fields import AvailabilityField, HeadroomField, ReserveFields, ReserveOptions
 from optimizer.features.rollouts.fields import SurgeField
+from optimizer.features.routes.fields import RoutesField
 from optimizer.features.shared_cards.fields import CardFields, SharedCardField, SliceField
 from optimizer.features.tiers.fields import TierField
 from optimizer.features.versions.fields import SplitFields
@@ -36,6 +37,10 @@ class ProfileFeatureFields(CardFields):
 
 class ClassFeatureFields(HeadroomField):
     """All fields of features in the document of a service class."""
+
+
+class SystemFeatureFields(RoutesField):
+    """All fields of features in the document of a system."""
 
 
 class FeatureOptions(NetworkField, ReserveOptions):

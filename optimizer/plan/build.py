@@ -12,8 +12,8 @@ from optimizer.candidates.arrays import SystemArrays, tabulate_as_served
 from optimizer.candidates.measuring import largest_rates_of, measure_pairs
 from optimizer.candidates.replica_power import power_of_rows
 from optimizer.candidates.table import Source
-from optimizer.features.external.offers import rented_per_million
 from optimizer.features.external.uses import Rented
+from optimizer.features.external.view import rental
 from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.view import Divisions, all_large_cents_per_h, divisions_of, routed_loads_rpm
 from optimizer.features.shared_cards.feature import SHARED_CARDS
@@ -260,17 +260,6 @@ def _rented(candidates: Candidates, problem: Problem, replicas: IntArray) -> Ite
     """Yield the external services that a solution uses."""
     table = problem.table
     for c in np.flatnonzero(replicas).tolist():
-        yield Rented(
-            server=candidates.arrays.server_names[table.server[c]],
-            arrival_rate_rpm=float(problem.load_rps[table.server[c]] * SECONDS_PER_MINUTE),
-            cost_cents_per_h=float(table.cost_per_replica[c] * replicas[c]),
-            cost_per_million=_per_million(candidates, int(table.server[c])),
-            itl_ms=float(table.itl_ms[c]),
-            ttft_ms=float(table.ttft_ms[c]),
-        )
-
-
-def _per_million(candidates: Candidates, s: int) -> float:
-    server = candidates.system.servers[candidates.arrays.server_names[s]]
-    assert server.external is not None
-    return rented_per_million(server.external, server.current.load)
+        s, cost = table.server[c], float(table.cost_per_replica[c] * replicas[c])
+        server = candidates.system.servers[candidates.arrays.server_names[s]]
+        yield rental(server, float(problem.load_rps[s] * SECONDS_PER_MINUTE), cost)

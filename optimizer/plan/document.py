@@ -424,6 +424,16 @@ class Plan(Printed, Document):
         return {name: member for use in self.shared_queues.values() for name, member in use.members.items()}
 
     @property
+    def routed(self) -> dict[str, tuple[str, RouteUse]]:
+        """Name and division of the route of each server of a route, by server."""
+        return {server: (name, use) for name, use in self.routes.items() for server in (use.small, use.large)}
+
+    @property
+    def undivided(self) -> list[str]:
+        """Served routes without a router, whose large servers get all requests."""
+        return [name for name, use in self.routes.items() if use.served and not use.routed]
+
+    @property
     def queued_servers(self) -> set[str]:
         """Servers of shared queues, including unserved ones."""
         return {name for use in self.shared_queues.values() for name in (*use.members, *use.unserved)}
@@ -453,13 +463,6 @@ class Plan(Printed, Document):
     def on_shared_cards(self) -> dict[str, list[SharedPool]]:
         """Replicas on shared cards, by server."""
         return grouped((item.server, item) for use in self.shared_cards for item in use.servers)
-
-    @property
-    def cost_on_shared_cards(self) -> dict[str, float]:
-        """Part of the cost of shared cards that each server pays [cents/h], by server."""
-        return {
-            name: sum(item.cost_cents_per_h for item in items) for name, items in self.on_shared_cards.items()
-        }
 
     @property
     def served_rpm(self) -> dict[str, dict[str, float]]:

@@ -13,8 +13,9 @@ from types import MappingProxyType
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.pairs import arrays_of
-from optimizer.features.external.offers import rented_cost, rented_per_million
+from optimizer.features.external.offers import rented_cost
 from optimizer.features.external.uses import Rented
+from optimizer.features.external.view import rental
 from optimizer.features.reserves.checks import check_before_reserves, check_reserves
 from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.view import Divisions, all_large_cents_per_h, divisions_within
@@ -132,15 +133,7 @@ def _divisions(facts: Facts) -> Divisions:
 def _rented(facts: Facts, name: str) -> Rented:
     server, load_rpm = facts.whole.servers[name], facts.load_rpm[name]
     assert server.external is not None
-    load = server.current.load
-    return Rented(
-        server=name,
-        arrival_rate_rpm=load_rpm,
-        cost_cents_per_h=rented_cost(server.external, load, load_rpm),
-        cost_per_million=rented_per_million(server.external, load),
-        itl_ms=server.external.itl_ms,
-        ttft_ms=server.external.ttft_ms,
-    )
+    return rental(server, load_rpm, rented_cost(server.external, server.current.load, load_rpm))
 
 
 def _all_large(facts: Facts, candidates: Candidates | None) -> dict[str, float | None]:

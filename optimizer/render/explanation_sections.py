@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 from optimizer.features.reserves.sections import replica_section
-from optimizer.features.routes.sections import loss_sections
+from optimizer.features.sections import explained_sections
 from optimizer.limits.budget import BUDGET
 from optimizer.limits.table import limit_label
 from optimizer.money import in_cost_unit
@@ -59,7 +59,7 @@ def explanation_sections(explanation: Explanation) -> list[Section]:
     if explanation.server is None:
         parts += [*_overview(explanation, money), *_unserved(explanation), overload]
         parts += [*_types(explanation, money), *_limits(explanation, money)]
-        parts += [*_wish_sections(explanation, money), *loss_sections(explanation, money)]
+        parts += [*_wish_sections(explanation, money), *explained_sections(explanation, money)]
         parts += [replica_section(plan)] if plan.replica_counts else []
     else:
         parts += [*server_sections(explanation.servers[0], explanation), overload]
@@ -187,10 +187,10 @@ def _alternative(item: ServerExplanation, plan: Plan) -> list[str]:
 
 def _without_pools(server: str, plan: Plan) -> str:
     """Return the service of a server without its own replicas, as text."""
-    for use in plan.routes.values():
-        if server in (use.small, use.large):
-            return "large model alone" if server == use.small else "small model alone"
-    return SHARED
+    if server not in plan.routed:
+        return SHARED
+    _, use = plan.routed[server]
+    return "large model alone" if server == use.small else "small model alone"
 
 
 # --- accelerator types -----------------------------------------------------------------------------------
@@ -302,13 +302,13 @@ def _shares_leftover(effects: Iterable[Effect]) -> bool:
 
 def _unserved(explanation: Explanation) -> Iterator[Section]:
     plan = explanation.plan
-    routes = {use.large: name for name, use in plan.routes.items()}
+    routed = plan.routed
     order = sorted(plan.unserved, key=lambda item: (item.priority, item.server))
 
     def line(item: Unserved) -> str:
-        short = item.server in routes and item.reason == "capacity"
+        short = item.server in routed and item.reason == "capacity"
         alone = (
-            f"too few cards for route {routes[item.server]} with its router; without it, " if short else ""
+            f"too few cards for route {routed[item.server][0]} with its router; without it, " if short else ""
         )
         return f"{item.server} ({share_text(item.served_fraction)} served): {alone}{item.detail}"
 

@@ -1,10 +1,11 @@
 """Sections of a replay: the policies, and the outcome of each server under them."""
 
+from optimizer.features.sections import replayed_sections
 from optimizer.quantities import counted, percent, precise, quantity
 from optimizer.render.money import Money
 from optimizer.render.service_text import lacking_columns
 from optimizer.section import Column, Section, name, sentence, table
-from optimizer.studies.replay.replay_document import Replay, ReplayedRoute, ReplayedServer, ReplayPolicy
+from optimizer.studies.replay.replay_document import Replay, ReplayedServer, ReplayPolicy
 
 
 def replay_sections(found: Replay) -> list[Section]:
@@ -14,11 +15,10 @@ def replay_sections(found: Replay) -> list[Section]:
         f"replicas take {precise(found.startup_s)} s to start; "
         "missed: requests beyond the maximum rate within targets of the ready replicas"
     )
-    routes = [_routes(found)] if any(item.routes for item in found.variants) else []
-    return [sentence(summary), _policies(found), _servers(found), *routes]
+    return [sentence(summary), _policies(found), _servers(found), *replayed_sections(found)]
 
 
-def _missed(item: ReplayPolicy | ReplayedServer | ReplayedRoute) -> float:
+def _missed(item: ReplayPolicy | ReplayedServer) -> float:
     return item.missed / item.offered if item.offered else 0.0
 
 
@@ -59,16 +59,3 @@ def _servers(found: Replay) -> Section:
     )
     rows = ((variant, server) for variant in found.variants for server in variant.servers)
     return table("Servers", columns, rows, "servers")
-
-
-def _routes(found: Replay) -> Section:
-    columns = (
-        name("way", lambda row: row[0].name),
-        name("route", lambda row: row[1].route),
-        Column("requests", lambda row: row[1].offered, form=",.0f"),
-        Column("rerun", lambda row: row[1].rerun, form=",.0f", rank=2),
-        Column("worse", lambda row: row[1].quality_lost, form=percent, rank=1),
-        Column("missed", lambda row: _missed(row[1]), form=percent),
-    )
-    rows = ((variant, route) for variant in found.variants for route in variant.routes)
-    return table("Routes", columns, rows, "routes")

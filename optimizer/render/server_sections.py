@@ -48,9 +48,9 @@ def server_sections(item: ServerExplanation, explanation: Explanation) -> Iterat
             "if it runs there",
             ((name, found.effect) for name, found in forced if found is not None),
         )
-        for route, use in explanation.plan.routes.items():
-            if item.server in (use.small, use.large):
-                yield sentence(f"Replicas are for the largest load that route {route} can send it.")
+        if item.server in explanation.plan.routed:
+            route, _ = explanation.plan.routed[item.server]
+            yield sentence(f"Replicas are for the largest load that route {route} can send it.")
     if item.rejections:
         yield _rejections(item)
 
@@ -138,9 +138,9 @@ def _elsewhere(server: str, plan: Plan, money: Money) -> str:
         return f"It runs on shared cards ({cards}); its part of their cost is {cost}."
     if parts:
         return f"Its external service answers its requests for {cost}."
-    for route, use in plan.routes.items():
-        if server == use.small:
-            return f"Route {route} sends it no requests."
+    route, use = plan.routed.get(server, ("", None))
+    if use is not None and server == use.small:
+        return f"Route {route} sends it no requests."
     return "It is idle and needs no replicas."
 
 

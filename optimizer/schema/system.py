@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from optimizer.features.routes.fields import RoutesField
+from optimizer.features.fields import SystemFeatureFields
 from optimizer.schema.accelerators import Accelerator, Capacity
 from optimizer.schema.classes import ServiceClass
 from optimizer.schema.options import OptimizerOptions
@@ -10,7 +10,7 @@ from optimizer.schema.profiles import ModelProfile
 from optimizer.schema.servers import Server
 
 
-class SystemSpec(RoutesField):
+class SystemSpec(SystemFeatureFields):
     """A complete system, or one file of a system in a directory."""
 
     accelerators: tuple[Accelerator, ...] = Field((), strict=False, fail_fast=True)

@@ -435,8 +435,8 @@ def _rows_and_topologies(
     candidates: Candidates, used: Sequence[type[Topology]], excluded: Collection[str], servers: int
 ) -> tuple[CandidateTable, tuple[Topology, ...]]:
     """Return all candidates, with those of topologies last among equal ones, and the topologies."""
-    own = [candidates.table, candidates.over_limit, candidates.with_reserve, candidates.external]
-    tables, source = [*own], [0] * len(own)
+    tables = candidates.own_tables
+    source = [0] * len(tables)
     for place, topology in enumerate(used, 1):
         added = topology.rows(candidates)
         tables += added

@@ -25,6 +25,8 @@ from optimizer.features.offline.streams import (
 from optimizer.features.places.streams import may_serve, network_ms
 from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.streams import (
+    largest_shares,
+    undivided_servers,
     with_partners,
     with_routed_loads,
     with_undivided_lengths,
@@ -79,7 +81,7 @@ from optimizer.spec.arguments import check_field_names, check_path
 from optimizer.spec.currency import currency_problems, first_currency
 from optimizer.spec.feature import Documents, used_features
 from optimizer.spec.prices import check_options, option_problems
-from optimizer.spec.streams import Stream, members_of, streams_of
+from optimizer.spec.streams import Stream, members_of, owner_of, streams_of
 from optimizer.spec.unsupported import check_refused_options, refused_problems
 
 
@@ -210,6 +212,11 @@ class System:
         servers = with_routed_loads(self.servers, routes.values())
         return replace(self, routes=routes, servers=servers)
 
+    def owner_name(self, name: str) -> str:
+        """Return the name by which the load of a planned server is stated: of its route, or its own."""
+        route = self.routed.get(name)
+        return owner_of(self.named[name]) if route is None else route.name
+
     @property
     def load_names(self) -> list[str]:
         """Names of servers and routes, by which loads are stated."""
@@ -248,6 +255,16 @@ class System:
         """Return servers, plus those that are served in full or not at all together with one of them."""
         return with_partners(self.routes.values(), names)
 
+    def shares_of(self, route: Route) -> dict[str, float]:
+        """Return the planned load of each server of a route divided by the route's rate, by server."""
+        return largest_shares(route)
+
+    def undivided(self, names: Iterable[str]) -> "System":
+        """Return a copy in which the large servers of some routes have the lengths of all requests."""
+        routes = [self.routes[name] for name in names if name in self.routes]
+        servers = {**self.servers, **undivided_servers(self.servers, routes)}
+        return replace(self, servers=MappingProxyType(servers)) if routes else self
+
     def as_served(self, served_rpm: Mapping[str, Mapping[str, float]]) -> Mapping[str, Server]:
         """Return the servers with only the load that a plan serves of shared queues and routes.
 
@@ -273,9 +290,8 @@ class System:
         known_name(server_name, known, f"servers.{server_name}: server")
         found = known[server_name]
         if isinstance(found, Version):
-            whole = found.whole.name
-            text = f"servers.{server_name}: its load is a share of the load of {whole!r}; change that"
-            raise SpecError(text)
+            text = f"its load is a share of the load of {found.whole.name!r}; change that"
+            raise SpecError(f"servers.{server_name}: {text}")
         route = self.routed.get(server_name)
         if route is not None:
             raise SpecError(

@@ -43,7 +43,7 @@ def plan_running_fleet(system: System, running: Running, runs: Runs, planner: Pl
     while planner.may_repeat and not (transition := search.transition(plan)).is_reachable:
         runs_now = [name for name in transition.blocked if runs.get(name)]
         plan = search.elsewhere(runs_now[-1], plan)
-    if plan.routes and search.allowed:
+    if system.routed and search.allowed:
         return with_savings(plan, find_candidates(system, planner.memo))
     return plan
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from types import MappingProxyType
 
-from optimizer.features.routes.streams import largest_shares, route_of, undivided_servers
 from optimizer.features.versions.streams import counted_load, share_of_load
 from optimizer.plan import Plan
 from optimizer.plan.placements import parts_of, placements_of
+from optimizer.schema import Route
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Decisions, Observation, ServerDecision
 from optimizer.stabilisation.free_cards import FreeCards
@@ -52,7 +52,7 @@ def denoise_loads(
         return system, {}
     estimates, servers = {}, {}
     for name, server in system.servers.items():
-        if route_of(system.routes.values(), name) is not None:
+        if name in system.routed:
             continue
         decision = None if last is None else last.servers.get(name)
         load, before = server.current.load, None if decision is None else decision.load
@@ -77,7 +77,7 @@ def denoise_loads(
         level = load.model_copy(update={"arrival_rate_rpm": estimates[name].level_rpm})
         servers[name] = server.with_load(level)
     changed = replace(system, servers=MappingProxyType({**system.servers, **servers}))
-    routed = _denoised_routes(changed, rules, last, seen, estimates) if system.routes else changed
+    routed = _denoised_routes(changed, rules, last, seen, estimates) if system.routed else changed
     return routed, estimates
 
 
@@ -93,8 +93,8 @@ def _denoised_routes(
     A route's requests are counted together. Its servers have the same estimate, scaled to their planned
     loads.
     """
-    routes = {}
-    for name, route in system.routes.items():
+    found_routes = []
+    for route in (owner for owner in system.owners if isinstance(owner, Route)):
         decision = None if last is None else last.servers.get(route.large)
         found = None if decision is None else decision.load
         if found is None or route.large not in seen.missing:
@@ -102,9 +102,9 @@ def _denoised_routes(
             rate_rpm, window_s = route.arrival_rate_rpm, rules.load_window_s
             assert rules.noise is not None
             found = with_load(found, rate_rpm, seen.now_s, window_s, cv, rules.noise)
-        estimates |= {server: scaled_load(found, share) for server, share in largest_shares(route).items()}
-        routes[name] = route.model_copy(update={"arrival_rate_rpm": found.level_rpm})
-    return system.with_routes(routes)
+        estimates |= {server: scaled_load(found, share) for server, share in system.shares_of(route).items()}
+        found_routes.append(route.model_copy(update={"arrival_rate_rpm": found.level_rpm}))
+    return system.with_owners(found_routes)
 
 
 def plan_next(
@@ -190,10 +190,7 @@ class _PlannedFleet:
     @property
     def as_sized(self) -> System:
         """The system with the lengths used for sizing; without a router, those of all requests."""
-        off = [name for name, use in self.plan.routes.items() if use.served and not use.routed]
-        routes = [self.system.routes[name] for name in off if name in self.system.routes]
-        servers = {**self.system.servers, **undivided_servers(self.system.servers, routes)}
-        return replace(self.system, servers=MappingProxyType(servers)) if routes else self.system
+        return self.system.undivided(self.plan.undivided)
 
     def _kept(self, names: Iterable[str]) -> Kept:
         """Return the replicas kept by servers without an allocation, one priority after the other."""

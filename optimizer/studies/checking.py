@@ -12,7 +12,6 @@ import numpy as np
 
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.errors import SpecError
-from optimizer.features.versions.streams import Version
 from optimizer.kinds.laws import laws_known
 from optimizer.plan.shortages import nearest_miss
 from optimizer.profiles import load_catalogue
@@ -22,7 +21,7 @@ from optimizer.schema.faults import Fault, sorted_faults
 from optimizer.schema.files import text_of
 from optimizer.schema.names import Entry, Finding, Index, located
 from optimizer.spec.examination import Examination, examine, examine_text
-from optimizer.spec.streams import members_of
+from optimizer.spec.streams import members_of, owner_of, planned_name
 from optimizer.spec.system import System, join_parts
 from optimizer.studies.slips import Written, slips
 
@@ -170,7 +169,7 @@ def _unservable(candidates: Candidates, index: Index) -> Iterator[Finding]:
     needed = (candidates.arrays.servers.load_rps > 0) | (candidates.arrays.servers.min_replicas > 0)
     for s in np.setdiff1d(np.flatnonzero(needed), served):
         planned, (part, at, _) = _planned(candidates, index, int(s))
-        what = f"its version {planned.model!r}" if isinstance(planned, Version) else "it"
+        what = f"its version {planned.model!r}" if owner_of(planned) != planned.name else "it"
         reason, detail = nearest_miss(candidates, int(s))
         yield Finding(part, at, f"no accelerator can serve {what} ({reason}): {detail}")
 
@@ -189,9 +188,9 @@ def _low_loads(candidates: Candidates, index: Index, written: Written) -> Iterat
     np.maximum.at(share, table.server, table.load_rps / table.max_rate_rps)
     for s in np.flatnonzero((share > 0) & (share < IDLE_SHARE)):
         planned, (part, at, server) = _planned(candidates, index, int(s))
-        if isinstance(planned, Version):
-            share[s] /= planned.weight
-            if not planned.is_main or share[s] >= IDLE_SHARE:
+        if owner_of(planned) != planned.name:
+            share[s] *= server.current.load.arrival_rate_rpm / planned.current.load.arrival_rate_rpm
+            if planned.name != planned_name(server) or share[s] >= IDLE_SHARE:
                 continue
         rate, place = server.current.load.arrival_rate_rpm, (*at, "currentAlloc", "load", "arrivalRate")
         if rate and written.is_plain(part, place):

@@ -201,9 +201,9 @@ def plannable_part(entities: Entities) -> tuple[Entities, list[str]]:
             unplanned.append(_path("servers", name))
         else:
             servers[name] = fitted
-    routes = {name: item for name, item in entities.routes.items() if {item.small, item.large} <= {*servers}}
-    unplanned += [_path("routes", name) for name in entities.routes if name not in routes]
-    return replace(entities, models=models, servers=servers, routes=routes), unplanned
+    entities, others = entities.with_routes_of(servers)
+    unplanned += [_path("routes", name) for name in others]
+    return replace(entities, models=models, servers=servers), unplanned
 
 
 def _path(*names: str) -> str:

@@ -12,10 +12,10 @@ from optimizer.kinds.simulated import open_load
 from optimizer.kinds.table import kind_of_pool
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL
+from optimizer.plan.placements import placements_of, services_of
 from optimizer.schema import Route
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.workload import OpenLoad
-from optimizer.spec.streams import owner_of
 from optimizer.spec.system import System
 from optimizer.studies.simulation.pools import PoolRun, open_load_of, stream_of
 from optimizer.units import SECONDS_PER_MINUTE
@@ -62,10 +62,9 @@ def asked_of(system: System, plan: Plan, runs: Sequence[PoolRun]) -> Iterator[As
     rates = totals((run.server, run.rate_rps * run.pool.num_replicas) for run in runs)
     first = {run.server: run for run in reversed(runs)}
     hits = {use.server: use.hit_rate for use in plan.caches}
-    routed = {server: name for name, use in plan.routes.items() for server in (use.small, use.large)}
-    groups = grouped((routed.get(server) or owner_of(system.named[server]), server) for server in rates)
+    groups = grouped((system.owner_name(server), server) for server in rates)
     for name, servers in groups.items():
-        route = system.routes.get(name)
+        route = system.routed.get(servers[0])
         main = route.large if route is not None and route.large in servers else servers[0]
         run = first[main]
         if route is not None:
@@ -76,9 +75,9 @@ def asked_of(system: System, plan: Plan, runs: Sequence[PoolRun]) -> Iterator[As
         shares = {server: rates[server] / rate_rps for server in servers}
         streams = "itl" in {shown.metric for shown in kind_of_pool(run.pool).metrics}
         yield Asked(name, main, shares, replace(load, rate_rps=rate_rps), streams, route)
-    for rented in plan.rented:
-        name, share = rented.server, 1 - hits.get(rented.server, 0.0)
-        rate_rps = rented.arrival_rate_rpm / SECONDS_PER_MINUTE
+    for part in (part for row in placements_of(plan) if row.mode == "external" for part in row.serves):
+        name, share = part.server, 1 - hits.get(part.server, 0.0)
+        rate_rps = part.rate_rpm / SECONDS_PER_MINUTE
         load = open_load(system.named[name].current.load, rate_rps / share)
         yield Asked(name, name, {name: share}, load, streams=True)
 
@@ -142,7 +141,7 @@ def _running(
 ) -> tuple[Counter[str], dict[str, float]]:
     """Return the running replicas of each server, and the share of its planned load that they take."""
     pools = [(run.server, run.pool.accelerator, run.pool.num_replicas, run.rate_rps) for run in runs]
-    pools += [(rented.server, EXTERNAL, 1, 1.0) for rented in plan.rented]
+    pools += [(server, EXTERNAL, 1, 1.0) for server in services_of(plan)]
     here = Counter[str]()
     planned_rps, here_rps = defaultdict[str, float](float), defaultdict[str, float](float)
     for server, accelerator, count, each_rps in pools:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from optimizer.features.external.fields import External
 from optimizer.kinds.simulated import open_load
 from optimizer.plan import Plan
+from optimizer.plan.placements import services_of
 from optimizer.simulation.live.replica import LiveReplica, Rows, Step
 from optimizer.spec.system import System
 from rest_server.emulator.backend import Backend
@@ -72,8 +73,8 @@ def rented_backends(
     system: System, plan: Plan, settings: FleetSettings, lag: Histogram, url: Callable[[int], str], first: int
 ) -> Iterator[Backend]:
     """Yield the external services of a plan, with the numbers from `first` on."""
-    for number, rented in enumerate(plan.rented, first):
-        server = system.named[rented.server]
+    for number, name in enumerate(services_of(plan), first):
+        server = system.named[name]
         assert server.external is not None
         service = server.external
         engine = Engine(lambda service=service: LiveService(service), settings.speed, lag)  # type: ignore[misc]

@@ -276,11 +276,11 @@ class Router:
             ("broken_streams", "Streams that a replica ended after their first token.", self._lost),
         ):
             lines += family(f"inferplan_router_{metric}_total", "counter", text, {"": count})
-        rented = {
+        costs = {
             known[id(one)]: cost_cents(one.price, *one.app.tokens) for one in self._backends if one.price
         }
         text = "Cost of external services."
-        lines += family("inferplan_router_rented_cents_total", "counter", text, rented)
+        lines += family("inferplan_router_rented_cents_total", "counter", text, costs)
         for step in self._steps:
             lines += step.metrics()
         text = "Delay of tokens by a busy machine, which model times leave out."

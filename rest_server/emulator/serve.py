@@ -12,6 +12,7 @@ import uvicorn
 
 from optimizer.errors import SpecError
 from optimizer.plan import Plan
+from optimizer.plan.placements import services_of
 from optimizer.spec.system import System
 from rest_server.emulator.asgi import App, Dropped, Receive, Scope, Send
 from rest_server.emulator.backend import Backend
@@ -45,12 +46,13 @@ def emulate(system: System, plan: Plan, settings: FleetSettings, announce: Calla
         AnalysisError: a replica cannot be run by a clock.
     """
     placed = placements(system, plan, settings.share)
-    if not placed and not plan.rented:
+    services = services_of(plan)
+    if not placed and not services:
         raise SpecError(
             "the plan has no replica to emulate; 'inferplan solve' states why servers are unserved"
         )
     count = sum(one.replicas * (len(one.runs) if one.runs[0].card else 1) for one in placed)
-    count += len(plan.rented)
+    count += len(services)
     allow_files(4 * count)
     with ExitStack() as opened:
         ports = [settings.port and settings.port + k for k in range(1 + count)]

@@ -64,10 +64,10 @@ def check_supported(system: System) -> None:
     Raises:
         SpecError: it has routes or shared cards.
     """
-    for name in system.routes:
+    for route in system.routed.values():
         raise SpecError(
-            f"routes.{name}: the loop cannot measure routes; define their models as separate servers, or "
-            "send the loads of routes to a stateful service (inferplan serve), whose targets KEDA applies"
+            f"routes.{route.name}: the loop cannot measure routes; define their models as separate servers, "
+            "or send the loads of routes to a stateful service (inferplan serve), whose targets KEDA applies"
         )
     for name, server in system.servers.items():
         if getattr(server, "shared_card", False):

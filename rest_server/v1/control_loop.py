@@ -6,7 +6,7 @@ is stored with that revision.
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -16,7 +16,6 @@ from fastapi import APIRouter, Body, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from optimizer.errors import SpecError
-from optimizer.features.routes.streams import route_of
 from optimizer.features.versions.streams import with_allocation
 from optimizer.plan import Plan
 from optimizer.schema import AllocationData, Load, Route, Server
@@ -88,10 +87,8 @@ class _Storing:
     condition: Precondition
     revision: int = 0
     """Revision after storing the loads."""
-    servers: Mapping[str, Server] = field(default_factory=dict)
-    """The servers at that revision."""
-    routes: Mapping[str, Route] = field(default_factory=dict)
-    """The routes at that revision."""
+    entities: Entities = field(default_factory=Entities)
+    """The fleet at that revision."""
     loads: Mapping[str, LoadUpdate] = field(default_factory=dict)
     """Changes in the body, by server."""
     unusable: frozenset[str] = frozenset()
@@ -108,7 +105,7 @@ class _Storing:
             return changed
 
         self.revision, stored = self.condition.update(self.held, store, "loads")
-        self.servers, self.routes, self.loads = stored.servers, stored.routes, loads
+        self.entities, self.loads = stored, loads
         return self._settled(stored)
 
     def _update(self, name: str, change: object) -> LoadUpdate:
@@ -121,41 +118,35 @@ class _Storing:
             return _of_body(name, partial(validated, LoadUpdate, change))
         except BodyError:
             entities = self.held.snapshot().built().entities
-            if name not in {*entities.servers, *entities.planned, *entities.routes}:
+            if name not in {*entities.owners, *entities.planned}:
                 raise _unknown_server(entities, name) from None
             raise
 
     def _settled(self, stored: Entities) -> RunningFleet:
         """Return the fleet with the loads used for planning, in which insignificant changes are removed."""
-        now = self.held.snapshot()
-        seen = Observation(time.time(), frozenset(self.missing), self.replicas, self._planned(self.unusable))
+        now, unusable = self.held.snapshot(), _planned_names(self.entities, self.unusable)
+        seen = Observation(time.time(), self.missing, self.replicas, unusable)
         system, self.estimates = denoise_loads(stored.loose_system(), now.rules, now.decisions, seen)
         return RunningFleet(stored.with_loads_of(system).spec(), now.rules, now.decisions, seen)
 
     @property
-    def missing(self) -> list[str]:
+    def missing(self) -> frozenset[str]:
         """Return planned servers whose rates are missing or cannot be planned.
 
         A shared queue needs the rates of all its servers, versions that of their server, and servers of a
         route that of the route.
         """
         given = {name for name, load in self.loads.items() if load.arrival_rate_rpm is not None}
-        given = given - self.unusable
-        names = []
-        for name in self.servers:
-            route = route_of(self.routes.values(), name)
-            if (name if route is None else route.name) not in given:
-                names.append(name)
-        return list(dict.fromkeys(_planned_names(self.servers, names)))
-
-    def _planned(self, names: Iterable[str]) -> frozenset[str]:
-        return frozenset(_planned_names(self.servers, names))
+        given, routed = given - self.unusable, self.entities.routed
+        names = (name for name in self.entities.servers if routed.get(name, name) not in given)
+        return _planned_names(self.entities, names)
 
     @property
     def replicas(self) -> dict[str, dict[str, ReplicaStatus]]:
         """Reported replicas, by planned server and accelerator."""
+        servers = self.entities.servers
         return {
-            planned_name(self.servers[name]) if name in self.servers else name: {
+            planned_name(servers[name]) if name in servers else name: {
                 acc: ReplicaStatus(there.ready, there.pending) for acc, there in change.replicas.items()
             }
             for name, change in self.loads.items()
@@ -172,11 +163,12 @@ def with_updates(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[E
         SpecError: a server does not exist, or its load is invalid.
     """
     servers: dict[str, Server] = dict(entities.servers)
-    routes: dict[str, Route] = dict(entities.routes)
+    routed: dict[str, Route] = {}
     unusable: set[str] = set()
     for name, change in loads.items():
-        if name in routes:
-            routes[name] = _routed(entities, name, change)
+        owner = entities.owners.get(name)
+        if isinstance(owner, Route):
+            routed[name] = _routed(entities, owner, change)
             continue
         _check_has_load(entities, name, change)
         if name not in servers and (whole := _split_server(servers, name, change)):
@@ -200,12 +192,12 @@ def with_updates(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[E
         for name, server in servers.items()
         if lacks_lengths(server.current.load, entities.profiles_of(server.model))
     }
-    return replace(entities, servers=servers, routes=routes), frozenset(unusable)
+    return replace(entities, servers=servers).with_routes(routed), frozenset(unusable)
 
 
 def _unknown_server(entities: Entities, name: str) -> BodyError:
     """Return the error of a load for a server that does not exist, with the form of the body."""
-    known = [*entities.servers, *entities.routes]
+    known = [*entities.owners]
     hint = did_you_mean(name, known) if len(known) <= MAX_SUGGESTED else ""
     if not known:
         hint = "; the fleet has no servers: PUT /v1/fleet first"
@@ -214,19 +206,18 @@ def _unknown_server(entities: Entities, name: str) -> BodyError:
     return BodyError(_place(name), f"server {name!r} does not exist{hint}")
 
 
-def _routed(entities: Entities, name: str, change: LoadUpdate) -> Route:
+def _routed(entities: Entities, route: Route, change: LoadUpdate) -> Route:
     """Return a route with another rate.
 
     Raises:
         BodyError: a value other than a rate is given, or a server has the same name.
     """
+    name, rate_rpm = route.name, change.arrival_rate_rpm
     if name in entities.servers:
         raise BodyError(_place(name), f"{name!r} is the name of a server and of a route; rename one of them")
     for field_name in change.model_fields_set - {"arrival_rate_rpm"}:
         alias = LoadUpdate.model_fields[field_name].alias or field_name
         raise BodyError(f"{_place(name)}.{alias}", "a route has an arrivalRate only; remove it")
-    rate_rpm = change.arrival_rate_rpm
-    route = entities.routes[name]
     return route if rate_rpm is None else route.model_copy(update={"arrival_rate_rpm": rate_rpm})
 
 
@@ -236,9 +227,9 @@ def _check_has_load(entities: Entities, name: str, change: LoadUpdate) -> None:
     Raises:
         BodyError: the server gets its load from a route.
     """
-    route = route_of(entities.routes.values(), name)
+    route = entities.routed.get(name)
     if route is not None and change.model_dump(exclude_none=True, exclude={"replicas"}):
-        text = f"server {name!r} gets its load from route {route.name!r}; give the load of that route"
+        text = f"server {name!r} gets its load from route {route!r}; give the load of that route"
         raise BodyError(_place(name), text)
 
 
@@ -253,9 +244,8 @@ def _sharing(servers: Mapping[str, Server], one: Server) -> dict[str, Server]:
     }
 
 
-def _planned_names(servers: Mapping[str, Server], names: Iterable[str]) -> Iterator[str]:
-    for name in names:
-        yield from planned_names(servers[name])
+def _planned_names(entities: Entities, names: Iterable[str]) -> frozenset[str]:
+    return frozenset(planned for name in names for planned in planned_names(entities.servers[name]))
 
 
 def _split_server(servers: Mapping[str, Server], name: str, change: LoadUpdate) -> str | None:
@@ -313,14 +303,14 @@ def _of_body(name: str, work: Callable[[], _Answer]) -> _Answer:
 def _keep(held: FleetStore, text: bytes, stored: _Storing) -> int:
     """Store a plan as the last one and as the desired state; return its revision."""
     plan = Plan.model_validate_json(text)
-    desired = desired_allocations(plan, stored.servers)
+    desired = desired_allocations(plan, stored.entities.servers)
     return held.keep_plan(
         plan,
         desired,
         stored.revision,
         Reported(
-            frozenset(stored.missing),
-            frozenset(_planned_names(stored.servers, stored.unusable)),
+            stored.missing,
+            _planned_names(stored.entities, stored.unusable),
             stored.replicas,
             stored.estimates,
         ),

@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 from optimizer.features.routes.uses import RoutedKind
 from optimizer.plan import Plan
-from optimizer.quantities import quantity
+from optimizer.quantities import percent, quantity
 from optimizer.render.explanation_text import effect_value
 from optimizer.render.money import Money
 from optimizer.section import RPM, Column, Section, name, table, words
 from optimizer.studies.explanation.explanation_document import Explanation
+from optimizer.studies.replay.replay_document import Replay
 
 
 class _KindRow(NamedTuple):
@@ -73,3 +74,18 @@ def loss_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
             Column("with it", lambda item: effect_value(item.effect, money, explanation.plan), money.unit),
         )
         yield table("What limits on quality cost", columns, explanation.losses, "losses")
+
+
+def replayed_route_sections(found: Replay) -> Iterator[Section]:
+    """Yield the routes of a replay, if there are any."""
+    columns = (
+        name("way", lambda row: row[0].name),
+        name("route", lambda row: row[1].route),
+        Column("requests", lambda row: row[1].offered, form=",.0f"),
+        Column("rerun", lambda row: row[1].rerun, form=",.0f", rank=2),
+        Column("worse", lambda row: row[1].quality_lost, form=percent, rank=1),
+        Column("missed", lambda row: row[1].missed / row[1].offered if row[1].offered else 0.0, form=percent),
+    )
+    rows = [(variant, route) for variant in found.variants for route in variant.routes]
+    if rows:
+        yield table("Routes", columns, rows, "routes")

@@ -94,11 +94,8 @@ def whole_servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
 
 def as_separate(servers: Mapping[str, Server]) -> Mapping[str, Server]:
     """Return servers by name, in which versions belong to no split server."""
-    fields = Server.model_fields
     return {
-        name: Server.model_construct(**{field: getattr(one, field) for field in fields})
-        if isinstance(one, Version)
-        else one
+        name: Server.model_construct(**dict(one)) if isinstance(one, Version) else one
         for name, one in servers.items()
     }
 

@@ -105,10 +105,8 @@ def _largest_load_rpm(owner: Server | Route, plan: Plan) -> float:
     if isinstance(owner, Route):
         if not owner.arrival_rate_rpm:
             return 0.0
-        return (
-            RouteArrays.of(owner, (owner.small, owner.large)).most_rps(*capacities_rps(owner, plan))
-            * SECONDS_PER_MINUTE
-        )
+        route = RouteArrays.of(owner, (owner.small, owner.large))
+        return route.most_rps(*capacities_rps(owner, plan)) * SECONDS_PER_MINUTE
     if owner.name in services_of(plan):
         return MAX_QUANTITY
     most = sum(pool.max_arrival_rate_rpm for pool in plan.pools_of(owner.name))
