@@ -75,6 +75,8 @@ PARTS = {
     "coupling": "optimizer.topologies",
     "uses": "optimizer.plan",
     "view": "optimizer.plan",
+    "views": "optimizer.plan",
+    "purposes": "optimizer.plan",
     "checks": "optimizer.plan",
     "explained": "optimizer.studies",
     "replayed": "optimizer.studies",

@@ -29,10 +29,11 @@ from optimizer.features.shared_queues.view import (
     queues_as_served,
     short_members,
 )
+from optimizer.features.views import StatedFacts, sections
 from optimizer.plan.document import Plan, PlanLevel, Unserved
 from optimizer.plan.rows import idle_figures, origin_of, pool_figures
 from optimizer.plan.shortages import Shortages
-from optimizer.plan.views import PlanPlacements, StatedFacts, sections
+from optimizer.plan.views import PlanPlacements
 from optimizer.schema.pools import Pool
 from optimizer.solvers.levels import reserves_held, served_in_full
 from optimizer.solvers.objectives import VALUE
@@ -62,9 +63,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     power = _power_of_pools(candidates, problem, solution.replicas) if needs_power(system) else {}
     placed = PlanPlacements(system, arrays, pools, power, cards, rented)
     fraction = served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented, cards))
-    has_reserve: list[bool] = [False] * len(names)
-    if problem.reserve.wanted.any():
-        has_reserve = reserves_held(problem, solution.replicas)[1].tolist()
+    has_reserve = reserves_held(problem, solution.replicas)[1].tolist()
     stated = StatedFacts(
         unserved=_unserved(candidates, problem, solution.replicas, placed, fraction, rates),
         has_reserve=dict(zip(names, has_reserve, strict=False)),

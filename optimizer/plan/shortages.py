@@ -23,14 +23,7 @@ from optimizer.plan.reasons import (
 from optimizer.plan.views import PlanPlacements
 from optimizer.schema import Server
 from optimizer.solvers.problem import topologies_of
-from optimizer.spec.placed import (
-    PlacedUnits,
-    kept_replicas,
-    needs_power,
-    placed,
-    priced_beside,
-    stock_of,
-)
+from optimizer.spec.placed import PlacedUnits, kept_replicas, needs_power, placed, priced_beside, stock_of
 from optimizer.spec.streams import members_of
 
 

@@ -23,6 +23,7 @@ from optimizer.features.shared_queues.feature import SHARED_QUEUES
 from optimizer.features.shared_queues.uses import SharedQueueUse
 from optimizer.features.shared_queues.view import member_figures, queue_uses
 from optimizer.features.table import FEATURES, part_of
+from optimizer.features.views import StatedFacts, sections
 from optimizer.limits.cards import CARDS
 from optimizer.plan.checks.differences import differences
 from optimizer.plan.checks.facts import Facts
@@ -32,7 +33,6 @@ from optimizer.plan.checks.pools import check_members, check_pools
 from optimizer.plan.checks.service import check_service
 from optimizer.plan.checks.unserved import check_unserved, sized
 from optimizer.plan.document import Plan
-from optimizer.plan.views import StatedFacts, sections
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.tolerances import SAME

@@ -17,11 +17,7 @@ from optimizer.documents import UnlimitedCards
 from optimizer.errors import SpecError
 from optimizer.features.caches.streams import target_of_misses
 from optimizer.features.offline.feature import OFFLINE
-from optimizer.features.offline.streams import (
-    offline_faults,
-    with_deadline_of_load,
-    with_load_of_deadline,
-)
+from optimizer.features.offline.streams import offline_faults, with_deadline_of_load, with_load_of_deadline
 from optimizer.features.places.streams import may_serve, network_ms
 from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.streams import (
@@ -33,11 +29,7 @@ from optimizer.features.routes.streams import (
     without_routed_loads,
 )
 from optimizer.features.shared_queues.feature import SHARED_QUEUES
-from optimizer.features.shared_queues.streams import (
-    as_served,
-    planned_servers,
-    with_shared_queues,
-)
+from optimizer.features.shared_queues.streams import as_served, planned_servers, with_shared_queues
 from optimizer.features.table import FEATURES
 from optimizer.features.versions.feature import VERSIONS
 from optimizer.features.versions.streams import (

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from optimizer.features.reserves.offers import MAX_FOR_BOTH
+from optimizer.features.reserves.purposes import WANTED_UTILIZATION
 from optimizer.features.reserves.uses import ReplicaPurposes
 from optimizer.plan import Plan
-from optimizer.plan.replica_counts import WANTED_UTILIZATION
 from optimizer.quantities import counted, share_text
 from optimizer.render.money import Money
 from optimizer.section import Column, Section, name, table

@@ -29,13 +29,7 @@ from optimizer.studies.explanation.explanation_document import (
 )
 from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.studies.explanation.resolving import QuestionBudget, effect, solved, with_more
-from optimizer.studies.explanation.targets import (
-    Target,
-    relaxed,
-    target_ms,
-    target_words,
-    targets_of_servers,
-)
+from optimizer.studies.explanation.targets import Target, relaxed, target_ms, target_words, targets_of_servers
 from optimizer.studies.explanation.units import one_of
 from optimizer.tolerances import SAME
 

@@ -19,14 +19,7 @@ from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, TargetMeasure
 from optimizer.queueing.targets import target_share
 from optimizer.spec.streams import has_members, replica_load
 from optimizer.spec.system import System
-from optimizer.studies.figures.figure_document import (
-    Bar,
-    BarPanel,
-    Cell,
-    Figure,
-    GridPanel,
-    Values,
-)
+from optimizer.studies.figures.figure_document import Bar, BarPanel, Cell, Figure, GridPanel, Values
 from optimizer.studies.overview import Overview, PoolRow
 
 MAX_ROWS = 40
