@@ -50,7 +50,7 @@ def _of_accelerators(system: System, used: Mapping[str, int]) -> tuple[TierUse, 
 def accelerators_used(system: System, rows: Iterable[PlacementRow]) -> Counter[str]:
     """Return the number of accelerators of each name used by placements."""
     used: Counter[str] = Counter()
-    for row in rows:
+    for row in (row for row in rows if row.mode != "external"):
         profile, (group, accelerator) = None, row.spot
         if row.mode == "own":
             profile = system.profiles.get((system.servers[group].model, accelerator))

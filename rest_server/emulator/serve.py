@@ -46,13 +46,12 @@ def emulate(system: System, plan: Plan, settings: FleetSettings, announce: Calla
         AnalysisError: a replica cannot be run by a clock.
     """
     placed = placements(system, plan, settings.share)
-    services = services_of(plan)
-    if not placed and not services:
+    if not placed and not services_of(plan):
         raise SpecError(
             "the plan has no replica to emulate; 'inferplan solve' states why servers are unserved"
         )
     count = sum(one.replicas * (len(one.runs) if one.runs[0].card else 1) for one in placed)
-    count += len(services)
+    count += len(services_of(plan))
     allow_files(4 * count)
     with ExitStack() as opened:
         ports = [settings.port and settings.port + k for k in range(1 + count)]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from builders import accelerator, document, profile, server, service_class
+from feature_fleets import with_features
 from slow_cases import mostly_slow
 
 from optimizer import System, load_system, solve
@@ -261,3 +262,12 @@ def test_the_figure_shows_every_hour() -> None:
     assert cards.kind == "curves"
     assert [item.y for item in cards.series] == [(1, 1, 4, 4), (0, 0, 3, 3), (1, 1, 1, 1)]
     assert [item.name for item in cards.series] == ["in use", "rented", "reserved"]
+
+
+def test_an_external_service_uses_no_accelerators() -> None:
+    system = load_system(with_features(2, {"external"}))
+    plan = solve(system)
+    assert {item.server for item in plan.rented} == {"s0", "s1"}
+    found = plan_horizon(system, [LoadStep(3600.0 * h, system.owners) for h in range(2)])
+    assert [item.accelerator for item in found.plans[1].use] == ["A0"]
+    assert found.plans[1].cost_cents_per_h == pytest.approx(plan.total_cost_cents_per_h)

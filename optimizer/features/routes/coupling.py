@@ -46,8 +46,7 @@ class Routing(Topology):
     def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "Routing | None":
         """Return the routes of a system; None if no route has load."""
         system, names = candidates.system, candidates.arrays.server_names
-        loaded = [route for route in system.routes.values() if route.arrival_rate_rpm]
-        routes = tuple(RouteArrays.of(route, names) for route in loaded)
+        routes = tuple(RouteArrays.of(one, names) for one in system.routes.values() if one.arrival_rate_rpm)
         joint_load, idle = np.zeros((2, servers), np.bool_)
         idle[[route.small for route in routes]] = True
         joint_load[[index for route in routes for index in (route.small, route.large)]] = True
