@@ -160,7 +160,9 @@ class QueueModel(RowArrays, ABC):
     chunk_elements: ClassVar[int] = 2**20
     """States per chunk of rows, large enough that the overhead per chunk is negligible."""
     judges_shares: ClassVar[bool] = False
-    """Whether `judge` checks targets more cheaply than `analyze`."""
+    """Whether sizing checks single targets with `judge`: because that is cheaper than `analyze`, or because a
+    latency can fall as the rate grows, so that the lowest rate can miss a target that higher rates meet.
+    """
 
     @classmethod
     @abstractmethod
@@ -195,8 +197,24 @@ class QueueModel(RowArrays, ABC):
 
     @abstractmethod
     def analyze(self, rate_rps: FloatArray) -> Performance:
-        """Return the long-run metrics at arrival rates > 0, shape (R,)."""
+        """Return the long-run metrics at arrival rates > 0, shape (R,); finite above the stable rate, too."""
 
     def judge(self, row: int) -> TargetChecker:
-        """Return a checker of single targets for one row."""
-        raise NotImplementedError
+        """Return a checker of single targets for one row; by default, it analyses the row."""
+        return _AnalysedReplica(self.take(np.array([row])))
+
+
+@dataclass(frozen=True, slots=True)
+class _AnalysedReplica(TargetChecker):
+    """Checks one replica against its means."""
+
+    replica: QueueModel
+
+    def at(self, rate_rps: float) -> Callable[[TargetMeasure, float], float]:
+        """Return a function from a measure and its limit to the relative excess at a rate."""
+        found = self.replica.analyze(np.array([rate_rps]))
+        return lambda measure, limit: float(found.figure(measure)[0]) / limit - 1
+
+    def safe_rate_rps(self, limits: Mapping[TargetMeasure, float]) -> float:  # noqa: ARG002  the model is not known
+        """Return 0: no rate is known up to which all targets are met."""
+        return 0.0
