@@ -1,7 +1,8 @@
 """Fill docs/extending.md with the code that the tests run: ``python tests/extending_page.py``.
 
 A comment before a fenced block names its content: ``<!-- FILE: NAME NAME -->`` shows these classes of a file,
-``<!-- FILE: all -->`` the file, and ``<!-- FILE: EDITS of TABLE -->`` the edits of a table as a diff.
+``<!-- FILE: all -->`` the file, and ``<!-- FILE: NAME of TABLE -->`` the edits of a table, a constant of a
+test, as a diff.
 """
 
 import ast
@@ -25,26 +26,27 @@ def classes(text: str, names: list[str]) -> str:
     return "\n\n\n".join(found) + "\n"
 
 
-def edits(test: str) -> dict[str, str]:
-    found: dict[str, str] = importlib.import_module(Path(test).stem).EDITS
+def edits(test: str, constant: str) -> dict[str, str]:
+    found: dict[str, str] = getattr(importlib.import_module(Path(test).stem), constant)
     return found
 
 
 def diff(table: str, changes: dict[str, str]) -> str:
-    """Return the changed lines of a table."""
+    """Return the changed lines of a table, each with the lines before and after it."""
     before = (ROOT / table).read_text(encoding="utf-8")
     after = before
     for old, new in changes.items():
         assert after.count(old) == 1, old
         after = after.replace(old, new)
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), table, table, n=0, lineterm="")
-    return "\n".join(line for line in lines if not line.startswith("@@")) + "\n"
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), table, table, n=1, lineterm="")
+    return "\n".join("@@" if line.startswith("@@") else line for line in lines) + "\n"
 
 
 def shown(source: str, part: str) -> str:
     """Return what a block shows of a file."""
-    if part.startswith("EDITS of "):
-        return diff(part.removeprefix("EDITS of "), edits(source))
+    constant, _, table = part.partition(" of ")
+    if table:
+        return diff(table, edits(source, constant))
     text = (ROOT / source).read_text(encoding="utf-8")
     if part == "all":
         return text

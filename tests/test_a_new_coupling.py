@@ -67,7 +67,7 @@ def answered(copy: Path, systems: int) -> dict[str, Any]:
         f"{FEATURES}/fields.py": FIELD_EDITS,
         "optimizer/plan/document.py": PLAN_EDITS,
         "optimizer/plan/views.py": VIEW_EDITS,
-        "optimizer/render/feature_sections.py": SECTION_EDITS,
+        f"{FEATURES}/sections.py": SECTION_EDITS,
     }
     copy_tree(copy, {"separate": f"{FEATURES}/separate"}, edits)
     return answers_in(copy, "separate_answers.py", [str(systems)])

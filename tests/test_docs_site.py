@@ -17,6 +17,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 PATH = re.compile(r"`((?:optimizer|rest_server|tests|demos|docs|specs|manifests)/[\w./-]+)`")
 EXAMPLES = {
+    "optimizer/features/separate",
     "optimizer/jobs/cost_at_load.py",
     "optimizer/kinds/streams",
     "optimizer/limits/rack_slots.py",

@@ -21,6 +21,7 @@ def classes(paths: Iterable[Path]) -> Iterator[str]:
 def test_the_blocks_are_those_of_the_tests() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert {block[1] for block in BLOCK.findall(page)} >= {
+        "tests/test_a_new_coupling.py",
         "tests/test_a_new_kind.py",
         "tests/test_a_new_law.py",
         "tests/test_a_new_limit.py",
