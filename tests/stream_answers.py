@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 import optimizer
 from optimizer import (
+    System,
     compare,
     draw,
     explain,
@@ -22,8 +23,13 @@ from optimizer import (
     solve,
     verify,
 )
+from optimizer.errors import AnalysisError
 from optimizer.jobs.simulating import SimulateOptions, simulate_plan
 from rest_server.app import create_app
+from rest_server.emulator.engine import LAG_S
+from rest_server.emulator.fleet import backends, placements
+from rest_server.emulator.metrics import Histogram
+from rest_server.emulator.settings import FleetSettings
 from rest_server.settings import Settings
 
 REQUESTS = 10_000
@@ -48,10 +54,28 @@ def from_the_library(source: dict[str, Any]) -> dict[str, Any]:
         "explanation": json.loads(explain(system).to_json()),
         "comparison": json.loads(compare(system).to_json()),
         "markdown": render_report(report, system, "markdown"),
+        "markdown alone": markdown_of(load_system(alone(source))),
         "csv": render_report(report, system, "csv"),
         "pictures": {figure.title: len(draw(figure, "svg")) for figure in figures},
+        "emulation": emulated(alone(source)),
         "notes": [figure.note for figure in figures],
     }
+
+
+def markdown_of(system: System) -> str:
+    return render_report(make_report(system), system, "markdown")
+
+
+def emulated(source: dict[str, Any]) -> str:
+    """Return the message of the emulator, which knows the kinds of the program only."""
+    system = load_system(source)
+    try:
+        backends(
+            system, placements(system, solve(system)), FleetSettings(0), Histogram(LAG_S), "http://r{}".format
+        )
+    except AnalysisError as error:
+        return str(error)
+    return ""
 
 
 def over_http(source: dict[str, Any]) -> dict[str, Any]:

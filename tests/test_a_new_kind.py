@@ -115,6 +115,15 @@ def test_a_figure_of_streams_alone_is_reported_and_drawn(answers: dict[str, Any]
     assert not [note for note in answers["notes"] if "Nothing to show" in note]
 
 
+def test_the_emulator_names_a_server_that_it_cannot_run(answers: dict[str, Any]) -> None:
+    assert answers["emulation"] == "calls: its replicas cannot be emulated; remove the server"
+
+
+def test_a_report_defines_the_utilisation_of_the_shown_kinds(answers: dict[str, Any]) -> None:
+    assert "of streams the places that streams hold" in answers["markdown"]
+    assert "is the places that streams hold." in answers["markdown alone"]
+
+
 def test_the_service_answers_the_same_and_says_what_is_missing(answers: dict[str, Any]) -> None:
     served = answers["http"]
     assert set(served["status"]) == {200}

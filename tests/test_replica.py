@@ -214,7 +214,7 @@ def test_percentiles_need_a_queue_model_that_has_them() -> None:
     late = LatencyTargets(ttft_ms=300, percentile=95)
     refused, sized = size_replicas([replica(LINEAR)] * 2, [late, LatencyTargets(ttft_ms=300)])
     assert str(refused).startswith(
-        "percentile: 95: the queue model 'reference' computes means only; remove it"
+        "percentile: 95 is a percentile, but the queue model 'reference' computes means only; remove it"
     )
     assert "give perfParms (queueModel 'continuous') instead of decodeParms/prefillParms" in str(refused)
     assert sized == size_replicas([replica(LINEAR)], [LatencyTargets(ttft_ms=300)])[0]

@@ -327,8 +327,8 @@ def _unknown(queues: QueueModel, target: LatencyTargets) -> str:
     way = way_to(lambda model: model.supports_measure(late), [queues.law_type], Replica)
     advice = f", or {way}" if way else ""
     return (
-        f"percentile: {target.percentile:g}: the queue model {queues.name!r} computes means only; "
-        f"remove it{advice}"
+        f"percentile: {target.percentile:g} is a percentile, but the queue model {queues.name!r} computes "
+        f"means only; remove it{advice}"
     )
 
 

@@ -76,7 +76,9 @@ def limits_sections(found: Comparison) -> list[Section]:
     outcome = outcome_section(found)
     outcome.title, outcome.name = "Limited and unlimited", "comparison"
     if found.same:
-        outcome.text = [Paragraph("The limits change nothing: the limited plan is the unlimited one.")]
+        outcome.text = [
+            Paragraph("The numbers of cards change nothing: the limited plan is the unlimited one.")
+        ]
         return [outcome]
     return [outcome, _classes(view), _servers(view, found.changed()), *_reserves(view)]
 

@@ -229,8 +229,11 @@ def _utilisation(overview: Overview) -> Section:
         *(Column(shown.title, partial(_value_text, shown.metric, "use")) for shown in own),
         *(_POWER if any(row.power_w is not None for row in overview.pools) else ()),
     )
-    meanings = [KINDS[0].words.utilisation]
-    meanings += [f"of {kind.name} {kind.words.utilisation}" for kind in kinds if kind is not KINDS[0]]
+    unnamed = kinds[0] if len(kinds) == 1 else KINDS[0]
+    meanings = [
+        kind.words.utilisation if kind is unnamed else f"of {kind.name} {kind.words.utilisation}"
+        for kind in kinds
+    ]
     notes = [shown.note for shown in own if shown.note]
     meaning = " ".join((f"{heading.capitalize()} is {', '.join(meanings)}.", *notes))
     text = [Paragraph(meaning if overview.pools else NOTHING_RUNS)]

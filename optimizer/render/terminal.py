@@ -91,8 +91,8 @@ def _chosen(sections: Sequence[Section], name: str | None) -> Section:
     found = [table for table in tables if name in {None, table.name}]
     if not found:
         names = [table.name for table in tables]
-        hint = did_you_mean(str(name), names) or f"; there are {', '.join(names)}"
-        raise SpecError(f"--table: {name!r} does not exist here{hint}")
+        hint = did_you_mean(str(name), names) or f"; use one of {', '.join(names)}"
+        raise SpecError(f"--table: this output has no table {name!r}{hint}")
     return found[0]
 
 

@@ -166,19 +166,19 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
     _check_kinds(target, place, mine)
     for measure, _ in target.latency_targets():
         if measure in {limit.measure for limit in target.latency}:
-            field, value = "latency", measure.percentile
+            field, value, noun = "latency", measure.percentile, "percentile"
         elif target.percentile is not None:
-            field, value = "percentile", target.percentile
+            field, value, noun = "percentile", target.percentile, "percentile"
         else:
-            field, value = "goodputShare", target.goodput_share
+            field, value, noun = "goodputShare", target.goodput_share, "share of requests"
         supports = partial(_supports, measure)
         for profile in mine:
             if not supports(QUEUE_MODELS[profile.queue_model]) and laws_known(profile):
                 way = way_to(supports, laws_known(profile), ModelProfile)
                 raise SpecError(
-                    f"{place}.{field}: {value:g}: the queue model {profile.queue_model!r} of "
-                    f"{profile.name!r} on {profile.accelerator!r} computes means only; remove it"
-                    + (f", or {way} there" if way else "")
+                    f"{place}.{field}: {value:g} is a {noun}, but the queue model "
+                    f"{profile.queue_model!r} of {profile.name!r} on {profile.accelerator!r} computes "
+                    "means only; remove it" + (f", or {way} there" if way else "")
                 )
 
 

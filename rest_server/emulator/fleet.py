@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 from optimizer.arrays import grouped
+from optimizer.errors import AnalysisError
 from optimizer.plan import Plan
 from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.limits import UNLIMITED
@@ -65,7 +66,7 @@ def backends(
         url: function that returns the address of replica i.
 
     Raises:
-        AnalysisError: a replica cannot be run by a clock.
+        AnalysisError: a replica cannot be emulated.
     """
     found: list[Backend] = []
     for placement in placed:
@@ -114,6 +115,8 @@ def replica_apps(
             server = first.card.servers[place]
             yield BatchReplicaApp(system.named[run.server].model, server, engine, life, place), (run,)
         return
+    if not isinstance(replica, LineReplica | TokenReplica | StaticReplica):
+        raise AnalysisError(f"{first.server}: its replicas cannot be emulated; remove the server")
     levels = _levels(first)
     rng = np.random.default_rng(spawned)
 
@@ -125,7 +128,6 @@ def replica_apps(
     if isinstance(replica, LineReplica):
         yield BatchReplicaApp(model, replica.line.server, engine, Life(engine), 0), runs
         return
-    assert isinstance(replica, TokenReplica | StaticReplica)
     kv = replica.limits.kv_tokens
     longest = min(kv, LONGEST_TOKENS)
     names = {run.server: levels[run.place] for run in runs}

@@ -43,7 +43,7 @@ def emulate(system: System, plan: Plan, settings: FleetSettings, announce: Calla
 
     Raises:
         SpecError: the plan has no replica, or a port cannot be used.
-        AnalysisError: a replica cannot be run by a clock.
+        AnalysisError: a replica cannot be emulated.
     """
     placed = placements(system, plan, settings.share)
     if not placed and not services_of(plan):

@@ -300,7 +300,7 @@ def test_standard_input_that_is_closed_is_refused() -> None:
         (["--versoin", "schema"], "unknown flag --versoin; did you mean '--version'?"),
         (["plot", "ocupancy", "{good}"], "not 'ocupancy'; did you mean 'occupancy'?"),
         (["solve", "{good}", "--estimates", "uper"], "one of upper, middle, lower, not 'uper'; did you mean"),
-        (["solve", "{good}", "--table", "alocations"], "'alocations' does not exist here; did you mean"),
+        (["solve", "{good}", "--table", "alocations"], "this output has no table 'alocations'; did you mean"),
         (["plan"], "plan"),
         (["solve"], "PATH"),
         (["solve", "{good}", "{good}"], "unexpected argument"),

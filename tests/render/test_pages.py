@@ -271,7 +271,7 @@ def edge(**changes: Any) -> System:
         ({"rate": 0.0}, ["Every server is idle and needs nothing.", "No server runs."]),
         ({"rate": 0.0, "replicas": 1}, ["Every server is served in full.", "idle"]),
         ({"units": None}, ["ignores how many cards exist", "with any number of cards"]),
-        ({}, ["The limits change nothing"]),
+        ({}, ["The numbers of cards change nothing"]),
     ],
 )  # fmt: skip
 def test_every_case_has_its_words(changes: dict[str, Any], words: list[str]) -> None:

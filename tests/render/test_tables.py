@@ -288,7 +288,7 @@ def test_one_table_can_be_had_alone_even_where_it_is_empty() -> None:
     assert narrow(tables, as_csv=True, table="cards") == ["type,used,exist,left", "A,1,9,8"]
     assert narrow(tables, as_csv=True, table="unserved") == ["server,prio,served,reason,detail"]
     assert narrow(tables, table="cards")[0] == "Cards by accelerator type"
-    with pytest.raises(SpecError, match="'x' does not exist here; there are allocations, cards"):
+    with pytest.raises(SpecError, match="this output has no table 'x'; use one of allocations, cards"):
         narrow(tables, table="x")
 
 

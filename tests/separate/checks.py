@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+from optimizer.candidates import Candidates
 from optimizer.features.separate.fields import apart_from
 from optimizer.plan.checks.facts import Facts
 
 
-def check(facts: Facts) -> Iterator[str]:
+def check(facts: Facts, _: Candidates | None) -> Iterator[str]:
     """Yield separate servers on a common accelerator type."""
     system = facts.whole
 

@@ -157,9 +157,9 @@ def test_percentiles_need_a_queue_model_that_supports_them() -> None:
     source = sound()
     source["serviceClasses"][0]["modelTargets"][0]["percentile"] = 95
     assert refused(source) == (
-        "serviceClasses[0].modelTargets[0].percentile: 95: the queue model 'reference' of 'm' on 'A' "
-        "computes means only; remove it, or give perfParms (queueModel 'continuous') instead of "
-        "decodeParms/prefillParms there"
+        "serviceClasses[0].modelTargets[0].percentile: 95 is a percentile, but the queue model 'reference' "
+        "of 'm' on 'A' computes means only; remove it, or give perfParms (queueModel 'continuous') instead "
+        "of decodeParms/prefillParms there"
     )
 
 
