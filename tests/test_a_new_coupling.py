@@ -40,10 +40,10 @@ PLAN_EDITS = {
 }
 """What is edited in the document of a plan."""
 VIEW_EDITS = {
-    "from optimizer.features.shared_cards.uses import": (
+    "from optimizer.features.shared_queues.uses import": (
         "from optimizer.features.separate.feature import SEPARATE\n"
         "from optimizer.features.separate.view import separate_uses\n"
-        "from optimizer.features.shared_cards.uses import"
+        "from optimizer.features.shared_queues.uses import"
     ),
     '        "changes": placed.changes,\n': (
         '        "separate": separate_uses(system, pools) if SEPARATE.name in used else (),\n'
@@ -56,9 +56,11 @@ SECTION_EDITS = {
         "from optimizer.features.separate.sections import separate_sections\n"
         "from optimizer.features.versions.sections import"
     ),
-    "    reserve_sections,\n    tier": "    reserve_sections,\n    separate_sections,\n    tier",
+    "    yield from reserve_sections(plan)\n": (
+        "    yield from reserve_sections(plan)\n    yield from separate_sections(plan)\n"
+    ),
 }
-"""What is edited in the table of the tables of features."""
+"""What is edited where the tables of features are listed."""
 
 
 def answered(copy: Path, systems: int) -> dict[str, Any]:
@@ -66,7 +68,7 @@ def answered(copy: Path, systems: int) -> dict[str, Any]:
         f"{FEATURES}/table.py": EDITS,
         f"{FEATURES}/fields.py": FIELD_EDITS,
         "optimizer/plan/document.py": PLAN_EDITS,
-        "optimizer/plan/views.py": VIEW_EDITS,
+        f"{FEATURES}/views.py": VIEW_EDITS,
         f"{FEATURES}/sections.py": SECTION_EDITS,
     }
     copy_tree(copy, {"separate": f"{FEATURES}/separate"}, edits)

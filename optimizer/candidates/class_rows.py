@@ -18,7 +18,7 @@ from optimizer.queueing.targets import Targets
 
 @dataclass(frozen=True, slots=True)
 class ServerRows:
-    """Rows of R pairs of server and accelerator, one each."""
+    """Queue models and targets of R server–accelerator pairs, a row for each."""
 
     queues: QueueModel
     targets: Targets

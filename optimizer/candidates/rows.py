@@ -59,7 +59,7 @@ def unsized_rows(
     load_rps: FloatArray,
     **others: BoolArray | FloatArray | IntArray,
 ) -> CandidateTable:
-    """Return rows that need no sizing: one replica with a batch of 1, without cards, unless others are given.
+    """Return rows that need no sizing: one replica with batch 1 and no cards, unless `others` state more.
 
     All shapes (R,).
     """

@@ -113,7 +113,7 @@ def _serving(server: str, pool: Pool) -> Serving:
 
 
 def services_of(plan: Plan) -> tuple[str, ...]:
-    """Return the servers of a plan that external services answer."""
+    """Return the servers of a plan whose requests external services answer."""
     return tuple(row.spot.group for row in placements_of(plan) if row.mode == "external")
 
 

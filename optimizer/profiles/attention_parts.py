@@ -13,7 +13,7 @@ _STATE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def attention_of(config: Config, type_: str) -> Layer:
-    """Return the attention of the layer that the config is read for, of a type of `layer_type`.
+    """Return the attention of the layer for which the config is read, by its type (`layer_type`).
 
     Raises:
         SpecError: a size is missing or not understood.

@@ -345,7 +345,7 @@ def _latency_text(kind: Kind, pools: Sequence[PoolRow]) -> Iterator[str]:
     if any(shown.percentile_ranks for shown in kind.metrics):
         others = ", and the percentiles that targets name,"
     elif any(pool.targets for pool in pools):
-        others = ", or the percentile that a target is about, with its name,"
+        others = ", or the percentile that a target limits,"
     yield f"Means{others} {kind.words.about}. Margin: how much of the target is left."
     for pool in pools:
         targets = figures_text(other_targets(pool, "latencies"))

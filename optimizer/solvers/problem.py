@@ -339,12 +339,12 @@ class Problem:
 
     @cached_property
     def discount(self) -> FloatArray:
-        """Discount of one replica of each candidate from the list price, in the first steps, shape (C,)."""
+        """Discount of one replica of each candidate from the list price, in the first tier; shape (C,)."""
         return frozen((self.limits.use * self.tiers.discount(len(self.limits))[self.limits.row]).sum(axis=1))
 
     @cached_property
     def model_value(self) -> FloatArray:
-        """Transition value of each candidate with all replicas, in the first steps [cents/h], shape (C,)."""
+        """Transition value of each candidate with all replicas, in the first tier [cents/h]; shape (C,)."""
         return frozen(self.value - self.discount * self.table.num_replicas)
 
     @cached_property

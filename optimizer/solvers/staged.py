@@ -1,9 +1,9 @@
 """Complete solutions with saturation policies: service in full, then in part, then reserves and value.
 
-A stage settles the service of the priorities down to the first that cannot be served in full, or of all with
-``delayedBestEffort``, as if no server required a reserve. Pools of partial service then stay. Servers served
-in full keep only their service: later stages can move them to make room for lower priorities, and a last
-solve gives them reserves and minimises the value.
+A stage plans some priorities, as if no server required a reserve: down to the first priority that cannot be
+served in full, or all of them with ``delayedBestEffort``. Pools of partial service then stay fixed. Servers
+that are served in full stay served, but later stages can move them to free cards for lower priorities. A last
+solve adds reserves and minimises the value.
 """
 
 from collections.abc import Callable

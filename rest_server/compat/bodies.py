@@ -51,7 +51,10 @@ def _read_items(section: str, raw: object, ignored: list[str]) -> list[Any]:
 
 
 def classes_by_name(items: Iterable[ServiceClass], given: Iterable[object]) -> dict[str, ServiceClass]:
-    """Return service classes by name; the last one wins, but flat ones add to those before."""
+    """Return service classes by name.
+
+    Of several with one name the last one counts; one in flat form adds its target to those before it.
+    """
     named: dict[str, ServiceClass] = {}
     for item, raw in zip(items, given, strict=True):
         before = named.get(item.name)

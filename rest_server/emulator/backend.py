@@ -18,7 +18,7 @@ class ReplicaApp(Protocol):
 
     @property
     def load(self) -> int:
-        """Requests inside, those that wait included."""
+        """Number of requests in the replica, including those that wait."""
 
     @property
     def tokens(self) -> tuple[int, int]:

@@ -148,7 +148,7 @@ class TokenReplicaApp:
 
     @property
     def load(self) -> int:
-        """Requests inside, those that wait included."""
+        """Number of requests in the replica, including those that wait."""
         return self.engine.live.waiting + self.engine.live.running + self._coming
 
     @property

@@ -223,7 +223,7 @@ def _changes(factors: Mapping[str, float]) -> str:
 
 
 def with_factors(system: System, drifts: Drifts) -> System:
-    """Return a system whose profiles have the applied factors."""
+    """Return a system whose token times are multiplied by the factors of applied refits."""
     factors = {key: found.factors for key, found in drifts.items() if found.factors}
     if not factors:
         return system

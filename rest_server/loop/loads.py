@@ -46,7 +46,7 @@ class EstimatedLoad:
 
     @property
     def planned_rps(self) -> float:
-        """Planned rate [requests/s]; it contains as much of the backlog as needs more replicas (eq. 2).
+        """Planned rate [requests/s]: the expected rate, or more if the backlog needs more replicas (eq. 2).
 
         A queue is served with full batches, so replicas that are planned for the targets serve more than the
         expected rate.

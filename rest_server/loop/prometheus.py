@@ -100,7 +100,7 @@ class _Values(NamedTuple):
 
 
 class PrometheusReader:
-    """Asks Prometheus in each cycle."""
+    """Source of measurements that queries Prometheus in each cycle of the loop."""
 
     def __init__(
         self, ask: Callable[[str, Mapping[str, str]], str], source: PrometheusSource, window_s: float

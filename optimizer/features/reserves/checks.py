@@ -64,7 +64,7 @@ def lacking(facts: Facts, server: Server) -> Iterator[str]:
         yield f"has {len(pools)} pools, its spares or availability target require one"
         return
     if replicas < least + gone:
-        yield f"has {counted(replicas, 'replica')}, its reserve requires {least} and {gone} spares"
+        yield f"has {counted(replicas, 'replica')}, its reserve requires {least} and {counted(gone, 'spare')}"
         return
     if left < grown * (1 - SAME):
         yield f"carries at most {precise(left)}{without}, its reserve requires {precise(grown)} requests/min"

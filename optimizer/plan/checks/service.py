@@ -122,10 +122,10 @@ def _rented(facts: Facts, server: Server) -> Iterator[str]:
     """Check that a renting server has load, no pools, and a service that meets its targets."""
     external, load = server.external, facts.load_rpm[server.name]
     if external is None or not load:
-        yield f"rents, but has no {'load' if external else 'external service'}"
+        yield f"is rented, but has no {'load' if external else 'external service'}"
         return
     if facts.pools_of(server.name) or server.name in facts.listed:
-        yield "rents, but has pools or is listed as unserved"
+        yield "is rented, but has pools or is listed as unserved"
     missed = missed_target(server, facts.system.target_of(server))
     if missed:
         yield f"external: {missed}"

@@ -1,4 +1,4 @@
-"""Records that compiled functions of a batch server pass on."""
+"""Records that compiled functions of a batch server pass to each other."""
 
 from typing import NamedTuple
 

@@ -74,7 +74,7 @@ class ReplicaArrays(RowArrays):
 
     @property
     def before_a_token(self) -> FloatArray:
-        """Mean number of tokens before a token of its prompt, averaged over tokens."""
+        """Mean number of prompt tokens before a prompt token, averaged over all tokens."""
         return self.prompt * (1 + self.prompt_scv) / 2
 
     @property

@@ -64,7 +64,7 @@ class LiveReplica(ABC):
         """Advance to `next_ms()`; it might be a time without tokens."""
 
     def run_until(self, until_ms: float) -> Iterator[Step]:
-        """Yield the steps up to a time, that time included."""
+        """Yield the steps up to a time (inclusive)."""
         while self.next_ms() <= until_ms:
             step = self.step()
             if step.made or step.rejected:

@@ -62,7 +62,7 @@ def advance_batches(
     server: BatchServer, states: npt.NDArray[Any], arrival_ms: FloatArray, arrival: int, count: int,
     start_ms: FloatArray, last_ms: FloatArray, queue: IntArray, until_ms: float,
 ) -> None:  # fmt: skip
-    """Run a server up to a time, that time included.
+    """Run a server up to a time (inclusive).
 
     Args:
         server: the server.

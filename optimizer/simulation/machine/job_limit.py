@@ -80,7 +80,7 @@ def advance_jobs(
     yard: TandemState, states: npt.NDArray[Any], come_ms: FloatArray, arrival: int, count: int, jobs: int,
     last_ms: FloatArray, until_ms: float,
 ) -> None:  # fmt: skip
-    """Run a tandem up to a time, that time included; fill the completion times.
+    """Run a tandem up to a time (inclusive); fill the completion times.
 
     Args:
         yard: the tandem; changed.
@@ -89,7 +89,7 @@ def advance_jobs(
         arrival: first request that arrives; it enters when fewer than `jobs` are inside.
         count: end of the requests that arrive.
         jobs: maximum requests inside.
-        last_ms: filled.
+        last_ms: completion times by request; filled.
         until_ms: end of the run, not before the last arrival.
     """
     state = states[0]

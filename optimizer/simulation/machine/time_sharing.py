@@ -60,7 +60,7 @@ def next_start_ms(card: SharedCard) -> float:
 
 @entry
 def run_turns(card: SharedCard, until_ms: float) -> None:
-    """Run all batches that start up to a time, that time included.
+    """Run all batches that start up to a time (inclusive).
 
     A server is ready if its batch is full or its oldest request has waited for the window. Ready servers take
     turns in the order in which they became ready; if requests remain after a batch is taken, the server is

@@ -124,7 +124,7 @@ def enumerate_patterns(
         limit: the maximum weight of a pattern, minus infinity for none; shape (Q,).
         most: maximum number of patterns; if there are more, all subproblems are cut, or with `only_best`
             those with the most patterns.
-        due: when to stop: subproblems that are not searched to the end by then are cut; None: at the end.
+        due: deadline; subproblems that are not fully searched by then are cut. None: no deadline.
         only_best: whether patterns heavier than others of their subproblem can be omitted.
     """
     return _Enumeration(candidates, subproblems, weight, limit, most, only_best=only_best).run(due)

@@ -80,7 +80,7 @@ def target_questions(before: BasePlan, servers: Sequence[int]) -> dict[Target, Q
 
 
 def price_targets(before: BasePlan, answers: Mapping[Target, Answer]) -> tuple[TargetPrice, ...]:
-    """Return the prices of targets from the answers to their questions."""
+    """Return the prices of targets from the answers to the questions about them."""
     return tuple(
         TargetPrice(
             service_class=target[0],

@@ -1,4 +1,4 @@
-"""A horizon as a document."""
+"""Documents of a horizon: its hours, policies and reservations."""
 
 from operator import not_
 from typing import Annotated

@@ -89,7 +89,7 @@ class PoolRun:
 
     @property
     def units(self) -> int:
-        """Number of cards that it shares in time, or of its replicas."""
+        """Number of replicas of the pool, or of the cards that it shares in time."""
         if self.card is None:
             return self.pool.num_replicas
         assert isinstance(self.pool, SharedPool)
