@@ -6,7 +6,9 @@
 35924.5
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from optimizer.lazy import names_of_modules
 
 if TYPE_CHECKING:
     from optimizer.candidates import Candidates, CandidateTable, Rejection, SizingMemo, find_candidates
@@ -147,17 +149,4 @@ _HOMES = {
     "optimizer.studies.explanation.explanation_document": ("Explanation",),
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Load a public name on its first use, so that importing the package costs nothing."""
-    import importlib
-
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(importlib.import_module(home), name)
-    raise AttributeError(f"module 'optimizer' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    """List all public names, including those not loaded yet."""
-    return [*__all__, "__version__"]
+__getattr__, __dir__ = names_of_modules(__name__, _HOMES, "__version__")

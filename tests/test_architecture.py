@@ -19,6 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.errors",),
     (
         "optimizer.arrays",
+        "optimizer.lazy",
         "optimizer.parallel",
         "optimizer.printed",
         "optimizer.quantities",
@@ -273,6 +274,21 @@ def test_command_line_and_service_compute_through_jobs_alone() -> None:
 
 def test_there_are_no_import_circles() -> None:
     TopologicalSorter({name: {*own_imports(name)} - {name, PUBLIC_FACADE} for name in modules()}).prepare()
+
+
+def loaded_before(module: str) -> set[str]:
+    """Return our modules that are loaded before a module: those it imports at its top, and their packages."""
+    found = set()
+    for node in tree(module).body:
+        if isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
+    packages = {name.rsplit(".", cut)[0] for name in found for cut in range(1, name.count("."))}
+    return {name for name in found | packages if name in sources() and not in_package(module, name)}
+
+
+def test_every_module_can_be_loaded_first() -> None:
+    """The circle that importing one module of a package ends in is that of the package's own imports."""
+    TopologicalSorter({module: loaded_before(module) for module in modules()}).prepare()
 
 
 @pytest.mark.parametrize("library", HOMES)

@@ -1,10 +1,15 @@
 """The plan: a document with every server, built from a solution and verified independently of the solver."""
 
-from optimizer.plan.build import make_plan
-from optimizer.plan.document import CapacityUse, Change, Plan, PlanLevel, Unserved
-from optimizer.plan.files import load_plan, load_system_or_plan, plan_from_value
-from optimizer.plan.verify import verify
-from optimizer.schema.pools import Placement, Pool, TargetFigure
+from typing import TYPE_CHECKING
+
+from optimizer.lazy import names_of_modules
+
+if TYPE_CHECKING:
+    from optimizer.plan.build import make_plan
+    from optimizer.plan.document import CapacityUse, Change, Plan, PlanLevel, Unserved
+    from optimizer.plan.files import load_plan, load_system_or_plan, plan_from_value
+    from optimizer.plan.verification import verify
+    from optimizer.schema.pools import Placement, Pool, TargetFigure
 
 __all__ = [
     "CapacityUse",
@@ -21,3 +26,14 @@ __all__ = [
     "plan_from_value",
     "verify",
 ]
+
+__getattr__, __dir__ = names_of_modules(
+    __name__,
+    {
+        "optimizer.plan.build": ("make_plan",),
+        "optimizer.plan.document": ("CapacityUse", "Change", "Plan", "PlanLevel", "Unserved"),
+        "optimizer.plan.files": ("load_plan", "load_system_or_plan", "plan_from_value"),
+        "optimizer.plan.verification": ("verify",),
+        "optimizer.schema.pools": ("Placement", "Pool", "TargetFigure"),
+    },
+)

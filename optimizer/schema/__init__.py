@@ -5,19 +5,24 @@ include the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infi
 path.
 """
 
-from optimizer.features.external.fields import External
-from optimizer.features.offline.fields import OfflineWork
-from optimizer.features.routes.fields import RequestKind, Route
-from optimizer.features.tiers.fields import PriceTier
-from optimizer.features.versions.fields import VersionShare
-from optimizer.kinds.fields import DEFAULT_MAX_BATCH, LatencyTarget, Load
-from optimizer.schema.accelerators import Accelerator, Capacity, Power
-from optimizer.schema.allocations import AllocationData, CurrentPool
-from optimizer.schema.classes import OFFLINE_PRIORITY, ModelTarget, ServiceClass, priority_name
-from optimizer.schema.options import AnyCasePolicy, OptimizerOptions, SaturationPolicy
-from optimizer.schema.profiles import EstimateEnd, EstimateSettings, ModelProfile
-from optimizer.schema.servers import Server
-from optimizer.schema.system import SystemSpec
+from typing import TYPE_CHECKING
+
+from optimizer.lazy import names_of_modules
+
+if TYPE_CHECKING:
+    from optimizer.features.external.fields import External
+    from optimizer.features.offline.fields import OfflineWork
+    from optimizer.features.routes.fields import RequestKind, Route
+    from optimizer.features.tiers.fields import PriceTier
+    from optimizer.features.versions.fields import VersionShare
+    from optimizer.kinds.fields import DEFAULT_MAX_BATCH, LatencyTarget, Load
+    from optimizer.schema.accelerators import Accelerator, Capacity, Power
+    from optimizer.schema.allocations import AllocationData, CurrentPool
+    from optimizer.schema.classes import OFFLINE_PRIORITY, ModelTarget, ServiceClass, priority_name
+    from optimizer.schema.options import AnyCasePolicy, OptimizerOptions, SaturationPolicy
+    from optimizer.schema.profiles import EstimateEnd, EstimateSettings, ModelProfile
+    from optimizer.schema.servers import Server
+    from optimizer.schema.system import SystemSpec
 
 __all__ = [
     "DEFAULT_MAX_BATCH",
@@ -47,3 +52,49 @@ __all__ = [
     "VersionShare",
     "priority_name",
 ]
+
+__getattr__, __dir__ = names_of_modules(
+    __name__,
+    {
+        "optimizer.features.external.fields": ("External",),
+        "optimizer.features.offline.fields": ("OfflineWork",),
+        "optimizer.features.routes.fields": (
+            "RequestKind",
+            "Route",
+        ),
+        "optimizer.features.tiers.fields": ("PriceTier",),
+        "optimizer.features.versions.fields": ("VersionShare",),
+        "optimizer.kinds.fields": (
+            "DEFAULT_MAX_BATCH",
+            "LatencyTarget",
+            "Load",
+        ),
+        "optimizer.schema.accelerators": (
+            "Accelerator",
+            "Capacity",
+            "Power",
+        ),
+        "optimizer.schema.allocations": (
+            "AllocationData",
+            "CurrentPool",
+        ),
+        "optimizer.schema.classes": (
+            "OFFLINE_PRIORITY",
+            "ModelTarget",
+            "ServiceClass",
+            "priority_name",
+        ),
+        "optimizer.schema.options": (
+            "AnyCasePolicy",
+            "OptimizerOptions",
+            "SaturationPolicy",
+        ),
+        "optimizer.schema.profiles": (
+            "EstimateEnd",
+            "EstimateSettings",
+            "ModelProfile",
+        ),
+        "optimizer.schema.servers": ("Server",),
+        "optimizer.schema.system": ("SystemSpec",),
+    },
+)
