@@ -2,7 +2,8 @@
 
 A file names a feature if it imports from the feature's folder, or if one of its identifiers is a field that
 the feature adds to documents, or a section of plans with its documents. Words in strings and comments do not
-count, nor do those in `ELSEWHERE`, `ELSEWHERE_IN` and the tables of features. With names, it lists the files.
+count, nor do those in `ELSEWHERE`, `ELSEWHERE_IN` and the tables of features. With names, it lists the files;
+``tests/data/feature_files.yaml`` has the reason for each.
 """
 
 import ast
