@@ -63,10 +63,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Use two workers more than there are cores, because tests of services and pages wait for processes."""
+    """Use one worker more than there are cores, because tests of services and pages wait for processes."""
     from optimizer.parallel import core_count
 
-    return core_count() + 2
+    return core_count() + 1
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -250,6 +250,8 @@ UNFOLLOWED = {
     "most … can; divide them": "a limit of many servers",
     "its load is a share of the load of": "methods in Python",
     "it is the load of route": "methods in Python",
+    "give the load of that route": "tables of loads: tests/spec/test_loads.py",
+    "is the name of a server and of a route": "tables of loads: tests/spec/test_loads.py",
     "cannot be simulated under this latency model": "simulations of single replicas",
 }
 """Parts of messages that no case follows, with the reason."""
