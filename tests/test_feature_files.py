@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from benchmarks.feature_files import files_naming
+from feature_files import files_naming
 
 REASONS: dict[str, dict[str, Any]] = yaml.safe_load(
     (Path(__file__).parent / "data" / "feature_files.yaml").read_text("utf-8")

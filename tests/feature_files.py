@@ -1,4 +1,4 @@
-"""Count files that name a feature elsewhere: ``python tests/benchmarks/feature_files.py [NAME ...]``.
+"""Count files that name a feature elsewhere: ``python tests/feature_files.py [NAME ...]``.
 
 A file names a feature if it imports from the feature's folder, or if one of its identifiers is a field that
 the feature adds to documents, or a section of plans with its documents. Words in strings and comments do not
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 FEATURES = ROOT / "optimizer" / "features"
 PLAN = ROOT / "optimizer" / "plan" / "document.py"
 ELSEWHERE = {
