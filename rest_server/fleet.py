@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -34,7 +35,7 @@ def _nothing() -> Mapping[str, Any]:
     return MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Entities:
     """All entities of a fleet, by name, in order of arrival; references can be undefined."""
 
@@ -75,12 +76,12 @@ class Entities:
             {item.name: item for item in document.routes},
         )
 
-    @property
+    @cached_property
     def routed(self) -> Mapping[str, str]:
         """Names of the routes from which servers get their load, by server."""
         return {name: route.name for route in self.routes.values() for name in (route.small, route.large)}
 
-    @property
+    @cached_property
     def owners(self) -> Mapping[str, Server | Route]:
         """Servers and routes, by the names under which loads are stated."""
         return {**self.servers, **self.routes}

@@ -171,11 +171,11 @@ def _plan(now: Snapshot) -> Iterator[Metric]:
     unserved = GaugeMetricFamily(
         "inferplan_unserved_requests_per_minute", "Unserved load.", labels=("server", "reason")
     )
-    planned = now.entities.planned
+    planned, routed_rpm = now.entities.planned, plan.routed_rpm
     for item in plan.unserved:
         server = now.entities.servers.get(item.server) or planned.get(item.server)
         load = 0.0 if server is None else server.current.load.arrival_rate_rpm
-        load = plan.routed_rpm.get(item.server, {}).get(item.server, load)
+        load = routed_rpm.get(item.server, {}).get(item.server, load)
         unserved.add_metric((item.server, item.reason), load * (1 - item.served_fraction))
     yield unserved
     yield _gauge("inferplan_unserved_servers", "Servers that are not served in full.", len(plan.unserved))

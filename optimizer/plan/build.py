@@ -63,10 +63,12 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     power = _power_of_pools(candidates, problem, solution.replicas) if needs_power(system) else {}
     placed = PlanPlacements(system, arrays, pools, power, cards, rented)
     fraction = served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented, cards))
-    has_reserve = reserves_held(problem, solution.replicas)[1].tolist()
+    has_reserve: list[bool] = [False] * len(names)
+    if problem.reserve.wanted.any():
+        has_reserve = reserves_held(problem, solution.replicas)[1][: len(names)].tolist()
     stated = StatedFacts(
         unserved=_unserved(candidates, problem, solution.replicas, placed, fraction, rates),
-        has_reserve=dict(zip(names, has_reserve, strict=False)),
+        has_reserve=dict(zip(names, has_reserve, strict=True)),
         queues=_queue_uses(placed, rates) if SHARED_QUEUES.name in used else {},
         divisions=divisions,
         all_large={name: all_large_cents_per_h(candidates, route) for name, route in system.routes.items()},

@@ -132,8 +132,8 @@ def changes_text(found: Comparison) -> str:
 
 def queue_names(found: Comparison) -> frozenset[str]:
     """Return the names of shared queues of either side, which have rows in addition to their servers'."""
-    plans = [side.plan for side in found.both]
-    return frozenset(row.server for row in found.servers for plan in plans if row.server in plan.groups)
+    groups = frozenset[str]().union(*(side.plan.groups for side in found.both))
+    return groups.intersection(row.server for row in found.servers)
 
 
 def anything_runs(found: Comparison) -> bool:

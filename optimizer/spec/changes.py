@@ -284,9 +284,8 @@ def _changed(document: _Document, place: str, values: _Values, currency: str | N
 def _with_load(system: System, name: str, factor: float) -> System:
     if not name:
         return with_rates(system, [rate_rpm(owner) * factor for owner in system.owners])
-    divided = next((item for item in system.owners if isinstance(item, Route) and item.name == name), None)
-    if divided is not None:
-        rate = divided.arrival_rate_rpm * factor
+    if name in system.routes:
+        rate = system.routes[name].arrival_rate_rpm * factor
         return SystemChange("arrivalRate", name, rate).applied_to(system)
     rate = system.named[name].current.load.arrival_rate_rpm * factor
     return system.with_load(name, arrival_rate_rpm=rate)
@@ -295,8 +294,7 @@ def _with_load(system: System, name: str, factor: float) -> System:
 def _loaded_items(system: System) -> list[str]:
     """Return the names of routes, servers and shared queues that own a load."""
     versions = {name for name, server in system.servers.items() if owner_of(server) != name}
-    divided = [owner.name for owner in system.owners if isinstance(owner, Route)]
-    return [*divided, *sorted(system.named.keys() - versions - system.routed.keys())]
+    return [*system.routes, *sorted(system.named.keys() - versions - system.routed.keys())]
 
 
 def _types(system: System) -> list[str]:

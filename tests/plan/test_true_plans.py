@@ -1,5 +1,6 @@
 """`verify` has nothing to say of true plans, whatever the options: a false alarm would make `solve` fail."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from strategies import documents
 
 from optimizer import System, find_candidates, load_system, solve, verify
 from optimizer.generate import generate_system
+from optimizer.plan import placements
 
 POLICIES = ("None", "PriorityExhaustive", "PriorityRoundRobin", "RoundRobin")
 STEPPING = {"decodeParms": None, "prefillParms": None, "maxNumTokens": 64}
@@ -119,3 +121,23 @@ def test_plans_of_generated_systems_hold(seed: int) -> None:
     system = generate_system(40, 10, 3, seed=seed, tightness=1.0 + seed)
     for chosen in ({"milp_solver": False, "saturation_policy": "RoundRobin"}, {"unlimited": True}):
         assert_true(system.with_options(**chosen))
+
+
+def test_placements_are_listed_as_often_for_many_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Listing them once for each server took minutes for thousands of servers."""
+    listed: list[int] = []
+    rows = placements.placement_rows
+
+    def counted(*arguments: Any) -> Iterator[placements.PlacementRow]:
+        listed.append(len(arguments))
+        return rows(*arguments)
+
+    monkeypatch.setattr(placements, "placement_rows", counted)
+    numbers = []
+    for servers in (5, 30):
+        system = generate_system(servers, 4, 4, 1, 0.8)
+        plan = solve(system)
+        listed.clear()
+        assert verify(plan, system) == []
+        numbers.append(len(listed))
+    assert numbers[0] == numbers[1]

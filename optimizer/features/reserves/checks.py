@@ -19,7 +19,6 @@ from optimizer.plan.checks.facts import Facts
 from optimizer.plan.checks.levels import headroom_of
 from optimizer.plan.checks.unserved import is_exact, shortages_of, true_reason
 from optimizer.plan.document import Plan, Unserved
-from optimizer.plan.placements import services_of
 from optimizer.plan.rows import pool_rows
 from optimizer.plan.shortages import Shortages
 from optimizer.plan.unneeded import unneeded_replicas
@@ -135,7 +134,7 @@ def _gets_another_replica(lean: Facts, shortages: Shortages, item: Unserved) -> 
     that serves others in part.
     """
     system, server, pools = lean.whole, lean.whole.servers.get(item.server), lean.pools_of(item.server)
-    other_costs = tiered(system.accelerators, system.capacity) or services_of(lean.plan)
+    other_costs = tiered(system.accelerators, system.capacity) or lean.renting
     if server is None or not lean.shares_leftover or other_costs or rolls_out(system, server):
         return False
     in_full = (name for name, mine in lean.plan.allocations.items() if mine and name not in lean.listed)

@@ -11,6 +11,7 @@ from optimizer.candidates.measuring import MemberMetrics
 from optimizer.candidates.replica_power import largest_power_w
 from optimizer.features.shared_queues.view import measured_members
 from optimizer.plan.document import Plan, Unserved
+from optimizer.plan.placements import services_of
 from optimizer.plan.rows import pool_rows
 from optimizer.plan.views import PlanPlacements
 from optimizer.schema.pools import Pool
@@ -81,6 +82,11 @@ class Facts:
     def on_cards(self) -> frozenset[str]:
         """Servers on shared cards."""
         return frozenset(self.plan.on_shared_cards)
+
+    @cached_property
+    def renting(self) -> frozenset[str]:
+        """Servers whose requests external services answer."""
+        return frozenset(services_of(self.plan))
 
     @cached_property
     def kept(self) -> PlacedUnits:

@@ -12,7 +12,6 @@ from optimizer.features.versions.streams import Version
 from optimizer.plan.checks.differences import close
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.document import EXTERNAL, PlanLevel
-from optimizer.plan.placements import services_of
 from optimizer.quantities import precise
 from optimizer.schema import Server, priority_name
 from optimizer.solvers.objectives import CHANGES, OFF_PREFERRED, VALUE, proved_within, reserve_level
@@ -60,9 +59,7 @@ def _goals(facts: Facts) -> dict[str, float]:
             for name, pool in facts.placed.named_pools
             if name not in facts.short and not _is_preferred(facts, name, pool.accelerator)
         ) + math.fsum(
-            facts.load_rpm[name]
-            for name in services_of(facts.plan)
-            if not _is_preferred(facts, name, EXTERNAL)
+            facts.load_rpm[name] for name in facts.renting if not _is_preferred(facts, name, EXTERNAL)
         )
     return reached
 

@@ -11,10 +11,9 @@ from optimizer.documents import MAX_BATCH_LIMIT
 from optimizer.features.external.offers import missed_target
 from optimizer.plan.checks.differences import close
 from optimizer.plan.checks.facts import Facts
-from optimizer.plan.placements import services_of
 from optimizer.quantities import be, counted, precise
 from optimizer.schema import DEFAULT_MAX_BATCH, Server
-from optimizer.spec.streams import members_of
+from optimizer.spec.streams import has_members, members_of
 from optimizer.tolerances import SAME
 
 
@@ -73,7 +72,7 @@ def _replicas(facts: Facts, server: Server) -> Iterator[str]:
 
 def _one_pool(facts: Facts, server: Server) -> str | None:
     """Return the property that limits a server to one pool."""
-    if server.name in facts.plan.groups:
+    if facts.whole.servers.get(server.name) is not None and has_members(facts.whole.servers[server.name]):
         return "a shared queue"
     return "a server that rolls out" if rolls_out(facts.whole, server) else None
 
@@ -103,7 +102,7 @@ def _batches(facts: Facts, server: Server) -> Iterator[str]:
 def _loads(facts: Facts, server: Server) -> Iterator[str]:
     """Check that pools share the load in proportion to their maximum rates, up to these rates (eq. 49)."""
     load, pools = facts.load_rpm[server.name], facts.pools_of(server.name)
-    if server.name in services_of(facts.plan):
+    if server.name in facts.renting:
         yield from _rented(facts, server)
     maximum = math.fsum(pool.max_arrival_rate_rpm for pool in pools)
     for pool in pools:
@@ -133,7 +132,7 @@ def _rented(facts: Facts, server: Server) -> Iterator[str]:
 
 def _listing(facts: Facts, server: Server) -> Iterator[str]:
     """Check that servers with too few replicas or too little capacity are listed as unserved."""
-    if server.name in services_of(facts.plan) or server.name in facts.on_cards:
+    if server.name in facts.renting or server.name in facts.on_cards:
         return
     load, pools, minimum = facts.load_rpm[server.name], facts.pools_of(server.name), server.min_num_replicas
     maximum = sum(pool.max_arrival_rate_rpm for pool in pools)

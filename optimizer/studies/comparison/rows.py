@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from optimizer.arrays import grouped
 from optimizer.features.reserves.uses import ReserveUse
+from optimizer.features.shared_queues.uses import QueueMember
 from optimizer.kinds.table import KindPoolFields, kind_of_pool, kinds_of
 from optimizer.plan import Plan, Pool
 from optimizer.plan.document import EXTERNAL
@@ -58,6 +59,10 @@ class Case:
     """Reserves of the servers that require one."""
     parts: Mapping[str, Sequence[tuple[PlacementRow, Serving]]]
     """Placements of each planned server."""
+    groups: frozenset[str]
+    """Planned servers whose replicas several servers share."""
+    members: Mapping[str, QueueMember]
+    """Served members of groups."""
 
 
 def case_of(plan: Plan, system: System | None) -> Case:
@@ -68,7 +73,7 @@ def case_of(plan: Plan, system: System | None) -> Case:
     loads, servers = ({}, {}) if system is None else (_loads(plan, system), system.named)
     reserves = {item.server: item for item in plan.reserves}
     shares, parts = {name: shares[name] for name in sorted(shares)}, parts_of(plan)
-    return Case(plan, system, loads, servers, shares, left_out, reserves, parts)
+    return Case(plan, system, loads, servers, shares, left_out, reserves, parts, plan.groups, plan.members)
 
 
 def _loads(plan: Plan, system: System) -> dict[str, Load]:
@@ -136,7 +141,7 @@ def _in_queue(case: Case, name: str, found: SideMetrics | None) -> SideMetrics |
 
     Its replicas and their cost are in the row of the queue.
     """
-    member = case.plan.members.get(name)
+    member = case.members.get(name)
     if found is None or member is None:
         return found
     loaded = member.arrival_rate_rpm > 0
@@ -301,7 +306,7 @@ def figures_of(case: Case, names: Iterable[str]) -> SideMetrics | None:
     parts = [part for name in names for _, part in case.parts.get(name, ())]
     pools = [part.figures for part in parts if isinstance(part.figures, Pool)]
     loads = [case.loads[name] for name in names] if case.loads else []
-    servers = [name for name in names if name not in case.plan.groups]
+    servers = [name for name in names if name not in case.groups]
     return SideMetrics(
         servers=len(servers),
         served_in_full=sum(name not in case.left_out for name in servers),

@@ -10,7 +10,6 @@ from optimizer.candidates.arrays import ALL_MEMBERS, own_fields
 from optimizer.features.reserves.offers import share_beside_reserve
 from optimizer.kinds.batch_servers.stages import STAGE
 from optimizer.plan import Plan
-from optimizer.plan.placements import services_of
 from optimizer.studies.explanation.answering import Answer, Question, effect_of
 from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.binding import binding_limits
@@ -45,7 +44,11 @@ def explain_servers(
         for row, found in zip(mine.tolist(), limits, strict=True)
     }
     alternatives = {key: _alternative(before, answer, key[0]) for key, answer in answers.items()}
-    return tuple(_explained(candidates, plan, s, table, bindings, alternatives) for s in servers)
+    names, rents = candidates.arrays.server_names, before.outcome.rents
+    return tuple(
+        _explained(candidates, plan, s, table, bindings, alternatives, rents=names[s] in rents)
+        for s in servers
+    )
 
 
 def _with_stages(
@@ -102,6 +105,8 @@ def _explained(
     table: CandidateTable,
     bindings: dict[int, tuple[Binding, ...]],
     alternatives: _Alternatives,
+    *,
+    rents: bool,
 ) -> ServerExplanation:
     arrays, name = candidates.arrays, candidates.arrays.server_names[s]
     server = candidates.system.servers[name]
@@ -113,7 +118,9 @@ def _explained(
     }
     pools = plan.allocations.get(name, ())
     has_reserve = name not in plan.lacks_reserve if name in plan.requires_reserve else None
-    headroom = _headroom_rpm(candidates, plan, s, carried_rpm, with_reserve=bool(has_reserve))
+    headroom = None
+    if not rents:
+        headroom = _headroom_rpm(candidates, plan, s, carried_rpm, with_reserve=bool(has_reserve))
     return ServerExplanation(
         server=name,
         service_class=server.service_class,
@@ -152,7 +159,7 @@ def _headroom_rpm(
 ) -> float | None:
     """Return the additional load that a server's replicas can carry, or carry with its reserve (eq. 59)."""
     server = candidates.arrays.server_names[s]
-    if load_rpm == 0 or server in services_of(plan):
+    if load_rpm == 0:
         return None
     pools = plan.pools_of(server)
     most_rpm = sum(pool.max_arrival_rate_rpm for pool in pools)

@@ -223,8 +223,9 @@ class _PolicyReplay:
             self.tallies[server].count_cards(self.cards.replicas(server))
             self.tallies[server].cost += self.cards.cost_cents_per_h(server) * span_s / SECONDS_PER_H
             self._count_server(server, decisions, span_s)
+        lacking = frozenset(plan.lacks_reserve)
         for server in plan.requires_reserve:
-            hours = span_s / SECONDS_PER_H if server in plan.lacks_reserve else 0.0
+            hours = span_s / SECONDS_PER_H if server in lacking else 0.0
             self.tallies[server].without_reserve_h = hours + (self.tallies[server].without_reserve_h or 0.0)
         cards = self.cards
         ready = pods.ready(following.time_s)

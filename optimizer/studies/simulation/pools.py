@@ -147,13 +147,14 @@ def pool_runs(system: System, plan: Plan) -> list[PoolRun]:
             raise SpecError(
                 f"allocations.{name}: {pool.accelerator!r} cannot run it in this system; solve again"
             )
-    alone = [(name, pool) for name, pool in loaded if name not in plan.groups]
+    groups = plan.groups
+    alone = [(name, pool) for name, pool in loaded if name not in groups]
     found = predictions(system, alone)
     runs = [
         replace(_pool_run(system, name, pool, prediction), offline=offline_run(system, plan, name, pool))
         for (name, pool), prediction in zip(alone, found, strict=True)
     ]
-    shared = [(name, pool) for name, pool in loaded if name in plan.groups]
+    shared = [(name, pool) for name, pool in loaded if name in groups]
     runs += [run for name, pool in shared for run in _member_runs(system, plan, name, pool)]
     runs += [_card_run(system, *item) for item in items_with_load(plan)]
     return sorted(runs, key=lambda run: run.planned)
@@ -161,7 +162,7 @@ def pool_runs(system: System, plan: Plan) -> list[PoolRun]:
 
 def _member_runs(system: System, plan: Plan, name: str, pool: Pool) -> Iterator[PoolRun]:
     """Yield the servers that share a queue, each with the load of all of them on its replica."""
-    served = plan.served_in_queues_rpm
+    served, metrics = plan.served_in_queues_rpm, plan.members
     arrays = tabulate_as_served(system, arrays_of(system), served)
     predicted = dict(member_predictions(arrays, name, pool))
     members = [member for member in members_of(system.servers[name]) if served[name].get(member.name)]
@@ -169,7 +170,7 @@ def _member_runs(system: System, plan: Plan, name: str, pool: Pool) -> Iterator[
     streams = tuple(open_load(m.current.load, rate) for m, rate in zip(members, rates, strict=True))
     load = MergedLoad(streams, tuple(system.priority(member) for member in members))
     for place, (member, rate) in enumerate(zip(members, rates, strict=True)):
-        figures = plan.members[member.name]
+        figures = metrics[member.name]
         fields = ("itl_ms", "ttft_ms", "wait_ms", "arrival_rate_rpm", "targets")
         own = pool.model_copy(update={field: getattr(figures, field) for field in fields})
         run = _pool_run(system, member.name, own, predicted[member.name])

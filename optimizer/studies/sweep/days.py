@@ -5,7 +5,7 @@ requests. Fixed fleets are planned for all loads times a common factor. Planning
 saving of perfect foresight. Equation numbers refer to ``docs/math.md``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -97,17 +97,18 @@ def within_targets(most_rpm: FloatArray, loads_rpm: FloatArray) -> BoolArray:
 
 def largest_loads_rpm(plan: Plan, system: System) -> FloatArray:
     """Return the largest loads of the `owners` of a system that a plan serves [requests/min], shape (S,)."""
-    return np.array([_largest_load_rpm(owner, plan) for owner in system.owners])
+    services = frozenset(services_of(plan))
+    return np.array([_largest_load_rpm(owner, plan, services) for owner in system.owners])
 
 
-def _largest_load_rpm(owner: Server | Route, plan: Plan) -> float:
+def _largest_load_rpm(owner: Server | Route, plan: Plan, services: Collection[str]) -> float:
     """Return the largest load of a route, or of a server including its cache hits."""
     if isinstance(owner, Route):
         if not owner.arrival_rate_rpm:
             return 0.0
         route = RouteArrays.of(owner, (owner.small, owner.large))
         return route.most_rps(*capacities_rps(owner, plan)) * SECONDS_PER_MINUTE
-    if owner.name in services_of(plan):
+    if owner.name in services:
         return MAX_QUANTITY
     most = sum(pool.max_arrival_rate_rpm for pool in plan.pools_of(owner.name))
     return most / (1 - owner.cache_hit_rate)
