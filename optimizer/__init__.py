@@ -1,4 +1,4 @@
-"""inferplan: plans the accelerator, replicas and batch limit of every server of an inference fleet.
+"""inferplan: plans the accelerator, replicas and batch limit of every server in an LLM inference fleet.
 
 >>> from optimizer import load_system, solve
 >>> plan = solve(load_system("specs/small"), unlimited=True)

@@ -1,4 +1,4 @@
-"""Runs the command ``inferplan``; also as ``python -m optimizer``."""
+"""Entry point of the command ``inferplan`` and of ``python -m optimizer``."""
 
 import signal
 import sys
@@ -8,13 +8,13 @@ INTERRUPTED = 130
 
 
 def main() -> int:
-    """Run the command; Ctrl-C ends it with one line, even while its modules are still imported."""
+    """Run the command and return its exit status; Ctrl-C ends it without a traceback, even during imports."""
     try:
         from optimizer.cli.main import main as run
 
         return run()
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would interrupt the end with a traceback
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C at exit would print a traceback
         print("inferplan: interrupted", file=sys.stderr)
         return INTERRUPTED
 

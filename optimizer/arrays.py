@@ -1,7 +1,8 @@
-"""Array types, read-only arrays, runs of equal values, equal rows, and groups and totals by key.
+"""Array types, and helpers for read-only arrays, runs of equal values, equal rows, groups and totals by key.
 
-Every array of the library is float64, int64 or bool. Shapes use index letters: ``r`` row of a batched queue
-computation, ``n`` occupancy, ``s`` server, ``a`` accelerator, ``t`` accelerator type, ``c`` candidate.
+Every array of the library is float64, int64 or bool. Docstrings give shapes by letters, such as ``(R,)``: R
+rows that are computed together, N occupancies (requests in a replica), S servers, A accelerators, T
+accelerator types, C candidates.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -29,7 +30,7 @@ def frozen(array: _Array) -> _Array:
 
 
 def grouped(pairs: Iterable[tuple[_Key, _Item]]) -> dict[_Key, list[_Item]]:
-    """Return the items of each key; keys and items stand in the order of the pairs."""
+    """Group (key, item) pairs by key; keys and items keep the order of the pairs."""
     found: dict[_Key, list[_Item]] = {}
     for key, item in pairs:
         found.setdefault(key, []).append(item)
@@ -37,7 +38,7 @@ def grouped(pairs: Iterable[tuple[_Key, _Item]]) -> dict[_Key, list[_Item]]:
 
 
 def totals(pairs: Iterable[tuple[_Key, _Number]]) -> dict[_Key, _Number]:
-    """Return the sum of the numbers of each key; keys stand in the order of the pairs."""
+    """Sum the numbers of (key, number) pairs by key; keys keep the order of the pairs."""
     found: dict[_Key, _Number] = {}
     for key, number in pairs:
         found[key] = found.get(key, 0) + number
@@ -49,18 +50,18 @@ class RowArrays:
     """Base of dataclasses whose fields are arrays over the same R rows, or nested row arrays."""
 
     def take(self, rows: IntArray | BoolArray) -> Self:
-        """Return the selected rows, in the given order."""
+        """Return a copy with only the given rows (indices or a mask), in the given order."""
         values = (getattr(self, field.name) for field in fields(self))
         return type(self)(*(v[rows] if isinstance(v, np.ndarray) else v.take(rows) for v in values))
 
     def columns(self) -> list[npt.NDArray[Any]]:
-        """Return all arrays, including nested ones, in the order of the fields; shapes (R, ...)."""
+        """Return the arrays of all fields, including nested ones, in field order; shapes (R, ...)."""
         values = (getattr(self, field.name) for field in fields(self))
         return [column for v in values for column in ([v] if isinstance(v, np.ndarray) else v.columns())]
 
 
 def runs(keys: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Return start and end of each run of equal values, in order."""
+    """Yield the start and end index of each run of equal adjacent values, in order."""
     if not len(keys):
         return iter(())
     bounds = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1], [True]]))
@@ -68,7 +69,10 @@ def runs(keys: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
 
 
 def pairs_of_equal(keys: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
-    """Return all pairs of positions with equal keys, first the earlier positions; equal keys are adjacent."""
+    """Return all pairs of positions with equal keys: the earlier positions, and the later ones.
+
+    Equal keys must be adjacent in `keys`.
+    """
     _, first, size = np.unique(keys, return_index=True, return_counts=True)
     order = np.argsort(first)
     first, size = first[order], size[order]
@@ -80,10 +84,10 @@ def pairs_of_equal(keys: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
 
 
 def row_bytes(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.uint8]:
-    """Return the bytes of every row of some columns, shape (R, bytes).
+    """Return the bytes of each row of a table, for comparisons to the last bit; shape (R, bytes).
 
     Args:
-        columns: shapes (R, ...), at least one row.
+        columns: columns of the table, shapes (R, ...), R ≥ 1.
     """
     count = len(columns[0])
     parts = [np.ascontiguousarray(column).view(np.uint8).reshape(count, -1) for column in columns]
@@ -91,10 +95,13 @@ def row_bytes(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.uint8]:
 
 
 def same_rows(columns: Sequence[npt.NDArray[Any]]) -> tuple[IntArray, IntArray]:
-    """Group rows that agree to the last bit; return the first row of each group, and the group of every row.
+    """Group the rows of a table that are equal to the last bit.
 
     Args:
-        columns: shapes (R, ...), at least one row.
+        columns: columns of the table, shapes (R, ...), R ≥ 1.
+
+    Returns:
+        Index of the first row of each group, and the group of every row, shape (R,).
     """
     keys = row_bytes(columns)
     whole = keys.view(np.dtype((np.void, keys.shape[1]))).ravel()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 PATIENCE_S = 10.0
-"""Timeout for connecting to a scheduler [s]."""
+"""Timeout for connecting to a dask scheduler [s]."""
 ADDRESS = re.compile(r"(?:(?:tcp|tls)://)?(?:\[[0-9A-Fa-f:.]+\]|[^\s/:\[\]]+):\d{1,5}")
 
 
@@ -53,7 +53,7 @@ def on_cluster(address: str) -> Iterator[None]:
 def _check_workers(client: "Client", address: str) -> None:
     """Reject a cluster without workers, or with workers of another version, whose results could differ."""
 
-    def installed() -> str | None:  # nested, so that it is pickled by value for workers without this package
+    def installed() -> str | None:  # nested: pickled by value, for workers without this package
         from importlib.metadata import PackageNotFoundError, version
 
         try:

@@ -1,8 +1,8 @@
-"""Base of all documents: immutable pydantic models with strict types, and their number types.
+"""Base class of all documents (immutable pydantic models with strict types), and the types of their numbers.
 
-Wire names are those of the reference, llm-inferno (docs/glossary.md), matched in any case; Python names carry
-the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path.
-Numbers can be written with a unit, and are converted to the document's unit when read.
+JSON keys are those of the reference, llm-inferno (docs/glossary.md), and are matched in any case. Python
+names end in the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors that name
+their path. Numbers can be written with a unit, and are converted to the document's unit when read.
 """
 
 import json
@@ -48,29 +48,29 @@ from optimizer.units import (
 )
 
 MAX_BATCH_LIMIT = 1_000_000
-"""Largest batch limit that is analysed; queue tables have one entry per batch size."""
+"""Largest supported batch limit [requests]; queue computations use tables with one entry per batch size."""
 MAX_COUNT = 1_000_000_000
-"""Largest count of replicas, units or accelerators in any document."""
+"""Largest count of replicas, cards or accelerators in any document."""
 MAX_TOKENS = 100_000_000
 MAX_QUANTITY = 1e15
-"""Largest rate, time, cost or memory: far beyond any real one, and small enough for exact sums."""
+"""Largest rate, time, cost or memory in a document, in its unit: beyond any real one, but sums stay exact."""
 MIN_RATE = 1e-12
-"""Smallest arrival rate that counts as traffic, per minute or second."""
+"""Smallest arrival rate that counts as traffic, in requests per minute or per second."""
 
 
 def _whole(value: object) -> object:
-    """Convert 1024.0 to an integer; other floats are rejected by the strict check."""
+    """Convert a float with an integer value, such as 1024.0; the strict type check rejects other floats."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 FOLDER = "folder"
-"""Validation-context key of the document's folder, to which file names are relative."""
+"""Key in the validation context for the document's folder; file names in the document are relative to it."""
 NUMBERS_ONLY = {"units": False}
-"""Validation context that disallows units in numbers, as on the reference's wire."""
+"""Validation context that disallows units in numbers, as in the JSON of the reference (llm-inferno)."""
 
 
 def _with_unit(text: str, info: ValidationInfo, read: Callable[[str], float]) -> object:
-    """Read text that looks like a number with a unit; other text is left to the type check."""
+    """Convert text that contains a digit with `read`; return other text unchanged for the type check."""
     if info.context == NUMBERS_ONLY:
         return text
     try:
@@ -82,14 +82,14 @@ def _with_unit(text: str, info: ValidationInfo, read: Callable[[str], float]) ->
 
 
 class WrittenNumber(float):
-    """A number as its text was written, for messages about limits."""
+    """A number that remembers its text, so that messages about limits can quote it."""
 
     text: str
     scale: Scale | None
-    """Units that it could have; None for a price."""
+    """Units that the number could have been written with; None for a price."""
 
     def __new__(cls, number: float, text: str, scale: Scale | None) -> Self:
-        """Create a number from its value, its text and its units."""
+        """Create a number from its value, its text and its possible units."""
         made = super().__new__(cls, number)
         made.text, made.scale = text, scale
         return made
@@ -97,7 +97,7 @@ class WrittenNumber(float):
 
 @dataclass(frozen=True, eq=False)  # compared by identity, because scales contain dicts
 class In(GroupedMetadata):
-    """A number with an optional unit of a scale, within limits in the scale's own unit."""
+    """Annotation of a number with an optional unit of `scale`; limits are in the scale's standard unit."""
 
     scale: Scale
     ge: float | None = 0
@@ -124,53 +124,53 @@ class In(GroupedMetadata):
 
 
 def _read_price(value: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
-    """Read a price, and keep its currency, if any."""
+    """Validate a price [cents/h], and keep its currency if it was written with one."""
     read = _with_unit(value, info, read_price) if isinstance(value, str) else value
     number = handler(WrittenNumber(read, str(value).strip(), None) if isinstance(read, Price) else read)
     return Price(float(number), read.currency) if isinstance(read, Price) else number
 
 
 def _traffic(rate_rpm: float) -> float:
-    """Return a rate, or 0 if it is below `MIN_RATE`, such as the remainder of a decaying average."""
+    """Return the rate, or 0 if it is below `MIN_RATE`, such as the remainder of a decaying average."""
     return rate_rpm if rate_rpm >= MIN_RATE else 0.0
 
 
 class UnlimitedCards(int):
-    """The cards of a type without a limit: an integer above every use, so that sums need no exception.
+    """Number of cards of a type without a limit: the largest count, so that sums need no special case.
 
-    Of a type with another price for more cards, `owned` cost the price of the accelerators.
+    If further cards have a different price, only the first `owned` cards cost the price of the accelerators.
     """
 
     owned: int | None
-    """Cards at the price of the accelerators; None for all."""
+    """Number of cards at the price of the accelerators; None if all have this price."""
     more_cents_per_h: float
     """Price of each further card [cents/h]."""
 
     def __new__(cls, owned: int | None = None, more_cents_per_h: float = 0.0) -> Self:
-        """Return the largest count."""
+        """Create a count with the value `MAX_COUNT`."""
         found = super().__new__(cls, MAX_COUNT)
         found.owned, found.more_cents_per_h = owned, more_cents_per_h
         return found
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both are without a limit, at the same prices."""
+        """Return whether the other count is also unlimited, with the same prices."""
         return isinstance(other, UnlimitedCards) and self.__reduce__() == other.__reduce__()
 
     def __hash__(self) -> int:
-        """Return a hash of the prices."""
+        """Hash the prices, on which equality depends."""
         return hash(self.__reduce__())
 
     def __reduce__(self) -> tuple[type["UnlimitedCards"], tuple[int | None, float]]:
-        """Return the class and the arguments for a copy."""
+        """Return the class and its arguments, for copies and pickles."""
         return UnlimitedCards, (self.owned, self.more_cents_per_h)
 
 
 UNLIMITED = "unlimited"
-"""Number of cards of a type without a limit."""
+"""Text of an unlimited number of cards in documents."""
 
 
 def _read_cards(value: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> int:
-    """Read ``unlimited``, in any case, which the reference's wire does not have."""
+    """Validate a number of cards, or ``unlimited`` in any case; llm-inferno's documents have numbers only."""
     if isinstance(value, UnlimitedCards):
         return value
     if isinstance(value, str) and value.lower() == UNLIMITED and info.context != NUMBERS_ONLY:
@@ -271,7 +271,7 @@ Coefficient = Annotated[float, Field(ge=0, le=100)]
 
 
 def is_none(value: object) -> bool:
-    """Return whether a field has no value and is therefore absent."""
+    """Return whether a value is None; such fields are omitted from JSON."""
     return value is None
 
 
@@ -288,19 +288,19 @@ class Document(BaseModel):
     )
 
     def to_json(self) -> str:
-        """Return the document as JSON text; equal documents give equal bytes."""
+        """Return the document as JSON text; equal documents have equal text."""
         return self.model_dump_json(by_alias=True, indent=2)
 
     @classmethod
     def taken_from(cls, source: object, /, **more: Any) -> Self:
-        """Return a document with what a value of another type has under the same names, and with more."""
+        """Create a document from the equally named attributes of `source`, and from the keyword arguments."""
         names = [name for name in cls.model_fields if name not in more and hasattr(source, name)]
         return cls(**{name: getattr(source, name) for name in names}, **more)
 
     @model_validator(mode="before")
     @classmethod
     def _match_keys_in_any_case(cls, data: Any) -> Any:
-        """Convert the keys to wire names, and drop null values: null means absent."""
+        """Convert keys of any case to the JSON keys, and drop null values: null means absent."""
         if not isinstance(data, dict):
             return data
         known = _wire_names(cls)
@@ -319,11 +319,11 @@ class Document(BaseModel):
 
 
 class _WireNames(NamedTuple):
-    """Wire names of a document's fields."""
+    """JSON keys of a document's fields."""
 
     exact: frozenset[str]
     any_case: dict[str, str]
-    """Wire names by lower-case, exact and Python spelling."""
+    """JSON key by each accepted spelling: exact, lower case, and the Python name."""
 
 
 @cache

@@ -22,7 +22,7 @@ class InferplanError(Exception):
 
 
 class SpecError(InferplanError):
-    """Raised when a document cannot be read, or contains an impossible value.
+    """Raised if a document cannot be read, or contains an impossible value.
 
     The message names the place (``servers[3].model``), the value, the limit and the fix.
     """
@@ -32,35 +32,35 @@ class SpecError(InferplanError):
 
 
 class AnalysisError(InferplanError):
-    """Raised when the queue of one replica cannot be analysed or sized as requested."""
+    """Raised if the queue of one replica cannot be analysed or sized as requested."""
 
     exit_code = 2
     http_status = 422
 
 
 class FitError(InferplanError):
-    """Raised when measurements cannot be read, or are too few or inconsistent to fit a latency model."""
+    """Raised if measurements cannot be read, or are too few or too inconsistent to fit a latency model."""
 
     exit_code = 2
     http_status = 422
 
 
 class IncompletePlanError(InferplanError):
-    """Raised by ``Plan.raise_for_status`` when a server is not served in full."""
+    """Raised by ``Plan.raise_for_status`` if a server is not served in full."""
 
     exit_code = 3
     http_status = 409
 
 
 class MissingExtraError(InferplanError, ImportError):
-    """Raised when an optional package is not installed; the message names it."""
+    """Raised if an optional package is not installed; the message names the package."""
 
     exit_code = 2
     http_status = 500
 
 
 class SolverError(InferplanError):
-    """Raised when the solver fails, or its result does not pass verification."""
+    """Raised if the solver fails, or its result does not pass verification."""
 
     exit_code = 4
     http_status = 500

@@ -1,9 +1,9 @@
-"""Realistic systems of any size, from a seed.
+"""Generates realistic random systems of any size from a seed.
 
-Token times follow from their physical limits: a decode step streams the weights and KV caches through memory,
-a prefill is arithmetic. The catalogue has accelerators of 1, 2, 4 or 8 cards of each type, models of 3 to 180
-billion parameters, and classes whose targets loosen with their priority. Capacities are set from the demand
-without limits and with every accelerator type used equally.
+Token times follow from hardware limits: a decode step is bound by reading the weights and KV caches from
+memory, a prefill by arithmetic. The catalogue has accelerators of 1, 2, 4 or 8 cards of each type, models of
+3 to 180 billion parameters, and classes whose targets loosen with their priority. Numbers of cards are set
+between the demand of an unlimited plan and a demand spread evenly over the accelerator types.
 """
 
 from typing import Any
@@ -20,9 +20,9 @@ _SLICES = (1, 2, 4, 8)
 """Possible numbers of accelerators per replica."""
 _BYTES_PER_PARAM = 2
 _WEIGHTS_SHARE = 0.8
-"""Maximum share of memory for weights; caches need the rest."""
+"""Maximum share of GPU memory for weights; KV caches need the rest."""
 _SHAPES = ((128, 256), (256, 512), (512, 128), (1024, 256), (1024, 1024), (2048, 512), (4096, 256))
-"""Input and output lengths [tokens]."""
+"""Pairs of input and output length of requests [tokens]."""
 
 
 def generate_system(servers: int, accelerators: int, types: int, seed: int, tightness: float = 1.0) -> System:
@@ -44,7 +44,7 @@ def generate_document(
         accelerators: number of accelerators in the catalogue.
         types: number of accelerator types, at most `accelerators`.
         seed: random seed.
-        tightness: scarcity of cards; 1 for about the demand, 2 for half of it.
+        tightness: demand for cards over existing cards, roughly; 2 provides half of the demand.
 
     Raises:
         SpecError: an argument is out of range.
@@ -106,7 +106,7 @@ def _accelerators(rng: np.random.Generator, count: int, types: int) -> list[dict
             }
             for m in _MULTIPLES[: -(-(count - t) // types)]
         ]
-    while len(items) < count:  # more accelerators than types × multiples: further generations of a type
+    while len(items) < count:  # more accelerators than types × card numbers: add newer generations of a type
         source = items[len(items) % (types * len(_MULTIPLES))]
         faster = float(rng.uniform(0.8, 1.2))
         generation = len(items) // (types * len(_MULTIPLES)) + 1
@@ -123,7 +123,7 @@ def _accelerators(rng: np.random.Generator, count: int, types: int) -> list[dict
 
 
 def _most_params(catalogue: list[dict[str, Any]]) -> float:
-    """Return the number of parameters [billions] that the accelerator with the most memory can hold."""
+    """Return the largest model size that fits on any accelerator in the catalogue [billion parameters]."""
     most_memory_gb: float = max(item["memSize"] for item in catalogue)
     return max(_SLICES) * most_memory_gb * _WEIGHTS_SHARE / _BYTES_PER_PARAM
 
@@ -136,7 +136,7 @@ def _models(rng: np.random.Generator, count: int, most_params: float) -> list[di
 
 
 def _profile(model: dict[str, Any], accelerator: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the profile of a model on as many accelerators as it needs, None if eight are too few."""
+    """Return the profile of a model on the fewest accelerators that hold it; None if eight are too few."""
     weights_gb = _BYTES_PER_PARAM * model["params"]
     slices = next((n for n in _SLICES if n * accelerator["memSize"] * _WEIGHTS_SHARE >= weights_gb), None)
     if slices is None:

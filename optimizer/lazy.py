@@ -1,4 +1,4 @@
-"""Names that a package offers from its modules, each of which is loaded when its name is first used."""
+"""Lazy imports: a package offers names of its modules and imports a module when its name is first used."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -10,11 +10,11 @@ def names_of_modules(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the functions ``__getattr__`` and ``__dir__`` of a package (PEP 562).
 
-    Importing the package, or one of its modules, then costs nothing else, and cannot end in a circle.
+    Importing the package or one of its modules then imports no other module, so imports cannot be circular.
 
     Args:
         package: name of the package.
-        homes: offered names, by module.
+        homes: for each module, the names that the package offers from it.
         others: names that the package defines itself.
     """
     home_of = {name: home for home, names in homes.items() for name in names}

@@ -1,6 +1,7 @@
-"""The studies as functions for programs and notebooks, with options as keywords; and their answers as text.
+"""Studies as functions for programs and notebooks, with options as keywords, and their results as text.
 
-Options are the fields of the requests in `optimizer.jobs`, so they are those of the commands and routes.
+Options are the fields of the requests in `optimizer.jobs`, so they match the command line and the HTTP
+routes.
 """
 
 import io
@@ -31,7 +32,7 @@ from optimizer.studies.sweep.sweep_document import Sweep
 
 @checks_documents
 def sweep(system: System, *vary: str, **options: Any) -> Sweep:
-    """Plan a system over ranges of parameters: cost, service by priority, and what binds.
+    """Plan a system over ranges of parameters; report cost, service by priority and binding limits.
 
     Args:
         system: the system.
@@ -48,11 +49,11 @@ def sweep(system: System, *vary: str, **options: Any) -> Sweep:
 
 @checks_documents
 def simulate(system: System, plan: Plan | None = None, **options: Any) -> Simulation:
-    """Simulate every request of every pool, and compare with the plan's predictions and targets.
+    """Simulate the pools of a plan request by request, and compare them with its predictions and targets.
 
     Args:
         system: the system.
-        plan: a plan of it; None solves for one.
+        plan: a plan of this system; None solves the system first.
         options: fields of `SimulateOptions`, such as ``requests=50_000, seed=2``.
 
     Raises:
@@ -83,10 +84,10 @@ def repair(system: System, **options: Any) -> RepairedPlan:
 
 @checks_documents
 def horizon(system: System, **options: Any) -> Horizon:
-    """Plan loads by the hour: what to reserve for the whole time, and what to rent in each hour.
+    """Plan loads that vary by the hour: cards to reserve for the entire time, and cards to rent in each hour.
 
     Args:
-        system: the system; committed tiers of its accelerators are offers.
+        system: the system; committed price tiers of its accelerators are offers that the plan can accept.
         options: fields of `HorizonOptions`: ``factors``, ``loads`` or ``trace``, and the optimizer's.
 
     Raises:
@@ -98,11 +99,12 @@ def horizon(system: System, **options: Any) -> Horizon:
 
 
 def estimate(model: str, accelerator: str, **settings: Any) -> ProfileEstimate:
-    """Estimate token times and memory of a model from its architecture and the data sheet.
+    """Estimate token times and memory of a model from its architecture and the accelerator's data sheet.
 
     Args:
-        model: a name of the catalogue, or the path of a config.json.
-        accelerator: a name of the catalogue, with a number of cards for tensor parallelism: ``4xH100``.
+        model: a model name in the built-in catalogue, or the path of a config.json.
+        accelerator: a name in the catalogue, optionally with a number of cards for tensor parallelism:
+            ``4xH100``.
         settings: fields of `Deployment`, such as ``in_tokens=1024, out_tokens=256``.
 
     Raises:
@@ -117,7 +119,7 @@ def fit(*paths: str, **options: Any) -> FittedProfile:
     """Fit a profile to benchmark reports of one model on one accelerator.
 
     Args:
-        paths: the reports.
+        paths: files of the reports.
         options: fields of `FitOptions`, `MeasuredSetup` and `ServerSettings`, such as ``accelerator="H100"``.
 
     Raises:
@@ -136,7 +138,7 @@ def _fields(options: Mapping[str, Any], model: Any) -> dict[str, Any]:
 
 
 def names_of(model: Any) -> set[str]:
-    """Return the names of the fields of a dataclass."""
+    """Return the names of a dataclass's fields."""
     return {item.name for item in fields(model)}
 
 
@@ -148,14 +150,14 @@ def _check_names(function: str, given: Mapping[str, Any], *models: Any) -> None:
 
 
 def to_text(answer: object, width: int = 0) -> str:
-    """Return an answer as the tables of its command.
+    """Return a result as text, with the tables that its command prints.
 
     Args:
-        answer: a plan, or the answer of a study, an estimate or a fit.
-        width: characters of a line; 0 selects COLUMNS, otherwise 80.
+        answer: a plan, or the result of a study, an estimate or a fit.
+        width: maximum characters per line; 0 uses the environment variable COLUMNS, or 80 without it.
 
     Raises:
-        SpecError: the value is not an answer.
+        SpecError: the value is not such a result.
     """
     name = type(answer).__name__
     if isinstance(answer, Plan):
@@ -179,4 +181,4 @@ _SECTIONS = {
     "ProfileEstimate": ("estimate_sections", "estimate_sections"),
     "FittedProfile": ("fit_sections", "fit_sections"),
 }
-"""Module and function of the tables of each answer, by the name of its class."""
+"""Module and function that build the tables of a result, by the name of its class."""

@@ -1,8 +1,8 @@
 """Prices with currencies, and the unit of displayed costs.
 
-Documents state costs in cents/h, that is hundredths of any currency. A price written with a currency
-(``$2.50/h``, ``2.50 EUR/h``) is converted to that number and keeps the currency. Costs are displayed in the
-currency of the system's prices, if they have one.
+Documents state costs in cents/h, where a cent is a hundredth of the currency, whichever it is. A price
+written with a currency (``$2.50/h``, ``2.50 EUR/h``) is converted to that number and keeps the currency.
+Costs are displayed in the currency of the system's prices, if they have one.
 """
 
 import re
@@ -39,7 +39,7 @@ _PRICE = re.compile(rf"({_NAMED})\s*([-+]?{_NUMBER})\s*({_NAMED})\s*(?:/\s*([a-z
 PRICE_PATTERN = r"^([0-9]{1,10}(\.[0-9]{1,6})? ?(USD|EUR|GBP|CHF|cents)/h|[$€£][0-9]{1,10}(\.[0-9]{1,6})?/h)$"
 """Regular expression of common price formats, for the JSON schema."""
 _CENT = -2
-"""Exponent of the last digit that prices are always written with."""
+"""Decimal exponent of the last digit that every written price has: two decimals."""
 EXAMPLES = "$2.50/h, 2.50 EUR/h or 250 cents/h"
 
 
@@ -57,11 +57,11 @@ class Price(float):
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Keep the currency in copies and between processes."""
+        """Keep the currency in copies and pickles."""
         return Price, (float(self), self.currency)
 
     def __str__(self) -> str:
-        """Return the price in the format of documents."""
+        """Format the price as documents write it: ``2.50 EUR/h``."""
         amount = Decimal(repr(float(self))) / 100
         exponent = amount.as_tuple().exponent
         if isinstance(exponent, int) and exponent > _CENT:
@@ -73,7 +73,7 @@ def read_price(text: str) -> float:
     """Parse a price [cents/h]: a `Price` if it has a currency, otherwise a plain number.
 
     Raises:
-        UnitError: it is not a price, or its currency or time span is missing or unknown.
+        UnitError: the text is not a price, or its currency or time span is missing or unknown.
     """
     found = _PRICE.fullmatch(text.strip()) if len(text) <= MAX_CHARACTERS else None
     if found is None:
@@ -92,11 +92,11 @@ def read_price(text: str) -> float:
 
 
 def currency_named(name: str, text: str = "") -> str:
-    """Return the code of a currency, given by code or symbol.
+    """Return the ISO 4217 code of a currency, given by code or symbol.
 
     Args:
         name: code or symbol.
-        text: the text that contained it, for messages.
+        text: the price that contained the name, for messages.
 
     Raises:
         UnitError: the currency is unknown or ambiguous.
@@ -112,12 +112,12 @@ def currency_named(name: str, text: str = "") -> str:
 
 
 def currency_of(cost: float) -> str | None:
-    """Return the currency in which a cost was written; None if none."""
+    """Return the code of the currency in which a cost was written; None for a plain number."""
     return cost.currency if isinstance(cost, Price) else None
 
 
 def cost_amount(cents_per_h: float, currency: str | None) -> str:
-    """Format a cost in the displayed unit, without the unit."""
+    """Format a cost in units of the displayed currency (cents/h without one), omitting the unit."""
     return f"{in_cost_unit(cents_per_h, currency):,.2f}"
 
 
@@ -128,10 +128,10 @@ def cost_text(cents_per_h: float, currency: str | None) -> str:
 
 
 def cost_unit(currency: str | None) -> str:
-    """Return the unit of displayed costs."""
+    """Return the unit in which costs are displayed: ``USD/h`` for USD, ``cents/h`` for None."""
     return CENTS if currency is None else f"{currency}/h"
 
 
 def in_cost_unit(cents_per_h: _Cost, currency: str | None) -> _Cost:
-    """Convert a cost, or an array of costs, to the displayed unit."""
+    """Convert a cost, or an array of costs, from cents/h to the displayed unit (see `cost_unit`)."""
     return cents_per_h if currency is None else cents_per_h / 100

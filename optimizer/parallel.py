@@ -1,4 +1,4 @@
-"""Parallel work; the only module that determines the number of threads."""
+"""Parallel execution in threads and processes; the only module that determines their number."""
 
 import math
 import multiprocessing
@@ -27,7 +27,7 @@ def core_count() -> int:
 
 @cache
 def cgroup_quota(root: Path = Path("/")) -> float:
-    """Return the smallest CPU quota of this process's cgroups (v1 or v2) in cores, inf without one."""
+    """Return the smallest CPU quota of this process's cgroups (v1 or v2) [cores]; inf if there is none."""
     quotas = [math.inf]
     for line in _lines(root / "proc/self/cgroup"):
         _, controllers, path = line.split(":", 2)
@@ -40,7 +40,7 @@ def cgroup_quota(root: Path = Path("/")) -> float:
 
 
 def _quota(group: Path) -> float:
-    """Return the CPU quota of one cgroup in cores, inf without one."""
+    """Return the CPU quota of one cgroup [cores]; inf if there is none."""
     found = " ".join(_lines(group / "cpu.max")).split()
     found = found or [*_lines(group / "cpu.cfs_quota_us"), *_lines(group / "cpu.cfs_period_us")]
     # Without a quota the first value is "max" or -1.
@@ -56,12 +56,12 @@ def _lines(path: Path) -> list[str]:
 
 
 def thread_count() -> int:
-    """Return the number of parallel threads."""
+    """Return the number of threads to run in parallel, at least 1."""
     return min(core_count(), MAX_THREADS)
 
 
 def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-    """Map over the items in threads, in order; for work that releases the GIL (NumPy, HiGHS)."""
+    """Apply `work` to each item in threads; results are in item order. For work that releases the GIL."""
     if len(items) < 2:
         return [work(item) for item in items]
     with ThreadPoolExecutor(thread_count()) as pool:
@@ -69,9 +69,9 @@ def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list
 
 
 def as_done(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
-    """Map over the items in order, yielding results while others are in progress; for long work.
+    """Apply `work` to items in parallel; yield results in item order while later items still run.
 
-    Of several errors the one of the first item is raised, whichever comes first in time.
+    If several items fail, the error of the first of them in item order is raised.
 
     Work runs in threads unless the context has selected another joblib backend, as `optimizer.cluster` does.
     """
@@ -81,7 +81,7 @@ def as_done(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterato
     results = pool(delayed(_result_or_error)(work, item) for item in items)
     for found in results:
         if isinstance(found, InferplanError):
-            with warnings.catch_warnings(action="ignore"):  # that tasks are cancelled is intended
+            with warnings.catch_warnings(action="ignore"):  # cancelling the other tasks is intended
                 results.close()
             raise found
         yield found
@@ -100,11 +100,11 @@ def may_start_processes() -> bool:
 
 
 def in_processes(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-    """Map over the items in processes, yielding results in order; for work limited by Python itself.
+    """Apply `work` to items in processes; yield results in item order. For work that holds the GIL.
 
-    Items are fetched shortly before a process is free. Processes take seconds to start on first use, and are
-    reused. Work, items and results are sent through pipes, including arrays: temporary files could be left
-    behind after an interrupt.
+    Items are taken from the iterable shortly before a process becomes free. Processes take seconds to start
+    on first use, and are reused. Work, items and results, including arrays, are sent through pipes, because
+    temporary files could remain after an interrupt.
     """
     from joblib import Parallel, delayed
 
@@ -115,11 +115,11 @@ def in_processes(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> It
 
 
 def start_processes(wake: Callable[[int], None]) -> None:
-    """Start the processes in the background; each runs `wake`, which loads its imports."""
+    """Start the worker processes in the background; each runs `wake`, which should load needed imports."""
     if may_start_processes():
         threading.Thread(target=wake_processes, args=(wake,), name="start-processes", daemon=True).start()
 
 
 def wake_processes(wake: Callable[[int], None]) -> None:
-    """Start the processes, and wait until each has run `wake`, which loads its imports."""
+    """Start the worker processes, and wait until each has run `wake`, which should load needed imports."""
     list(in_processes(wake, range(thread_count())))

@@ -25,13 +25,13 @@ from optimizer.spec.writing import write_text
 
 @dataclass(slots=True)
 class Timings:
-    """Wall time of each stage of one job, in order [s]."""
+    """Wall time of each stage of one planning job [s], in the order of execution."""
 
     stages_s: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Context that measures the time of a stage."""
+        """Context manager that adds the wall time of its body to a stage."""
         begin = time.perf_counter()
         yield
         self.stages_s[name] = self.stages_s.get(name, 0.0) + time.perf_counter() - begin
@@ -54,9 +54,10 @@ def solve(
     Args:
         system: the system to plan.
         backend: MILP solver: ``highs``, or the name of a solver that PuLP supports (``CBC``).
-        write_model_to: FILE.lp or FILE.mps for the model of the value level; None writes none.
-        write_proof_to: file for the multipliers that prove the plan's bounds; None writes none. Computing
-            them can take the time limit again.
+        write_model_to: FILE.lp or FILE.mps for the model that minimises the transition cost; None writes
+            none.
+        write_proof_to: file for the dual multipliers that prove the plan's bounds; None writes none.
+            Computing them can take as long again as the time limit.
         timings: receives the time of each stage.
         deadline: time at which the plan is due; default: now plus the time limit of the options. Sizing the
             candidates counts towards it, but is never interrupted.
@@ -98,7 +99,7 @@ def _write_proof(solved: "Solved", limit_s: float, path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """A verified plan, with its problem and solution."""
+    """A verified plan, with the optimisation problem and the solution that it was built from."""
 
     plan: Plan
     candidates: Candidates
@@ -106,7 +107,7 @@ class Solved:
     solution: Solution
 
     def with_kept(self, replicas: Mapping[tuple[str, str], int]) -> "Solved":
-        """Return the same solution with other retained replicas, given by server and accelerator.
+        """Return the same solution with different retained replicas: numbers by (server, accelerator).
 
         Raises:
             SolverError: the plan and these replicas together exceed the available cards.
@@ -125,7 +126,7 @@ def solve_in_full(
     memo: SizingMemo | None = None,
     excluded: Collection[str] = (),
 ) -> Solved:
-    """Return the best plan of a system with its problem and solution.
+    """Plan a system; return the verified plan with its optimisation problem and solution.
 
     Args:
         system: the system.
@@ -133,7 +134,7 @@ def solve_in_full(
         timings: receives the time of each stage.
         deadline: time at which the result is due.
         memo: cache of sizing results.
-        excluded: servers that get no replicas although they need some; the plan lists them as unserved.
+        excluded: names of servers to leave unserved; the plan lists them as unserved.
 
     Raises:
         SpecError: the backend does not exist.
@@ -150,7 +151,7 @@ def solve_in_full(
 
 
 def _verified(candidates: Candidates, problem: Problem, solution: Solution, clock: Timings) -> Solved:
-    """Return the verified plan of a solution.
+    """Build the plan of a solution and verify it.
 
     Raises:
         SolverError: the plan does not pass verification.
@@ -165,7 +166,7 @@ def _verified(candidates: Candidates, problem: Problem, solution: Solution, cloc
 
 
 def _check_extras(backend: str, write_model_to: Path | None) -> None:
-    """Reject an unusable solver or model file before any work is done."""
+    """Raise an error for an unusable solver or model file before any work is done."""
     if backend.lower() != "highs":
         from optimizer.milp.pulp_solvers import solver_name
 
@@ -182,13 +183,13 @@ def choose(
     deadline: Deadline | None = None,
     related: RelatedSolution | None = None,
 ) -> Solution:
-    """Solve a problem with the solver selected by the options.
+    """Solve a planning problem with the solver that its options select.
 
     Args:
         problem: the problem.
         backend: MILP solver: ``highs``, or the name of a solver that PuLP supports (``CBC``).
         deadline: time at which the result is due; default: now plus the time limit of the options.
-        related: solution of a problem that differs in one change; None if unknown.
+        related: solution of a problem that differs by one change, as a warm start; None if there is none.
 
     Raises:
         SpecError: the backend is unknown or not installed.
@@ -197,7 +198,7 @@ def choose(
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
     if not problem.is_limited and not problem.is_mixed and not problem.topologies:
         return solve_separable(problem)
-    if not problem.options.milp_solver:  # greedy: one accelerator per server, as in the reference
+    if not problem.options.milp_solver:  # greedy: one accelerator per server, as in llm-inferno
         single = replace(problem, options=problem.options.model_copy(update={"heterogeneous": False}))
         return solve_in_stages(single, lambda stage, _due: solve_greedy(stage), deadline)
     backend = "CPLEX" if problem.options.use_cplex and backend == "highs" else backend
@@ -205,7 +206,8 @@ def choose(
     check_columns(problem)
 
     def solved(stage: Problem, due: Deadline) -> Solution:
-        # Each stage is a separate problem; without a policy there is one, the problem itself.
+        # A saturation policy splits the problem into stages; without one, the only stage is the problem
+        # itself.
         of_stage = related if stage is problem else None
         return solve_exactly(stage, session, due, with_patterns=with_patterns, related=of_stage)
 
@@ -213,7 +215,7 @@ def choose(
 
 
 def _session(backend: str) -> SessionFactory:
-    """Return the session factory of a backend; solvers are imported only here, when a MILP is solved."""
+    """Return the session factory of a MILP solver; the solver is imported by this call and not before."""
     if backend.lower() == "highs":
         return highs_session
     from optimizer.milp.pulp_solvers import PulpSession, solver_name

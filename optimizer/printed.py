@@ -1,6 +1,6 @@
-"""Answers that print as the tables of their command, and figures that notebooks draw.
+"""Mixins for results that print as the tables of their command, and for figures that notebooks draw.
 
-Answers are below the code that renders them, so the mixins load that by name, through the package.
+Modules of results must not import the rendering code, so the mixins import it when it is used.
 """
 
 from html import escape
@@ -11,14 +11,14 @@ _PACKAGE = "optimizer"
 
 
 class Printed:
-    """Mixin of answers: `print` and notebooks show the tables of the command."""
+    """Mixin of results: `print` and notebooks show the tables that the command prints."""
 
     def __str__(self) -> str:
-        """Return the tables of the command."""
+        """Return the tables that the command prints, as text."""
         return str(_public("to_text")(self))
 
     def _repr_html_(self) -> str:
-        """Return the tables of the command for a notebook."""
+        """Return the tables that the command prints, as HTML for a notebook."""
         return f"<pre>{escape(str(self))}</pre>"
 
 
@@ -26,7 +26,7 @@ class Drawn:
     """Mixin of figures: notebooks show the picture."""
 
     def _repr_svg_(self) -> str:
-        """Return the picture for a notebook."""
+        """Return the picture as SVG for a notebook."""
         picture: bytes = _public("draw")(self, "svg")
         return picture.decode()
 

@@ -1,6 +1,6 @@
 """Formats of numbers in sentences and tables: counts with nouns, quantities and shares.
 
-The only place that determines the number of digits shown. Exponents are used only for values that are too
+Only this module determines the number of displayed digits. Exponents are used only for values that are too
 small or too large for any load, latency or cost.
 """
 
@@ -26,12 +26,12 @@ def counted(number: float, noun: str, plural: str = "") -> str:
 
 
 def be(number: float) -> str:
-    """Return "is" or "are" for a number of things."""
+    """Return "is" for 1 and "are" for any other number."""
     return "is" if number == 1 else "are"
 
 
 def quantity(value: float, digits: int = 4, *, sign: bool = False) -> str:
-    """Format a number with the given significant digits, all integer digits, and thousands separators.
+    """Format a number with `digits` significant digits, but all integer digits, and thousands separators.
 
     Args:
         value: the number.
@@ -47,22 +47,22 @@ def quantity(value: float, digits: int = 4, *, sign: bool = False) -> str:
 
 
 def precise(value: float) -> str:
-    """Format a number with six digits, for comparisons in messages."""
+    """Format a number with six significant digits, for comparisons in messages."""
     return quantity(value, 6)
 
 
 def significant(digits: int) -> Callable[[float], str]:
-    """Return a formatter with the given significant digits, for columns."""
+    """Return a function that formats numbers with the given significant digits, for table columns."""
     return partial(quantity, digits=digits)
 
 
 def share_text(fraction: float) -> str:
-    """Format a share in integer percent; only 0 becomes 0% and only 1 becomes 100%."""
+    """Format a share from 0 to 1 in integer percent; only 0 becomes 0% and only 1 becomes 100%."""
     if 0.99 < fraction < 1:
         return ">99%"
     return "<1%" if 0 < fraction < 0.01 else f"{fraction:.0%}"
 
 
 def percent(share: float) -> str:
-    """Format a share with two decimals of a percent; below 0.01 %, with two significant digits."""
+    """Format a share from 0 to 1 in percent with two decimals; below 0.01 % with two significant digits."""
     return f"{quantity(100 * share, 2)}%" if 0 < share < 1e-4 else f"{share:.2%}"

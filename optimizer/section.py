@@ -1,7 +1,7 @@
-"""A section: title, sentences, table and picture, as data for all renderers.
+"""Sections of a report (title, sentences, table and picture) as data that every renderer can show.
 
-Each study has one function that turns its document into a list of sections. `terminal.show` fits them to a
-terminal, `pages` writes them as Markdown or HTML, and `Section.csv` writes them for programs.
+Each study has one function that converts its result to a list of sections. `render.terminal.show` fits them
+to a terminal, `render.pages` writes them as Markdown or HTML, and `Section.csv` writes them for programs.
 """
 
 import csv
@@ -15,19 +15,20 @@ from optimizer.text import printable, spreadsheet_text
 
 NOTHING = "-"
 RPM = "req/min"
-"""Unit of rates in headings."""
+"""Unit of arrival rates in headings: requests/min."""
 FOR_PROGRAMS = 10
-"""Rank of columns that spell out a mark; a terminal hides them without a note, and pages omit them."""
+"""Rank of columns that repeat a symbol in words; a terminal hides them without a note, and pages omit them.
+"""
 CSV_ONLY = 11
-"""Rank of columns that only CSV has, because another column shows their values to readers."""
+"""Rank of columns that appear only in CSV, because another column shows their values to human readers."""
 
 
 class FormattedValue(NamedTuple):
-    """A value with its own text representation."""
+    """A value together with the text that tables show for it."""
 
     text: str
     value: str | float | None
-    """The value itself, for programs."""
+    """The value itself, for CSV."""
 
 
 class SidePair(NamedTuple):
@@ -42,29 +43,33 @@ class Column(NamedTuple):
 
     name: str
     of: str | Callable[[Any], Any] = ""
-    """Value of an item: an attribute path, or a function. Empty if rows are given as values."""
+    """How to get the cell's value from an item: an attribute path or a function; empty if rows contain
+    values.
+    """
     unit: str = ""
     form: str | Callable[[Any], str] = ""
     """Format of numbers: a format specification, or a function."""
     rank: int = 0
-    """Priority: 0 is always shown; a narrow terminal hides the highest ranks first."""
+    """Rank for hiding: a narrow terminal hides the columns of the highest rank first, and never those of rank
+    0.
+    """
     content: Literal["number", "name", "words"] = "number"
-    """Numbers are never broken; names are shortened in their middle; words are wrapped."""
+    """Type of content: numbers are never broken, names are shortened in the middle, words are wrapped."""
     none: str = NOTHING
-    """Text of a missing value; if empty, a column without any value is dropped."""
+    """Text shown for a missing value; if it is empty, a column without any value is dropped."""
     sides: tuple[str, str] | None = None
-    """Names of both sides if values are pairs, such as before and after."""
+    """Names of the two sides if values are pairs, such as ("before", "after"); None for single values."""
     in_csv: bool = True
-    """Whether CSV has the column; false if other columns have its values."""
+    """Whether the column appears in CSV; false if other columns contain its values."""
     csv_name: str = ""
-    """Name in CSV; default: the name."""
+    """Name of the column in CSV; if empty, `name`."""
 
     def value(self, item: Any) -> Any:
-        """Return the value of an item."""
+        """Return the column's value for an item."""
         return self.of(item) if callable(self.of) else attrgetter(self.of)(item)
 
     def written(self, value: Any) -> str:
-        """Return a plain value as text."""
+        """Format a value that is None, text or a number."""
         if value is None:
             return self.none
         if isinstance(value, str):
@@ -72,7 +77,7 @@ class Column(NamedTuple):
         return self.form(value) if callable(self.form) else format(value, self.form)
 
     def cell(self, value: Any) -> str:
-        """Return any value as printable text."""
+        """Return the printable text of a cell; both values of a pair unless their texts are equal."""
         if isinstance(value, SidePair):
             first, second = (self.cell(side) for side in value)
             return first if first == second else f"{first} → {second}"
@@ -80,11 +85,11 @@ class Column(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """Name and unit in one line."""
+        """Name of the column, with its unit in brackets if it has one."""
         return f"{self.name} [{self.unit}]" if self.unit else self.name
 
     def csv_headings(self) -> list[str]:
-        """Return the heading, or one for each side; none if CSV lacks the column."""
+        """Return the CSV headings: one, or one for each side of pairs; empty if the column is not in CSV."""
         if not self.in_csv:
             return []
         name = self.csv_name or self.name
@@ -92,7 +97,7 @@ class Column(NamedTuple):
         return [self._replace(name=name).heading for name in names]
 
     def csv_values(self, value: Any) -> list[Any]:
-        """Return the value, or one for each side, with every digit; none if CSV lacks the column."""
+        """Return the CSV cells of a value, with every digit: one, or one per side; empty if not in CSV."""
         if not self.in_csv:
             return []
         if isinstance(value, SidePair):
@@ -102,53 +107,53 @@ class Column(NamedTuple):
 
 
 def name(heading: str, of: str | Callable[[Any], Any] = "", rank: int = 0, none: str = "") -> Column:
-    """Return a column of names."""
+    """Create a column of names; the arguments are fields of `Column`."""
     return Column(heading, of, content="name", rank=rank, none=none)
 
 
 def words(heading: str, of: str | Callable[[Any], Any] = "", rank: int = 0, none: str = NOTHING) -> Column:
-    """Return a column of text."""
+    """Create a column of wrapped text; the arguments are fields of `Column`."""
     return Column(heading, of, content="words", rank=rank, none=none)
 
 
 class Paragraph(NamedTuple):
-    """Text that is wrapped at spaces only."""
+    """A paragraph of text, wrapped at spaces only."""
 
     text: str
     style: str = ""
-    """Style at a terminal."""
+    """Style (such as a colour) in a terminal; empty for none."""
     indent: str = ""
-    """Start of the first line."""
+    """Text in front of the first line."""
     hanging: str | None = None
-    """Start of the other lines, if it differs."""
+    """Text in front of the other lines; None if it is the same as `indent`."""
 
 
 @dataclass(slots=True)
 class Section:
-    """A part of a study's result; each of its fields can be missing."""
+    """A part of a result: title, sentences, table and picture, each optional."""
 
     title: str = ""
     columns: Sequence[Column] = ()
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     name: str = ""
-    """Name for links and for ``--table``; default: the title in small letters."""
+    """Name for links and for ``--table``; default: the title in lower case."""
     text: list[Paragraph] = field(default_factory=list)
     """Paragraphs above the table."""
     notes: list[str] = field(default_factory=list)
     """Notes below the table."""
     total: tuple[Any, ...] | None = None
-    """Last row of the table, below a line."""
+    """Last row of the table, with totals, below a line; None for none."""
     picture: str = ""
-    """Name of its picture on a page."""
+    """Name of the picture that a page shows in this section; empty for none."""
     alert: bool = False
-    """Whether a page highlights it."""
+    """Whether a page highlights the section."""
     may_be_empty: bool = False
-    """Whether its table is hidden while it has no rows."""
+    """Whether to hide the table if it has no rows."""
     on_request: bool = False
-    """Whether its table is shown only if it is requested by name."""
+    """Whether to show the table only if it is requested by name."""
 
     def __post_init__(self) -> None:
-        """Derive the name from the title."""
+        """Set the default of `name`, which is derived from the title."""
         self.name = self.name or self.title.lower()
 
     @property
@@ -157,16 +162,16 @@ class Section:
         return not self.columns or self.on_request or (self.may_be_empty and not self.rows)
 
     def held(self) -> list[int]:
-        """Return the indices of columns that have a value, or a text for missing values."""
+        """Return the indices of columns to show: those with any value, or with a text for missing values."""
         rows = self.all_rows()
         return [i for i, column in enumerate(self.columns) if column.none or not rows or _any_value(rows, i)]
 
     def all_rows(self) -> list[tuple[Any, ...]]:
-        """Return the rows, and the total as the last one."""
+        """Return the rows, followed by the row of totals if there is one."""
         return [*self.rows, *([] if self.total is None else [self.total])]
 
     def csv(self) -> str:
-        """Return all rows under headings with units, with every digit and full names."""
+        """Return the table as CSV: headings with units, rows without the totals, every digit, full names."""
         text = io.StringIO()
         lines = csv.writer(text, lineterminator="\n")
         lines.writerow([heading for column in self.columns for heading in column.csv_headings()])
@@ -182,7 +187,7 @@ class Section:
 
 
 class Fact(NamedTuple):
-    """A number that summarises a plan."""
+    """A number that summarises a plan, as a page shows it."""
 
     name: str
     value: str
@@ -191,23 +196,23 @@ class Fact(NamedTuple):
     unit: str = ""
     """Unit of the number."""
     alert: bool = False
-    """Whether a page highlights it."""
+    """Whether a page highlights the number."""
 
 
 def table(title: str, columns: Iterable[Column], items: Iterable[Any], name: str = "", **how: Any) -> Section:
-    """Return a section with a row for each item, whose cells are computed by the columns."""
+    """Create a section with a table: one row for each item, whose cells the columns compute."""
     columns = tuple(columns)
     rows = [tuple(column.value(item) for column in columns) for item in items]
     return Section(title, columns, rows, name, **how)
 
 
 def sentence(text: str, style: str = "") -> Section:
-    """Return a section of one paragraph."""
+    """Create a section of one paragraph without a title."""
     return Section(text=[Paragraph(text, style)])
 
 
 def titled_list(title: str, lines: Iterable[str], style: str = "", bullet: str = "") -> Iterator[Section]:
-    """Yield a title followed by lines; nothing if there are no lines."""
+    """Yield one section with a title and a list of lines, or no section if there are no lines."""
     indent = bullet or "  "
     hanging = " " * len(bullet) if bullet else "    "
     found = [Paragraph(line, style, indent, hanging) for line in lines]

@@ -1,4 +1,4 @@
-"""Text from documents made safe to print: names are input and can contain control characters."""
+"""Makes text from documents safe to print: names are user input and can contain control characters."""
 
 from collections.abc import Sequence
 
@@ -7,23 +7,23 @@ FORMULA_SIGNS = ("=", "+", "-", "@", "\t")
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """Replace unprintable characters by question marks, except those to keep."""
+    """Replace unprintable characters by question marks, except those in `keep`."""
     return "".join(c if c.isprintable() or c in keep else "?" for c in text)
 
 
 def capitalised(text: str) -> str:
-    """Return a text with its first letter in upper case."""
+    """Convert the first letter of a text to upper case, and leave the rest unchanged."""
     return text[:1].upper() + text[1:]
 
 
 def some_names(names: Sequence[str], most: int = 5) -> str:
-    """Return the first names, and the number of the others: ``a, b and 3 more``."""
+    """List the first `most` names, and count the others: ``a, b and 3 more``."""
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def spreadsheet_text(value: object) -> object:
-    """Return a CSV cell, with an apostrophe before text that a spreadsheet would treat as a formula."""
+    """Return a value for a CSV cell; text that a spreadsheet would treat as a formula gets an apostrophe."""
     if not isinstance(value, str):
         return value
-    text = value.replace("\r", "?")  # the csv module does not quote it, so it would end the row
+    text = value.replace("\r", "?")  # the csv module does not quote it, so it would break rows
     return f"'{text}" if text.startswith(FORMULA_SIGNS) else text

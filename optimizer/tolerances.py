@@ -1,19 +1,21 @@
-"""Tolerances of everything above the queue models, each for one question.
+"""Numerical tolerances for planning, solving and verification, each for one kind of comparison.
 
-Targets have their own in `queueing.targets`. Constants of algorithms that guard a division or stop an
-iteration are named where they are used.
+Comparisons of latencies with targets have separate tolerances in `queueing.targets`. Constants that guard a
+division or stop an iteration are defined next to their algorithm.
 """
 
 ROUNDING = 1e-9
 """Relative difference of counts, rates, amounts and shares that counts as rounding."""
 SAME = 1e-6
-"""Relative and absolute difference up to which a stated value is the recomputed one."""
+"""Relative and absolute difference up to which a value in a plan equals its recomputed value."""
 COVER = 1e-9
-"""Missing capacity for a load that counts as rounding in a model with scaled rows; twice that after it."""
+"""Share of a load by which the capacity can fall short as rounding in a scaled model; twice as much in its
+solution.
+"""
 ROW = 1e-6
-"""Violation of a model's row that counts as rounding."""
+"""Violation of a row (constraint) of a model that counts as rounding."""
 
 
 def value_slack(value: float) -> float:
-    """Return the difference up to which two values count as equal [cents/h]."""
+    """Return the difference [cents/h] up to which a cost counts as equal to `value` [cents/h]."""
     return max(5e-9 * abs(value), 5e-6)

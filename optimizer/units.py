@@ -1,7 +1,7 @@
-"""Numbers with units, for example ``500ms``, ``10/s``, ``20 tokens/s`` or ``80 GiB``.
+"""Parses numbers with units, such as ``500ms``, ``10/s``, ``20 tokens/s`` or ``80 GiB``.
 
-Each quantity has a standard unit in documents and a table of other units, which can follow a number in text.
-Plain numbers are in the standard unit and are not handled here; for prices see `optimizer.money`.
+Each quantity has a standard unit, in which documents state plain numbers, and a table of other units for
+numbers written as text. For prices see `optimizer.money`.
 """
 
 import re
@@ -15,32 +15,33 @@ SECONDS_PER_MINUTE = 60.0
 MINUTES_PER_HOUR = 60.0
 SECONDS_PER_HOUR = 3600.0
 MAX_CHARACTERS = 60
-"""Maximum length of text that is read."""
+"""Maximum length of the text of a number; longer text is rejected."""
 NUMBER = r"[0-9]{1,15}(\.[0-9]{1,15})?"
-"""Regular expression of a number before a unit in the JSON schema; signs and exponents are also
-understood."""
+"""Regular expression of the number before a unit, for the JSON schema; the parser also accepts signs and
+exponents.
+"""
 NOT_FINITE = {f"{sign}{word}" for sign in ("", "-", "+") for word in ("nan", "inf", "infinity")}
 _NUMBER_AND_UNIT = re.compile(r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*(\S.*?)\s*")
 _NUMBER_ALONE = re.compile(r"\s*[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*")
 
 
 class UnitError(ValueError):
-    """Raised for text that is not a number with a known unit; the message lists valid units."""
+    """Raised if text is not a number with a known unit; the message lists valid units."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Units of one quantity."""
+    """The units of one physical quantity, such as time or memory."""
 
     unit: str
-    """Unit of plain numbers."""
+    """Standard unit: that of numbers without a unit."""
     factors: Mapping[str, Decimal]
-    """Factor from each unit to that unit, by its name in lower case without spaces."""
+    """Conversion factor to the standard unit, by the name of a unit in lower case without spaces."""
     shown: tuple[str, ...]
-    """Common units, for messages."""
+    """Names of common units, for messages."""
 
     def number(self, text: str) -> float:
-        """Read a number with a unit, in the scale's own unit.
+        """Parse a number with a unit, and convert it to the standard unit.
 
         Raises:
             UnitError: the text is not a number with a known unit.
@@ -52,7 +53,7 @@ class Scale:
         return times(found[1], factor)
 
     def read(self, text: str) -> float:
-        """Read a number with or without a unit; it can be infinite.
+        """Parse a number with or without a unit, or infinity or NaN; convert it to the standard unit.
 
         Raises:
             UnitError: the text is not a number, with or without a known unit.
@@ -60,9 +61,10 @@ class Scale:
         return float(text) if is_number(text) or text.strip().lower() in NOT_FINITE else self.number(text)
 
     def unit_of(self, text: str) -> tuple[float, str]:
-        """Return the unit of text for other numbers: its factor, and the unit as it follows a number.
+        """Return the unit of a number in text: its factor to the standard unit, and its name.
 
-        For example ``(0.01, "%")``, ``(60.0, "/s")``; ``(1.0, "")`` for text without a known unit.
+        Numbers in the same unit are written with this name directly after them. Examples are ``(0.01, "%")``
+        and ``(60.0, "/s")``; text without a known unit gives ``(1.0, "")``.
         """
         found = _NUMBER_AND_UNIT.fullmatch(text)
         factor = None if found is None else self.factors.get(_squeezed(found[2]))
@@ -72,7 +74,7 @@ class Scale:
 
     @property
     def examples(self) -> str:
-        """Common units in the form of messages."""
+        """Common units as a list for messages: ``ms, s or min``."""
         return f"{', '.join(self.shown[:-1])} or {self.shown[-1]}" if len(self.shown) > 1 else self.shown[0]
 
     @property
@@ -82,12 +84,12 @@ class Scale:
 
 
 def is_number(text: str) -> bool:
-    """Return whether text is a number without a unit."""
+    """Return whether a text is a number without a unit."""
     return _NUMBER_ALONE.fullmatch(text) is not None
 
 
 def time_s(text: str) -> float:
-    """Read a time in seconds from a number of seconds, or a date with a time (UTC by default).
+    """Parse a time [s]: a number of seconds, or a date with a time (UTC by default) as seconds since 1970.
 
     Raises:
         UnitError: the text is neither, or not finite.
@@ -107,7 +109,7 @@ def time_s(text: str) -> float:
 
 
 def times(number: str, factor: Decimal) -> float:
-    """Multiply a number in text by a factor, rounding once.
+    """Multiply a number given as text by a factor; the result is rounded only once.
 
     Raises:
         UnitError: the exponent is too large.
@@ -128,18 +130,19 @@ def _decimal(value: str) -> Decimal:
 
 
 def _scale(unit: str, shown: str, factors: Mapping[str, str]) -> Scale:
-    """Build a scale; names of the same unit are separated by spaces."""
+    """Build a scale; keys of `factors` contain the names of one unit, separated by spaces."""
     table = {name: _decimal(value) for names, value in factors.items() for name in names.split()}
     return Scale(unit, table, tuple(shown.split()))
 
 
 def _per(things: str, second: str, unit: str, shown: str) -> Scale:
-    """Build the scale of a rate.
+    """Build the scale of a rate, such as requests per time.
 
     Args:
-        things: names of the counted thing, separated by spaces; ``-`` for none.
-        second: one per second in the scale's unit.
-        unit: unit of plain numbers.
+        things: names of the counted thing, separated by spaces; ``-`` allows a rate without a name, such as
+            ``10/s``.
+        second: value of one per second in the standard unit.
+        unit: standard unit.
         shown: common units, separated by spaces.
     """
     names = things.split()

@@ -1,4 +1,4 @@
-"""Candidates: pairs of server and accelerator, sized by queue models or rejected with a reason."""
+"""Candidates: server–accelerator pairs sized by queue models, and the reasons for rejected pairs."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
-"""A system as arrays, with indices instead of names.
+"""Converts a system to arrays, with indices instead of names.
 
-`SystemArrays` has one entry per server (s), accelerator (a) and profile (p), each sorted by name, and a table
-of the profile of each pair.
+`SystemArrays` has one entry per server (S), accelerator (A) and profile (P), each sorted by name, and the
+index of the profile of each server–accelerator pair.
 """
 
 import math
@@ -26,7 +26,7 @@ from optimizer.spec.streams import has_members, members_of, replica_load
 from optimizer.spec.system import System
 
 ALL_MEMBERS = -1
-"""Members of a row that serves all members of its server, as bits."""
+"""Value of `members` (a bit mask) for a candidate that serves all members of its server."""
 
 if TYPE_CHECKING:
     from optimizer.profiles.estimate import DoesNotFitError
@@ -34,61 +34,64 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OwnTable:
-    """Additional arrays for the servers of one kind, with one row for each way to run a server."""
+    """Additional arrays for the servers of one kind; one row for each alternative setting of a server."""
 
     arrays: OwnArrays
     first: IntArray
-    """First row of each server, shape (S,); 0 for servers of other kinds."""
+    """Index of each server's first row, shape (S,); 0 for servers of other kinds."""
     count: IntArray
-    """Number of rows of each server, shape (S,); 0 for servers of other kinds."""
+    """Number of rows (alternative settings) of each server, shape (S,); 0 for servers of other kinds."""
     chosen: IntArray
-    """Chosen row of each pair, shape (S, A); 0 for servers of other kinds."""
+    """Index of the row used for each server–accelerator pair, shape (S, A); 0 for servers of other kinds."""
 
     def of_pairs(self, server: IntArray, accelerator: IntArray) -> OwnArrays:
-        """Return the chosen row of each pair."""
+        """Return the rows that the given server–accelerator pairs use."""
         return self.arrays.take(self.chosen[server, accelerator])
 
 
 @dataclass(frozen=True, slots=True)
 class ReserveArrays:
-    """Required reserves of servers, shapes (S,); none for idle servers."""
+    """Reserves that servers require, shapes (S,); 0 for idle servers."""
 
     headroom_share: FloatArray
     spare_replicas: IntArray
     availability_target: FloatArray
     """Required probability that enough replicas are available; 0 if none is required."""
     surges: BoolArray
-    """Whether extra replicas start while a server rolls out, and need cards."""
+    """Whether the server needs cards for extra replicas during a roll-out."""
 
     @property
     def one_pool(self) -> BoolArray:
-        """Whether a server has its reserve only in one pool, even in a mixed plan: replicas can fail."""
+        """Mask of servers that need their reserve in one pool, even in a mixed plan, as replicas can fail."""
         return np.asarray((self.spare_replicas > 0) | (self.availability_target > 0), np.bool_)
 
     @property
     def growth(self) -> FloatArray:
-        """Load with the headroom that several pools can have together, as a multiple of the load."""
+        """Load that all pools must carry together, as a multiple of the server's load.
+
+        It includes the headroom, unless the reserve must be in one pool.
+        """
         return np.where(self.one_pool, 1.0, 1 + self.headroom_share)
 
     @property
     def wanted(self) -> BoolArray:
-        """Whether a server requires a reserve of any kind."""
+        """Mask of servers that require a reserve of any kind."""
         return np.asarray((self.headroom_share > 0) | self.one_pool, np.bool_)
 
     def given_up(self) -> "ReserveArrays":
-        """Return the same servers without any reserve."""
+        """Return a copy in which no server requires a reserve."""
         none = frozen(np.zeros(len(self.surges)))
         return ReserveArrays(none, frozen(none.astype(np.int64)), none, self.surges)
 
 
 @dataclass(frozen=True, slots=True)
 class MemberArrays:
-    """Members of planned servers, shapes (M,): the servers themselves, or those of a shared queue."""
+    """Members of planned servers, shapes (M,): the server itself, or the servers that share its queue."""
 
     server: IntArray
-    """Index of the planned server."""
+    """Index of the member's planned server."""
     place: IntArray
-    """Position among the members of a planned server, from the highest priority down."""
+    """Position of the member within its planned server, in descending order of priority."""
     load_rps: FloatArray
     priority: IntArray
     targets: Targets
@@ -97,16 +100,16 @@ class MemberArrays:
 
     @property
     def are_servers(self) -> bool:
-        """Whether every planned server is its only member."""
+        """Whether every planned server has only itself as a member, so that there are no shared queues."""
         return not self.place.any()
 
     def missing(self, server: IntArray, members: IntArray, amount: FloatArray) -> FloatArray:
-        """Return the sum of an amount, shape (M,), over the members that rows do not serve, shape (R,).
+        """Return the sum of `amount` over the members that each of R rows does not serve, shape (R,).
 
         Args:
             server: planned server of each row, shape (R,).
-            members: members that a row serves, as bits; shape (R,).
-            amount: amount of each member.
+            members: bit mask of the members that each row serves, shape (R,).
+            amount: amount of each member, shape (M,).
         """
         missing = np.zeros(len(server))
         rows = np.flatnonzero(members != ALL_MEMBERS)
@@ -119,12 +122,12 @@ class MemberArrays:
 
 @dataclass(frozen=True, slots=True)
 class ServerArrays:
-    """Servers as arrays of shape (S,)."""
+    """Servers of a system as arrays; shapes (S,) unless stated otherwise."""
 
     in_tokens: FloatArray
     out_tokens: FloatArray
     load_rps: FloatArray
-    """Arrival rate, or the throughput target over the output length; 0 if idle [requests/s]."""
+    """Arrival rate, or the throughput target divided by the output length [requests/s]; 0 if idle."""
     priority: IntArray
     has_target: BoolArray
     targets: Targets
@@ -132,23 +135,23 @@ class ServerArrays:
     min_replicas: IntArray
     max_replicas: IntArray
     max_batch: IntArray
-    """Batch limit; 0 selects the profile's."""
+    """Batch limit of the server [requests]; 0 selects the profile's limit."""
     max_queue: IntArray
-    """Queue capacity; -1: proportional to the batch."""
+    """Queue capacity [requests]; -1 makes it proportional to the batch limit."""
     allowed: BoolArray
-    """Allowed accelerators, shape (S, A)."""
+    """Whether the server's options allow the accelerator, shape (S, A)."""
     may_serve: BoolArray
-    """Whether the accelerator's place can serve the server, shape (S, A)."""
+    """Whether the accelerator is in a place from which the server can be served, shape (S, A)."""
     delay_ms: FloatArray
     """Network latency between the places of a server and an accelerator [ms], shape (S, A)."""
     current_replicas: IntArray
-    """Current replicas by accelerator, with a column each for rentals and shared cards; -1: no pool there.
+    """Current replicas by accelerator; the last two columns are rentals and shared cards. -1 means no pool.
     Shape (S, A + 2).
     """
     current_pools: IntArray
-    """Number of current pools."""
+    """Number of pools of the current allocation."""
     running: BoolArray
-    """Whether replicas are running."""
+    """Whether the server currently has running replicas."""
     current_cost: FloatArray
     """Cost of the current allocation [cents/h]."""
     arrival_cv: FloatArray
@@ -156,20 +159,20 @@ class ServerArrays:
     in_tokens_cv: FloatArray
     out_tokens_cv: FloatArray
     own: Mapping[str, OwnTable]
-    """Additional arrays of each kind of server that has any, by the kind's name."""
+    """Additional arrays that only some kinds of servers have, by the kind's name."""
     reserve: ReserveArrays
     preference: BoolArray
-    """Whether a server prefers some accelerators."""
+    """Whether the server states preferred accelerators."""
     preferred: BoolArray
-    """Accelerators that a server prefers, all if it has no preference; shape (S, A)."""
+    """Whether the server prefers the accelerator; true for all if it states no preference. Shape (S, A)."""
     members: MemberArrays
     is_queue: BoolArray
-    """Whether a server is a shared queue with load; it then has one pool."""
+    """Whether the server is a shared queue with load; such a server has one pool."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileArrays:
-    """Profiles as arrays of shape (P,)."""
+    """Model profiles as arrays of shape (P,)."""
 
     cost_per_replica: FloatArray
     """Cost of one replica [cents/h]."""
@@ -179,16 +182,16 @@ class ProfileArrays:
     units_per_replica: IntArray
     batch_limit: FloatArray
     batch_tokens: FloatArray
-    """Batch limit × the output length at which it was measured; 0: the limit is not scaled."""
+    """Batch limit times the output length at which it was measured [tokens]; 0 if the limit is not scaled."""
     kv_capacity_tokens: FloatArray
-    """KV cache [tokens]; inf if not stated."""
+    """KV cache capacity [tokens]; inf if not stated."""
     laws: LawTable
-    """Latency models and their parameters."""
+    """Latency model of each profile, with its parameters."""
     queue_model: IntArray
     """Index into `QUEUE_MODELS`."""
 
     def of_rows(self, profile: IntArray, more_tokens: FloatArray) -> "ProfileArrays":
-        """Return the profile of each row, with additional KV cache; both shapes (R,)."""
+        """Return the profiles with the given indices, with larger KV caches [tokens]; shapes (R,)."""
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "laws"}
         rows = {name: values[profile] for name, values in own.items()}
         rows["kv_capacity_tokens"] = rows["kv_capacity_tokens"] + more_tokens
@@ -197,31 +200,31 @@ class ProfileArrays:
 
 @dataclass(frozen=True, slots=True)
 class SystemArrays:
-    """A system as arrays."""
+    """A system as arrays, with indices instead of names."""
 
     server_names: tuple[str, ...]
     accelerator_names: tuple[str, ...]
     type_names: tuple[str, ...]
     type: IntArray
-    """Type of each accelerator, shape (A,)."""
+    """Index of each accelerator's type, shape (A,)."""
     servers: ServerArrays
     profiles: ProfileArrays
     profile_of: IntArray
-    """Profile of each pair, -1 if there is none; shape (S, A)."""
+    """Index of the profile of each server–accelerator pair, shape (S, A); -1 if there is none."""
     rate_factor: FloatArray
-    """Usable fraction of a replica's maximum rate, shape (S, A); 1 unless a simulation showed less."""
+    """Usable fraction of a replica's maximum rate, shape (S, A); below 1 only if a simulation required it."""
     misfits: "dict[int, DoesNotFitError]" = field(default_factory=dict)
-    """Errors of estimated profiles whose models do not fit, by profile."""
+    """Errors of estimated profiles whose model does not fit on the accelerator, by profile index."""
 
 
 def tabulate_as_served(
     system: System, arrays: SystemArrays, served_rpm: Mapping[str, Mapping[str, float]]
 ) -> SystemArrays:
-    """Return arrays in which shared queues and routed servers have only what a plan serves.
+    """Return a copy in which shared queues and routed servers have only the load that a plan serves.
 
     Args:
         system: the system.
-        arrays: the same as arrays.
+        arrays: the same system as arrays.
         served_rpm: served arrival rates [requests/min], by queue and member; routed servers are keyed by
             their name on both levels.
     """
@@ -233,7 +236,7 @@ def tabulate_as_served(
 
 
 def tabulate(system: System) -> SystemArrays:
-    """Convert a system to arrays."""
+    """Convert a system to arrays with indices instead of names."""
     accelerators = list(system.accelerators.values())
     types = sorted({item.type for item in accelerators} | set(system.capacity))
     type_index = {name: i for i, name in enumerate(types)}
@@ -273,21 +276,21 @@ def _rate_factors(system: System, place_of: dict[str, int]) -> FloatArray:
 def _with_estimates(
     system: System, profiles: list[ModelProfile], profile_of: IntArray
 ) -> "dict[int, DoesNotFitError]":
-    """Append profiles estimated for the requests of each server, in place.
+    """Append the profiles that are estimated for the requests of each server; changes the arguments in place.
 
     Returns:
-        Errors of profiles whose models do not fit, by profile.
+        Errors of profiles whose model does not fit on the accelerator, by profile index.
     """
     is_estimated = np.array([profile.is_estimated for profile in profiles], dtype=np.bool_)
     if not is_estimated.any():
         return {}
-    from optimizer.profiles.requested import Requested, requested_profile  # reads the catalogue
+    from optimizer.profiles.requested import Requested, requested_profile  # slow import
 
     rows: dict[int, tuple[int, Requested]] = {}
     misfits: dict[int, DoesNotFitError] = {}
     servers, names = list(system.servers.values()), list(system.accelerators)
     for s, a in np.argwhere((profile_of >= 0) & is_estimated[profile_of]):
-        found = requested_profile(system, servers[s], names[a])  # equal requests return the same object
+        found = requested_profile(system, servers[s], names[a])  # equal estimates are the same object
         row, _ = rows.setdefault(id(found), (len(profiles), found))
         if row == len(profiles):
             profiles.append(found.profile)
@@ -298,7 +301,7 @@ def _with_estimates(
 
 
 def profile_of(system: System, server: Server, accelerator: str) -> ModelProfile:
-    """Return the profile of a server's model on an accelerator, estimated if necessary.
+    """Return the profile of a server's model on an accelerator; it is estimated if it is not stated.
 
     Args:
         system: the system.
@@ -308,13 +311,13 @@ def profile_of(system: System, server: Server, accelerator: str) -> ModelProfile
     profile = system.profiles[server.model, accelerator]
     if not profile.is_estimated:
         return profile
-    from optimizer.profiles.requested import requested_profile  # reads the catalogue
+    from optimizer.profiles.requested import requested_profile  # slow import
 
     return requested_profile(system, server, accelerator).profile
 
 
 def own_fields(arrays: SystemArrays, system: System, s: int, a: int, max_batch: int) -> Mapping[str, Any]:
-    """Return the additional fields of a `Pool` of the server's kind.
+    """Return the fields of a `Pool` that only the server's kind has.
 
     Args:
         arrays: the system as arrays.
@@ -373,7 +376,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
 
 
 def _allowed(system: System, place_of: dict[str, int]) -> BoolArray:
-    """Return a mask of the accelerators that servers' own options allow, shape (S, A); never slices."""
+    """Return a mask of the accelerators that each server's options allow, shape (S, A); never slices."""
     allowed = np.ones((len(system.servers), len(place_of)), dtype=np.bool_)
     for s, server in enumerate(system.servers.values()):
         if server.accelerators is not None:
@@ -386,12 +389,15 @@ def _allowed(system: System, place_of: dict[str, int]) -> BoolArray:
 
 
 def _places(pools: Iterable[CurrentPool]) -> set[tuple[str, str]]:
-    """Return the places of pools; all shared cards are one place."""
+    """Return the distinct locations of pools: an accelerator, an external service or the shared cards."""
     return {(pool.mode, pool.accelerator if pool.mode == "own" else "") for pool in pools}
 
 
 def _current_replicas(servers: Sequence[Server], place_of: Mapping[str, int]) -> IntArray:
-    """Return the replicas of current pools, shape (S, A + 2); for a rental, the server's minimum number."""
+    """Return the current replicas by accelerator, rental and shared cards, shape (S, A + 2); -1 if no pool.
+
+    A rental counts as the minimum number of replicas, at least 1, and shared cards count as 1.
+    """
     replicas = np.full((len(servers), len(place_of) + 2), -1, np.int64)
     for s, server in enumerate(servers):
         for pool in server.current.stated_pools:
@@ -405,7 +411,7 @@ def _current_replicas(servers: Sequence[Server], place_of: Mapping[str, int]) ->
 
 
 def _member_arrays(system: System, targets: list[ModelTarget | None]) -> tuple[Targets, MemberArrays]:
-    """Return the targets of planned servers, and their members."""
+    """Return the targets of planned servers, and the members of these servers."""
     servers = list(system.servers.values())
     parts = [(s, place, part) for s, one in enumerate(servers) for place, part in enumerate(members_of(one))]
     kinds = system.server_kinds()
@@ -429,7 +435,7 @@ def _member_arrays(system: System, targets: list[ModelTarget | None]) -> tuple[T
 
 
 def reserve_arrays(system: System, load_rps: FloatArray) -> ReserveArrays:
-    """Return the required reserves of servers; headroom is the server's, its class's or the fleet's."""
+    """Return the reserves that servers require; headroom is stated by server, else class, else fleet."""
     servers = list(system.servers.values())
     loaded = load_rps > 0
     headroom = np.array([headroom_wanted(system, server) for server in servers])
@@ -446,15 +452,15 @@ def reserve_arrays(system: System, load_rps: FloatArray) -> ReserveArrays:
 
 
 def rolls_out(system: System, server: Server) -> bool:
-    """Return whether cards are limited for extra replicas while a server rolls out."""
+    """Return whether a server needs cards for extra replicas during a roll-out, within limited cards."""
     return bool(server.surge) and system.options.rollout is not None and not system.options.unlimited
 
 
 def headroom_wanted(system: System, server: Server) -> float:
-    """Return the headroom that a server requires, as a share of its load.
+    """Return the headroom that a server requires, as a fraction of its load.
 
-    Offline work does not grow by itself, so only its own headroom counts. A version to which a server can be
-    rolled back needs headroom for the load of all versions.
+    For offline work, only the headroom stated at the server counts, because its load does not grow by itself.
+    A version to which a server can be rolled back needs headroom for the load of all versions.
     """
     if server.deadline is not None:
         return server.headroom_share or 0.0
@@ -472,9 +478,10 @@ def _preferred(servers: Sequence[Server], place_of: Mapping[str, int]) -> BoolAr
 
 
 def server_loads_rps(system: System) -> FloatArray:
-    """Return the load of the replicas of each server [requests/s], shape (S,).
+    """Return the load that the replicas of each server must serve [requests/s], shape (S,); 0 if idle.
 
-    It is the arrival rate, or follows from the throughput target, without cache hits; 0 for idle servers.
+    It is the arrival rate, or follows from the throughput target; requests answered by the result cache are
+    excluded.
     """
     rows = zip(system.server_kinds(), system.servers.values(), _targets_of(system), strict=True)
     return np.array(
@@ -486,7 +493,7 @@ def server_loads_rps(system: System) -> FloatArray:
 
 
 def _may_serve(system: System) -> BoolArray:
-    """Return a mask of the accelerators whose places can serve each server, shape (S, A)."""
+    """Return a mask of the accelerators in places from which each server can be served, shape (S, A)."""
     may = np.ones((len(system.servers), len(system.accelerators)), np.bool_)
     for s, server in enumerate(system.servers.values()):
         if server.may_serve_from is not None:
@@ -507,7 +514,7 @@ def _network_ms(system: System) -> FloatArray:
 
 
 def _own_tables(system: System, accelerators: int) -> dict[str, OwnTable]:
-    """Return the additional arrays of single kinds; each pair uses the row that its server specifies."""
+    """Return the additional arrays of each kind, by name; pairs use the row of their server's setting."""
     kinds, servers = system.server_kinds(), list(system.servers.values())
     tables = {}
     for kind in dict.fromkeys(kinds):
@@ -525,22 +532,22 @@ def _own_tables(system: System, accelerators: int) -> dict[str, OwnTable]:
 
 
 def _targets_of(system: System) -> list[ModelTarget | None]:
-    """Return the targets of each server."""
+    """Return the targets of each server in the document; None if it has none."""
     return [system.target_of(server) for server in system.servers.values()]
 
 
 def _tps(targets: Sequence[ModelTarget | None]) -> FloatArray:
-    """Return the throughput targets [tokens/s], shape (S,); 0 if there is none."""
+    """Return the throughput target of each server [tokens/s], shape (S,); 0 if there is none."""
     return np.array([target.tps if target else 0.0 for target in targets])
 
 
 def largest_loss(system: System, server: Server) -> float:
-    """Return the maximum fraction of rejected requests of a server.
+    """Return the maximum fraction of requests that a server may reject.
 
-    Without a stated queue capacity the queue is considered unlimited, so the default is no limit.
+    If no queue capacity is stated, there is no limit by default, because the queue counts as unlimited.
     """
     if server.deadline is not None:
-        return ANY_LOSS  # a backlog of offline work can wait
+        return ANY_LOSS  # offline requests can wait in a backlog
     target = system.target_of(server)
     default = ANY_LOSS if server.max_queue_size is None else DEFAULT_MAX_LOSS
     stated = (None if target is None else target.largest_loss, system.options.max_loss)
@@ -548,7 +555,7 @@ def largest_loss(system: System, server: Server) -> float:
 
 
 def _targets(targets: list[ModelTarget | None], max_loss: list[float], tps: BoolArray) -> Targets:
-    """Return the targets of servers for all measures that any of them uses."""
+    """Return the limits of all servers on each target measure that any of them uses."""
     limits = [dict(target.latency_targets()) if target else {} for target in targets]
     for mine, bound in zip(limits, max_loss, strict=True):
         if bound < ANY_LOSS:
@@ -559,8 +566,8 @@ def _targets(targets: list[ModelTarget | None], max_loss: list[float], tps: Bool
 def current_cost_cents_per_h(system: System, server_name: str) -> float:
     """Return the cost of a server's current allocation [cents/h].
 
-    A missing cost of running replicas is recomputed from the price, because with a cost of 0 all other
-    allocations would look more expensive.
+    If the cost of running replicas is not stated, it is computed from the prices, because at a cost of 0
+    every other allocation would look more expensive.
     """
     server = system.servers[server_name]
     if not server.current.stated_pools:

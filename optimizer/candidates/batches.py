@@ -1,4 +1,4 @@
-"""Optimised batch limits: for each pair the smallest batch with almost the highest rate."""
+"""Chooses batch limits: for each server–accelerator pair the smallest batch with almost the highest rate."""
 
 from dataclasses import replace
 
@@ -9,15 +9,17 @@ from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.pairs import Pairs, largest_rates, queue_capacity, targets_of
 
 BATCH_SLACK = 0.01
-"""Maximum relative loss of rate by choosing a smaller batch."""
+"""Maximum relative loss of rate accepted for a smaller batch."""
 SCANNED_BATCHES = 512
-"""Batches evaluated per pair: all up to this ceiling, or this number in geometric steps."""
+"""Number of batch limits evaluated per pair: all if the ceiling is at most this number, otherwise a geometric
+grid of about this many.
+"""
 SCANNED_ROWS = 2**20
-"""Maximum pairs × batches evaluated at a time."""
+"""Maximum number of pairs times batch limits that are evaluated at once."""
 
 
 def with_best_batches(arrays: SystemArrays, pairs: Pairs) -> Pairs:
-    """Replace each batch limit by the smallest batch whose rate is within 1 % of the best up to that limit.
+    """Replace each batch limit by the smallest batch whose rate is within 1 % of the best up to the limit.
 
     The rate is not monotone in the batch, so all batches are evaluated (eq. 26).
     """
@@ -50,7 +52,7 @@ def with_best_batches(arrays: SystemArrays, pairs: Pairs) -> Pairs:
 
 
 def _batches(ceiling: int) -> IntArray:
-    """Return the batches to evaluate up to a ceiling, ascending."""
+    """Return the batch limits to evaluate up to a ceiling, in ascending order."""
     if ceiling <= SCANNED_BATCHES:
         return np.arange(1, ceiling + 1)
     return np.unique(np.round(np.geomspace(1, ceiling, SCANNED_BATCHES))).astype(np.int64)

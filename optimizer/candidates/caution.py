@@ -1,4 +1,4 @@
-"""Token times used in sizing: measured times, lengthened by their measurement error."""
+"""Token times for sizing: measured times, lengthened by their measurement error."""
 
 from collections.abc import Iterator, Mapping
 
@@ -6,13 +6,14 @@ from optimizer.kinds.laws import laws_known
 from optimizer.schema import ModelProfile
 
 Time = tuple[str, str]
-"""Time of a profile: the part with the parameters of a law, and the field in it."""
+"""Path of a time in a profile: the field with the parameters of the latency model, and the parameter in it.
+"""
 _SUFFIX = "_ms"
-"""Suffix of the names of times; other parameters are shares and numbers of iterations."""
+"""Name suffix of parameters that are times; the others are shares and numbers of iterations."""
 
 
 def cautious(profile: ModelProfile) -> ModelProfile:
-    """Return a profile whose times are lengthened by its larger error (eq. 140).
+    """Return the profile with all times lengthened by its larger relative measurement error (eq. 140).
 
     Profiles without measurements, such as estimates, are unchanged.
     """
@@ -23,12 +24,12 @@ def cautious(profile: ModelProfile) -> ModelProfile:
 
 
 def slower(profile: ModelProfile, factor: float) -> ModelProfile:
-    """Return a profile whose times are all multiplied by a factor."""
+    """Return the profile with all times multiplied by a factor."""
     return with_scaled_times(profile, dict.fromkeys(times_of(profile), factor))
 
 
 def times_of(profile: ModelProfile) -> Iterator[Time]:
-    """Yield all times of a profile."""
+    """Yield the paths of all times in a profile."""
     for name in dict.fromkeys(name for law in laws_known(profile) for name in law.parts):
         part = getattr(profile, name)
         if part is not None:
@@ -36,7 +37,7 @@ def times_of(profile: ModelProfile) -> Iterator[Time]:
 
 
 def with_scaled_times(profile: ModelProfile, factors: Mapping[Time, float]) -> ModelProfile:
-    """Return a profile with some of its times multiplied by factors."""
+    """Return the profile with the times at the given paths multiplied by factors."""
     changed: dict[str, dict[str, float]] = {}
     for (name, field), factor in factors.items():
         changed.setdefault(name, {})[field] = factor * getattr(getattr(profile, name), field)

@@ -1,6 +1,7 @@
-"""Pairs as rows of queue models: one for a server, one for each class of a shared queue.
+"""Rows of queue models for server–accelerator pairs: one for a server, several for a shared queue.
 
-A class has its own waiting time and its own targets.
+A shared queue has one row for each of its service classes, because classes have different waiting times and
+targets.
 """
 
 from dataclasses import dataclass, replace
@@ -18,69 +19,69 @@ from optimizer.queueing.targets import Targets
 
 @dataclass(frozen=True, slots=True)
 class ServerRows:
-    """Queue models and targets of R server–accelerator pairs, a row for each."""
+    """Queue models and targets of R server–accelerator pairs, one row for each pair."""
 
     queues: QueueModel
     targets: Targets
-    """Targets at the replica: those of the servers without the time of the network."""
+    """Targets at the replica: the server's targets minus the network latency."""
     delay_ms: FloatArray
-    """Time of the network between the place of the server and the accelerator [ms]."""
+    """Network latency between the places of the server and the accelerator [ms]."""
 
     @classmethod
     def of(cls, arrays: SystemArrays, pairs: Pairs) -> Self:
-        """Return the rows of R ≥ 1 pairs with the same latency and queue model."""
+        """Create the rows of R ≥ 1 pairs that have the same latency and queue model."""
         delay_ms = arrays.servers.delay_ms[pairs.server, pairs.accelerator]
         return cls(replicas_of(arrays, pairs), targets_of(arrays, pairs), delay_ms)
 
     def take(self, pairs: IntArray) -> "ServerRows":
-        """Return the rows of some pairs; pairs can occur several times."""
+        """Return the rows of the pairs with the given indices; indices can repeat."""
         return ServerRows(self.queues.take(pairs), self.targets.take(pairs), self.delay_ms[pairs])
 
     def of_pairs(self, ufunc: np.ufunc, values: Any) -> Any:
-        """Return values of rows, joined by a function to one for each pair, shape (R,)."""
+        """Reduce values of rows to one value for each pair with a NumPy function, shape (R,)."""
         del ufunc
         return values
 
     def of_rows(self, values: Any) -> Any:
-        """Return the value of its pair, shape (R,), for each row."""
+        """Spread values of pairs, shape (R,), to their rows."""
         return values
 
     def worst(self, ratio: FloatArray, measure: IntArray) -> IntArray:
-        """Return the row with the largest ratio of each pair, of equal ones that of the first measure."""
+        """Return the index of each pair's row with the largest `ratio`; ties go to the smallest `measure`."""
         del measure
         return np.arange(len(ratio))
 
     def analyze(self, rate_rps: FloatArray) -> Performance:
-        """Return the metrics of each row at the rate of each pair, shape (R,)."""
+        """Return the metrics of each row at the arrival rates of the pairs [requests/s], shape (R,)."""
         return self.queues.analyze(rate_rps)
 
     @property
     def delays(self) -> FloatArray:
-        """Increase of each measure of the targets by the network, shape (K, Q)."""
+        """Network latency that each of K target measures includes, for each of Q rows [ms], shape (K, Q)."""
         return self.targets.delays(self.delay_ms)
 
     def met(self, found: Performance) -> BoolArray:
-        """Return whether the targets of all rows of each pair are met, shape (R,)."""
+        """Return a mask of pairs whose rows all meet their targets, shape (R,)."""
         return np.asarray(self.of_pairs(np.logical_and, self.targets.met(found)), np.bool_)
 
     def mean(self, found: Performance) -> Performance:
-        """Return the metrics of each pair: means over the requests of all its rows."""
+        """Return the metrics of each pair, as means over the requests of its rows."""
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class ClassRows(ServerRows):
-    """Rows of the loaded members of shared queues on accelerators, shapes (Q,)."""
+    """Rows for shared queues on accelerators: one for each member that has load, shapes (Q,)."""
 
     queues: PriorityQueues
     pair: IntArray
-    """Index of the pair of queue and accelerator; rows of a pair are adjacent."""
+    """Index of the row's queue–accelerator pair; rows of a pair are adjacent."""
     member: IntArray
-    """Index of the member."""
+    """Index of the row's member of the queue."""
 
     @classmethod
     def of(cls, arrays: SystemArrays, pairs: Pairs) -> Self:
-        """Return the rows of R ≥ 1 pairs with the same latency and queue model."""
+        """Create the rows of R ≥ 1 pairs that have the same latency and queue model."""
         members = arrays.servers.members
         ends = (np.searchsorted(members.server, pairs.server, side) for side in ("left", "right"))
         pair, member = _joined_ranges(*ends)
@@ -94,34 +95,34 @@ class ClassRows(ServerRows):
         return cls(queues, targets, delay_ms, pair, member)
 
     def take(self, pairs: IntArray) -> "ClassRows":
-        """Return the rows of some pairs, which are numbered from 0."""
+        """Return the rows of the pairs with the given indices; the result numbers these pairs from 0."""
         pair, rows = _joined_ranges(*(np.searchsorted(self.pair, pairs, side) for side in ("left", "right")))
         queues, targets = self.queues.take(rows), self.targets.take(rows)
         return ClassRows(queues, targets, self.delay_ms[rows], pair, self.member[rows])
 
     @property
     def first(self) -> IntArray:
-        """First row of each pair."""
+        """Index of the first row of each pair."""
         return np.flatnonzero(np.diff(self.pair, prepend=-1))
 
     def of_pairs(self, ufunc: np.ufunc, values: Any) -> Any:
-        """Return values of rows, joined by a function to one for each pair, shape (R,)."""
+        """Reduce values of rows to one value for each pair with a NumPy function, shape (R,)."""
         return ufunc.reduceat(values, self.first)
 
     def of_rows(self, values: Any) -> Any:
-        """Return the value of its pair, shape (R,), for each row."""
+        """Spread values of pairs, shape (R,), to their rows."""
         return values[self.pair]
 
     def worst(self, ratio: FloatArray, measure: IntArray) -> IntArray:
-        """Return the row with the largest ratio of each pair, of equal ones that of the first measure."""
+        """Return the index of each pair's row with the largest `ratio`; ties go to the smallest `measure`."""
         return np.lexsort((measure, -ratio, self.pair))[self.first]
 
     def analyze(self, rate_rps: FloatArray) -> ClassPerformance:
-        """Return the metrics of each class at the rate of all classes of each pair, shape (R,)."""
+        """Return the metrics of each class at the pairs' total arrival rates [requests/s], shape (R,)."""
         return self.queues.analyze(rate_rps[self.pair])
 
     def mean(self, found: Performance) -> Performance:
-        """Return the metrics of each pair: means over the requests of all its classes."""
+        """Return the metrics of each pair, as means over the requests of all its classes."""
         sums = {name: getattr(found, name) for name in COUNTED}
         sums |= {name: getattr(found, name) * self.queues.share for name in WITH_WAIT}
         totals = {name: self.of_pairs(np.add, values) for name, values in sums.items()}
@@ -129,20 +130,20 @@ class ClassRows(ServerRows):
 
 
 def rows_of(arrays: SystemArrays, pairs: Pairs) -> ServerRows:
-    """Return the rows of R ≥ 1 pairs with the same models, which are all of servers or all of queues."""
+    """Return the rows of R ≥ 1 pairs with the same models; either all or none of them are shared queues."""
     rows = ClassRows if arrays.servers.is_queue[pairs.server[0]] else ServerRows
     return rows.of(arrays, pairs)
 
 
 def _joined_ranges(first: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the integers of ranges, one range after the other, with the index of the range of each."""
+    """Concatenate the ranges first[i]..end[i]-1; return the range index and the value of each element."""
     count = end - first
     of = np.repeat(np.arange(len(first)), count)
     return of, np.arange(len(of)) + np.repeat(first - np.cumsum(count) + count, count)
 
 
 def _mixes(arrays: SystemArrays, server: IntArray, pair: IntArray, member: IntArray) -> list[ClassMix]:
-    """Return the mix of each pair; the work of a request is proportional to its output."""
+    """Return the mix of classes of each pair; the work of a request is proportional to its output length."""
     members = arrays.servers.members
     known: dict[int, ClassMix] = {}
     for s in server.tolist():

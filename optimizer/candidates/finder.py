@@ -1,7 +1,7 @@
-"""From a system to candidates: each pair of server and accelerator is sized, or rejected with a reason.
+"""Finds candidates: sizes each server–accelerator pair of a system, or rejects it with a reason.
 
-Sizing is vectorised by law, in chunks of rows with similar batch limits, so that memory is bounded and the
-time per pair does not depend on the number of pairs.
+Sizing is vectorised over pairs with the same latency model, in chunks with similar batch limits. So memory is
+bounded, and the time per pair does not depend on the number of pairs.
 """
 
 from dataclasses import replace
@@ -31,7 +31,7 @@ from optimizer.spec.system import System
 
 @checks_documents
 def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidates:
-    """Size every pair of server and accelerator of a system.
+    """Size every server–accelerator pair of a system.
 
     A pair that cannot serve is not an error, but a rejection with its reason.
 
@@ -76,7 +76,7 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
 
 
 def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingMemo | None) -> CandidateTable:
-    """Size all pairs, and return candidates for those that can serve."""
+    """Size all pairs; return candidates for those that can serve, and record rejections in `verdicts`."""
     idle = arrays.servers.load_rps[pairs.server] == 0
     tables = [no_rows(arrays, pairs)]
     tables += [
@@ -88,7 +88,7 @@ def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingM
 
 
 def _idle_candidates(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
-    """Return candidates of idle servers, with the minimum replicas and the reference's metrics."""
+    """Return candidates of idle servers, with the minimum number of replicas and llm-inferno's metrics."""
     times, turnaround_ms = law_of(arrays, pairs).idle_times(pairs.max_batch)
     nothing = np.zeros(len(pairs.server))
     return candidate_rows(

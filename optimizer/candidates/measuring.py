@@ -1,4 +1,4 @@
-"""Performance of replicas at given rates, for rows of servers and accelerators."""
+"""Performance of replicas at given arrival rates, for arrays of server–accelerator pairs."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -14,29 +14,31 @@ from optimizer.queueing.performance import Performance
 from optimizer.queueing.sizing import largest_rate
 
 CHUNK_STEP_TRIES = 16
-"""Maximum number of replicas added if, because of a chunk-count jump, the first count misses a target."""
+"""Maximum number of replicas added if the first count misses a target because of a chunk-count jump."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaMetrics:
-    """Performance of one replica of each of R pairs at a rate."""
+    """Performance of one replica of each of R server–accelerator pairs at its arrival rate."""
 
     performance: Performance
-    """Long-run means."""
+    """Long-run means, shapes (R,)."""
     targets: FloatArray
-    """Values of the target measures, shape (K, R); 0 for shared queues, whose members have the targets."""
+    """Value of each of K target measures, shape (K, R); 0 for shared queues, because targets belong to
+    members.
+    """
     own: Mapping[str, FloatArray]
-    """Metrics that only some kinds have, by pool field; NaN for other kinds, shapes (R,)."""
+    """Metrics that only some kinds of servers have, by pool field, shapes (R,); NaN for other kinds."""
 
 
 CLIENT_TIMES = frozenset({"ttft_ms", "response_ms"})
-"""Fields of a performance that include the network latency."""
+"""Fields of `Performance` to which clients add the network latency."""
 
 
 def measure_pairs(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
 ) -> ReplicaMetrics:
-    """Return the means of one replica per row at rates > 0, shapes (R,), and what its targets measure."""
+    """Return the performance of one replica of each of R pairs at its arrival rate > 0 [requests/s]."""
     found = [np.zeros(len(server)) for _ in fields(Performance)]
     measured = np.zeros((len(arrays.servers.targets.measures), len(server)))
     own: defaultdict[str, FloatArray] = defaultdict(lambda: np.full(len(server), np.nan))
@@ -58,17 +60,17 @@ def measure_pairs(
 
 @dataclass(frozen=True, slots=True)
 class MemberMetrics:
-    """Performance of one member of a shared queue, at the rate of a replica of the queue."""
+    """Performance of one member of a shared queue, at the arrival rate of one replica of the queue."""
 
     row: int
     member: int
-    """Index into the members."""
+    """Index of the member in `MemberArrays`."""
     means: Mapping[str, float]
-    """Long-run means, by field of a performance."""
+    """Long-run means, by field of `Performance`."""
     targets: FloatArray
-    """Values of the target measures, shape (K,)."""
+    """Value of each of K target measures, shape (K,)."""
     limits: FloatArray
-    """Limits on these measures, shape (K,)."""
+    """Limit on each target measure, shape (K,)."""
 
 
 MEMBER_MEANS = ("itl_ms", "ttft_ms", "wait_ms")
@@ -77,7 +79,7 @@ MEMBER_MEANS = ("itl_ms", "ttft_ms", "wait_ms")
 def measure_members(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
 ) -> Iterator[MemberMetrics]:
-    """Yield the performance of each loaded member of the rows of shared queues; shapes (R,)."""
+    """Yield the performance of each loaded member of the shared queues among R server–accelerator pairs."""
     for rows, some in parts(arrays, server, accelerator, max_batch):
         if not arrays.servers.is_queue[some.server[0]]:
             continue
@@ -98,7 +100,10 @@ def measure_members(
 def largest_rates_of(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
 ) -> FloatArray:
-    """Return the largest rate of a replica of each row, of a shared queue along its mix [requests/s]."""
+    """Return the maximum rate within SLO of a replica of each of R pairs [requests/s], shape (R,).
+
+    The rate of a shared queue is the total of its classes, in their fixed proportions.
+    """
     return _rates_of(
         arrays,
         (server, accelerator, max_batch),
@@ -109,7 +114,10 @@ def largest_rates_of(
 def stable_rates_of(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
 ) -> FloatArray:
-    """Return the maximum throughput of a replica per row, of a shared queue along its mix [requests/s]."""
+    """Return the maximum stable rate of a replica of each of R pairs [requests/s], shape (R,).
+
+    The rate of a shared queue is the total of its classes, in their fixed proportions.
+    """
     return _rates_of(arrays, (server, accelerator, max_batch), lambda mine: mine.queues.stable_rate_rps)
 
 
@@ -118,7 +126,10 @@ def _rates_of(
     of: tuple[IntArray, IntArray, IntArray],
     rate_of: Callable[[ServerRows], FloatArray],
 ) -> FloatArray:
-    """Return a rate of a replica of each row [requests/s], of server, accelerator and batch limit."""
+    """Return a rate of a replica of each pair [requests/s]: the smallest that `rate_of` gives for its rows.
+
+    `of` contains the server, accelerator and batch limit of each pair.
+    """
     rates = np.zeros(len(of[0]))
     for rows, some in parts(arrays, *of):
         mine = rows_of(arrays, some)
@@ -130,7 +141,7 @@ def _rates_of(
 def targets_hold(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
 ) -> BoolArray:
-    """Return whether one replica per row meets its targets, or those of all its classes, at its rate."""
+    """Return a mask of R pairs of which one replica meets all targets at its arrival rate [requests/s]."""
     holds = np.zeros(len(server), np.bool_)
     for rows, some in parts(arrays, server, accelerator, max_batch):
         mine = rows_of(arrays, some)
@@ -141,7 +152,10 @@ def targets_hold(
 def performances(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
 ) -> Iterator[tuple[IntArray, Pairs, Performance]]:
-    """Yield rows, pairs and metrics of one replica per row at its rate, by queue model."""
+    """Yield the performance of one replica of each pair at its arrival rate [requests/s].
+
+    Each item has the positions of pairs with the same queue model, these pairs, and their performance.
+    """
     for rows, some in parts(arrays, server, accelerator, max_batch):
         yield rows, some, replicas_of(arrays, some).analyze(rate_rps[rows])
 
@@ -149,7 +163,7 @@ def performances(
 def parts(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
 ) -> Iterator[tuple[IntArray, Pairs]]:
-    """Yield the rows that are analysed together, one queue model at a time, and their pairs."""
+    """Split pairs into groups that are analysed together; yield the positions and the pairs of each group."""
     pairs = Pairs.of(arrays, server, accelerator, max_batch)
     queued = arrays.servers.is_queue[server]
     for alike in (np.flatnonzero(~queued), np.flatnonzero(queued)):

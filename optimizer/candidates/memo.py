@@ -1,7 +1,8 @@
-"""Cache of sizings: the maximum rate of a replica does not depend on its load.
+"""Cache of sizings, which can be reused because the maximum rate of a replica does not depend on the load.
 
-In a control loop, loads change every minute, but profiles and targets rarely. The sizing of a row depends
-only on its key, not on other rows, to the last bit. So results are identical with and without a memo.
+In a control loop, loads change every minute, but profiles and targets rarely. The result for a row depends
+only on its key and not on the other rows, to the last bit. So results with and without the cache are
+identical.
 """
 
 import threading
@@ -16,17 +17,17 @@ from optimizer.queueing.sizing import SizedRows
 from optimizer.queueing.targets import Targets
 
 MAX_ROWS = 2**15
-"""Default maximum number of rows in a memo: those of 50 fleets like specs/large, in about 12 MB."""
+"""Default maximum number of rows in the cache: about 12 MB, enough for 50 fleets like specs/large."""
 
 
 class SizingMemo:
-    """A thread-safe least-recently-used cache of sized rows."""
+    """A thread-safe cache of sized rows that drops the least recently used."""
 
     def __init__(self, max_rows: int = MAX_ROWS) -> None:
         self.max_rows = max_rows
-        """Maximum number of rows."""
+        """Maximum number of rows in the cache."""
         self.rows_sized = 0
-        """Number of cache misses."""
+        """Number of rows that were computed because they were not in the cache."""
         self._rows: OrderedDict[Hashable, bytes] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -34,7 +35,7 @@ class SizingMemo:
         return len(self._rows)
 
     def rows(self, replicas: QueueModel, targets: Targets) -> SizedRows:
-        """Return the sizing of R ≥ 1 replicas; only those not in the cache are computed."""
+        """Return the sizing of R ≥ 1 replicas; compute only those that are not in the cache."""
         keys = _keys(replicas, targets)
         with self._lock:
             found = [self._rows.get(key) for key in keys]
@@ -60,7 +61,7 @@ class SizingMemo:
 
 
 def _keys(replicas: QueueModel, targets: Targets) -> list[Hashable]:
-    """Return the cache key of each row: the type of its model and all numbers to the last bit."""
+    """Return the cache key of each row: the type of its queue model, and all its numbers to the last bit."""
     per_request = () if targets.per_request is None else targets.per_request
     columns = [*replicas.columns(), *targets.limits, targets.tps, *per_request]
     context = type(replicas), replicas.law_type, targets.measures

@@ -1,4 +1,4 @@
-"""Pairs of server and accelerator before sizing, and their queue models."""
+"""Server–accelerator pairs before sizing, and their queue models."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -28,7 +28,7 @@ from optimizer.tolerances import SAME
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Pairs before sizing, as arrays of shape (R,)."""
+    """Server–accelerator pairs before sizing, as arrays of shape (R,)."""
 
     server: IntArray
     accelerator: IntArray
@@ -37,27 +37,29 @@ class Pairs:
     max_queue: IntArray
     batch_ceiling: IntArray
     best_rate_rps: FloatArray
-    """Highest rate over all batches [requests/s]; NaN unless batch limits are optimised."""
+    """Highest rate over all batch limits up to the ceiling [requests/s]; NaN unless batch limits are
+    optimised.
+    """
 
     @classmethod
     def of(
         cls, arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
     ) -> "Pairs":
-        """Return pairs whose batch limits are also their ceilings; all shapes (R,)."""
+        """Create pairs with fixed batch limits, which are then also the batch ceilings; all shapes (R,)."""
         profile, capacity = arrays.profile_of[server, accelerator], queue_capacity(arrays, server, max_batch)
         return cls(server, accelerator, profile, max_batch, capacity, max_batch, np.full(len(server), np.nan))
 
     def take(self, rows: IntArray | BoolArray) -> "Pairs":
-        """Return the selected rows, in that order."""
+        """Return a copy with only the given rows (indices or a mask), in the given order."""
         return Pairs(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: bool) -> Pairs:
-    """Reject pairs for reasons other than queueing; return the others with batch limit and queue capacity.
+    """Reject the pairs that cannot serve at any rate; return the others with batch limit and queue capacity.
 
     Args:
         arrays: the system as arrays.
-        verdicts: receives the rejections.
+        verdicts: receives the rejected pairs with their reasons.
         choose_batch: whether batch limits are optimised.
     """
     servers, profiles = arrays.servers, arrays.profiles
@@ -96,7 +98,7 @@ def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: boo
 
 
 def _reject_places(arrays: SystemArrays, verdicts: Verdicts) -> None:
-    """Reject pairs whose place is not allowed, or whose network latency reaches a target.
+    """Reject pairs whose accelerator is in a disallowed place, or whose network latency reaches a target.
 
     Shared queues are checked later, with the targets of their members.
     """
@@ -111,7 +113,7 @@ def _reject_places(arrays: SystemArrays, verdicts: Verdicts) -> None:
 
 
 def queue_capacity(arrays: SystemArrays, server: IntArray, max_batch: IntArray) -> IntArray:
-    """Return the queue capacity: maximum requests waiting behind a full batch.
+    """Return the queue capacity of each pair: the maximum number of requests that wait for a full batch.
 
     Args:
         arrays: the system as arrays.
@@ -124,7 +126,7 @@ def queue_capacity(arrays: SystemArrays, server: IntArray, max_batch: IntArray) 
 
 
 def _tokens(arrays: SystemArrays, server: IntArray) -> FloatArray:
-    """Return the mean tokens of a request of each server."""
+    """Return the mean number of tokens of a request, input plus output, of each of R servers, shape (R,)."""
     return arrays.servers.in_tokens[server] + arrays.servers.out_tokens[server]
 
 
@@ -134,8 +136,8 @@ def _batch_and_memory(
     """Return the batch limit of each pair, and the number of requests that fit in its KV cache.
 
     The limit is that of the server, or else that of the profile, scaled to the output length (eq. 25) unless
-    the server is idle. If batch limits are optimised, both are upper limits. The KV cache also limits the
-    batch.
+    the server is idle. The KV cache also limits the batch. If batch limits are optimised, both results are
+    upper limits.
     """
     batch = batch_limit(arrays, server, profile, choose_batch=choose_batch)
     idle = arrays.servers.load_rps[server] == 0
@@ -146,7 +148,7 @@ def _batch_and_memory(
 def batch_limit(
     arrays: SystemArrays, server: IntArray, profile: IntArray, *, choose_batch: bool
 ) -> FloatArray:
-    """Return the batch limit of each pair by its server and profile, regardless of memory.
+    """Return the batch limit that the server or the profile of each pair states, regardless of memory.
 
     Args:
         arrays: the system as arrays.
@@ -175,15 +177,15 @@ def requests_in_memory(arrays: SystemArrays, server: IntArray, profile: IntArray
 
 
 def law_of(arrays: SystemArrays, pairs: Pairs) -> Law:
-    """Return the latency model of at least one pair; all pairs have the same law."""
+    """Return the latency model of R ≥ 1 pairs, with one row for each; all must have the same type."""
     laws = arrays.profiles.laws
     return laws.of_rows(int(laws.law[pairs.profile[0]]), pairs.profile, _shapes_of(arrays, pairs))
 
 
 def replicas_of(arrays: SystemArrays, pairs: Pairs) -> QueueModel:
-    """Return the queue model of at least one pair; all pairs have the same law and queue model.
+    """Return the queue model of R ≥ 1 pairs, with one row for each; all must have the same types of models.
 
-    Equal rows are built once.
+    Equal rows are built only once.
     """
     model = list(QUEUE_MODELS.values())[int(arrays.profiles.queue_model[pairs.profile[0]])]
     own = _own_of(arrays, pairs)
@@ -218,25 +220,25 @@ def _variability_of(arrays: SystemArrays, pairs: Pairs) -> Variability:
 
 
 def _own_of(arrays: SystemArrays, pairs: Pairs) -> OwnArrays | None:
-    """Return the additional arrays of pairs with the same law, or None if their kind has none."""
+    """Return the arrays that only the kind of these pairs has, or None; all have the same latency model."""
     laws = arrays.profiles.laws
     own = arrays.servers.own.get(kind_of_law(laws.laws[laws.law[pairs.profile[0]]]).name)
     return None if own is None else own.of_pairs(pairs.server, pairs.accelerator)
 
 
 def targets_of(arrays: SystemArrays, pairs: Pairs) -> Targets:
-    """Return the targets of pairs at the replica: those of the servers minus the network latency."""
+    """Return the targets of pairs at the replica: the targets of their servers minus the network latency."""
     offset_ms = arrays.servers.delay_ms[pairs.server, pairs.accelerator]
     return arrays.servers.targets.take(pairs.server).before(offset_ms)
 
 
 def largest_rates(arrays: SystemArrays, pairs: Pairs, targets: Targets) -> FloatArray:
-    """Return the maximum rate of each pair within targets [requests/s], NaN if there is none; shape (R,).
+    """Return the maximum rate within targets of each pair [requests/s], shape (R,); NaN if there is none.
 
     Args:
         arrays: the system as arrays.
         pairs: R pairs.
-        targets: their targets.
+        targets: targets of the pairs at the replica.
     """
     rates = np.full(len(pairs.server), np.nan)
 
@@ -251,7 +253,7 @@ def largest_rates(arrays: SystemArrays, pairs: Pairs, targets: Targets) -> Float
 
 
 def chunks(arrays: SystemArrays, pairs: Pairs, rows: IntArray) -> list[IntArray]:
-    """Split rows by queue model and law, and then, sorted by batch limit, into chunks of bounded size.
+    """Split pairs into chunks of bounded size with the same queue and latency model and similar batch limits.
 
     Args:
         arrays: the system as arrays.
@@ -265,7 +267,7 @@ def chunks(arrays: SystemArrays, pairs: Pairs, rows: IntArray) -> list[IntArray]
     for one in np.unique(group):
         part = rows[group == one]
         limit = models[int(queue_model[pairs.profile[part[0]]])].chunk_elements
-        # Equal rows share a chunk and are computed once.
+        # Equal pairs are in the same chunk and are computed once.
         part = part[np.lexsort((pairs.profile[part], pairs.max_batch[part]))]
         end = len(part)
         while end:
@@ -276,7 +278,7 @@ def chunks(arrays: SystemArrays, pairs: Pairs, rows: IntArray) -> list[IntArray]
 
 
 def arrays_of(system: System) -> SystemArrays:
-    """Return a system as arrays, with the best row of each pair that has several."""
+    """Convert a system to arrays, with the best of the alternative settings of each pair."""
     arrays = tabulate(system)
     for name, own in arrays.servers.own.items():
         if (own.count > 1).any():
@@ -285,7 +287,10 @@ def arrays_of(system: System) -> SystemArrays:
 
 
 def _with_best_rows(arrays: SystemArrays, name: str, own: OwnTable) -> SystemArrays:
-    """Choose for each pair the first row with the highest maximum rate."""
+    """For the servers of one kind, choose the alternative with the highest maximum rate for each pair.
+
+    Ties go to the first alternative.
+    """
     pairs = sizable_pairs(arrays, Verdicts.none(arrays.profile_of.shape), choose_batch=False)
     pairs = pairs.take(own.count[pairs.server] > 1)
     if not len(pairs.server):
@@ -304,7 +309,7 @@ def _with_best_rows(arrays: SystemArrays, name: str, own: OwnTable) -> SystemArr
 
 
 def _with_rows(arrays: SystemArrays, name: str, chosen: IntArray) -> SystemArrays:
-    """Return arrays with other chosen rows of one kind."""
+    """Return a copy in which the pairs of one kind of server use the given alternatives."""
     own = arrays.servers.own
     changed = {**own, name: replace(own[name], chosen=chosen)}
     return replace(arrays, servers=replace(arrays.servers, own=changed))

@@ -1,8 +1,8 @@
-"""Power of replicas, from the power curve of the accelerator at the replica's share of full activity.
+"""Power of replicas, from the power curve of their accelerator at their share of full activity.
 
-A replica draws power while it computes. Reading the weights draws a fixed fraction of full activity's power;
-the rest is proportional to the part of the time that grows with the tokens in a batch (``docs/math.md``, eq.
-161).
+A replica draws power while it computes. Reading the weights draws a fixed share of the power at full
+activity. The rest is proportional to the part of the computing time that grows with the tokens in a batch
+(``docs/math.md``, eq. 161).
 """
 
 from collections.abc import Sequence
@@ -19,16 +19,18 @@ from optimizer.queueing.performance import Performance
 from optimizer.schema import Power
 
 WEIGHTS_ACTIVITY = 0.55
-"""Share of full activity while a replica computes, if none of its time grows with the batch. Fitted, like its
-complement, to published measurements on H100 cards (``docs/fidelity.md``)."""
+"""Share of full activity of a computing replica whose times do not grow with the batch. It is fitted to
+published measurements on H100 cards (``docs/fidelity.md``).
+"""
 
 
 def activity(performance: Performance, alone_ms: FloatArray) -> FloatArray:
-    """Return the share of full activity of each of R replicas, shape (R,) (eq. 161).
+    """Return the share of full activity of each of R replicas, 0 to 1, shape (R,) (eq. 161).
 
     Args:
         performance: long-run means of the replicas.
-        alone_ms: time of a lone request's iterations after its prefill, shape (R,).
+        alone_ms: time of the iterations after the prefill of a request that is alone in the replica [ms],
+            shape (R,).
     """
     service = performance.service_ms
     fixed = np.divide(alone_ms, service, out=np.zeros_like(service), where=service > 0)
@@ -46,15 +48,15 @@ def power_at_rates_w(
     max_batch: IntArray,
     rate_rps: FloatArray,
 ) -> FloatArray:
-    """Return the power of one replica of each of R rows at its arrival rate [W], shape (R,).
+    """Return the power of one replica of each of R pairs at its arrival rate [W], shape (R,).
 
     Args:
         arrays: the system as arrays.
         powers: power curve of each accelerator.
-        server: server of each row.
-        accelerator: its accelerator.
-        max_batch: its batch limit.
-        rate_rps: arrival rate; 0 for an idle replica.
+        server: index of each pair's server.
+        accelerator: index of each pair's accelerator.
+        max_batch: batch limit of each pair.
+        rate_rps: arrival rate of each replica [requests/s]; 0 if it is idle.
     """
     active, loaded = np.zeros(len(server)), np.flatnonzero(rate_rps > 0)
     columns = server[loaded], accelerator[loaded], max_batch[loaded], rate_rps[loaded]
@@ -74,7 +76,7 @@ def largest_power_w(
     max_batch: IntArray,
     max_rate_rps: FloatArray,
 ) -> FloatArray:
-    """Return the power of one replica of each row at its largest rate [W]; without load, of full activity."""
+    """Return the power of one replica of each of R pairs at its maximum rate [W]; full power without load."""
     loaded = (arrays.servers.load_rps[server] > 0) & (max_rate_rps > 0)
     full = _power_w(arrays, powers, server, accelerator, np.ones(len(server)))
     rates = np.where(loaded, max_rate_rps, 0.0)
@@ -84,7 +86,7 @@ def largest_power_w(
 def power_of_rows(candidates: Candidates, table: CandidateTable) -> FloatArray:
     """Return the power of one replica of each candidate at its largest rate [W], shape (C,)."""
     powers = [item.power for item in candidates.system.accelerators.values()]
-    power, own = np.zeros(len(table)), table.units_per_replica > 0  # the others are rented
+    power, own = np.zeros(len(table)), table.units_per_replica > 0  # rentals draw none
     part = own & (table.members != ALL_MEMBERS)
     _add_power(power, np.flatnonzero(own & ~part), candidates.arrays, powers, table, table.server)
     subsets = Subsets.of(candidates.system, candidates.arrays) if part.any() else None
@@ -102,7 +104,7 @@ def _add_power(
     table: CandidateTable,
     server: IntArray,
 ) -> None:
-    """Fill in the power of some rows, in place."""
+    """Write the power of the candidates `rows` at their maximum rate [W] into `power`."""
     columns = table.accelerator[rows], table.max_batch[rows], table.max_rate_rps[rows]
     power[rows] = largest_power_w(arrays, powers, server[rows], *columns)
 
@@ -110,7 +112,7 @@ def _add_power(
 def _power_w(
     arrays: SystemArrays, powers: Sequence[Power], server: IntArray, accelerator: IntArray, active: FloatArray
 ) -> FloatArray:
-    """Return the power of one replica of each row at a share of full activity [W]; shapes (R,)."""
+    """Return the power of one replica of each of R pairs at its share of full activity [W], shape (R,)."""
     each = np.zeros(len(server))
     for a in np.unique(accelerator).tolist():
         rows = accelerator == a

@@ -1,4 +1,4 @@
-"""Rows of the candidate table, from pairs of server and accelerator that were sized."""
+"""Builds rows of the candidate table from sized server–accelerator pairs."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def candidate_rows(
     loss: FloatArray,
     below: BoolArray | None = None,
 ) -> CandidateTable:
-    """Return the candidates of R pairs; all shapes (R,)."""
+    """Return the candidates of R sized pairs; all shapes (R,)."""
     return CandidateTable(
         server=pairs.server,
         accelerator=pairs.accelerator,
@@ -59,9 +59,9 @@ def unsized_rows(
     load_rps: FloatArray,
     **others: BoolArray | FloatArray | IntArray,
 ) -> CandidateTable:
-    """Return rows that need no sizing: one replica with batch 1 and no cards, unless `others` state more.
+    """Return candidates that need no sizing: one replica with batch limit 1 and without cards by default.
 
-    All shapes (R,).
+    `others` replaces further columns of the table. All shapes (R,).
     """
     ones, zeros = np.ones(len(server), np.int64), np.zeros(len(server))
     columns: dict[str, Any] = {
@@ -91,7 +91,7 @@ def unsized_rows(
 
 
 def no_rows(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
-    """Return a table without rows."""
+    """Return a candidate table without rows."""
     none, rows = np.zeros(0), np.zeros(0, np.int64)
     return candidate_rows(
         arrays, pairs.take(rows), rows, none, ttft_ms=none, itl_ms=none, utilization=none, loss=none

@@ -1,8 +1,8 @@
-"""Sizing of pairs with load: maximum rates, replicas, and the performance at the load of a replica.
+"""Sizes pairs with load: maximum rate, number of replicas, and performance at the load of a replica.
 
-Servers and shared queues are sized alike: a pair of a server has one row of the queue model, a pair of a
-queue one for each class. The rate of a queue grows along its fixed mix, so that its largest is the least of
-those of its classes (docs/math.md, eq. 176 and 177).
+Servers and shared queues are sized by the same code: a pair of a server has one row in the queue model, a
+pair of a shared queue one for each class. The classes of a queue have fixed shares of its rate, so its
+maximum rate is the smallest of those of its classes (docs/math.md, eq. 176 and 177).
 """
 
 from dataclasses import replace
@@ -28,12 +28,12 @@ from optimizer.units import SECONDS_PER_MINUTE
 def loaded_candidates(
     arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingMemo | None
 ) -> CandidateTable:
-    """Return candidates with the maximum rate, the replicas needed, and the latencies at that load.
+    """Size pairs; return candidates with the maximum rate, the required replicas, and latencies at the load.
 
     Args:
         arrays: the system as arrays.
-        pairs: pairs with load and the same latency and queue model, all of servers or all of queues.
-        verdicts: receives the rejections.
+        pairs: pairs with load and the same latency and queue model; all or none are shared queues.
+        verdicts: receives the rejected pairs with their reasons.
         memo: cache of sizings.
     """
     pairs, factor = _usable_pairs(arrays, pairs, verdicts)
@@ -41,7 +41,7 @@ def loaded_candidates(
 
 
 def _usable_pairs(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> tuple[Pairs, FloatArray]:
-    """Reject pairs without work or a usable rate; return the others, and the usable share of their rates."""
+    """Reject pairs without work or a usable rate; return the others and the usable share of each rate."""
     works = law_of(arrays, pairs).has_work()
     factor = arrays.rate_factor[pairs.server, pairs.accelerator]
     for rows, reason in (
@@ -57,7 +57,7 @@ def _usable_pairs(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> tup
 def _sized(
     arrays: SystemArrays, pairs: Pairs, factor: FloatArray, verdicts: Verdicts, memo: SizingMemo | None
 ) -> CandidateTable:
-    """Return the candidates of R ≥ 1 pairs, of whose maximum rates a share is usable."""
+    """Return the candidates of R ≥ 1 pairs; `factor` is the usable share of each maximum rate."""
     servers, rows, of = arrays.servers, rows_of(arrays, pairs), SizedRows.of if memo is None else memo.rows
     sized = of(rows.queues, rows.targets)
     largest = rows.of_pairs(np.minimum, sized.sizing.max_rate_rps) * factor
@@ -90,10 +90,10 @@ def _sized(
 def _settled(
     rows: ServerRows, load_rps: FloatArray, needed: FloatArray, attainable: BoolArray
 ) -> tuple[Performance, BoolArray]:
-    """Return the performance of rows at the load per replica, and whether the targets of pairs are met.
+    """Return the performance of rows at the load per replica, and a mask of the pairs that meet all targets.
 
-    The first replica count meets them if latencies increase with the rate. If a chunk-count jump breaks that,
-    replicas are added to `needed`, in place, until the targets are met.
+    If latencies increase with the rate, the replica counts `needed` meet the targets. If they do not because
+    of a chunk-count jump, replicas are added to `needed`, in place, until the targets are met.
     """
     found = rows.analyze(load_rps / needed)
     holds = attainable & rows.met(found)
@@ -119,16 +119,16 @@ def _reject_missed(
     attainable: BoolArray,
     chosen: BoolArray,
 ) -> None:
-    """Reject pairs with their worst target, at the minimum rate or at the load per replica.
+    """Reject the chosen pairs; the reason names the worst target, at the minimum or the required rate.
 
     Args:
         verdicts: receives the rejections.
-        pairs: R pairs.
-        rows: their rows.
+        pairs: R server–accelerator pairs.
+        rows: rows of the queue model of these pairs.
         least: values of the measures at the minimum rate, shape (K, rows).
         found: performance of the rows at the load per replica.
-        attainable: pairs that meet their targets at some rate, shape (R,).
-        chosen: pairs to reject, shape (R,).
+        attainable: mask of pairs that meet their targets at some rate, shape (R,).
+        chosen: mask of pairs to reject, shape (R,).
     """
     if not chosen.any():
         return
@@ -156,5 +156,5 @@ def _reject(
     value: FloatArray,
     limit: FloatArray | IntArray,
 ) -> None:
-    """Reject some of R pairs, with the compared numbers, shapes (R,)."""
+    """Reject the pairs in the mask `rows`, with the compared values and limits of all R pairs."""
     verdicts.reject(pairs.server[rows], pairs.accelerator[rows], reason, value[rows], limit[rows])

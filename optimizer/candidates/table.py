@@ -1,4 +1,4 @@
-"""Candidates, and a rejection reason for every other pair of server and accelerator.
+"""The table of candidates, and a rejection reason for every other server–accelerator pair.
 
 Rows are sorted by server, then by accelerator.
 """
@@ -21,22 +21,25 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 
 class Source(IntEnum):
-    """Meaning of a row of the candidate table."""
+    """Type of a row of the candidate table."""
 
     replicas = 0
-    """Replicas on own cards."""
+    """Replicas of the server on its own cards."""
     rental = 1
-    """An external service; its accelerator index is the one after the last."""
+    """An external service; its accelerator index is the last plus 1."""
     on_cards = 2
-    """A server on shared cards, which other rows provide; its accelerator index is the next one."""
+    """A server on shared cards, which rows of type `units` provide; its accelerator index is the last plus 2.
+    """
     units = 3
-    """Units of an artificial server, for other servers: shared cards, or replicas with a role."""
+    """Units that serve other servers and belong to an artificial server: shared cards, or replicas with a
+    role.
+    """
     coupled = 4
-    """Replicas on own cards that suffice only with the variables and rows of a topology."""
+    """Replicas on own cards whose feasibility depends on further variables and constraints of a topology."""
 
 
 class RejectionReason(IntEnum):
-    """Reasons to reject a pair of server and accelerator; `label` is the text in outputs."""
+    """Reasons to reject a server–accelerator pair; `label` is the text in outputs."""
 
     not_allowed = 1
     no_target = 2
@@ -54,7 +57,7 @@ class RejectionReason(IntEnum):
 
     @property
     def label(self) -> str:
-        """The reason in outputs."""
+        """Text of the reason in outputs."""
         if self is RejectionReason.network:
             return RejectionReason.place.name
         return (
@@ -66,7 +69,7 @@ class RejectionReason(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A rejected pair, with the compared numbers."""
+    """A rejected server–accelerator pair, with its reason and the compared numbers."""
 
     server: str
     accelerator: str
@@ -77,7 +80,7 @@ class Rejection:
 
     @property
     def factor(self) -> float | None:
-        """Factor between value and limit, at least 1; None without numbers."""
+        """Ratio of the larger to the smaller of value and limit; None if one is missing or 0."""
         if not self.value or not self.limit:
             return None
         return min(max(self.value / self.limit, self.limit / self.value), sys.float_info.max)
@@ -88,11 +91,11 @@ class CandidateTable:
     """Candidates, one row each; read-only arrays of shape (C,)."""
 
     server: IntArray
-    """Index into the fleet's servers."""
+    """Index of the server."""
     accelerator: IntArray
-    """Index into the fleet's accelerators."""
+    """Index of the accelerator."""
     type: IntArray
-    """Accelerator type: index into the fleet's types."""
+    """Index of the accelerator type."""
     max_batch: IntArray
     num_replicas: IntArray
     units_per_replica: IntArray
@@ -104,28 +107,31 @@ class CandidateTable:
     itl_ms: FloatArray
     utilization: FloatArray
     loss: FloatArray
-    """Fraction of rejected requests, at the load per replica."""
+    """Fraction of requests that a replica rejects at its share of the load."""
     meets_targets_below_max_rate: BoolArray
-    """Whether the targets are also met at all lower rates; chunk-count jumps can break that."""
+    """Whether the targets are met at all lower rates, too; chunk-count jumps can prevent that."""
     batch_ceiling: IntArray
-    """Upper limit on the batch; equal to `max_batch` unless batch limits are optimised."""
+    """Largest allowed batch limit [requests]; equal to `max_batch` unless batch limits are optimised."""
     best_rate_rps: FloatArray
-    """Highest rate over all batches up to the ceiling; equal to `max_rate_rps` unless optimised."""
+    """Highest rate over all batch limits up to the ceiling [requests/s]; equal to `max_rate_rps` unless batch
+    limits are optimised.
+    """
 
     reserved: BoolArray
-    """Whether the candidate includes the reserve that its server requires, if any."""
+    """Whether the candidate includes the reserve that its server requires; true if it requires none."""
     preferred: BoolArray
-    """Whether its server prefers its accelerator, or has no preference."""
+    """Whether the server prefers the accelerator or states no preference."""
     members: IntArray
-    """Members of a queue that the candidate serves, as bits; -1 for all, and for servers that are not
-    queues.
+    """Bit mask of the members of a shared queue that the candidate serves; -1 for all, and for other servers.
     """
     load_rps: FloatArray
     """Load of the members that the candidate serves [requests/s]."""
     source: IntArray
-    """A `Source`."""
+    """Type of the row: a `Source`."""
     pattern: IntArray
-    """For units, their pattern of shared cards, or the row that they are for; -1 for all other rows."""
+    """For rows of type `units`: index of their pattern of shared cards, or of the row that they support; else
+    -1.
+    """
 
     def __len__(self) -> int:
         """Return the number of rows C."""
@@ -133,7 +139,7 @@ class CandidateTable:
 
     @property
     def units(self) -> IntArray:
-        """Cards of the accelerator's type that the candidate uses."""
+        """Number of cards of the accelerator's type that the candidate uses."""
         return self.num_replicas * self.units_per_replica
 
     @property
@@ -143,25 +149,25 @@ class CandidateTable:
 
     @property
     def alone(self) -> BoolArray:
-        """Whether a row serves its server without other rows."""
+        """Mask of rows that serve their server without other rows."""
         return np.asarray(self.source <= Source.rental, np.bool_)
 
     @property
     def is_pool(self) -> BoolArray:
-        """Whether a row is a pool of its server."""
+        """Mask of rows that are a pool of their server."""
         return np.asarray((self.source == Source.replicas) | (self.source == Source.coupled), np.bool_)
 
     def pairs(self) -> list[tuple[int, int]]:
-        """Return server and accelerator of each candidate."""
+        """Return the server index and the accelerator index of each candidate."""
         return list(zip(self.server.tolist(), self.accelerator.tolist(), strict=True))
 
     def take(self, rows: IntArray | BoolArray) -> "CandidateTable":
-        """Return the selected rows, in that order."""
+        """Return a copy with only the given rows (indices or a mask), in the given order."""
         return CandidateTable(*(frozen(getattr(self, field.name)[rows]) for field in fields(self)))
 
     @classmethod
     def joined(cls, tables: Sequence["CandidateTable"]) -> "CandidateTable":
-        """Join at least one table, sorted by server, accelerator and members."""
+        """Join one or more tables; rows are sorted by server, accelerator and members."""
         order = cls.joined_order(tables)
         return cls(
             *(
@@ -172,7 +178,7 @@ class CandidateTable:
 
     @staticmethod
     def joined_order(tables: Sequence["CandidateTable"]) -> IntArray:
-        """Return the positions of the joined rows in the concatenated tables."""
+        """Return, for each row of the joined table, its position in the concatenated tables."""
         names = ("members", "accelerator", "server")
         order: IntArray = np.lexsort([np.concatenate([getattr(t, name) for t in tables]) for name in names])
         return order
@@ -180,18 +186,18 @@ class CandidateTable:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """Rejection reasons of pairs, and the compared numbers; shapes (S, A)."""
+    """Rejection reason of each server–accelerator pair, with the compared numbers; shapes (S, A)."""
 
     reason: IntArray
-    """`RejectionReason`, 0 for candidates."""
+    """A `RejectionReason`; 0 for candidates."""
     value: FloatArray
     limit: FloatArray
     measure: IntArray
-    """Measure of the numbers, an index into those of the fleet's targets; -1 if none applies."""
+    """Index of the target measure of the numbers; -1 if they measure no target."""
 
     @classmethod
     def none(cls, shape: tuple[int, ...]) -> "Verdicts":
-        """Return verdicts without rejections."""
+        """Create verdicts that reject no pair; shape (S, A)."""
         return cls(
             np.zeros(shape, np.int64), np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, -1)
         )
@@ -215,8 +221,8 @@ class Verdicts:
             server: indices of the servers, shape (R,).
             accelerator: indices of the accelerators, shape (R,).
             reason: the reason.
-            value: compared values; NaN if there are none.
-            limit: limits that the values exceed or miss; NaN if there are none.
+            value: values that were compared with limits; NaN if there are none.
+            limit: limits that the values violate; NaN if there are none.
         """
         self.reason[server, accelerator] = reason
         self.value[server, accelerator] = value
@@ -228,28 +234,31 @@ _NO_ROWS = frozen(np.zeros(0, np.int64))
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Candidates and rejections of a system, with the reserves, rentals and shared cards."""
+    """Candidates and rejections of a system, including those with reserves, rentals and shared cards."""
 
     arrays: SystemArrays
     table: CandidateTable
     over_limit: CandidateTable
-    """Candidates that need more replicas than allowed, capped at that limit; for partial service only."""
+    """Candidates that would need more replicas than allowed, capped at that limit; for partial service only.
+    """
     with_reserve: CandidateTable
     """Candidates with additional replicas for the reserve of their server."""
     external: CandidateTable
-    """External services of servers; their accelerator is the index after the last."""
+    """Candidates that are external services; their accelerator index is the last plus 1."""
     verdicts: Verdicts
     system: System
     shared: SharedCards | None = None
     """Patterns of shared cards; None if no server can share one."""
     undivided: CandidateTable | None = None
-    """Candidates for large servers of routes whose router is off, if the lengths of their kinds differ."""
+    """Candidates of the large servers of routes if the router is off, in case request lengths differ by kind;
+    None if there are none.
+    """
     more: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """Changes of the amounts of limits in a what-if question, by limit and item."""
+    """Changes of available amounts in a what-if question, by limit and item."""
 
     @property
     def own_tables(self) -> list[CandidateTable]:
-        """All candidates that serve one server by themselves."""
+        """Tables of all candidates that serve one server by themselves."""
         return [self.table, self.over_limit, self.with_reserve, self.external]
 
     def with_tables(
@@ -271,13 +280,13 @@ class Candidates:
         )
 
     def rejections(self, server: int | None = None) -> Iterator[Rejection]:
-        """Yield the rejected pairs of one server or all, sorted by name."""
+        """Yield the rejected pairs of one server, or of all for None, sorted by name."""
         for s in range(len(self.arrays.server_names)) if server is None else (server,):
             for a in np.flatnonzero(self.verdicts.reason[s]):
                 yield self._rejection(s, int(a))
 
     def to_wire(self) -> dict[str, list[dict[str, object]]]:
-        """Return the candidates and rejections as plain values."""
+        """Return the candidates and rejections as plain values for JSON."""
         arrays, table = self.arrays, self.table
         units, cost = table.units, table.cost_cents_per_h
         rows = [
@@ -303,7 +312,7 @@ class Candidates:
         return {"candidates": rows, "rejections": [asdict(item) for item in self.rejections()]}
 
     def estimated(self, s: int, a: int) -> EstimateEnd | None:
-        """Return the end of the estimate interval used for a pair, or None if its profile was given."""
+        """Return the end of the estimate's interval used for a pair; None if its profile is not estimated."""
         server = self.system.servers[self.arrays.server_names[s]]
         profile = self.system.profiles[server.model, self.arrays.accelerator_names[a]]
         return self.system.options.estimates if profile.is_estimated else None
@@ -362,7 +371,7 @@ class Candidates:
 
 
 def _assumed_spread(measure: TargetMeasure, server: Server) -> str:
-    """Return the coefficients of variation of the lengths that a percentile assumes, and their fields."""
+    """Describe the assumed length variation that a percentile depends on, and the fields that state it."""
     load = server.current.load
     names = {"ttft": ["in_tokens_cv"], "e2e": ["in_tokens_cv", "out_tokens_cv"]}.get(measure.metric, [])
     open_ones = [name for name in names if name not in load.model_fields_set]
