@@ -264,7 +264,7 @@ class Candidates:
     def with_tables(
         self, change: Callable[..., CandidateTable], other: "Candidates | None" = None
     ) -> "Candidates":
-        """Return candidates with `change` applied to each table, or to each pair of tables with `other`."""
+        """Return a copy with each table replaced by `change` of it, or of it and the table of `other`."""
         sources = [self] if other is None else [self, other]
         return replace(
             self,

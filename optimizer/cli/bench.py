@@ -1,4 +1,4 @@
-"""Sub-command `bench`: time of each stage of planning, on generated systems."""
+"""Sub-command `bench`: measures the time of each planning stage on generated systems."""
 
 import argparse
 from typing import Annotated
@@ -21,12 +21,12 @@ def _size(text: str) -> tuple[int, int]:
 
 
 class BenchOptions(Request):
-    """Generated systems to time."""
+    """Options of `bench`: the generated systems to time."""
 
     repeats: Annotated[int, Flag("N")] = 3
-    """Systems of each size (3)."""
+    """Number of systems of each size (3)."""
     tightness: Annotated[float, Flag("X")] = Field(1.0, gt=0, le=1e6)
-    """Scarcity of the cards: 1 about enough, 2 half of that (1)."""
+    """Scarcity of the cards: 1 provides about the demand, 2 half of it (1)."""
     mixed: bool = False
     """Let a server run on several accelerators."""
 

@@ -1,4 +1,4 @@
-"""Sub-command `catalogue`: models and accelerators that can be planned without measurements."""
+"""Sub-command `catalogue`: lists the models and accelerators that can be planned without measurements."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""Common parts of the commands: their type, shared arguments, and JSON on stdout."""
+"""Parts that all commands use: their type, shared arguments, and output to stdout."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from optimizer.render.plots import Format
 
 PICTURES: "tuple[Format, ...]" = ("svg", "png", "pdf")
-"""Formats of pictures."""
+"""File formats in which pictures can be drawn."""
 
 
 class Command(NamedTuple):
@@ -25,14 +25,14 @@ class Command(NamedTuple):
 
 
 def add_path(parser: argparse.ArgumentParser) -> None:
-    """Add the argument that names the system."""
+    """Add the positional argument PATH, which names the system."""
     parser.add_argument(
         "path", metavar="PATH", help="system: a YAML or JSON file, a directory, - for stdin, or sample:NAME"
     )
 
 
 def add_output(parser: argparse.ArgumentParser, *tables: str) -> None:
-    """Add the flags for the output format; the default is all tables, fitted to the terminal."""
+    """Add the flags for the output format; by default all `tables` are fitted to the terminal."""
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="write JSON instead of tables")
     forms.add_argument(
@@ -43,12 +43,12 @@ def add_output(parser: argparse.ArgumentParser, *tables: str) -> None:
 
 
 def add_wide(group: argparse._ActionsContainer) -> None:
-    """Add the flag for tables at full width."""
+    """Add the flag ``--wide``, which shows all columns and untruncated names."""
     group.add_argument("--wide", action="store_true", help="show all columns and untruncated names")
 
 
 def show_tables(sections: list[Section], arguments: argparse.Namespace) -> None:
-    """Write sections to stdout in the requested format."""
+    """Write sections to stdout as tables or CSV, as the arguments request."""
     from optimizer.render.terminal import Output, show
 
     show(sections, sys.stdout, Output(arguments.wide, arguments.csv, arguments.table))
@@ -57,7 +57,7 @@ def show_tables(sections: list[Section], arguments: argparse.Namespace) -> None:
 def show_answer(
     arguments: argparse.Namespace, values: Callable[[], object], sections: Callable[[], list[Section]]
 ) -> None:
-    """Write an answer to stdout: as JSON, from its values or text, or as tables."""
+    """Write a result to stdout: `values` (plain values or JSON text) for ``--json``, otherwise `sections`."""
     if not arguments.json:
         show_tables(sections(), arguments)
     elif isinstance(found := values(), str):
@@ -81,14 +81,14 @@ def picture_format(path: Path) -> "Format":
 
 
 def print_stderr(text: str) -> None:
-    """Write a line to stderr, after flushing stdout, so that the order is kept if both are one stream."""
+    """Flush stdout, then write a line to stderr; so the order is kept if both go to the same place."""
     if sys.stdout is not None:
         sys.stdout.flush()
     print(text, file=sys.stderr)
 
 
 def one_line(text: str) -> str:
-    """Return a message as one line, even if it contains names with line breaks."""
+    """Return a message as one line; line breaks in names are replaced."""
     return " ".join(text.split())
 
 

@@ -1,4 +1,4 @@
-"""Sub-command `compare`: two plans side by side."""
+"""Sub-command `compare`: compares two plans side by side."""
 
 import argparse
 import json
@@ -24,7 +24,7 @@ Differences are the second side minus the first."""
 
 
 class CompareFlags(CompareOptions):
-    """Second side of a comparison, a load change, and options that override the document's."""
+    """Flags of `compare`: the second side, a load change, and options that override the document's."""
 
     other: Annotated[str | None, Flag("OTHER", name="with")] = None
     """The second side: another system, or a saved plan."""
@@ -75,7 +75,7 @@ def _comparison(arguments: argparse.Namespace) -> Comparison:
 
 
 def _labels(arguments: argparse.Namespace, *, changed: bool) -> tuple[str, str] | None:
-    """Return labels of the sides if the paths or the options distinguish them."""
+    """Return labels of both sides if their paths or options distinguish them; None for the default labels."""
     if arguments.other is not None:
         labels = (_label(arguments.path), _label(arguments.other))
         return None if labels[0] == labels[1] else labels
@@ -87,7 +87,7 @@ def _label(path: str) -> str:
 
 
 def _options(text: str) -> dict[str, object]:
-    """Return values given as NAME=VALUE,…: of options by their Python names, of others as given."""
+    """Parse NAME=VALUE,…; the keys are the Python names of options, and other names unchanged."""
     values: dict[str, object] = {}
     for item in text.split(","):
         name, equals, value = (part.strip() for part in item.partition("="))

@@ -1,4 +1,4 @@
-"""Sub-command `demo`: runs a part of the program on this machine, with everything that it needs."""
+"""Sub-command `demo`: demonstrates a part of the program on this machine, without any preparation."""
 
 import argparse
 from pathlib import Path
@@ -17,7 +17,7 @@ class DemoFlags(Request):
     """Flags of `demo`."""
 
     seconds: Annotated[float, Flag("S")] = Field(100.0, ge=20, le=3600)
-    """Time of the load [s] (100)."""
+    """Duration of the load [s] (100)."""
     output: Annotated[Path | None, Flag("FILE", short="-o")] = None
     """Draw the picture into FILE: .svg, .png or .pdf."""
 

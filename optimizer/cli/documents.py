@@ -27,7 +27,7 @@ def _add_convert(parser: argparse.ArgumentParser) -> None:
 
 def _convert(arguments: argparse.Namespace) -> None:
     parts = read_parts(arguments.path)
-    join_parts(parts)  # rejects inconsistent documents
+    join_parts(parts)  # loading rejects inconsistent documents
     write_document(joined_document(parts), arguments.output)
 
 
@@ -40,20 +40,20 @@ def _schema(_arguments: argparse.Namespace) -> None:
 
 
 class GenerateOptions(Request):
-    """Size of a generated system."""
+    """Flags of `generate`: the size of the generated system."""
 
     servers: Annotated[int, Flag("N")]
-    """Servers, each one model in one service class."""
+    """Number of servers, each one model in one service class."""
     accelerators: Annotated[int, Flag("N")]
-    """Accelerators in the catalogue."""
+    """Number of accelerators in the catalogue."""
     types: Annotated[int, Flag("N")]
-    """Accelerator types of the accelerators."""
+    """Number of types of these accelerators."""
     seed: Annotated[int, Flag("K")] = 0
     """Random seed; the same seed gives the same system (0)."""
     tightness: Annotated[float, Flag("X")] = Field(1.0, gt=0, le=1e6)
-    """Scarcity of the cards: 1 about enough, 2 half of that (1)."""
+    """Scarcity of the cards: 1 provides about the demand, 2 half of it (1)."""
     output: Annotated[Path | None, Flag("FILE", short="-o")] = None
-    """FILE.yaml or FILE.json; else JSON to stdout."""
+    """Write the system to FILE.yaml or FILE.json; otherwise JSON to stdout."""
 
 
 def _generate(arguments: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Sub-command `drive`: the loads of a document, sent to a running fleet."""
+"""Sub-command `drive`: sends the loads of a document to a running fleet."""
 
 import argparse
 import json
@@ -32,7 +32,8 @@ class DriveFlags(PlanOptions):
     """Flags of `drive` beyond the options of a plan."""
 
     requests: Annotated[int, Flag("N")] = Field(1000, ge=20, le=1_000_000)
-    """Requests to the server with the highest rate; the others get theirs in the same time (1,000)."""
+    """Number of requests to the server with the highest rate; the others get theirs in the same time (1,000).
+    """
     seed: Annotated[int, Flag("S")] = Field(1, ge=0, lt=2**63)
     """Random seed of arrivals and lengths (1)."""
     scale: Annotated[float | None, Flag("X")] = Field(None, gt=0, le=1e6, allow_inf_nan=False)
@@ -46,17 +47,17 @@ class DriveFlags(PlanOptions):
     server: Annotated[str | None, Flag("S")] = None
     """Send requests only to this server."""
     plan: Annotated[Path | None, Flag("FILE")] = None
-    """Plan that runs there, as `solve -o` writes it; default: solve."""
+    """Plan of the running fleet, as `solve -o` writes it; default: solve the system."""
     report: Annotated[Path | None, Flag("DIR")] = None
     """Write a benchmark report for each server with tokens to DIR, which `fit` reads."""
 
     def applied(self, system: System) -> System:
-        """Return a system with the options of the request; the plan is for the loads of the document."""
+        """Return the system with the options that the flags set; its loads are unchanged."""
         return self.with_given(system)
 
     @property
     def course(self) -> Course:
-        """How the load differs from the plan's."""
+        """Course of the sent load over time, relative to the loads of the plan."""
         trace = None if self.trace is None else read_trace(self.trace)
         return Course(1.0 if self.scale is None else self.scale, self.ramp, trace, self.concurrency)
 
@@ -114,7 +115,7 @@ def _check(runs: list[PoolRun], options: DriveFlags) -> None:
     """Check that the options agree with each other and with the pools.
 
     Raises:
-        RequestError: a trace belongs to no server, or users have a rate.
+        RequestError: a trace is given for several servers, or users are combined with a factor on the rates.
     """
     servers = sorted({run.server for run in runs})
     for name in ("scale", "ramp") if options.concurrency is not None else ():

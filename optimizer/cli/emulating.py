@@ -1,4 +1,4 @@
-"""Sub-command `emulate`: the replicas of a plan as live HTTP servers."""
+"""Sub-command `emulate`: runs the replicas of a plan as emulated HTTP servers."""
 
 import argparse
 from pathlib import Path
@@ -27,30 +27,32 @@ class EmulateFlags(PlanOptions):
     host: Annotated[str, Flag("HOST")] = "127.0.0.1"
     """Address to listen on (127.0.0.1)."""
     plan: Annotated[Path | None, Flag("FILE")] = None
-    """Plan to emulate, as `solve -o` writes it; default: solve."""
+    """Plan to emulate, as `solve -o` writes it; default: solve the system."""
     speed: Annotated[float, Flag("X")] = Field(1.0, gt=0, le=100)
-    """Speed of the replicas' clocks (1); latencies are measured well up to 3."""
+    """Speed of the replicas' clocks relative to real time (1); latencies are accurate up to 3."""
     share: Annotated[float, Flag("F", SHARE)] = Field(1.0, gt=0, le=1)
-    """Share of the replicas to run, at least one of each placement (1)."""
+    """Share of the replicas to run, at least one of each pool (1)."""
     seed: Annotated[int, Flag("S")] = Field(1, ge=0, lt=2**63)
-    """Random seed of texts, natural ends of answers, and stages (1)."""
+    """Random seed of texts, of output lengths that a request leaves open, and of stages (1)."""
     startup: Annotated[str, Flag("S[,NAME=S]")] = "0"
-    """Start-up time of a replica [s], and of those of a model or an accelerator: 30,llama_70b=120 (0)."""
+    """Start-up time of replicas [s], which can differ by model or accelerator: 30,llama_70b=120 (0)."""
     route: Annotated[Policy, Flag("POLICY")] = "least"
-    """Choice of replicas by the router: least, round-robin, random or sticky (least)."""
+    """Policy by which the router chooses a replica: least, round-robin, random or sticky (least)."""
     retries: Annotated[int | None, Flag("N")] = Field(None, ge=0, le=10_000)
-    """Further replicas to which the router sends a request that one rejects or fails; default: all."""
+    """Maximum further replicas that the router tries if one rejects or fails a request; default: all."""
     keys_file: Annotated[Path | None, Flag("FILE")] = None
-    """API keys, of which requests to the router need one, as for `serve` (no keys)."""
+    """File of API keys, as for `serve`; requests to the router need one of them (no keys)."""
     rate_limit: Annotated[float | None, Flag("X")] = Field(None, gt=0, le=1e6)
-    """Requests per second that each key may send, or without keys each address; more answer 429 (any)."""
+    """Maximum requests per second of each key, or of each address without keys; others get status 429 (any).
+    """
     scalable: bool = False
-    """Answer the part of the Kubernetes API that scales workloads, at the port of the router: replicas then
-    start and stop."""
+    """Serve the part of the Kubernetes API that scales workloads at the router's port; scaling then starts
+    and stops replicas.
+    """
     cluster: Annotated[Path | None, Flag("FILE")] = None
-    """Table of the nodes of each accelerator: replicas on several nodes are LeaderWorkerSets."""
+    """Table of the nodes of each accelerator; replicas on several nodes become LeaderWorkerSets."""
     write_tokenizer: Annotated[Path | None, Flag("DIR")] = None
-    """Write a tokenizer of one token a word for benchmark clients to DIR."""
+    """Write a tokenizer with one token per word to DIR, for benchmark clients."""
 
 
 def _add_emulate(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Sub-command `estimate`: profiles without measurements."""
+"""Sub-command `estimate`: estimates profiles without measurements."""
 
 import argparse
 

@@ -32,16 +32,16 @@ _Name = Annotated[str | None, Flag("NAME")]
 
 
 class FitFlags(Request):
-    """Facts about the server, the client and the model that reports do not contain."""
+    """Flags of `fit`: facts about the server, the client and the model that reports do not contain."""
 
     kv_capacity: _Tokens = Field(None, ge=1)
-    """Tokens that fit in the KV cache (no limit)."""
+    """Number of tokens that fit in the KV cache (no limit)."""
     max_seqs: _Count = Field(None, ge=1)
     """Maximum requests in one iteration (no limit)."""
     max_num_tokens: Annotated[int, Flag("TOKENS")] = Field(DEFAULT_MAX_NUM_TOKENS, ge=1)
     """Maximum tokens in one iteration (8192)."""
     scheduler: SchedulerName = "chunked"
-    """Prefill schedule (chunked)."""
+    """Scheduling of prefill: chunked or prefill-first (chunked)."""
     max_in_flight: _Count = Field(None, ge=1)
     """Maximum requests that the client keeps in flight (the report's)."""
     model: _Name = None
@@ -49,21 +49,23 @@ class FitFlags(Request):
     acc: Annotated[str, Flag("NAME")] = UNKNOWN
     """Name of the accelerator."""
     cards: _Count = Field(None, ge=1)
-    """Accelerators of one replica (the report's, otherwise 1)."""
+    """Number of accelerators of one replica (the report's, otherwise 1)."""
     replicas: _Count = Field(None, ge=1)
-    """Equal replicas behind the address that was measured (the report's, otherwise 1)."""
+    """Number of equal replicas behind the measured address (the report's, otherwise 1)."""
     weights: Annotated[str | None, Flag("FORMAT")] = None
-    """Format of the weights."""
+    """Number format of the weights, such as fp8."""
     engine: Annotated[str | None, Flag("TEXT")] = None
     """Serving engine and its version."""
     hold_out: Annotated[int, Flag("N")] = Field(0, ge=1)
-    """Exclude the N highest rates of each shape and full throughput from the fit; state the errors there."""
+    """Exclude the N highest rates of each request shape, and saturated runs, from the fit; report the errors
+    there.
+    """
     output: Annotated[Path | None, Flag("FILE", short="-o")] = None
-    """Write the profile, YAML or JSON."""
+    """Write the profile to FILE.yaml or FILE.json."""
 
     @property
     def options(self) -> FitOptions:
-        """Return the options of the fit."""
+        """Options of the fit that the flags set."""
         return FitOptions(
             hold_out=self.hold_out,
             max_in_flight=self.max_in_flight,
@@ -102,10 +104,10 @@ def _fit(arguments: argparse.Namespace) -> None:
 
 
 class PredictFlags(Request):
-    """Facts about a measured server that a report does not contain."""
+    """Flags of `predict`: facts about the measured server that a report does not contain."""
 
     replicas: _Count = Field(None, ge=1)
-    """Equal replicas behind the address of a report (the report's, otherwise 1)."""
+    """Number of equal replicas behind the measured address (the report's, otherwise 1)."""
 
 
 def _add_predict(parser: argparse.ArgumentParser) -> None:
@@ -135,10 +137,10 @@ def _predict(arguments: argparse.Namespace) -> None:
 
 
 class ProfileFlags(Request):
-    """Position of a fitted profile in a system."""
+    """Flags of `profiles`: the place of a fitted profile in a system."""
 
     output: Annotated[Path | None, Flag("FILE", short="-o")] = None
-    """Write the entire system there (SYSTEM: the file that has the entry)."""
+    """Write the entire system to FILE (default: change the file of SYSTEM that contains the entry)."""
     model: _Name = None
     """Name of the model in the system (the profile's)."""
     acc: _Name = None

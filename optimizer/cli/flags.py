@@ -1,4 +1,4 @@
-"""Flags from the fields of models, and models from flags."""
+"""Derives command-line flags from the fields of pydantic models, and builds models from parsed flags."""
 
 import argparse
 from collections.abc import Callable, Collection, Iterable
@@ -26,13 +26,13 @@ def add_request(
     skipped: Collection[str] = (),
     fields: Collection[str] | None = None,
 ) -> None:
-    """Add a flag for each field of a model.
+    """Add a flag for each field of a pydantic model.
 
     Args:
-        parser: the parser of the command, or a group of it.
-        model: the model; the description of a field is the help of its flag.
-        skipped: fields without a flag here, in addition to those that only routes have.
-        fields: the only fields to add; None: all.
+        parser: parser of the command, or an argument group of it.
+        model: the pydantic model; the description of a field becomes the help of its flag.
+        skipped: fields that get no flag, in addition to those for HTTP routes only.
+        fields: names of the fields to add; None for all.
     """
     for name, field in model.model_fields.items():
         is_wanted = name not in skipped if fields is None else name in fields
@@ -41,7 +41,7 @@ def add_request(
 
 
 def add_deployment(parser: argparse._ActionsContainer, fields: Collection[str]) -> None:
-    """Add the flags of the deployment of a model: fields of a memory question, and ``--eager``."""
+    """Add flags for the deployment of a model: the given fields of `MemoryQuestion`, and ``--eager``."""
     add_request(parser, MemoryQuestion, fields=fields)
     parser.add_argument(
         "--eager",
@@ -52,7 +52,7 @@ def add_deployment(parser: argparse._ActionsContainer, fields: Collection[str]) 
 
 
 def given_values(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
-    """Return the values of the flags that are given, by name."""
+    """Return the values of those flags among `names` that were given, by name."""
     return {name: value for name in names if (value := getattr(arguments, name)) is not None}
 
 
@@ -88,14 +88,14 @@ def _add_field(parser: argparse._ActionsContainer, name: str, field: FieldInfo) 
 
 
 def help_of(field: FieldInfo) -> str:
-    """Return the help of the flag of a field: its description, unless its flag has another text."""
+    """Return the help text of a field's flag: the text of its `Flag`, otherwise the field's description."""
     details = details_of(field) or Flag()
     text = (details.help or " ".join((field.description or "").split())).rstrip(".").replace("%", "%%")
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]
 
 
 def plain(annotation: Any) -> Any:
-    """Return a type without `None` and without annotations."""
+    """Strip `Annotated` and `| None` from a type."""
     while True:
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
@@ -106,7 +106,7 @@ def plain(annotation: Any) -> Any:
 
 
 def reader(type_: type[float], scale: Scale | None) -> Callable[[str], Any]:
-    """Return the parser of a number without limits, which can have a unit of a scale."""
+    """Return a parser of numbers without limits; they can have a unit if a scale is given."""
     return _reader(type_, FieldInfo(), scale)
 
 
@@ -129,7 +129,7 @@ def _spelling(choices: Iterable[str]) -> Callable[[str], str]:
 
 
 def _reader(type_: Any, field: FieldInfo, scale: Scale | None) -> Callable[[str], Any]:
-    """Return the parser of a value, which checks numbers against the field's limits."""
+    """Return a parser of the values of a flag, which checks numbers against the field's limits."""
     if type_ not in {int, float}:
         reader: Callable[[str], Any] = type_
         return reader
@@ -169,7 +169,7 @@ _HOLDS: dict[str, Callable[[float, float], bool]] = {
 
 
 def _limits_of(item: object) -> list[tuple[str, float]]:
-    """Return a limit from the metadata of a field, as words and number."""
+    """Return the limit in an item of a field's metadata, in words and as a number; empty if there is none."""
     if type(item) not in _WORDS:
         return []
     attribute, word = _WORDS[type(item)]
@@ -177,7 +177,7 @@ def _limits_of(item: object) -> list[tuple[str, float]]:
 
 
 def request_of(model: type[_Request], arguments: argparse.Namespace) -> _Request:
-    """Return the request that the flags give.
+    """Build the request that the given flags describe.
 
     Raises:
         SpecError: a value is wrong, or flags contradict each other.
@@ -192,7 +192,7 @@ def request_of(model: type[_Request], arguments: argparse.Namespace) -> _Request
 
 
 def in_flags(error: RequestError, arguments: argparse.Namespace, **names: str) -> SpecError:
-    """Return an error that names fields by their flags; `names` lists flags with another spelling."""
+    """Convert an error to one that names flags instead of fields; `names` has flags with another spelling."""
 
     def flag(field: str) -> str:
         if field == "unlimited" and arguments.unlimited is False:

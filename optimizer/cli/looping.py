@@ -19,13 +19,15 @@ class LoopFlags(Request):
     """Flags of `loop`."""
 
     once: bool = False
-    """Run one cycle."""
+    """Run one cycle of the loop and exit."""
     dry_run: bool = False
-    """Decide, but scale nothing and write no state."""
+    """Decide replicas, but scale nothing and write no state."""
     state: Annotated[Path | None, Flag("FILE")] = None
     """File that keeps the decisions across restarts; created if missing."""
     again: Annotated[Path | None, Flag("RECORDS")] = None
-    """Repeat the recorded cycles in a file, and show decisions that differ; nothing is read or scaled."""
+    """Repeat the decisions of cycles recorded in RECORDS, and show those that differ; nothing is measured or
+    scaled.
+    """
 
 
 def _add_loop(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +72,7 @@ def _write(record: dict[str, object]) -> None:
 
 
 def _repeat(cycles: Iterator[tuple[dict[str, object], list[str]]]) -> int:
-    """Print the differences of repeated cycles; return the exit status."""
+    """Print the decisions of repeated cycles that differ from the records; return the exit status."""
     count = differing = 0
     for record, differences in cycles:
         count += 1

@@ -23,7 +23,7 @@ _PLANS = {
     "verify": ("verifying", "check a plan and the proof of its bounds by arithmetic"),
     "compare": ("comparing", "compare two plans: limited and unlimited, before and after"),
 }
-"""Commands about plans that are not derived from a study: the module of each and its summary."""
+"""Commands about plans that are not derived from a study: module and summary by name."""
 _OTHERS = {
     "analyze": ("replicas", "predict latencies and throughput of one replica at a rate"),
     "size": ("replicas", "find the largest rate of one replica that meets its targets"),
@@ -53,9 +53,11 @@ _OTHERS = {
     "samples": ("shell", "list the sample systems, or write them into a directory"),
     "completion": ("shell", "print the script with which a shell completes commands and flags"),
 }
-"""Other commands."""
+"""Other commands: module and summary by name."""
 _WITH_OWN_FLAGS = {"report": "reporting", "plot": "reporting"}
-"""Commands of studies with several output files or formats: the module of each."""
+"""Commands of studies whose flags are defined by hand, because they write several files or formats: module by
+name.
+"""
 _STUDIES = {entry.command: entry for entry in (*LOCAL_STUDIES.values(), *STUDIES.values())}
 COMMANDS = {name: summary for name, (_, summary) in _PLANS.items()}
 COMMANDS |= {name: entry.summary for name, entry in _STUDIES.items()}
@@ -71,7 +73,7 @@ PATH is a YAML or JSON file, a directory of such files, - for standard input, or
 exit status:
 {codes}"""
 NEAR_FLAG = 0.75
-"""Least similarity of a flag that is suggested for an unknown one."""
+"""Minimum similarity (0 to 1) to an unknown flag at which a known one is suggested."""
 EXIT_CODES = {
     0: "success; also if servers are unserved or lack their reserves, unless --require-complete or "
     "--require-reserves is given",
@@ -82,7 +84,7 @@ EXIT_CODES = {
     4: "the solver failed, or its plan did not pass verification",
     130: "interrupted",
 }
-"""Meanings of the exit statuses, as in help and docs/reference.md."""
+"""Meaning of each exit status, as shown in help and docs/reference.md."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -150,7 +152,7 @@ class _ArgumentParser(argparse.ArgumentParser):
     """Command whose arguments are still to be added."""
 
     def fill(self) -> None:
-        """Add the arguments of the command, if that has not been done."""
+        """Add the arguments of the command, unless they have already been added."""
         name, self.command = self.command, None
         if name is not None:
             add_arguments, run = _command(name)
@@ -163,7 +165,7 @@ class _ArgumentParser(argparse.ArgumentParser):
         sys.exit(2)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments, and reject unknown ones here because the flags of the command are known."""
+        """Parse arguments; reject unknown ones here, where the command's flags are known for a suggestion."""
         self.fill()
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
@@ -200,7 +202,7 @@ class _ArgumentParser(argparse.ArgumentParser):
 
 
 def _command(name: str) -> Command:
-    """Return a command; its module is imported here, so that each command loads only its own job."""
+    """Import the module of a command and return the command; so each command imports only its own code."""
     if name in _STUDIES and name not in _WITH_OWN_FLAGS:
         from optimizer.cli.study import add_study, run_study
 

@@ -51,18 +51,19 @@ def _address(url: str) -> str:
 
 
 Label = Annotated[str, AfterValidator(_label)]
-"""A name of an object or container in Kubernetes."""
+"""A valid name of a Kubernetes object or container."""
 Address = Annotated[str, AfterValidator(_address)]
-"""A URL of a service."""
+"""A valid URL of a service."""
 
 
 class ManifestOptions(Request):
-    """Options of the manifests of a plan."""
+    """Flags of `manifests`."""
 
     system: Annotated[str | None, Flag("PATH")] = None
-    """System of the plan; accelerators that are not chosen then also get manifests, with 0 replicas."""
+    """System of the plan; accelerators that the plan does not use then also get manifests, with 0 replicas.
+    """
     deployments: bool = False
-    """Write whole Deployments, or LeaderWorkerSets for replicas on several nodes; needs --system."""
+    """Write complete Deployments, or LeaderWorkerSets for replicas on several nodes; needs --system."""
     cluster_table: bool = False
     """Write a table of nodes and images with all defaults, to edit and give as --cluster; needs --system."""
     scaled_objects: bool = False
@@ -92,7 +93,10 @@ class ManifestOptions(Request):
 
 
 _OUTPUTS = ("deployments", "cluster_table", "scaled_objects", "prometheus", "hpa", "adapter_rules")
-"""Mutually exclusive options, so that each workload has one owner of its replicas; without one: patches."""
+"""Mutually exclusive options for the kind of output; without any, patches are written.
+
+They are exclusive so that only one object sets the replicas of a workload.
+"""
 
 
 def _add_manifests(parser: argparse.ArgumentParser) -> None:
@@ -127,7 +131,7 @@ def _manifests(arguments: argparse.Namespace) -> None:
 
 
 def _text(options: ManifestOptions, plan: Plan, system: System | None) -> str:
-    """Return the manifests of a plan."""
+    """Return the manifests of a plan as YAML."""
     from optimizer.render.alternatives import settings_elsewhere
     from optimizer.render.deployments import Deployments, starting_table
 
@@ -150,10 +154,10 @@ def _text(options: ManifestOptions, plan: Plan, system: System | None) -> str:
 
 
 def _check_names(plan: Plan, system: System) -> None:
-    """Check that a system has the servers of a plan.
+    """Check that a system has all servers of a plan.
 
     Raises:
-        SpecError: it lacks one.
+        SpecError: the system lacks a server of the plan.
     """
     missing = sorted(plan.allocations.keys() - system.servers.keys())
     if missing:
@@ -161,7 +165,7 @@ def _check_names(plan: Plan, system: System) -> None:
 
 
 def _manifest(options: ManifestOptions, variant: WorkloadManifest) -> dict[str, Any]:
-    """Return the objects that scale a variant, or the patch for its workload."""
+    """Return the object that scales a workload, or a patch of its replicas."""
     if options.hpa:
         return horizontal_pod_autoscaler(variant, options.namespace, stabilised=options.stabilised)
     if options.prometheus is not None:

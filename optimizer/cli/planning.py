@@ -1,4 +1,4 @@
-"""Sub-commands for systems: `solve`, `check`, `candidates`."""
+"""Sub-commands `solve`, `check` and `candidates`, which read a system."""
 
 import argparse
 import sys
@@ -48,9 +48,9 @@ class SolveFlags(EffortOptions):
     output: Annotated[Path | None, Flag("FILE", short="-o")] = None
     """Write the plan as JSON to FILE as well."""
     write_model: Annotated[Path | None, Flag("FILE")] = None
-    """Write the model to FILE.lp or FILE.mps."""
+    """Write the optimisation model to FILE.lp or FILE.mps."""
     proof: Annotated[Path | None, Flag("FILE")] = None
-    """Write the multipliers that prove the bounds to FILE."""
+    """Write the dual multipliers that prove the plan's bounds to FILE."""
     require_complete: bool = False
     """Exit with 3 unless every server is served in full."""
     require_reserves: bool = False
@@ -60,7 +60,7 @@ class SolveFlags(EffortOptions):
     repair: bool = False
     """With --simulate: replan until all pools meet their targets."""
     timings: bool = False
-    """Write the time of each stage to stderr."""
+    """Write the wall time of each stage to stderr."""
 
 
 def _add_solve(parser: argparse.ArgumentParser) -> None:
@@ -136,7 +136,7 @@ def _finish(plan: Plan, arguments: argparse.Namespace, timings: Timings) -> None
 
 
 def _print_plan(plan: Plan, found: Simulation | None, system: System, arguments: argparse.Namespace) -> None:
-    """Write a plan to stdout; a simulation is included in its JSON, or follows as further tables."""
+    """Write a plan to stdout; a simulation is included in the JSON, or follows in further tables."""
     if arguments.json and found is None:
         print(plan.to_json())
     elif arguments.json and found is not None:
@@ -154,7 +154,7 @@ def _print_plan(plan: Plan, found: Simulation | None, system: System, arguments:
 
 
 def _overload(plan: Plan, system: System, arguments: argparse.Namespace) -> Overload | None:
-    """Return options that serve more load; None if they are not requested."""
+    """Return changes of options that would serve more load; None if their table is not requested."""
     if not _shows("overload", arguments):
         return None
     with working("trying other options"):
@@ -162,7 +162,7 @@ def _overload(plan: Plan, system: System, arguments: argparse.Namespace) -> Over
 
 
 def _estimates(plan: Plan, system: System, arguments: argparse.Namespace) -> EstimatePrice | None:
-    """Return the plan with the middle of the estimates; None if it is not requested or there are none."""
+    """Return the plan at the middle of the estimates; None if not requested or nothing is estimated."""
     if not _shows("estimates", arguments):
         return None
     with working("trying the middle of the estimates"):
@@ -170,7 +170,7 @@ def _estimates(plan: Plan, system: System, arguments: argparse.Namespace) -> Est
 
 
 def _shows(table: str, arguments: argparse.Namespace) -> bool:
-    """Return whether a table is written: by name, or with all others."""
+    """Return whether the arguments request a table, by name or with all others."""
     return arguments.table == table or (arguments.table is None and not arguments.csv)
 
 

@@ -1,4 +1,4 @@
-"""Flags of one replica with tokens or of one batch server, and the documents that they give."""
+"""Flags that describe one token replica or one batch server, and the documents built from them."""
 
 import argparse
 import re
@@ -26,7 +26,7 @@ from optimizer.units import MILLISECONDS, MILLISECONDS_PER_REQUEST, MILLISECONDS
 
 _Described = TypeVar("_Described", bound=Document)
 _UNIT = re.compile(r"\[(\w+)(?: per (?:input )?(\w+))?")
-"""Unit in the description of a field, such as [ms per token of KV cache read]."""
+"""Pattern of the unit in the description of a field, such as [ms per token of KV cache read]."""
 _SCALES = {
     scale.unit: scale for scale in (MILLISECONDS, MILLISECONDS_PER_TOKEN, MILLISECONDS_PER_REQUEST, TOKENS)
 }
@@ -34,21 +34,21 @@ _STAGE = "NAME,WHERE,MS[,CV[,WORKERS]]"
 
 
 class NameFlags(Request):
-    """Names from which a replica is estimated."""
+    """Flags for a replica whose times are estimated from the names of its model and accelerator."""
 
     model: Annotated[str | None, Flag("NAME")] = None
-    """A model of the catalogue, or the path of a config.json."""
+    """Model in the catalogue, or the path of a config.json."""
     accelerator: Annotated[str | None, Flag("NAME")] = None
-    """Accelerators of the catalogue: H100, 4xH100."""
+    """Accelerator in the catalogue, with a number for several: H100, 4xH100."""
 
 
 class _Field(NamedTuple):
     """A field of a document with a flag."""
 
     path: str
-    """Its keys in the document, with dots."""
+    """Path of the field's key in the document, with dots."""
     name: str
-    """Its Python name."""
+    """Python name of the field."""
     info: FieldInfo
 
 
@@ -60,11 +60,11 @@ _FLAGS = {
     "e2e_ms": "target_e2e",
     "tps": "throughput_target",
 }
-"""Flags that do not follow from the names of their fields."""
+"""Names of flags that do not follow from the names of their fields, by field."""
 
 
 def _fields(document: type[Document], *names: str) -> dict[str, _Field]:
-    """Return fields of a document by their flags."""
+    """Return the named fields of a document, by the names of their flags."""
     known = document.model_fields
     return {
         _FLAGS.get(name, name.removesuffix("_ms")): _Field(known[name].alias or name, name, known[name])
@@ -73,12 +73,12 @@ def _fields(document: type[Document], *names: str) -> dict[str, _Field]:
 
 
 def _terms(part: str, key: str, parameters: type[Document]) -> dict[str, _Field]:
-    """Return the terms of a part of a latency model by their flags.
+    """Return the parameters of a part of a latency model, by the names of their flags.
 
     Args:
-        part: its name, with which the flags begin; most terms of iterations are clear without it.
-        key: its key in the document of a replica.
-        parameters: its document.
+        part: name of the part, the prefix of its flags; most flags of iterations have none.
+        key: key of the part in the document of a replica.
+        parameters: document type of the part.
     """
     return {
         flag if part == "iteration" and flag != "base" else f"{part}_{flag}": field._replace(
@@ -106,7 +106,7 @@ _TOKEN_FLAGS = (*_SHAPE, *_NAMES, *_REPLICA)
 
 
 def add_flags(parser: argparse.ArgumentParser, *tables: str) -> None:
-    """Add the flags for a replica, for a file of replicas, and for the display of tables."""
+    """Add the flags that describe a replica, name a file of replicas, and select the output format."""
     _add(parser, _SIZES)
     names = parser.add_argument_group("names, from which token times, memory and batch are estimated")
     add_request(names, NameFlags)
@@ -126,12 +126,12 @@ def add_flags(parser: argparse.ArgumentParser, *tables: str) -> None:
 
 
 def add_targets(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for targets."""
+    """Add the flags for latency and throughput targets."""
     _add(parser, TARGET_FLAGS)
 
 
 def _add(parser: argparse._ActionsContainer, fields: Mapping[str, _Field]) -> None:
-    """Add the flags of fields, whose values are checked when the document is made."""
+    """Add flags for fields of a document; values are checked when the document is built."""
     for flag, field in fields.items():
         type_, text = plain(field.info.annotation), help_of(field.info)
         unit = _UNIT.search(text)
@@ -151,7 +151,7 @@ def _add(parser: argparse._ActionsContainer, fields: Mapping[str, _Field]) -> No
 
 
 def refuse_beside_batch(arguments: argparse.Namespace, own: Iterable[str]) -> None:
-    """Reject flags that describe a replica if ``--batch`` is given, because its lines describe replicas."""
+    """Reject flags that describe a replica if ``--batch`` is given, because the lines of its file do that."""
     given = given_values(arguments, (*_TOKEN_FLAGS, *_OWN_BATCH_SERVER, *own))
     if given:
         raise SpecError(f"--batch: reads all values from its lines; remove {_written(next(iter(given)))}")
@@ -213,7 +213,7 @@ def batch_server_of(arguments: argparse.Namespace, **own: object) -> BatchRow | 
 
     Args:
         arguments: parsed command line.
-        own: other fields of the row.
+        own: further fields of the row, such as the rate.
 
     Raises:
         SpecError: a flag is invalid, or does not apply to batch servers.
@@ -246,7 +246,7 @@ def batch_server_to_size(arguments: argparse.Namespace) -> BatchRow | None:
 
 
 def targets_of(arguments: argparse.Namespace) -> LatencyTargets:
-    """Return the targets that the flags give.
+    """Return the latency and throughput targets that the flags set.
 
     Raises:
         SpecError: a value is wrong.
@@ -257,13 +257,13 @@ def targets_of(arguments: argparse.Namespace) -> LatencyTargets:
 def _described(
     document: type[_Described], fields: Mapping[str, _Field], given: Mapping[str, Any], **own: Any
 ) -> _Described:
-    """Return the document with the values of flags; errors name the flags.
+    """Build a document from the values of flags; errors name the flags.
 
     Args:
-        document: its type.
-        fields: its fields by flag.
+        document: type of the document.
+        fields: fields of the document, by flag.
         given: values by flag.
-        own: other fields, by key.
+        own: values of further fields, by key.
     """
     values: dict[str, Any] = own
     for flag, value in given.items():
@@ -278,7 +278,7 @@ def _described(
 
 @contextmanager
 def _said_by_flags(fields: Mapping[str, _Field]) -> Iterator[None]:
-    """Rename paths of a document, and settings of an estimate, to flags in errors raised in the context."""
+    """Context manager that replaces paths of fields by the names of flags in errors raised in its body."""
     flags = {field.path: _written(flag) for flag, field in fields.items()}
     flags |= {_written(flag)[2:]: _written(flag) for flag in _TOKEN_FLAGS}
     try:
@@ -290,7 +290,7 @@ def _said_by_flags(fields: Mapping[str, _Field]) -> Iterator[None]:
 
 
 def _stage(text: str) -> dict[str, object]:
-    """Parse a stage from the value of its flag."""
+    """Parse a stage of a batch server from the value of ``--stage``."""
     name, *rest = text.split(",")
     parts = ("where", str), ("time", float), ("cv", float), ("workers", int)
     try:

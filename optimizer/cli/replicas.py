@@ -1,4 +1,4 @@
-"""Sub-commands for one replica: `analyze`, `size`."""
+"""Sub-commands `analyze` and `size`, for one replica."""
 
 import argparse
 import json
@@ -37,14 +37,14 @@ from optimizer.units import REQUESTS_PER_SECOND
 
 
 class AnalyzeFlags(Request):
-    """Rate and simulation of a replica."""
+    """Flags of `analyze`: arrival rate and simulation."""
 
     rate: Annotated[float | None, Flag("REQ/S", REQUESTS_PER_SECOND)] = None
     """Arrival rate [requests/s]."""
     simulate: bool = False
     """Simulate the replica as well."""
     requests: Annotated[int | None, Flag("N")] = None
-    """Requests to simulate (20,000)."""
+    """Number of requests to simulate (20,000)."""
     seed: Annotated[int | None, Flag("S")] = None
     """Random seed (1)."""
 
@@ -56,7 +56,7 @@ def _add_analyze(parser: argparse.ArgumentParser) -> None:
 
 
 def _effort(arguments: argparse.Namespace) -> Effort | None:
-    """Return the length and seed of the simulation; None if nothing is simulated."""
+    """Return the length and the seed of the requested simulation; None if none is requested."""
     given = given_values(arguments, ("requests", "seed"))
     if arguments.simulate:
         return Effort(**given)
@@ -106,7 +106,7 @@ def _analyzed(row: BatchRow) -> BatchAnswer:
 
 
 def _values(found: Document, simulated: Any, named: EstimatedReplica | None = None) -> dict[str, Any]:
-    """Return the performance of one server, with its simulation and estimated profile, if any."""
+    """Return the performance of one replica as plain values, with any simulation and estimated profile."""
     values: dict[str, Any] = found.model_dump(by_alias=True)
     if named is not None:
         values = {"estimated": named.end, "assumed": named.document()} | values
@@ -143,7 +143,7 @@ def _size(arguments: argparse.Namespace) -> int | None:
 
 
 def _answer_lines(path: str, answer: Callable[[Row], Document], effort: Effort | None = None) -> int:
-    """Print one result or error message for each line of the file; return the exit status."""
+    """Print one result or one error message for each line of a file of replicas; return the exit status."""
     bad = 0
     for problem in read_problems(lines_of(read_text(path)), kind_of_row):
         if isinstance(problem, SpecError):

@@ -51,24 +51,24 @@ PLOTS = {
     "cost": "cost against load, by accelerator",
     "pareto": "cost against latency, by accelerator, with the Pareto front",
 }
-"""Kinds of figures of a system; a test compares them with the library's."""
+"""Kinds of figures of a system, with descriptions; a test compares them with those of the library."""
 OF_PROFILES = {"fit": "measured and predicted times of a fitted profile, which PATH then names"}
-"""Kinds of figures of a profile."""
+"""Kinds of figures of a profile, with descriptions."""
 SIMULATED = {"distribution", "percentiles"}
-"""Figures that need a simulation."""
+"""Kinds of figures that need a simulation."""
 
 
 class ReportFlags(ReportOptions):
-    """Files of a report, and its options."""
+    """Flags of `report`: the output files and the options of the report."""
 
     output: Annotated[Path | None, Flag("FILE", short="-o")] = None
     """Write one HTML file with embedded pictures."""
     markdown: Annotated[Path | None, Flag("FILE")] = None
-    """Write the same as Markdown, without pictures."""
+    """Write the report as Markdown, without pictures."""
     csv: Annotated[Path | None, Flag("FILE")] = None
-    """Write a row for each pool, and each server without any."""
+    """Write a CSV file with a row for each pool, and for each server without a pool."""
     date: Annotated[str | None, Flag("TEXT")] = None
-    """Day to write on the page (SOURCE_DATE_EPOCH's, else none)."""
+    """Date to print on the page (SOURCE_DATE_EPOCH's, else none)."""
 
 
 def _add_report(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +81,7 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 
 
 def _origin(arguments: argparse.Namespace) -> "PageMetadata":
-    """Return the metadata of the page; the date is given, so that the same input produces the same page."""
+    """Return the metadata of the report; the date is never today's, so equal input produces equal pages."""
     from optimizer import __version__
     from optimizer.render.pages import PageMetadata
 
@@ -118,7 +118,7 @@ def _report(arguments: argparse.Namespace) -> None:
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
-    """Reject output files that would be lost or are likely mistakes, before anything is solved."""
+    """Reject output files that overwrite each other or are likely mistakes, before anything is solved."""
     named = [path for path in (arguments.output, arguments.markdown, arguments.csv) if path is not None]
     for path in named:
         if named.count(path) > 1 and path.suffix:

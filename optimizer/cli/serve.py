@@ -1,4 +1,4 @@
-"""Sub-command `serve`: the REST service."""
+"""Sub-command `serve`: runs the REST service."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""Sub-commands for shell users: `samples`, `completion`."""
+"""Sub-commands `samples` and `completion`."""
 
 import argparse
 import sys
@@ -12,11 +12,11 @@ from optimizer.spec.writing import copy_tree
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 _SYSTEMS = frozenset({"PATH", "OTHER", "SYSTEM"})
-"""Metavars of arguments that are systems: files, or names of samples."""
+"""Metavars of arguments that name a system: a file or a sample."""
 _FILES = frozenset({"FILE", "CSV", "PLAN", "PROFILE", "LOADS.csv", "POINTS.csv", "RULES"})
-"""Metavars of arguments that are other files."""
+"""Metavars of arguments that name other files."""
 _DIRECTORIES = frozenset({"DIR"})
-"""Metavars of arguments that are directories."""
+"""Metavars of arguments that name directories."""
 
 
 def _add_samples(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ def _completion(arguments: argparse.Namespace) -> None:
 
 
 def _systems(names: Sequence[str]) -> dict[str, Any]:
-    """Return the completion of systems for each shell: files and sample names; in tcsh files only."""
+    """Return the completion of a system's name, by shell: files and samples; in tcsh only files."""
     words = " ".join(names)
     return {
         "bash": "_inferplan_system_files",
@@ -72,7 +72,7 @@ def _systems(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _complete(parser: argparse.ArgumentParser, completions: Mapping[str, object]) -> None:
-    """Mark the arguments with known metavars, in all sub-commands, for completion."""
+    """Set the completion of all arguments whose metavar is in `completions`, in all sub-commands."""
     for action in parser._actions:  # noqa: SLF001  argparse has no other way to list them
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for command in action.choices.values():

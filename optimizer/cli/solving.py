@@ -1,4 +1,4 @@
-"""Flags for solver options and load, and the options that they set."""
+"""Flags for loads and a cluster, and contexts that show progress on stderr."""
 
 import argparse
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ from optimizer.studies.simulation.plans import Progress
 
 
 def add_cluster(parser: argparse.ArgumentParser, work: str = "simulate") -> None:
-    """Add the flag for the address of a cluster that does the work."""
+    """Add the flag ``--cluster``, the address of a dask cluster that does the work named by `work`."""
     parser.add_argument(
         "--cluster", metavar="ADDRESS", help=f"{work} on a dask cluster: tcp://HOST:PORT of its scheduler"
     )
 
 
 def check_simulates(arguments: argparse.Namespace) -> None:
-    """Reject flags of simulations without ``--simulate``.
+    """Reject flags of simulations if ``--simulate`` is not given.
 
     Raises:
         SpecError: one of them is given.
@@ -35,7 +35,7 @@ def check_simulates(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def simulating(arguments: argparse.Namespace) -> Iterator[Progress]:
-    """Context for simulating, locally or on the named cluster, with progress on stderr."""
+    """Context manager for a simulation, locally or on the cluster of the arguments; shows progress."""
     compiled_here = announced() if arguments.cluster is None else nullcontext()
     with with_progress("simulating", arguments) as progress, compiled_here:
         yield progress
@@ -43,27 +43,27 @@ def simulating(arguments: argparse.Namespace) -> Iterator[Progress]:
 
 @contextmanager
 def with_progress(what: str, arguments: argparse.Namespace) -> Iterator[Progress]:
-    """Context for work that reports progress on stderr, locally or on the named cluster."""
+    """Context manager for work, locally or on the cluster of the arguments, with progress on stderr."""
     place = nullcontext() if arguments.cluster is None else on_cluster(arguments.cluster)
     with place, counting(what) as progress:
         yield progress
 
 
 def announced(what: str = "the simulator") -> AbstractContextManager[None]:
-    """Context that announces on stderr if code is compiled first."""
+    """Context manager that prints a note on stderr if its body compiles code."""
     return announcing_compilation(
         lambda: print_stderr(f"inferplan: compiling {what}; this happens once and takes up to half a minute")
     )
 
 
 def announced_for(system: System) -> AbstractContextManager[None]:
-    """Context that announces on stderr if queues are compiled first; other plans load no compiler."""
+    """Context manager that prints a note on stderr if planning the system compiles queue models."""
     compiled = [kind.name for kind in system.server_kinds() if kind.compiles_queues]
     return announced(f"the queues of {compiled[0]}") if compiled else nullcontext()
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
-    """Add the flag that replaces the loads of the document."""
+    """Add the flag ``--load``, which replaces the loads of the document."""
     parser.add_argument("--load", metavar="CSV", help="loads by server, which replace those of the document")
 
 

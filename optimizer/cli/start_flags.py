@@ -1,4 +1,4 @@
-"""Flags of `init`, and the facts that they describe."""
+"""Flags of `init`, and the facts for the document that they describe."""
 
 import argparse
 from collections.abc import Callable
@@ -17,30 +17,31 @@ from optimizer.starters.prices import Offer, PriceList, read_prices
 from optimizer.units import MILLISECONDS, UnitError
 
 _LATENCIES = ("ttft", "itl", "e2e")
-"""Latencies with a target flag."""
+"""Latencies that have a target flag."""
 _Texts = tuple[str, ...]
 
 
 class StartFlags(Request):
-    """Facts for a first document."""
+    """Flags of `init` with facts for the document."""
 
     template: Template | None = None
     """Template of the document (chosen by the other flags)."""
     model: Annotated[_Texts, Flag("NAME")] = ()
-    """A model of the catalogue, or a config.json; may be given several times."""
+    """Model in the catalogue, or path of a config.json; can be given several times."""
     accelerator: Annotated[_Texts, Flag("NAME[:COUNT][:PRICE]")] = ()
-    """Owned cards, with their number: H100:16:2.10USD/h. Rented ones, in any number: H200::3.90USD/h, or
-    8xH100::28EUR/h, eight at a time."""
+    """Owned cards with their number and price: H100:16:2.10USD/h. Rented cards in any number:
+    H200::3.90USD/h, or eight at a time: 8xH100::28EUR/h.
+    """
     rate: Annotated[_Texts, Flag("[MODEL:]USE-CASE=RATE")] = ()
-    """Requests of a use case with their unit, for a model or for each: chat=10/s, chat=600/min."""
+    """Arrival rate of a use case with its unit, for one model or for each: chat=10/s, chat=600/min."""
     weights: Annotated[str | None, Flag("FORMAT")] = None
-    """Format of the weights: fp8 (as published)."""
+    """Number format of the weights, such as fp8 (as published)."""
     target_ttft: Annotated[_Texts, Flag("[USE-CASE=]TIME")] = ()
-    """Target of the time to first token: chat=500ms; 0: none (the use case's)."""
+    """Target of the time to first token: chat=500ms; 0 for none (the use case's)."""
     target_itl: Annotated[_Texts, Flag("[USE-CASE=]TIME")] = ()
-    """Target of the inter-token latency: chat=50ms; 0: none (the use case's)."""
+    """Target of the inter-token latency: chat=50ms; 0 for none (the use case's)."""
     target_e2e: Annotated[_Texts, Flag("[USE-CASE=]TIME")] = ()
-    """Target of the time to the last token: chat=9s; 0: none (the use case's)."""
+    """Target of the time to the last token: chat=9s; 0 for none (the use case's)."""
     percentile: Annotated[_Texts, Flag("[USE-CASE=]P")] = ()
     """Percentile at which targets must hold: 95 (the mean)."""
     saturation: Annotated[SaturationPolicy | None, Flag("POLICY")] = None
@@ -49,7 +50,7 @@ class StartFlags(Request):
 
 
 def target_facts(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of `StarterFacts` for deployment, targets and scarcity.
+    """Return the fields of `StarterFacts` that the flags for weights, targets and saturation set.
 
     Raises:
         SpecError: a value is wrong, or given twice.
@@ -102,7 +103,7 @@ def _percentile(text: str) -> float:
 
 
 def demands_of(arguments: argparse.Namespace) -> list[Demand]:
-    """Return the demands that the flags describe.
+    """Return the demands that the ``--rate`` flags describe.
 
     Raises:
         SpecError: a rate is malformed.
@@ -119,17 +120,17 @@ def demands_of(arguments: argparse.Namespace) -> list[Demand]:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """An accelerator parsed from NAME[:COUNT][:PRICE]."""
+    """An accelerator, parsed from NAME[:COUNT][:PRICE]."""
 
     accelerator: str
-    """The card's name in the catalogue."""
+    """Name of the card in the catalogue."""
     cards: int
     count: int | None
     price: Price | None
 
     @property
     def name(self) -> str:
-        """Name of the slice: ``H100``, ``8xH100``."""
+        """Name of the GPU group: ``H100``, ``8xH100``."""
         return self.accelerator if self.cards == 1 else f"{self.cards}x{self.accelerator}"
 
 
@@ -137,8 +138,7 @@ def named_accelerator(text: str) -> Named:
     """Parse an accelerator with its optional count and price.
 
     Raises:
-        SpecError: it is not in the catalogue.
-        UnitError: its price is wrong.
+        SpecError: the accelerator is not in the catalogue.
     """
     name, _, rest = text.partition(":")
     count, _, price = rest.partition(":")
@@ -152,7 +152,7 @@ def named_accelerator(text: str) -> Named:
 
 
 def read_named_price(text: str) -> Price:
-    """Parse a price with its currency.
+    """Parse a price, which must name its currency.
 
     Raises:
         UnitError: the text has no currency, or is not a price.
@@ -164,10 +164,11 @@ def read_named_price(text: str) -> Price:
 
 
 def offers_of(arguments: argparse.Namespace) -> tuple[list[Offer], tuple[str, ...]]:
-    """Return the offers, and those in price files that are left out, with the reasons.
+    """Return the offers of accelerators, and notes on ignored entries of price files.
 
     Args:
-        arguments: name accelerators, priced by flag or file; if they name none, all in the files are used.
+        arguments: parsed command line. Accelerators are priced by flag or by price files; if no flag names
+            one, all in the files are offered.
 
     Raises:
         SpecError: a name, a count or a price is wrong, or a price is missing.
@@ -187,10 +188,10 @@ def offers_of(arguments: argparse.Namespace) -> tuple[list[Offer], tuple[str, ..
 
 
 def _priced(named: Named, listed: list[Offer]) -> list[Offer]:
-    """Return the offers of an accelerator that a flag names: priced by the flag or by files.
+    """Return the offers of an accelerator named by a flag, with the flag's price or those in price files.
 
     Raises:
-        UnitError: it has no price.
+        UnitError: neither the flag nor a file has a price.
     """
     known = [
         offer
@@ -218,15 +219,15 @@ def _price_lists(arguments: argparse.Namespace) -> list[PriceList]:
 
 
 class PriceFlags(Request):
-    """Options for reading a price file."""
+    """Flags for reading a price file."""
 
     region: Annotated[str | None, Flag("NAME")] = None
     """Prices of one region of the file (the cheapest)."""
     spot: bool = False
-    """Spot prices of a SkyPilot file."""
+    """Use the spot prices of a SkyPilot file."""
 
 
 def model_given(text: str) -> str:
-    """Return a model's name for a document; a folder with a config.json is replaced by that file."""
+    """Return the model's name to write in a document; a folder is replaced by the config.json in it."""
     config = Path(text) / "config.json"
     return str(config) if config.is_file() else text

@@ -1,4 +1,4 @@
-"""Sub-commands to start with: `init`, `prices`."""
+"""Sub-commands `init` and `prices`, for a first document."""
 
 import argparse
 import os
@@ -39,10 +39,10 @@ several models and classes on them; clouds, what clouds offer, without limits. U
 
 
 class InitFlags(Request):
-    """Files of `init`, and its other actions."""
+    """Flags of `init` for files and other actions."""
 
     prices: Annotated[tuple[str, ...], Flag("[PLACE=]FILE")] = ()
-    """Prices from a CSV file, see 'inferplan prices'."""
+    """CSV file of prices, with the place of its accelerators if given; see 'inferplan prices'."""
     use_cases: bool = False
     """List the use cases and exit."""
     force: bool = False
@@ -86,7 +86,7 @@ def _check_path(arguments: argparse.Namespace) -> None:
     """Reject an output file that cannot be written.
 
     Raises:
-        SpecError: the file exists, is no YAML file, or has no existing folder.
+        SpecError: the file exists, is not a YAML file, or its folder does not exist.
     """
     if arguments.path.exists() and not arguments.force:
         raise SpecError(
@@ -100,7 +100,7 @@ def _check_path(arguments: argparse.Namespace) -> None:
 
 
 def _start(arguments: argparse.Namespace) -> tuple[StarterFacts, tuple[str, ...]]:
-    """Return the facts from flags, and the names found only in price files.
+    """Return the facts that the flags describe, and notes on ignored entries of price files.
 
     Raises:
         SpecError: a flag is missing or wrong, or the flags do not suit the template.
@@ -131,7 +131,7 @@ def _start(arguments: argparse.Namespace) -> tuple[StarterFacts, tuple[str, ...]
 
 
 def _template_of(models: list[str], offers: list[Offer], demands: list[Demand]) -> Any:
-    """Return the template that fits the facts."""
+    """Return the template of the document that suits the models, offers and demands."""
     if all(offer.count is None for offer in offers):
         return "clouds"
     return "fleet" if len(models) > 1 or len(demands) > 1 else "one-model"

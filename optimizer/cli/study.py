@@ -1,4 +1,4 @@
-"""The command of a study, derived from its entry in the table."""
+"""Builds and runs the command of a study from its entry in the table of studies."""
 
 import argparse
 import sys
@@ -20,7 +20,7 @@ from optimizer.spec.writing import write_bytes
 
 
 def add_study(entry: StudyEntry[Any, Any], parser: argparse.ArgumentParser) -> None:
-    """Add the flags of a study: the system, its load, the options, and the output format."""
+    """Add the arguments of a study: the system, its loads, the study's options, and the output format."""
     study, fields = entry.study, entry.study.options.model_fields
     parser.epilog = study.epilog
     first = {name for name, field in fields.items() if (flag := details_of(field)) and flag.positional}
@@ -46,7 +46,7 @@ def add_study(entry: StudyEntry[Any, Any], parser: argparse.ArgumentParser) -> N
 
 
 def run_study(entry: StudyEntry[Any, Any], arguments: argparse.Namespace) -> None:
-    """Run a study for the system on the command line, and write the answer."""
+    """Run a study for the system that the arguments name, and write the result to stdout."""
     study = entry.study
     assert study.sections is not None
     options = request_of(study.options, arguments)
@@ -74,7 +74,7 @@ def run_study(entry: StudyEntry[Any, Any], arguments: argparse.Namespace) -> Non
 def _at_work(
     entry: StudyEntry[Any, Any], system: System, arguments: argparse.Namespace
 ) -> Iterator[Callable[[int, int], None]]:
-    """Context for running a study, possibly on a cluster; shows progress and compilation on stderr."""
+    """Context manager for running a study, locally or on a cluster, with progress and notes on stderr."""
     study = entry.study
     if not study.working:
         with working(f"{entry.command}: running"), announced_for(system):

@@ -12,9 +12,9 @@ from optimizer.plan import load_plan
 from optimizer.plan.proof import load_proof
 
 NOT_HELD = 4
-"""Exit status if a plan or its proof is wrong, the same as for a result that fails verification."""
+"""Exit status if a plan or its proof is wrong; equal to that of a solve whose result fails verification."""
 MAX_SHOWN = 10
-"""Maximum number of mistakes listed."""
+"""Maximum number of mistakes that are listed for a plan."""
 
 
 def _add_verify(parser: argparse.ArgumentParser) -> None:

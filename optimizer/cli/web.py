@@ -1,4 +1,4 @@
-"""Sub-command `web`: the page for analysts, on this machine."""
+"""Sub-command `web`: serves the web page for analysts on this machine."""
 
 import argparse
 import threading
@@ -15,12 +15,12 @@ DEFAULT_PORT = 8080
 
 
 class PageFlags(Request):
-    """Address of the page."""
+    """Flags of `web`."""
 
     port: Annotated[int, Flag("P")] = DEFAULT_PORT
     """Port to listen on; 0 takes a free one (8080)."""
     no_browser: bool = False
-    """Only print the address, open no browser."""
+    """Print the address without opening a browser."""
 
 
 def _add_web(parser: argparse.ArgumentParser) -> None:

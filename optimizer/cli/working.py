@@ -1,4 +1,4 @@
-"""Sub-command `work`: jobs of a queue, done on an emulated fleet."""
+"""Sub-command `work`: processes the jobs of a queue with an emulated fleet."""
 
 import argparse
 import asyncio
@@ -24,17 +24,17 @@ class WorkFlags(Request):
     """Flags of `work`."""
 
     jobs: Annotated[int, Flag("N")] = Field(4, ge=1, le=1000)
-    """Maximum jobs inside at once (4)."""
+    """Maximum jobs in progress at once (4)."""
     transfers: Annotated[int, Flag("N")] = Field(4, ge=1, le=1000)
-    """Maximum downloads, and uploads, at once (4)."""
+    """Maximum downloads at once, and maximum uploads at once (4)."""
     lease: Annotated[float, Flag("S")] = Field(30.0, gt=0, le=86_400)
-    """Time of a lease, which is renewed while the worker lives [s] (30)."""
+    """Duration of a job's lease, which is renewed while the worker runs [s] (30)."""
     name: Annotated[str, Flag("NAME")] = ""
     """Name of the worker; default: host and process."""
     once: bool = False
-    """End when no job waits."""
+    """Exit when no job is waiting."""
     timeout: Annotated[float, Flag("S")] = Field(300.0, gt=0, le=86_400)
-    """Longest wait for a part of a download, an inference or an upload; then the job has failed [s] (300)."""
+    """Timeout for a part of a download, an inference or an upload, after which the job fails [s] (300)."""
     key_file: Annotated[Path | None, Flag("FILE")] = None
     """File with the API key for the router (no key)."""
 

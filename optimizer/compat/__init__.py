@@ -1,1 +1,1 @@
-"""Formats that only clients of the reference family use."""
+"""Reads and writes the formats of llm-inferno (the reference; see docs/glossary.md)."""

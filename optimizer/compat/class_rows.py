@@ -1,4 +1,4 @@
-"""Rows with classes: several classes of requests, with priorities, in the queue of one replica.
+"""JSON lines (rows) that describe one replica with several classes of requests in its queue.
 
 Such a row has `classes` instead of `RPS`. Rates are in requests per second, times in ms.
 """
@@ -29,23 +29,23 @@ MAX_CLASSES = 100
 
 
 class RequestClass(Document):
-    """Requests of one class."""
+    """A class of requests: its arrival rate and priority."""
 
     rate_rps: Quantity = Field(alias="RPS")
     """Arrival rate of the class [requests/s]."""
     priority: Priority
-    """Priority, 1 is the highest; classes of equal priority are served first come, first served."""
+    """Priority; 1 is the highest. Requests of equal priority are served first come, first served."""
 
 
 class ClassFigures(Document):
-    """Latencies of the requests of one class [ms]; waiting times include requests that do not wait."""
+    """Latencies of the requests of one class [ms]; queueing times include those of 0."""
 
     priority: int
     """Priority of the class."""
     offered_rps: float = Field(alias="offeredRPS")
-    """Arrival rate [requests/s]."""
+    """Arrival rate of the class [requests/s]."""
     wait_ms: float = Field(alias="avgWaitTime")
-    """Mean time before the prefill, mostly spent waiting for a batch slot [ms]."""
+    """Mean queueing time: from arrival to the start of the prefill [ms]."""
     p50_wait_ms: float = Field(alias="p50WaitTime")
     """Median of the queueing time [ms]."""
     p90_wait_ms: float = Field(alias="p90WaitTime")
@@ -55,7 +55,7 @@ class ClassFigures(Document):
     p99_wait_ms: float = Field(alias="p99WaitTime")
     """99th percentile of the queueing time [ms]."""
     ttft_ms: float = Field(alias="avgTTFT")
-    """Mean time to the first token [ms]."""
+    """Mean time to first token [ms]."""
     p50_ttft_ms: float = Field(alias="p50TTFT")
     """Median of the time to first token [ms]."""
     p90_ttft_ms: float = Field(alias="p90TTFT")
@@ -67,7 +67,7 @@ class ClassFigures(Document):
     itl_ms: float = Field(alias="avgITL")
     """Mean inter-token latency [ms]."""
     response_ms: float = Field(alias="avgE2E")
-    """Mean time to the last token [ms]."""
+    """Mean end-to-end latency: time to the last token [ms]."""
     p50_e2e_ms: float = Field(alias="p50E2E")
     """Median of the time to the last token [ms]."""
     p90_e2e_ms: float = Field(alias="p90E2E")
@@ -79,39 +79,41 @@ class ClassFigures(Document):
 
 
 class SimulatedClass(ReplicaSimulation):
-    """Simulation result of one class."""
+    """Simulated performance of one class of requests."""
 
     priority: int
     """Priority of the class."""
 
 
 class ClassSimulation(Document):
-    """Simulation result of the classes of a replica, in the row's order; null for a class without rate."""
+    """Simulated performance of each class of a replica, in the row's order; null for a class without rate."""
 
     classes: tuple[SimulatedClass | None, ...] = Field(strict=False)
 
 
 class ClassAnswer(QueueAnswer):
-    """The answer for a row: means over all requests, and the performance of each class."""
+    """Answer to a row with classes: means over all requests, and the performance of each class."""
 
     classes: tuple[ClassFigures, ...] = Field(strict=False)
-    """Performance of each class, in the row's order."""
+    """Performance of each class, in the order of the row."""
 
 
 class ClassRowAnswer(RowAnswer):
-    """The answer for a row with classes, with percentiles."""
+    """Answer to a row with classes, with percentiles over all requests."""
 
     classes: tuple[ClassFigures, ...] = Field(strict=False)
-    """Performance of each class, in the row's order."""
+    """Performance of each class, in the order of the row."""
 
 
 class _ClassFields(QueueProblem):
     """A token replica whose queue has several classes of requests."""
 
     classes: tuple[RequestClass, ...] = Field(strict=False, min_length=1, max_length=MAX_CLASSES)
-    """Classes of requests, instead of `RPS`; the queue has no limit. Sizing keeps their proportions."""
+    """Classes of requests, instead of `RPS`; the queue is unlimited. Sizing keeps the proportions of their
+    rates.
+    """
     work_cv: Coefficient | None = Field(None, alias="workCV")
-    """Coefficient of variation of the work of a request; default: `outTokensCV`, or 1 without it."""
+    """Coefficient of variation of a request's work (batch time); default: `outTokensCV`, or 1 without it."""
 
     @model_validator(mode="after")
     def _only_classes(self) -> "_ClassFields":
@@ -131,7 +133,7 @@ class _ClassFields(QueueProblem):
         return self
 
     def queues(self) -> PriorityQueues:
-        """Return the queue model of the classes, each a row of the same queue without limit.
+        """Return the model of the queue that the classes share, with a row for each class; it is unlimited.
 
         Raises:
             AnalysisError: all rates are zero, or a service time is zero.
@@ -157,7 +159,7 @@ class _ClassFields(QueueProblem):
         return self._answer(queues, rate_rps)
 
     def size(self) -> ClassAnswer | ClassRowAnswer:
-        """Return the maximum total rate at which each class meets the targets."""
+        """Return the performance at the maximum total rate at which every class meets the targets."""
         queues, wanted = self.queues(), self.targets()
         rates = {f"rate_{name}_rps": _largest(queues, wanted.only(f"{name}_ms")) for name in ("ttft", "itl")}
         rate_rps = _largest(queues, wanted)
@@ -168,7 +170,7 @@ class _ClassFields(QueueProblem):
         return self._answer(queues, rate_rps, **rates)
 
     def simulate(self, effort: Effort) -> ClassSimulation | OverloadedReplica:
-        """Return the simulated performance of each class; output lengths vary as the work does.
+        """Simulate the replica; return the performance of each class. `work_cv` varies the output lengths.
 
         Raises:
             AnalysisError: a class has too few requests, or an iteration would take no time.
@@ -200,7 +202,7 @@ class _ClassFields(QueueProblem):
         for percent in PERCENTILES:
             of_each[f"p{percent}_wait_ms"] = found.wait_quantile(percent / 100).tolist()
         figures: dict[str, Any] = _figures_of_all(found) | rates
-        figures |= dict.fromkeys(("offered_rps", "throughput_rps"), rate_rps)  # nothing is rejected
+        figures |= dict.fromkeys(("offered_rps", "throughput_rps"), rate_rps)  # no request is rejected
         figures |= {"stable_rate_rps": float(queues.stable_rate_rps[0])}
         figures |= {"classes": answers(ClassFigures, found, **of_each)}
         answer_type = ClassAnswer if queues.queues.means_only else ClassRowAnswer
@@ -210,7 +212,7 @@ class _ClassFields(QueueProblem):
 
 
 class ReplicaClassRow(_ClassFields, ReplicaRow):
-    """One replica with several classes of requests, in the reference's format with extensions."""
+    """One replica with several classes of requests, in llm-inferno's format with extensions."""
 
 
 class LinearClassRow(_ClassFields, LinearRow):
@@ -218,14 +220,14 @@ class LinearClassRow(_ClassFields, LinearRow):
 
 
 def _largest(queues: PriorityQueues, wanted: LatencyTargets) -> float:
-    """Return the maximum rate at which all classes meet their targets; NaN if there is none."""
+    """Return the maximum total rate [requests/s] at which all classes meet the targets; NaN if none."""
     count = len(queues.share)
     targets = Targets.of_limits([wanted.limits()] * count, np.zeros(count, np.bool_))
     return float(largest_rate(queues, targets).max_rate_rps.min())
 
 
 def _figures_of_all(found: ClassPerformance) -> dict[str, float]:
-    """Return the metrics over the requests of all classes, by field of an answer."""
+    """Return means and percentiles over the requests of all classes, by field of an answer."""
     share = found.offered_rps / found.offered_rps.sum()
     figures = {"in_service": float(found.in_service.sum())}
     for name in ("response_ms", "wait_ms", "ttft_ms", "itl_ms"):

@@ -1,6 +1,6 @@
-"""The reference's queue-analysis format: problems and answers of its service (iteration law).
+"""The format of llm-inferno's queue-analysis service: problems and answers (iteration law only).
 
-Rates are in requests per second, times in ms. As in the reference, a missing ``maxQueueSize`` means 0.
+Rates are in requests per second, times in ms. As in llm-inferno, a missing ``maxQueueSize`` means 0.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,18 +22,18 @@ _Document = TypeVar("_Document", bound=Document)
 
 
 class QueueAnswer(Document):
-    """One answer of the reference's queue-analysis service."""
+    """Answer of llm-inferno's queue-analysis service: the performance of one replica."""
 
     offered_rps: float = Field(alias="offeredRPS")
     """Arrival rate [requests/s]."""
     throughput_rps: float = Field(alias="throughput")
     """Completed requests [requests/s]."""
     response_ms: float = Field(alias="avgRespTime")
-    """Mean queueing and service time [ms]."""
+    """Mean response time: queueing plus service time [ms]."""
     wait_ms: float = Field(alias="avgWaitTime")
     """Mean queueing time [ms]."""
     in_service: float = Field(alias="avgNumInServ")
-    """Mean requests in the batch."""
+    """Mean number of requests in the batch."""
     ttft_ms: float = Field(alias="avgTTFT")
     """Mean time to first token [ms]."""
     itl_ms: float = Field(alias="avgITL")
@@ -47,10 +47,10 @@ class QueueAnswer(Document):
 
 
 class QueueProblem(Row):
-    """One problem of the reference's queue-analysis service."""
+    """Problem of llm-inferno's queue-analysis service: one replica with its load and targets."""
 
     max_batch: BatchLimit = Field(alias="maxBatchSize")
-    """Batch limit."""
+    """Batch limit [requests]."""
     in_tokens: Tokens = Field(alias="avgInputTokens")
     """Mean input length [tokens]."""
     out_tokens: AnswerTokens = Field(alias="avgOutputTokens")
@@ -62,14 +62,14 @@ class QueueProblem(Row):
     gamma: Quantity = 0.0
     """γ of the iteration law [ms per token of KV cache read]."""
     max_queue: Count = Field(0, alias="maxQueueSize")
-    """Queue capacity: maximum requests waiting behind a full batch."""
+    """Queue capacity: maximum number of requests that wait for a full batch."""
     target_ttft_ms: Quantity = Field(0.0, alias="targetTTFT")
-    """Target of the time to first token [ms]; 0: none."""
+    """Target of the time to first token [ms]; 0 for none."""
     target_itl_ms: Quantity = Field(0.0, alias="targetITL")
-    """Target of the inter-token latency [ms]; 0: none."""
+    """Target of the inter-token latency [ms]; 0 for none."""
 
     def law(self) -> dict[str, Any]:
-        """Return the latency model and the queue model, by field of a replica."""
+        """Return the fields of a `Replica` for its latency model and queue model."""
         three = {"alpha": self.alpha, "beta": self.beta, "gamma": self.gamma}
         return {"queue_model": REFERENCE, "iteration": three}
 
@@ -77,14 +77,14 @@ class QueueProblem(Row):
         """Return the replica that the problem describes.
 
         Raises:
-            SpecError: the queue model does not support its law or its variability.
+            SpecError: the queue model does not support the latency model or the coefficients of variation.
         """
         own = {name: getattr(self, name, None) for name in Replica.model_fields}
         given = {name: value for name, value in own.items() if value is not None}
         return validated(Replica, self.law() | given)
 
     def analyze(self) -> QueueAnswer | UnstableReplica:
-        """Return the performance at the problem's rate.
+        """Return the performance of the replica at the problem's arrival rate.
 
         Raises:
             AnalysisError: the rate or a service time is zero.
@@ -92,7 +92,7 @@ class QueueProblem(Row):
         return analyze_as(QueueAnswer, self.replica(), self.rate_rps)
 
     def size(self) -> QueueAnswer:
-        """Return the maximum rate for each target, and the performance at the smaller one.
+        """Return the maximum rate for each target, and the performance at the smaller of these rates.
 
         Raises:
             AnalysisError: no rate meets the targets.
@@ -104,11 +104,11 @@ class QueueProblem(Row):
         return answer_of(QueueAnswer, sizing.at_max_rate, **rates)
 
     def targets(self) -> LatencyTargets:
-        """Return the targets of the problem."""
+        """Return the latency targets of the problem."""
         return LatencyTargets(ttft_ms=self.target_ttft_ms, itl_ms=self.target_itl_ms)
 
     def simulate(self, effort: Effort) -> Document:
-        """Return the simulated performance; without `maxQueueSize` the queue is unlimited."""
+        """Simulate the replica; return its performance. Without `maxQueueSize` the queue is unlimited."""
         replica = self.replica()
         if "max_queue" not in self.model_fields_set:
             replica = replica.model_copy(update={"max_queue": None})
@@ -118,13 +118,13 @@ class QueueProblem(Row):
 def read_problems(
     lines: Iterable[str], problem: type[_Document] | Callable[[object], type[_Document]]
 ) -> Iterator[_Document | SpecError]:
-    """Read problems from JSON lines, skipping empty ones; an invalid line yields its error.
+    """Read problems from JSON lines; empty lines are skipped, and an invalid line yields its error.
 
     As in the reference's format, numbers have no units.
 
     Args:
         lines: the lines.
-        problem: the type of problem, or a function that determines it from the line's value.
+        problem: the document type of a line, or a function that determines it from the line's JSON value.
     """
     for number, line in enumerate(lines, start=1):
         if line.strip():
@@ -138,12 +138,12 @@ def read_problems(
 
 
 def answer_of(answer_type: type[_Document], found: ReplicaPerformance, **own: object) -> _Document:
-    """Return an analysis as another type of document.
+    """Convert an analysis to another type of document.
 
     Args:
-        answer_type: the type, with fields of the analysis.
+        answer_type: the type; its fields have names of metrics.
         found: the analysis.
-        own: other fields.
+        own: values of further fields.
     """
     return answer_type.model_validate(
         {name: value for name, value in found if name in answer_type.model_fields} | own

@@ -1,4 +1,4 @@
-"""The types of rows, and the detection of the type of a JSON line."""
+"""Detects the type of a row: a JSON line that describes a replica to analyse."""
 
 from optimizer.compat.class_rows import LinearClassRow, ReplicaClassRow
 from optimizer.compat.rows import LinearRow, ReplicaRow
@@ -18,20 +18,22 @@ _CHOICES: tuple[tuple[type[Row], tuple[frozenset[str], ...]], ...] = (
     (ReplicaClassRow, (_CLASSES,)),
     (ReplicaRow, ()),
 )
-"""Types of rows with sets of keys. A line has the first type for which it contains a key of each set."""
+"""Types of rows, each with sets of keys in lower case. A row has the first type for which it contains a key
+of every set.
+"""
 _MARKS = _CLASSES.union(_SHARED, {"rps"}, *_OF_KINDS)
 
 ROWS: tuple[type[Row], ...] = tuple(row for row, _ in _CHOICES)
-"""All types of rows."""
+"""All types of rows (JSON lines that describe replicas)."""
 
 
 def is_row(value: object) -> bool:
-    """Return whether a value is a row: it has a rate, classes, a shared card, or the key of a kind."""
+    """Return whether a JSON value is a row: it has a rate, classes, a shared card, or the key of a kind."""
     return bool(_keys(value) & _MARKS)
 
 
 def kind_of_row(value: object) -> type[Row]:
-    """Return the type of a row, by the keys of its kind, its law and its classes."""
+    """Return the type of a row, from the keys of its kind, its latency model and its classes."""
     keys = _keys(value)
     return next(row for row, sets in _CHOICES if all(keys & some for some in sets))
 

@@ -1,7 +1,7 @@
-"""Rows of replicas to analyse, as JSON lines: the reference's queue-analysis format with extensions.
+"""Rows: JSON lines that describe a replica to analyse, in llm-inferno's format with extensions.
 
-Rows with the queue model ``continuous`` also return percentiles. Rows without a queue model, or with the
-reference's, return the reference's answer. Rates are in requests per second, times in ms.
+Answers to rows with the queue model ``continuous`` also have percentiles. Rows without a queue model, or with
+``reference``, get llm-inferno's answer. Rates are in requests per second, times in ms.
 """
 
 from typing import Any
@@ -26,22 +26,24 @@ from optimizer.timing.iteration import FurtherTerms
 
 
 class RowAnswer(LatencyFigures, QueueAnswer):
-    """The reference's answer, with percentiles and the end-to-end latency for `queueModel: continuous`."""
+    """llm-inferno's answer, extended by percentiles and the end-to-end latency."""
 
 
 class ReplicaRow(FurtherTerms, QueueProblem):
-    """One replica at one rate: a problem in the reference's format, with extensions."""
+    """One replica at one arrival rate: a problem in llm-inferno's format, with extensions."""
 
     queue_model: QueueModelName = Field(REFERENCE, alias="queueModel")
-    """Queue model; with `continuous`, answers have percentiles, and the default of `maxQueueSize` is 10 times
-    the batch limit.
+    """Queue model. With `continuous`, answers have percentiles, and `maxQueueSize` is 10 times the batch
+    limit by default.
     """
     scheduler: SchedulerName = "chunked"
-    """Scheduler of prompts: in chunks next to the decodes, or full prompts first."""
+    """Scheduler: prompts in chunks together with decodes (`chunked`), or entire prompts first
+    (`prefill-first`).
+    """
     max_num_tokens: PositiveCount = Field(DEFAULT_MAX_NUM_TOKENS, alias="maxNumTokens")
-    """Token budget of one iteration."""
+    """Maximum number of tokens in one iteration."""
     kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity")
-    """KV cache [tokens]; default: unlimited."""
+    """KV cache capacity [tokens]; unlimited by default."""
     arrival_cv: Coefficient = Field(1.0, alias="arrivalCV")
     """Coefficient of variation of the interarrival times."""
     in_tokens_cv: Coefficient = Field(1.0, alias="inTokensCV")
@@ -50,23 +52,23 @@ class ReplicaRow(FurtherTerms, QueueProblem):
     """Coefficient of variation of the output length."""
 
     def law(self) -> dict[str, Any]:
-        """Return the latency model and the queue model, by field of a replica."""
+        """Return the fields of a `Replica` for its latency model and queue model."""
         law = super().law()
         law["iteration"] |= {name: getattr(self, name) for name in FurtherTerms.model_fields}
         return law
 
     def replica(self) -> Replica:
-        """Return the replica that the row describes; only the reference's queue has no capacity by default.
+        """Return the replica that the row describes; by default only llm-inferno's queue has capacity 0.
 
         Raises:
-            SpecError: the queue model does not support its law or its variability.
+            SpecError: the queue model does not support the latency model or the coefficients of variation.
         """
         replica = super().replica()
         stated = self.queue_model == REFERENCE or "max_queue" in self.model_fields_set
         return replica if stated else replica.model_copy(update={"max_queue": None})
 
     def analyze(self) -> QueueAnswer | UnstableReplica:
-        """Return the reference's answer, extended if the row has another queue model."""
+        """Analyse the replica; return llm-inferno's answer, extended if the row has another queue model."""
         if self.queue_model == REFERENCE:
             return super().analyze()
         found = analyze_as(RowAnswer, self.replica(), self.rate_rps)
@@ -76,16 +78,16 @@ class ReplicaRow(FurtherTerms, QueueProblem):
 
 
 class LinearRow(QueueProblem):
-    """One replica under the linear law at one rate, with continuous or static batching."""
+    """One replica with the linear latency model at one arrival rate, with continuous or static batching."""
 
     decode: DecodeParms | None = Field(None, alias="decodeParms")
     """Decode parameters of the linear law."""
     prefill: PrefillParms | None = Field(None, alias="prefillParms")
     """Prefill parameters of the linear law."""
     batching: Batching = "continuous"
-    """Batching mode."""
+    """Batching mode: continuous or static."""
     out_tokens_cv: Coefficient | None = Field(None, alias="outTokensCV")
-    """Coefficient of variation of the output length; static batches need it."""
+    """Coefficient of variation of the output length; required for static batching."""
 
     @model_validator(mode="after")
     def _one_law(self) -> "LinearRow":
@@ -98,5 +100,5 @@ class LinearRow(QueueProblem):
         return self
 
     def law(self) -> dict[str, Any]:
-        """Return nothing: the row has the fields of the linear law, which decides the queue model."""
+        """Return no fields, because the row's fields for the linear law also determine the queue model."""
         return {}
