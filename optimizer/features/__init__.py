@@ -1,1 +1,1 @@
-"""Features of a fleet, a folder each: fields, streams, offers, coupling, view and sections."""
+"""Optional features of a fleet, such as routes and reserves; each has a package for all its parts."""

@@ -1,4 +1,4 @@
-"""The fields that features add to documents; pydantic orders fields by the last base first."""
+"""Combines the fields that features add to documents; pydantic puts the fields of the last base first."""
 
 from optimizer.features.caches.fields import CacheFields
 from optimizer.features.external.fields import ExternalField
@@ -24,24 +24,24 @@ class ServerFeatureFields(
     PreferredField,
     ReserveFields,
 ):
-    """All fields of features in the document of a server."""
+    """All fields that features add to the document of a server."""
 
 
 class AcceleratorFeatureFields(SliceField, PlaceField, TierField, AvailabilityField):
-    """All fields of features in the document of an accelerator."""
+    """All fields that features add to the document of an accelerator."""
 
 
 class ProfileFeatureFields(CardFields):
-    """All fields of features in the document of a profile."""
+    """All fields that features add to the document of a model profile."""
 
 
 class ClassFeatureFields(HeadroomField):
-    """All fields of features in the document of a service class."""
+    """All fields that features add to the document of a service class."""
 
 
 class SystemFeatureFields(RoutesField):
-    """All fields of features in the document of a system."""
+    """All fields that features add to the document of a system."""
 
 
 class FeatureOptions(NetworkField, ReserveOptions):
-    """All options of features."""
+    """All fields that features add to the optimizer options."""

@@ -1,4 +1,4 @@
-"""The tables of features, in their order; each is empty without its feature."""
+"""Collects the tables of all features in their display order; a feature that is not used has none."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -31,12 +31,12 @@ def replayed_sections(found: Replay) -> Iterator[Section]:
 
 
 def group_sections(plan: Plan, queues: Iterable[QueueRow], system: System | None = None) -> Iterator[Section]:
-    """Yield the tables of servers that are served together, which follow those of allocations.
+    """Yield the tables of servers that are served together; they follow the tables of allocations.
 
     Args:
         plan: the plan.
-        queues: members of shared queues.
-        system: the system, to show more of shared cards.
+        queues: rows of the tables of shared queues.
+        system: the system, for more details on shared cards; None if unknown.
     """
     yield from shared_queue_sections([*queues])
     yield from shared_card_sections(plan, system)
@@ -44,11 +44,11 @@ def group_sections(plan: Plan, queues: Iterable[QueueRow], system: System | None
 
 
 def feature_sections(plan: Plan, costs: Mapping[str, float]) -> Iterator[Section]:
-    """Yield the other tables of the features of a plan, and the cost of tokens.
+    """Yield the other tables of a plan's features, and the table of the cost of tokens.
 
     Args:
         plan: the plan.
-        costs: cost per million tokens of each server [cents].
+        costs: cost per million tokens [cents], by server.
     """
     yield from deadline_sections(plan)
     yield from version_sections(plan)

@@ -1,4 +1,4 @@
-"""The table of features: a feature is a folder of this package, and an entry here."""
+"""The table of all features: each is a package in `optimizer.features` and has an entry here."""
 
 from importlib import import_module
 from typing import Any
@@ -26,10 +26,10 @@ FEATURES: tuple[Feature, ...] = (
 )
 """All features whose code runs only for systems that use them.
 
-Their faults are listed, and their couplings add variables and rows to models, in this order.
+In this order, their errors are listed, and their topologies add variables and constraints to models.
 """
 
 
 def part_of(feature: Feature, name: str) -> Any:
-    """Return a module of a feature's folder, which is loaded when it is first needed."""
+    """Import and return a module of a feature's package."""
     return import_module(f"optimizer.features.{feature.name}.{name}")

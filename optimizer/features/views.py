@@ -1,4 +1,4 @@
-"""Fields of a plan that follow from what it places: the same functions build a plan and verify it."""
+"""Computes the fields of a plan that follow from its placements; planning and verification both use this."""
 
 from collections.abc import Mapping
 from operator import attrgetter
@@ -23,24 +23,24 @@ from optimizer.spec.system import System
 
 
 class StatedFacts(NamedTuple):
-    """Facts of a plan that do not follow from what it places."""
+    """Facts of a plan that do not follow from its placements."""
 
     unserved: tuple[Unserved, ...]
     has_reserve: Mapping[str, bool]
-    """Whether a server that requires a reserve has it."""
+    """Whether each server that requires a reserve has it, by name."""
     queues: Mapping[str, SharedQueueUse]
     divisions: Divisions
-    """Division of the requests of routes."""
+    """Division of the requests of each route."""
     all_large: Mapping[str, float | None]
-    """Cost of the large model alone, by route [cents/h]."""
+    """Cost of serving all requests with the large model alone [cents/h], by route; None if impossible."""
 
 
 def sections(placed: PlanPlacements, stated: StatedFacts) -> dict[str, Any]:
-    """Return all fields of a plan, by Python name, but those that state how well it is solved."""
+    """Return all fields of a plan, by Python name, except those about its bounds and optimality."""
     system, pools = placed.system, placed.pools
     short = {item.server for item in stated.unserved}
     short |= {name for name, use in stated.queues.items() if short & use.members.keys()}
-    # Only servers with replicas of their own, and fully served, have reserves.
+    # Only servers on unshared replicas that are served in full have reserves.
     elsewhere = {*placed.rented, *(item.server for use in placed.cards for item in use.servers)}
     used = system.features
     loads_rps = server_loads_rps(system)
@@ -79,7 +79,7 @@ def sections(placed: PlanPlacements, stated: StatedFacts) -> dict[str, Any]:
 
 
 def _stated_by(system: System) -> dict[str, Any]:
-    """Return the fields of a plan that depend on its system alone."""
+    """Return the fields of a plan that depend only on its system."""
     factors: dict[str, dict[str, float]] = {}
     for (server, accelerator), factor in system.rate_factors.items():
         factors.setdefault(server, {})[accelerator] = factor

@@ -1,4 +1,4 @@
-"""Result caches as a feature: the field that selects it."""
+"""Declares result caches as a feature, with the document field that selects it."""
 
 from optimizer.spec.feature import Feature
 

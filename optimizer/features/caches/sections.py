@@ -1,4 +1,4 @@
-"""Result caches as a table."""
+"""The table of result caches in reports."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from optimizer.section import RPM, Column, Section, name, table
 
 
 def cache_sections(plan: Plan) -> Iterator[Section]:
-    """Yield the hits and misses of caches."""
+    """Yield the table of hits and misses of result caches, if there are any."""
     if not plan.caches:
         return
     columns = (

@@ -1,13 +1,14 @@
-"""Result caches: the loads and targets that remain for replicas (math.md section 27)."""
+"""Loads and targets of the requests that miss a result cache and reach replicas (math.md section 27)."""
 
 from optimizer.kinds.fields import Load
 from optimizer.schema import ModelTarget
 
 
 def thinned(load: Load, share: float) -> Load:
-    """Return a load thinned at random: each request is kept with the probability `share`.
+    """Return the load of a random sample of the requests: each is kept with the probability `share`.
 
-    Random thinning moves the variability of arrivals towards that of a Poisson process.
+    The sample is closer to Poisson arrivals than the full load, so its coefficient of variation is nearer to
+    1.
     """
     if share == 1:
         return load
@@ -20,9 +21,9 @@ def thinned(load: Load, share: float) -> Load:
 
 
 def target_of_misses(target: ModelTarget, hit_rate: float) -> ModelTarget:
-    """Return targets that the misses of a cache must meet so that all requests meet their own (eq. 188).
+    """Return the targets for cache misses with which all requests together meet `target` (eq. 188).
 
-    A share of requests within the targets stays one of all requests.
+    A minimum share of requests within the targets still refers to all requests.
     """
     if not hit_rate:
         return target
@@ -42,5 +43,5 @@ def target_of_misses(target: ModelTarget, hit_rate: float) -> ModelTarget:
 
 
 def _of_misses(percentile: float | None, hit_rate: float) -> float | None:
-    """Return the percentile of misses that equals a percentile of all requests; at most 0 if none does."""
+    """Convert a percentile of all requests to one of cache misses; ≤ 0 if the hits alone suffice."""
     return None if percentile is None else 100 - (100 - percentile) / (1 - hit_rate)

@@ -1,4 +1,4 @@
-"""What a plan states of caches."""
+"""The section of a plan about result caches."""
 
 from pydantic import Field
 
@@ -6,7 +6,7 @@ from optimizer.documents import Document
 
 
 class CacheUse(Document):
-    """Requests that a server's cache answers, and those left for its replicas."""
+    """Requests that a server's result cache answers, and those that its replicas serve."""
 
     server: str
     """Name of the server."""
@@ -15,4 +15,4 @@ class CacheUse(Document):
     hits_rpm: float = Field(alias="hits")
     """Requests that the cache answers [requests/min]."""
     misses_rpm: float = Field(alias="misses")
-    """Requests left for replicas [requests/min]."""
+    """Requests that replicas serve [requests/min]."""

@@ -1,11 +1,11 @@
-"""Requests that result caches leave for a plan's replicas (math.md section 27)."""
+"""Computes the hits and misses of result caches in a plan (math.md section 27)."""
 
 from optimizer.features.caches.uses import CacheUse
 from optimizer.spec.system import System
 
 
 def cache_uses(system: System) -> tuple[CacheUse, ...]:
-    """Return the hits and misses of every server with a cache."""
+    """Return the hits and misses of every server with a result cache."""
     return tuple(
         CacheUse(
             server=name,

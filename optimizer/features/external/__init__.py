@@ -1,1 +1,1 @@
-"""External services, rented by the token."""
+"""Feature: external services, which are paid per token and replace replicas."""

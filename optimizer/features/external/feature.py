@@ -1,4 +1,4 @@
-"""External services as a feature: its fields, what it does not support, and its checks."""
+"""Declares external services as a feature: document fields, unsupported fields and options, and checks."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from optimizer.spec.feature import Documents, Feature
 
 
 def _faults(documents: Documents) -> Iterator[Finding]:
-    """Yield external services for requests without tokens."""
+    """Yield an error for each server without tokens that states an external service."""
     for part, at, server in documents.index.servers.values():
         profiles = documents.profiles.get(server.model, ())
         if server.external is not None and any(kind_of_profile(item) is not KINDS[0] for item in profiles):

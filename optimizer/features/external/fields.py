@@ -1,4 +1,4 @@
-"""Documents of external services."""
+"""Document fields for external services."""
 
 from typing import Annotated
 
@@ -10,10 +10,10 @@ MoneyPerMillion = Annotated[float, Field(ge=0, le=MAX_QUANTITY)]
 
 
 class External(Document):
-    """An external service that answers a server's requests instead of replicas.
+    """An external service that can serve all requests of a server instead of replicas.
 
-    Only its means are known, so it meets no target on a percentile or a share of requests. The service that
-    plans for a running fleet does not use it, and lists such servers in `notRented`.
+    Only its mean latencies are known, so it meets no target on a percentile or a share of requests. The REST
+    service with a running fleet does not rent it, and lists such servers in `notRented`.
     """
 
     in_per_million: MoneyPerMillion = Field(alias="inPerMillion")
@@ -27,7 +27,7 @@ class External(Document):
 
 
 class ExternalField(Document):
-    """Permission of a server to rent."""
+    """External service of a server."""
 
     external: External | None = Field(None, exclude_if=is_none)
-    """External service that can answer all of its requests or none; absent: no such service."""
+    """External service that can serve all requests of the server; absent if there is none."""

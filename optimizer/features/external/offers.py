@@ -1,7 +1,7 @@
-"""External services instead of replicas: candidates without cards for servers that can rent.
+"""Candidates that rent an external service instead of running replicas.
 
-Their rows have the accelerator index after the last. Only the mean latencies of such a service are known, so
-it meets no target on a percentile or a share of requests.
+They use no cards, and their accelerator index is the last plus 1. Only the mean latencies of such a service
+are known, so it meets no target on a percentile or a share of requests.
 """
 
 import numpy as np
@@ -20,20 +20,20 @@ MILLION = 1e6
 
 
 def rented_cost(external: External, load: Load, rate_rpm: float) -> float:
-    """Return the cost of a service at a rate [cents/h] (eq. 149)."""
+    """Return the cost of an external service at an arrival rate [cents/h] (eq. 149)."""
     tokens = load.in_tokens * external.in_per_million + load.out_tokens * external.out_per_million
     return rate_rpm * MINUTES_PER_HOUR * tokens / MILLION
 
 
 def rented_per_million(external: External, load: Load) -> float:
-    """Return the cost of a million input and output tokens of a service [cents]; 0 without tokens."""
+    """Return the cost of a service per million input and output tokens [cents]; 0 without tokens."""
     tokens = load.in_tokens + load.out_tokens
     cost = load.in_tokens * external.in_per_million + load.out_tokens * external.out_per_million
     return cost / tokens if tokens else 0.0
 
 
 def missed_target(server: Server, target: ModelTarget | None) -> str | None:
-    """Return the target of a server that its external service misses, as text; None if it meets all."""
+    """Describe the first target of a server that its external service misses; None if it meets all."""
     external = server.external
     assert external is not None
     if target is None:
@@ -51,7 +51,7 @@ def missed_target(server: Server, target: ModelTarget | None) -> str | None:
 
 
 def rented(arrays: SystemArrays, system: System, load_rps: FloatArray) -> CandidateTable:
-    """Return the candidates without cards: loaded servers whose external service meets their targets."""
+    """Return a candidate for each loaded server whose external service meets the server's targets."""
     rows = [
         (s, server.external)
         for s, server in enumerate(system.servers.values())
@@ -61,7 +61,7 @@ def rented(arrays: SystemArrays, system: System, load_rps: FloatArray) -> Candid
     ]
     server = np.array([s for s, _ in rows], np.int64)
     none = np.zeros(len(rows), np.int64)
-    # The server's minimum number of replicas, so that they are counted like any replicas.
+    # The candidate counts as the server's minimum number of replicas, so counts need no special case.
     count = np.maximum(arrays.servers.min_replicas[server], 1)
     loads = [item.current.load for item in system.servers.values()]
     cost = [rented_cost(external, loads[s], float(load_rps[s]) * SECONDS_PER_MINUTE) for s, external in rows]

@@ -1,4 +1,4 @@
-"""External services as a table."""
+"""The table of rented external services in reports."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from optimizer.section import RPM, Column, Section, name, table
 
 
 def rental_sections(plan: Plan) -> Iterator[Section]:
-    """Yield the services that a plan rents."""
+    """Yield the table of external services that a plan rents, if there are any."""
     if not plan.rented:
         return
     columns = (

@@ -1,4 +1,4 @@
-"""What a plan states of rented services."""
+"""The section of a plan about rented external services."""
 
 from pydantic import Field
 
@@ -6,16 +6,16 @@ from optimizer.documents import Document
 
 
 class Rented(Document):
-    """A server whose requests are all answered by an external service."""
+    """A server whose requests an external service answers."""
 
     server: str
     """Name of the server."""
     arrival_rate_rpm: float = Field(alias="arrivalRate")
     """Load of the server [requests/min]."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Cost of the service at the load [cents/h]."""
+    """Cost of the external service at this load [cents/h]."""
     cost_per_million: float = Field(alias="costPerMillion")
-    """Cost of the service per million input and output tokens [cents]."""
+    """Cost of the external service per million tokens, input plus output [cents]."""
     itl_ms: float = Field(alias="itlAverage")
     """Mean inter-token latency [ms]."""
     ttft_ms: float = Field(alias="ttftAverage")

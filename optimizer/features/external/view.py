@@ -1,4 +1,4 @@
-"""Rented services in a plan."""
+"""Computes the rented external services of a plan."""
 
 from optimizer.features.external.offers import rented_per_million
 from optimizer.features.external.uses import Rented
@@ -6,12 +6,12 @@ from optimizer.schema import Server
 
 
 def rental(server: Server, rate_rpm: float, cost_cents_per_h: float) -> Rented:
-    """Return the use of a server's external service.
+    """Return the plan's entry for a server that rents its external service.
 
     Args:
         server: the server.
-        rate_rpm: its load [requests/min].
-        cost_cents_per_h: cost of the service at that load [cents/h].
+        rate_rpm: load of the server [requests/min].
+        cost_cents_per_h: cost of the external service at that load [cents/h].
     """
     assert server.external is not None
     return Rented(

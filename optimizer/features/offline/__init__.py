@@ -1,1 +1,1 @@
-"""Offline work with a deadline."""
+"""Feature: offline work, which must be completed by a deadline."""

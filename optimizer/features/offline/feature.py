@@ -1,4 +1,4 @@
-"""Offline work as a feature: its fields, what it does not support, and its checks."""
+"""Declares offline work as a feature: its document fields, unsupported fields and options, and checks."""
 
 from collections.abc import Iterator
 

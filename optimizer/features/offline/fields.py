@@ -1,4 +1,4 @@
-"""Documents of offline work: a number of requests, and their deadline."""
+"""Document fields for offline work: a number of requests, and their deadline."""
 
 from pydantic import Field
 
@@ -11,19 +11,19 @@ class OfflineWork(Document):
     requests: float = Field(gt=0, le=1e15)
     """Number of requests."""
     hours: float = Field(gt=0, le=1e6)
-    """Deadline, from now [h]."""
+    """Time from now to the deadline [h]."""
 
     @property
     def rate_rpm(self) -> float:
-        """Rate that completes them exactly by the deadline [requests/min]."""
+        """Rate at which all requests are completed exactly at the deadline [requests/min]."""
         return self.requests / (self.hours * 60)
 
 
 class OfflineFields(Document):
-    """Offline work of a server: requests that only have to be done by a deadline."""
+    """Offline work of a server: requests that only have to be completed by a deadline."""
 
     deadline: OfflineWork | None = Field(None, exclude_if=is_none)
-    """Offline work instead of a load; `arrivalRate` is derived from it. It has no latency or loss targets,
-    and ranks below every priority, so it uses capacity that other servers leave. Absent: requests arrive at
-    `arrivalRate`.
+    """Offline work instead of a load; `arrivalRate` is derived from it. It has no latency or loss targets and
+    ranks below every priority, so it uses the capacity that other servers do not need. Absent: requests
+    arrive at `arrivalRate`.
     """

@@ -1,4 +1,4 @@
-"""Offline work and its deadlines as a table."""
+"""The table of offline work and its deadlines in reports."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from optimizer.section import RPM, Column, Section, name, table
 
 
 def deadline_sections(plan: Plan) -> Iterator[Section]:
-    """Yield the deadlines of offline work."""
+    """Yield the table of offline work and its completion times, if there is any."""
     if not plan.deadlines:
         return
     columns = (

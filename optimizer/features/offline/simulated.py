@@ -1,4 +1,4 @@
-"""Offline work in a simulation: all requests exist at the start, and the completion time is measured."""
+"""Simulates offline work: all requests are present at the start, and the completion time is measured."""
 
 import math
 from dataclasses import dataclass, replace
@@ -19,21 +19,21 @@ MS_PER_HOUR = 3_600_000.0
 
 @dataclass(frozen=True, slots=True)
 class OfflineRun:
-    """Offline work of one replica of a pool."""
+    """Share of a server's offline work that one replica of a pool processes."""
 
     requests: float
     load: Backlog
     replica: SimulatedReplica
 
     def finishes_h(self, effort: Effort, stream: int) -> float:
-        """Return the completion time of the replica's work [h]; long work is extrapolated from its start."""
+        """Simulate the completion time of the replica's work [h]; extrapolate if there are many requests."""
         count = min(max(math.ceil(self.requests), MIN_REQUESTS), effort.requests)
         (run,) = run_replica(self.load, self.replica, replace(effort, requests=count, runs=1), stream)
         return float(np.nanmax(run.last_ms)) * self.requests / count / MS_PER_HOUR
 
 
 def offline_run(system: System, plan: Plan, name: str, pool: Pool) -> OfflineRun | None:
-    """Return the offline work of one replica of a pool; None if its server's requests arrive over time.
+    """Return the offline work of one replica of a pool; None if the server has no offline work.
 
     Pools share the work in proportion to their maximum rates, so they finish together.
     """
@@ -41,7 +41,7 @@ def offline_run(system: System, plan: Plan, name: str, pool: Pool) -> OfflineRun
     if server.deadline is None:
         return None
     together = sum(other.max_arrival_rate_rpm for other in plan.allocations[name])
-    patient = server.model_copy(update={"max_queue_size": None})  # a backlog can wait
+    patient = server.model_copy(update={"max_queue_size": None})  # offline requests can wait
     profile, load = profile_of(system, server, pool.accelerator), open_load(server.current.load, 1.0)
     return OfflineRun(
         requests=server.deadline.requests * pool.max_arrival_rate_rpm / together / pool.num_replicas,

@@ -1,4 +1,4 @@
-"""Offline work: its load, its rank below every priority, and checks that no other load is given."""
+"""Converts offline work to a load below every priority, and checks that no other load is stated."""
 
 from collections.abc import Iterator, Mapping
 from math import isclose
@@ -12,10 +12,10 @@ from optimizer.tolerances import ROUNDING
 
 
 def with_load_of_deadline(server: Server) -> Server:
-    """Return a server with the arrival rate that its deadline requires, or unchanged without a deadline.
+    """Return the server with the arrival rate that its deadline requires; unchanged if it has none.
 
     Raises:
-        SpecError: the rate is out of range.
+        SpecError: the required rate is out of range.
     """
     if server.deadline is None:
         return server
@@ -27,10 +27,10 @@ def with_load_of_deadline(server: Server) -> Server:
 
 
 def with_deadline_of_load(server: Server) -> Server:
-    """Return a server with the number of offline requests that matches its changed arrival rate.
+    """Return the server with the number of offline requests set to match its changed arrival rate.
 
     Raises:
-        SpecError: the rate means that no requests remain.
+        SpecError: the rate is so low that no requests would remain.
     """
     work, rate_rpm = server.deadline, server.current.load.arrival_rate_rpm
     if work is None or isclose(rate_rpm, work.rate_rpm, rel_tol=ROUNDING):
@@ -42,7 +42,7 @@ def with_deadline_of_load(server: Server) -> Server:
 
 
 def without_past_deadlines(servers: Mapping[str, Server], elapsed_h: float) -> dict[str, Server]:
-    """Return, without remaining requests, the servers whose deadline is less than `elapsed_h` away."""
+    """Return the servers whose deadline has passed after `elapsed_h` hours, without load, by name."""
     return {
         name: _done(server, server.deadline)
         for name, server in servers.items()
@@ -62,7 +62,7 @@ def _done(server: Server, work: OfflineWork) -> Server:
 
 
 def offline_faults(server: Server) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield path and message of each field that contradicts a server's deadline."""
+    """Yield the path and an error message of each field that contradicts the server's deadline."""
     work, rate_rpm = server.deadline, server.current.load.arrival_rate_rpm
     if work is None:
         return

@@ -1,4 +1,4 @@
-"""What a plan states of offline work."""
+"""The section of a plan about offline work."""
 
 from pydantic import Field
 
@@ -13,11 +13,12 @@ class DeadlineUse(Document):
     requests: float
     """Number of requests."""
     hours: float
-    """Deadline, from now [h]."""
+    """Time from now to the deadline [h]."""
     capacity_rpm: float = Field(alias="capacity")
-    """Maximum rate of the server's pools; offline work uses all of it until it is done [requests/min]."""
+    """Maximum rate of the server's pools [requests/min]; offline work uses all of it until it is completed.
+    """
     finishes_h: float | None = Field(None, alias="finishes")
-    """Completion time at that rate, from now [h]; null if there are no pools."""
+    """Time from now to completion at that rate [h]; null if there are no pools."""
     done_in_time: float = Field(alias="done")
     """Number of requests completed by the deadline."""
     in_time: bool = Field(alias="inTime")

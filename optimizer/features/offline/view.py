@@ -1,4 +1,4 @@
-"""Completion time of a plan's offline work (math.md section 28)."""
+"""Computes the completion times of offline work in a plan (math.md section 28)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ from optimizer.units import MINUTES_PER_HOUR
 def deadline_uses(
     system: System, parts: Mapping[str, Sequence[tuple[PlacementRow, Serving]]]
 ) -> tuple[DeadlineUse, ...]:
-    """Return the completion time of every server's offline work."""
+    """Return the offline work of every server that has any, with its completion time."""
     uses = []
     for name, server in system.servers.items():
         if server.deadline is not None:
@@ -24,7 +24,7 @@ def deadline_uses(
 
 
 def _use(name: str, work: OfflineWork, capacity_rpm: float) -> DeadlineUse:
-    """Return the completion time of offline work, given the capacity of its pools (eq. 201, 202)."""
+    """Return offline work with its completion time, given the maximum rate of its pools (eq. 201, 202)."""
     per_hour = capacity_rpm * MINUTES_PER_HOUR
     finishes = work.requests / per_hour if per_hour else None
     in_time = finishes is not None and finishes <= work.hours * (1 + SAME)

@@ -1,1 +1,1 @@
-"""Places of accelerators and servers."""
+"""Feature: places of accelerators and servers, and network latencies between them."""

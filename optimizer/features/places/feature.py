@@ -1,4 +1,4 @@
-"""Places as a feature: its fields, what it does not support, and its checks."""
+"""Declares places as a feature: its document fields, unsupported fields and options, and checks."""
 
 from optimizer.features.places.streams import place_problems
 from optimizer.spec.feature import Feature

@@ -1,4 +1,4 @@
-"""Documents of places: locations of accelerators and of requests, and network latencies between them."""
+"""Document fields for places: locations of accelerators and requests, and network latencies."""
 
 from operator import not_
 from typing import Annotated
@@ -14,25 +14,29 @@ class PlaceField(Document):
     """Place of an accelerator."""
 
     place: Name | None = Field(None, exclude_if=is_none)
-    """Region or site. All accelerators of a type have the same place. Absent: close to every server."""
+    """Region or site. All accelerators of a type have the same place. Absent: no network latency to any
+    server.
+    """
 
 
 class ServedPlaceFields(Document):
-    """Places of a server's requests and replicas."""
+    """Place of a server's requests, and allowed places of its replicas."""
 
     place: Name | None = Field(None, exclude_if=is_none)
-    """Region or site from which requests come. Absent: close to every accelerator."""
+    """Region or site from which requests come. Absent: no network latency to any accelerator."""
     may_serve_from: tuple[Name, ...] | None = Field(
         None, alias="mayServeFrom", strict=False, fail_fast=True, exclude_if=is_none
     )
-    """Places of the accelerators that can run it, for example for data residency. Absent: all places."""
+    """Places whose accelerators can serve the server, for example because of data residency. Absent: all
+    places.
+    """
 
 
 class NetworkField(Document):
     """Network latencies between places."""
 
     network_ms: NetworkTimes = Field(default_factory=dict, alias="networkMs", exclude_if=not_)
-    """Network latency that is added to the first token, or to the answer of a batch server, by place of the
-    server and place of the accelerator [ms]: `{"eu": {"us": 90}}`. It is 0 within a place; all other pairs in
-    use need a value, in either direction.
+    """Network latency by place of the server and place of the accelerator [ms]: `{"eu": {"us": 90}}`. It is
+    added to the time to first token, or to the latency of a batch server. It is 0 within a place; every other
+    pair in use needs a value, in either direction.
     """

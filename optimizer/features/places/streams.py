@@ -1,4 +1,4 @@
-"""Places of accelerators and servers: checks, and the network latency between them."""
+"""Checks the places of accelerators and servers, and looks up the network latency between them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -26,7 +26,7 @@ def may_serve(server: Server, accelerator: Accelerator) -> bool:
 
 
 def place_problems(documents: Documents) -> Iterator[Finding]:
-    """Yield types with several places, unknown places, and missing latencies between places."""
+    """Yield errors for types with several places, unknown places, and missing latencies between places."""
     parts, index = documents.parts, documents.index
     first: dict[str, Accelerator] = {}
     for part, at, item in index.accelerators.values():
@@ -55,7 +55,7 @@ def place_problems(documents: Documents) -> Iterator[Finding]:
 
 
 def _time_ms(times: Mapping[str, Mapping[str, float]], here: str | None, there: str | None) -> float | None:
-    """Return the latency between two places in either direction; None if it is not given."""
+    """Return the latency between two places, stated in either direction [ms]; None if it is not stated."""
     if here is None or there is None:
         return 0.0
     stated = times.get(here, {}).get(there, times.get(there, {}).get(here))

@@ -1,1 +1,1 @@
-"""Preferred accelerators of servers."""
+"""Feature: accelerators that servers prefer regardless of cost."""

@@ -1,4 +1,4 @@
-"""Documents of preferences."""
+"""Document fields for preferred accelerators."""
 
 from pydantic import Field
 
@@ -9,4 +9,4 @@ class PreferredField(Document):
     """Preferred accelerators of a server."""
 
     preferred: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True, exclude_if=is_none)
-    """Accelerators that are preferred regardless of cost; absent: no preference."""
+    """Accelerators that the server prefers regardless of cost; absent: no preference."""

@@ -1,1 +1,1 @@
-"""Reserves: headroom, spare replicas and availability."""
+"""Feature: reserves, which are headroom, spare replicas and replicas for availability targets."""

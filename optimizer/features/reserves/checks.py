@@ -1,8 +1,8 @@
-"""Check the reserves that the plan states for servers.
+"""Checks the reserves that a plan states for its servers.
 
 Rates and replicas are counted from the pools, and availability follows from the binomial distribution. Queue
-models recompute the target measures at the load and with headroom, with all replicas and without the spare
-ones.
+models recompute all target measures at the load and at the load with headroom, each with all replicas and
+without the spare ones.
 """
 
 import math
@@ -33,16 +33,16 @@ from optimizer.tolerances import SAME
 from optimizer.units import SECONDS_PER_MINUTE
 
 NO_CHANCE = 1e-20
-"""Probability that is left out of a sum."""
+"""Size of a probability term below which the rest of a sum is negligible."""
 
 
 def check_reserves(facts: Facts) -> list[str]:
-    """Return the servers whose stated reserve is missing, or is there although it is stated as missing."""
+    """Return an error for each server for which the plan wrongly states that it has or lacks its reserve."""
     problems = []
     for item in facts.plan.reserves:
         server = facts.system.servers.get(item.server)
         if server is None or not facts.pools_of(item.server):
-            continue  # the views find a wrong list of reserves
+            continue  # other checks find an incorrect list of reserves
         short = item.server in facts.short
         lacks = "is not served in full" if short else next(lacking(facts, server), None)
         if lacks is not None and item.has_reserve:
@@ -53,7 +53,7 @@ def check_reserves(facts: Facts) -> list[str]:
 
 
 def lacking(facts: Facts, server: Server) -> Iterator[str]:
-    """Yield the missing parts of a server's reserve."""
+    """Yield a text for each part of a server's required reserve that the plan does not have."""
     pools, load = facts.pools_of(server.name), facts.load_rpm[server.name]
     grown, gone = load * (1 + headroom_of(facts.system, server)), server.spare_replicas
     left = sum(pool.max_arrival_rate_rpm * max(1 - gone / pool.num_replicas, 0.0) for pool in pools)
@@ -74,7 +74,7 @@ def lacking(facts: Facts, server: Server) -> Iterator[str]:
             target = precise(server.availability_target)
             yield f"enough replicas are available with probability {precise(there)}, its target is {target}"
     others = sorted({(rate, spares) for rate in (load, grown) for spares in (0, gone)} - {(load, 0)})
-    if others:  # `check_pools` measures all replicas at the load
+    if others:  # `check_pools` measures the targets of all replicas at the load
         yield from _missed(facts, server, others)
 
 
@@ -88,7 +88,7 @@ def _availability(facts: Facts, server: Server, grown_rpm: float) -> float:
 
 
 def _missed(facts: Facts, server: Server, cases: Sequence[tuple[float, int]]) -> Iterator[str]:
-    """Yield the targets that are missed at loads [requests/min] if numbers of replicas are unavailable."""
+    """Yield a text for each target that is missed in cases of (load [requests/min], unavailable replicas)."""
     arrays, pools = facts.arrays, facts.pools_of(server.name)
     most, one = sum(pool.max_arrival_rate_rpm for pool in pools), range(len(pools))
     s, a, batch, _ = pool_rows(arrays, ((server.name, pool) for pool in pools)).take(np.tile(one, len(cases)))
@@ -114,7 +114,11 @@ def _missed(facts: Facts, server: Server, cases: Sequence[tuple[float, int]]) ->
 
 
 def check_before_reserves(facts: Facts, candidates: Candidates) -> Iterator[str]:
-    """Yield servers that cards of reserves could serve, in full or under a policy by another replica."""
+    """Yield an error for each server with unserved load that cards used for reserves could serve.
+
+    Load has precedence over reserves. The cards could serve the server in full, or one more replica of it
+    under the saturation policy.
+    """
     if not facts.plan.reserves or not is_exact(facts):
         return
     lean = _without_reserves(facts)
@@ -128,10 +132,10 @@ def check_before_reserves(facts: Facts, candidates: Candidates) -> Iterator[str]
 
 
 def _gets_another_replica(lean: Facts, shortages: Shortages, item: Unserved) -> bool:
-    """Return whether the policy gives a server another replica in a plan without reserves.
+    """Return whether the saturation policy certainly gives a server another replica if there are no reserves.
 
-    This is known if servers served in full can run nowhere else, so that they use the same cards in the stage
-    that serves others in part.
+    This is certain only if the servers served in full cannot run elsewhere, so that they keep their cards
+    while others are served in part.
     """
     system, server, pools = lean.whole, lean.whole.servers.get(item.server), lean.pools_of(item.server)
     other_costs = tiered(system.accelerators, system.capacity) or lean.renting
@@ -153,7 +157,7 @@ def _gets_another_replica(lean: Facts, shortages: Shortages, item: Unserved) -> 
 
 
 def _can_move(system: System, name: str) -> bool:
-    """Return whether a server can run on several accelerators, or its queue can serve others in part."""
+    """Return whether a server could use other cards: it has several accelerators, or is a shared queue."""
     server = system.servers[name]
     allowed = [
         accelerator
@@ -164,7 +168,10 @@ def _can_move(system: System, name: str) -> bool:
 
 
 def _without_reserves(facts: Facts) -> Facts:
-    """Return the plan without the replicas that only reserves need, if the others meet all targets."""
+    """Return the facts of the plan without replicas that only reserves need.
+
+    A server keeps them if its other replicas alone would miss a target.
+    """
     pools = dict(facts.plan.allocations)
     for name in (item.server for item in facts.plan.reserves if item.server not in facts.short):
         server, mine = facts.whole.servers[name], facts.pools_of(name)
@@ -182,7 +189,7 @@ def _with_pools(plan: Plan, pools: Mapping[str, tuple[Pool, ...]]) -> Plan:
 
 
 def _reduced(pools: Sequence[Pool], fewer: Mapping[str, int]) -> tuple[Pool, ...]:
-    """Return pools with fewer replicas, by accelerator."""
+    """Return the pools without the numbers of replicas in `fewer`, which are by accelerator."""
     left = ((pool, pool.num_replicas - fewer[pool.accelerator]) for pool in pools)
     return tuple(
         pool.model_copy(
@@ -200,8 +207,8 @@ def _reduced(pools: Sequence[Pool], fewer: Mapping[str, int]) -> tuple[Pool, ...
 def enough_probability(count: int, needed: int, there: float) -> float:
     """Return the probability that at least `needed` of `count` replicas are available.
 
-    It is a sum of binomial terms, independent of the planner's closed form: of the smaller side of `needed`,
-    from there outwards until the terms vanish.
+    To be independent of the planner, it sums binomial terms of the tail on the smaller side of `needed`, from
+    there outwards until the terms are negligible.
     """
     if there >= 1:
         return float(count >= needed)

@@ -1,7 +1,7 @@
-"""Reserve replicas: for headroom, spares and an availability target (math.md section 23).
+"""Candidates with replicas for headroom, spares and an availability target (math.md section 23).
 
-Turns candidates sized for the load into candidates that also have their server's reserve. If latencies are
-not monotone in the rate, the queue model checks the targets at all loads that the reserve must cover.
+Adds the replicas of their server's reserve to candidates that are sized for the load. If latencies are not
+monotone in the rate, the queue model checks the targets at all loads that the reserve must cover.
 """
 
 import math
@@ -21,7 +21,8 @@ from optimizer.tolerances import ROUNDING
 MAX_REPLICAS = 1_000_000
 """Maximum number of replicas in the search for an availability target."""
 MAX_FOR_BOTH = 10_000
-"""Maximum number of replicas in the search for both an availability target and a utilisation."""
+"""Maximum number of replicas in the search for a count that meets an availability and a utilisation target.
+"""
 
 
 def availability_of(system: System, model: str, accelerator: str) -> float:
@@ -34,12 +35,12 @@ def least_available(needed: IntArray, availability: FloatArray, target: FloatArr
     """Return the minimum number of replicas that meets the availability target (eq. 142); shapes (R,).
 
     Args:
-        needed: replicas that must be available.
+        needed: number of replicas that must be available.
         availability: probability that a replica is available.
         target: required probability that at least the needed replicas are available; 0 if none.
 
     Returns:
-        The number of replicas; inf if no number searched suffices.
+        Number of replicas; inf if more than `MAX_REPLICAS` would be needed.
     """
     fewest = needed.astype(np.float64)
     for row in np.flatnonzero((target > 0) & (availability < 1)).tolist():
@@ -48,8 +49,8 @@ def least_available(needed: IntArray, availability: FloatArray, target: FloatArr
 
 
 def _least_available(needed: int, availability: float, target: float) -> float:
-    """Return the minimum of one row by bisection; more replicas never lower the availability."""
-    from scipy.special import bdtrc  # slow to import
+    """Return the minimum for one row by bisection, because more replicas never lower the availability."""
+    from scipy.special import bdtrc  # slow import
 
     def suffice(count: int) -> bool:
         return bool(bdtrc(needed - 1, count, availability) >= target)
@@ -63,10 +64,10 @@ def _least_available(needed: int, availability: float, target: float) -> float:
 
 
 def share_beside_reserve(arrays: SystemArrays, server: int, accelerator: int, replicas: int) -> float:
-    """Return the share of its replicas' maximum rate that a server can use if it keeps its reserve (eq. 59).
+    """Return the share of the replicas' maximum rate that is usable if the server keeps its reserve (eq. 59).
 
     Args:
-        arrays: the system.
+        arrays: the system as arrays.
         server: index of the server.
         accelerator: index of the accelerator of its replicas, or of any of its pools.
         replicas: number of its replicas.
@@ -96,8 +97,8 @@ def replicas_for_both(
     Args:
         availability: probability that a replica is available.
         target: required probability that enough are available.
-        full_utilization: utilisation of a replica at its maximum rate.
-        wanted_utilization: minimum utilisation of the m replicas.
+        full_utilization: utilisation of a replica at its maximum rate, 0 to 1.
+        wanted_utilization: required utilisation of the m replicas, 0 to 1.
 
     Returns:
         m for the smallest k such that both targets hold for it and every larger k; None if there is none, or
@@ -113,7 +114,7 @@ def replicas_for_both(
         proved = math.ceil(-math.log1p(-target) / divergence) + 1 if target < 1 else MAX_REPLICAS + 1
     if proved > MAX_REPLICAS:
         return None
-    from scipy.special import bdtrc  # slow to import
+    from scipy.special import bdtrc  # slow import
 
     needed = np.arange(1, math.ceil(share * proved) + 2)
     most = np.floor(needed / share * (1 + ROUNDING)).astype(np.int64)
@@ -124,11 +125,11 @@ def replicas_for_both(
 
 
 def with_reserve(arrays: SystemArrays, table: CandidateTable) -> tuple[CandidateTable, CandidateTable]:
-    """Return candidates for the load, marked if they include the reserve, and others with the reserve.
+    """Return the candidates with their `reserved` flag set, and additional candidates with the reserve.
 
-    A reserve of one pool is always another candidate, because the first one can be one of several pools in a
-    mixed plan, or serve a further member of its queue in part. No candidate exceeds its server's limit on
-    replicas.
+    If the reserve must be in one pool, it always gets an additional candidate, because the original one can
+    also be one of several pools in a mixed plan, or serve a further member of its queue in part. No candidate
+    exceeds its server's limit on replicas.
     """
     reserve = arrays.servers.reserve
     rows = np.flatnonzero(reserve.wanted[table.server])
@@ -151,7 +152,7 @@ def with_reserve(arrays: SystemArrays, table: CandidateTable) -> tuple[Candidate
 
 
 def _sized(arrays: SystemArrays, table: CandidateTable) -> tuple[FloatArray, BoolArray]:
-    """Return the replicas that serve each load with its reserve, and whether targets hold (eq. 141)."""
+    """Return the replicas for each load with its reserve, and a mask of those that meet targets (eq. 141)."""
     servers, reserve = arrays.servers, arrays.servers.reserve
     server = table.server
     grown = table.load_rps * (1 + reserve.headroom_share[server])
@@ -183,7 +184,7 @@ def _sized(arrays: SystemArrays, table: CandidateTable) -> tuple[FloatArray, Boo
 
 
 def _targets_hold(arrays: SystemArrays, table: CandidateTable, count: FloatArray) -> BoolArray:
-    """Return whether all targets hold at the load and with headroom, with all replicas and without spares."""
+    """Return a mask of candidates that meet all targets in every case of `shares_of_replicas`."""
     holds = np.ones(len(table), np.bool_)
     for rate in shares_of_replicas(arrays, table.server, count):
         within = rate <= table.max_rate_rps * (1 + ROUNDING)
@@ -192,7 +193,10 @@ def _targets_hold(arrays: SystemArrays, table: CandidateTable, count: FloatArray
 
 
 def shares_of_replicas(arrays: SystemArrays, server: IntArray, count: FloatArray) -> Iterator[FloatArray]:
-    """Yield the loads per replica at which the targets must hold [requests/s], shapes (R,)."""
+    """Yield the loads per replica at which targets must be met [requests/s], shape (R,).
+
+    The cases are the load, and the load with headroom, each with all replicas and without the spare ones.
+    """
     reserve, load = arrays.servers.reserve, arrays.servers.load_rps[server]
     headroom, spares = reserve.headroom_share[server], reserve.spare_replicas[server]
     for share in (load, load * (1 + headroom)):
@@ -201,7 +205,7 @@ def shares_of_replicas(arrays: SystemArrays, server: IntArray, count: FloatArray
 
 
 def _at_load(arrays: SystemArrays, table: CandidateTable) -> CandidateTable:
-    """Return candidates with their latencies at the load per replica."""
+    """Return the candidates with latencies, utilisation and loss recomputed at the load per replica."""
     if not len(table):
         return table
     rate = table.load_rps / table.num_replicas

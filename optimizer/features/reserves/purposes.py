@@ -1,4 +1,4 @@
-"""Replicas of servers by purpose: load, headroom, spares, availability and roll-out (math.md section 33)."""
+"""Counts replicas by purpose: load, headroom, spares, availability and roll-out (math.md section 33)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from optimizer.tolerances import ROUNDING
 from optimizer.units import SECONDS_PER_MINUTE
 
 WANTED_UTILIZATION = 0.8
-"""Utilisation that is compared with availability targets."""
+"""Target utilisation for which the plan states from which replica count an availability target allows it."""
 
 
 def replica_counts(
@@ -25,13 +25,13 @@ def replica_counts(
     reserves: Sequence[ReserveUse],
     rollouts: Mapping[str, RolloutUse],
 ) -> dict[str, ReplicaPurposes]:
-    """Return the replicas of each served server with an availability target or extra replicas, by purpose.
+    """Return replica counts by purpose, for served servers with an availability target or a roll-out.
 
     Args:
-        arrays: the system, with what the plan serves of shared queues.
+        arrays: the system as arrays, with only the served members of shared queues.
         pools: pools by server.
         reserves: reserves of servers that are served in full.
-        rollouts: extra replicas by server.
+        rollouts: extra replicas during roll-outs, by server.
     """
     found, kept = {}, {item.server: item for item in reserves}
     targeted = [name for name, item in kept.items() if item.availability_target is not None]
@@ -50,7 +50,7 @@ def replica_counts(
 
 
 def _full_utilizations(arrays: SystemArrays, pools: Sequence[tuple[str, Pool]]) -> dict[str, float]:
-    """Return the utilisation of a replica of each pool at its largest rate, by server."""
+    """Return the utilisation of a replica of each server's pool at its maximum rate, 0 to 1, by server."""
     if not pools:
         return {}
     each = [pool.max_arrival_rate_rpm / pool.num_replicas / SECONDS_PER_MINUTE for _, pool in pools]
@@ -62,15 +62,15 @@ def _full_utilizations(arrays: SystemArrays, pools: Sequence[tuple[str, Pool]]) 
 def _count(
     arrays: SystemArrays, name: str, pool: Pool, reserve: ReserveUse, full: float | None, extra: int
 ) -> ReplicaPurposes:
-    """Return the replica purposes of a server with one pool and a required reserve.
+    """Return the replica counts by purpose of a server with one pool and a required reserve.
 
     Args:
-        arrays: the system, with what the plan serves of shared queues.
-        name: the server.
-        pool: its pool.
-        reserve: its reserve.
-        full: utilisation of a replica at its largest rate; None without an availability target.
-        extra: its extra replicas during a roll-out.
+        arrays: the system as arrays, with only the served members of shared queues.
+        name: name of the server.
+        pool: pool of the server.
+        reserve: reserve of the server.
+        full: utilisation of a replica at its maximum rate; None without an availability target.
+        extra: number of extra replicas during a roll-out.
     """
     s, a = arrays.server_names.index(name), arrays.accelerator_names.index(pool.accelerator)
     load_rps = float(arrays.servers.load_rps[s])
@@ -80,8 +80,8 @@ def _count(
     def needed(rate_rps: float) -> int:
         return max(math.ceil(rate_rps / each_rps * (1 - ROUNDING)), least)
 
-    # Headroom, spares and availability, in this order, each take what they need of the replicas that the load
-    # and the purposes before leave. What is left in the end counts as for the load.
+    # Headroom, spares and availability, in this order, each take the replicas that they need from those that
+    # the load and earlier purposes do not need. The rest counts as replicas for the load.
     left = pool.num_replicas - needed(load_rps)
     grown = needed(load_rps * (1 + reserve.headroom_wanted))
     headroom = min(grown - needed(load_rps), left)

@@ -1,4 +1,4 @@
-"""Reserves, and replicas by purpose, as tables."""
+"""The tables of reserves, and of replicas by purpose, in reports."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from optimizer.section import Column, Section, name, table
 
 
 def reserve_sections(plan: Plan) -> Iterator[Section]:
-    """Yield the reserves of a plan, and the replicas of servers by purpose."""
+    """Yield the tables of a plan's reserves, and of replicas by purpose, if there are any."""
     if plan.reserves:
         yield _reserves(plan)
     if plan.replica_counts:
@@ -36,7 +36,7 @@ def _reserves(plan: Plan) -> Section:
 
 
 def replica_section(plan: Plan) -> Section:
-    """Return the replicas of servers by purpose, with a sentence for each."""
+    """Return the table of replicas by purpose, with a sentence for each server."""
     counts, rollouts = plan.replica_counts, plan.rollouts
 
     def cards(server: str) -> str:
@@ -58,7 +58,7 @@ def replica_section(plan: Plan) -> Section:
 
 
 def replica_text(server: str, item: ReplicaPurposes) -> Iterator[str]:
-    """Yield the replicas of a server by purpose, and its utilisation if it has an availability target."""
+    """Yield sentences on a server's replicas by purpose, and on its utilisation for availability targets."""
     target = "" if item.availability_target is None else f"{100 * item.availability_target:.8g}%"
     promise = f"{target} availability"
     purposes = {"for headroom": item.headroom, "spare": item.spares, f"for {promise}": item.availability}
@@ -85,5 +85,5 @@ def replica_text(server: str, item: ReplicaPurposes) -> Iterator[str]:
 
 
 def _listed(parts: Sequence[str]) -> str:
-    """Return parts joined by commas, with *and* before the last."""
+    """Join texts by commas, with *and* before the last."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,4 +1,4 @@
-"""What a plan states of reserves, and of replicas by purpose."""
+"""The sections of a plan about reserves, and about replicas by purpose."""
 
 from pydantic import Field
 
@@ -6,7 +6,7 @@ from optimizer.documents import Document, is_none
 
 
 class ReserveUse(Document):
-    """Reserve that a server requires."""
+    """Reserve that a server requires, and whether the plan provides it."""
 
     server: str
     """Name of the server."""
@@ -23,28 +23,28 @@ class ReserveUse(Document):
 
 
 class ReplicaPurposes(Document):
-    """Replicas of a server with an availability target or a roll-out, by purpose."""
+    """Replica counts by purpose of a server with an availability target or a roll-out."""
 
     replicas: int
-    """Number of all replicas, without those of the roll-out."""
+    """Total number of replicas, without the extra ones during a roll-out."""
     load: int
-    """Replicas for the load and the server's minimum."""
+    """Number of replicas for the load, or for the server's minimum."""
     headroom: int = 0
-    """Additional replicas for headroom."""
+    """Number of additional replicas for headroom."""
     spares: int = 0
-    """Additional spare replicas."""
+    """Number of additional spare replicas."""
     availability: int = 0
-    """Additional replicas for the availability target, beyond the spare ones."""
+    """Number of additional replicas for the availability target, beyond the spare ones."""
     rollout: int = 0
-    """Extra replicas during a roll-out."""
+    """Number of extra replicas during a roll-out."""
     availability_target: float | None = Field(None, alias="availabilityTarget", exclude_if=is_none)
     """Minimum probability that enough replicas are available; absent, like the next three fields, if none is
     required.
     """
     utilization: float | None = Field(None, exclude_if=is_none)
-    """Utilisation of the replicas at the load."""
+    """Utilisation of the replicas at the load, 0 to 1."""
     full_utilization: float | None = Field(None, alias="fullUtilization", exclude_if=is_none)
-    """Utilisation of a replica at its largest rate."""
+    """Utilisation of a replica at its maximum rate, 0 to 1."""
     both_from: int | None = Field(None, alias="bothFrom", exclude_if=is_none)
     """Replica count from which the availability target and a utilisation of 80 % are compatible, for loads
     that fully use the needed replicas. Absent if there is no such number.

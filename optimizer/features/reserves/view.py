@@ -1,4 +1,4 @@
-"""Reserves in a plan: which servers have theirs, and the cost. No other module decides this."""
+"""Determines which servers of a plan have their reserve, and its cost; no other module decides this."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -23,16 +23,16 @@ def reserve_uses(
     elsewhere: Collection[str],
     has_reserve: Mapping[str, bool],
 ) -> tuple[ReserveUse, ...]:
-    """Return the reserves of the servers that require one, served or not.
+    """Return the reserves of all servers that require one, whether they are served or not.
 
     Args:
         system: the system.
         pools: pools by planned server.
         reserve: the reserves that servers require.
         loads_rps: loads of servers [requests/s], shape (S,).
-        short: servers that are not served in full, which have no reserve.
-        elsewhere: servers that rent or are on shared cards, and require no reserve there.
-        has_reserve: whether a server has its reserve.
+        short: servers that are not served in full; they have no reserve.
+        elsewhere: servers that rent or are on shared cards; they require no reserve.
+        has_reserve: whether each server has its reserve, by name.
     """
     uses, names = [], [*system.servers]
     for s in np.flatnonzero(reserve.wanted).tolist():
@@ -56,7 +56,7 @@ def reserve_uses(
 
 
 def unneeded_cost(pools: Sequence[Pool], load_rpm: float, least: int) -> float:
-    """Return the cost of the replicas that the load alone does not need [cents/h] (eq. 146)."""
+    """Return the cost of the replicas that the load does not need [cents/h] (eq. 146)."""
     unneeded, cost = unneeded_replicas(pools, load_rpm, least), 0.0
     for pool in dearest_first(pools):
         cost += unneeded[pool.accelerator] * pool.cost_cents_per_h / pool.num_replicas

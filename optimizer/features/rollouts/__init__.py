@@ -1,1 +1,1 @@
-"""Room for roll-outs."""
+"""Feature: cards for extra replicas during roll-outs."""

@@ -1,4 +1,4 @@
-"""Documents of roll-outs."""
+"""Document fields for roll-outs."""
 
 from operator import not_
 
@@ -11,6 +11,6 @@ class SurgeField(Document):
     """Extra replicas of a server during a roll-out."""
 
     surge: Share = Field(0.0, exclude_if=not_)
-    """Extra replicas during a roll-out, as a share of the replicas, rounded up. Cards are left for them under
-    `optimizer.rollout`; the server then has one pool, and no partial service.
+    """Extra replicas during a roll-out, as a share of the replicas, rounded up. If `optimizer.rollout` is
+    set, cards are kept free for them; the server then has one pool and is never served in part.
     """

@@ -1,4 +1,4 @@
-"""What a plan states of roll-outs."""
+"""The section of a plan about roll-outs."""
 
 from optimizer.documents import Document
 
@@ -9,4 +9,4 @@ class RolloutUse(Document):
     replicas: int
     """Number of extra replicas."""
     cards: dict[str, int]
-    """Cards of the extra replicas by accelerator type."""
+    """Number of cards of the extra replicas, by accelerator type."""

@@ -1,4 +1,4 @@
-"""Extra replicas of servers during roll-outs."""
+"""Computes the extra replicas of servers during roll-outs."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from optimizer.spec.system import System
 
 
 def rollout_uses(system: System, pools: Mapping[str, Iterable[Pool]]) -> dict[str, RolloutUse]:
-    """Return the extra replicas of each server with replicas and a surge, and their cards (eq. 185)."""
+    """Return the extra replicas and their cards for each server that has replicas and a surge (eq. 185)."""
     found: dict[str, RolloutUse] = {}
     for name, mine in pools.items():
         surge = system.servers[name].surge if name in system.servers else 0.0

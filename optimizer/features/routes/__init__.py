@@ -1,1 +1,1 @@
-"""Routes: a router divides requests between a small and a large model."""
+"""Feature: routes, in which a router divides requests between a small and a large model."""

@@ -1,7 +1,8 @@
-"""Routes: a router divides requests between a small and a large server.
+"""Variables and constraints of routes, whose router divides requests between a small and a large server.
 
-Both are ordinary servers, and the division is a function of their replicas, so a solution is a number of
-replicas of each candidate. In models the shares are variables. Equation numbers refer to ``docs/math.md``.
+Both are ordinary servers. The division is a function of their replicas, so a solution is only the number of
+replicas of each candidate. In MILP models, the shares of the division are variables. Equation numbers refer
+to ``docs/math.md``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ ENDLESS = np.inf
 
 @dataclass(frozen=True)
 class Routing(Topology):
-    """All routes with load in a problem."""
+    """All routes with load in a planning problem, as a topology of solvers."""
 
     place: ClassVar[str] = "routes"
     name: ClassVar[str] = "routes"
@@ -31,20 +32,22 @@ class Routing(Topology):
     counts_replicas: ClassVar[bool] = True
     routes: tuple[RouteArrays, ...]
     joint_load: BoolArray
-    """Servers of routes."""
+    """Mask of servers that belong to a route, shape (S,)."""
     idle: BoolArray
-    """Small servers, whose requests the large ones can also serve."""
+    """Mask of the small servers of routes, shape (S,); they can be without replicas, because the large ones
+    can serve all requests.
+    """
     undivided: BoolArray
-    """Whether a candidate is for a route whose router is off, shape (C,)."""
+    """Mask of candidates that are for a route whose router is off, shape (C,)."""
 
     @classmethod
     def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:
-        """Return the candidates for routes whose router is off."""
+        """Return the tables of additional candidates: those for routes whose router is off."""
         return [] if candidates.undivided is None else [candidates.undivided]
 
     @classmethod
     def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "Routing | None":
-        """Return the routes of a system; None if no route has load."""
+        """Create the topology of a system's routes; None if no route has load."""
         system, names = candidates.system, candidates.arrays.server_names
         routes = tuple(RouteArrays.of(one, names) for one in system.routes.values() if one.arrival_rate_rpm)
         joint_load, idle = np.zeros((2, servers), np.bool_)
@@ -60,19 +63,19 @@ class Routing(Topology):
         return replace(self, routes=routes, idle=idle, undivided=self.undivided[rows])
 
     def together(self, chosen: BoolArray) -> BoolArray:
-        """Return the chosen servers, plus the small server of a route if its large one is chosen."""
+        """Return the mask `chosen` with the small server of each route set as its large one."""
         found = chosen.copy()
         for route in self.routes:
             found[route.small] = chosen[route.large]
         return found
 
     def groups(self) -> Iterator[Sequence[int]]:
-        """Yield both servers of each route."""
+        """Yield the indices of the small and the large server of each route."""
         for route in self.routes:
             yield route.small, route.large
 
     def without_idle(self, table: CandidateTable, replicas: IntArray, running: BoolArray) -> IntArray:
-        """Return a solution without replicas of unserved routes, and of small servers without a router."""
+        """Return the solution without replicas of unserved routes, or of small servers without a router."""
         found = replicas.copy()
         for route, division in self.divisions(table, replicas):
             if division is None:
@@ -82,33 +85,33 @@ class Routing(Topology):
         return found
 
     def apart(self, table: CandidateTable) -> tuple[BoolArray, ...]:  # noqa: ARG002  a state of its own
-        """Return keys by which candidates with and without a router never dominate each other."""
+        """Return keys that keep candidates with and without a router from dominating each other."""
         return self.undivided, ~self.undivided
 
     def mark(self, row: int) -> tuple[str, str]:
-        """Return suffixes that mark the variable of a candidate for a router that is off."""
+        """Return suffixes of a candidate's variable name and label that state whether its router is off."""
         return ("_off", " without a router") if self.undivided[row] else ("", "")
 
     def usable(self, table: CandidateTable) -> BoolArray:
-        """Return a mask of candidates that meet their targets at any lower rate, as routed loads vary."""
+        """Return a mask of usable candidates: those of routes must meet their targets at any lower rate."""
         return np.asarray(table.meets_targets_below_max_rate | ~self.joint_load[table.server], np.bool_)
 
     def served(self, table: CandidateTable, replicas: IntArray, has: BoolArray) -> BoolArray:
-        """Return a mask of served servers: the large one of a route if its requests can be divided."""
+        """Return the mask `has` of served servers, with large ones served if their route can be divided."""
         found = has.copy()
         for route, division in self.divisions(table, replicas):
             found[route.large] = division is not None
         return found
 
     def in_full(self, table: CandidateTable, replicas: IntArray, full: BoolArray) -> BoolArray:
-        """Return a mask of servers served in full; of a route, the small one, and the large one if served."""
+        """Return the mask `full` of servers served in full; on routes, small servers always count as such."""
         nobody = np.zeros(len(full), np.bool_)
         return np.where(self.joint_load, self.idle | self.served(table, replicas, nobody), full)
 
     def divisions(
         self, table: CandidateTable, replicas: IntArray, routes: Sequence[RouteArrays] | None = None
     ) -> Iterator[tuple[RouteArrays, Division | None]]:
-        """Yield the division of each route, or of given ones, for the replicas of a solution, shape (C,)."""
+        """Yield each route, or each of `routes`, with its division between the replicas of a solution."""
         rate = replicas * table.max_rate_rps
         for route in self.routes if routes is None else routes:
             large = table.server == route.large
@@ -122,9 +125,9 @@ class Routing(Topology):
             )
 
     def tidied(self, table: CandidateTable, replicas: IntArray) -> IntArray:
-        """Return a solution without routers that send all requests to the large server.
+        """Return the solution with the router off wherever it would send all requests to the large server.
 
-        That server then has the candidates for a router that is off, which can carry more.
+        That server then uses the candidates for a router that is off, which have higher maximum rates.
         """
         found = replicas.copy()
         for route, division in self.divisions(table, replicas):
@@ -142,10 +145,11 @@ class Routing(Topology):
         return found
 
     def block(self, table: CandidateTable, columns: ModelColumns) -> tuple[Variables, ModelRows]:
-        """Return variables and rows of the routes whose large server has a column (eq. 222-225).
+        """Return variables and constraints of the routes whose large server has a column (eq. 222-225).
 
         The variables of a route are: whether its router is in use, whether its large server has no replica,
-        and the shares. In single-accelerator plans, one more per column states whether it is used.
+        and the shares at the small server. In plans with one accelerator per server, another variable for
+        each column states whether it is used.
         """
         routes = [route for route in self.routes if route.large in columns.servers]
         server, rate = table.server[columns.rows], table.max_rate_rps[columns.rows]
@@ -157,7 +161,7 @@ class Routing(Topology):
             small, large = np.flatnonzero(server == route.small), np.flatnonzero(server == route.large)
             _add_loads(rows, route, (small, rate[small]), (large, rate[large]), unserved, place)
             _add_shares(rows, route, unserved, place)
-            # The variable that says that the large server has no replica forbids any of its columns.
+            # If the variable for "the large server has no replica" is 1, none of its columns can be used.
             together = float(columns.most[large].sum())
             rows.add_one(-ENDLESS, together, (large, np.ones(len(large))), ([place + 1], [together]))
             if route.has_undivided:
@@ -168,7 +172,7 @@ class Routing(Topology):
             changes += [0.0, float(columns.on_leaving[route.large]), *[0.0] * count]
         _add_single(rows, columns, server, one_of, place + np.arange(len(one_of)))
 
-        # For a warm start the divisions follow from the replicas by themselves.
+        # In a warm start, the divisions follow from the replicas.
         def point(replicas: IntArray) -> FloatArray:
             values: list[float] = []
             for route, division in self.divisions(table, replicas, routes):
@@ -206,7 +210,7 @@ def _add_loads(
     unserved: int,
     place: int,
 ) -> None:
-    """Require both servers to carry the load that the route sends them; without router, the large one all."""
+    """Add rows that make both servers carry the load that the route sends them; all if its router is off."""
     scale, total = COVER_SCALE / route.load_rps, route.load_rps
     shares = place + 2 + np.arange(len(route.rate_rps))
     slack = COVER_SCALE * COVER
@@ -224,7 +228,7 @@ def _add_loads(
 
 
 def _add_shares(rows: ModelRows, route: RouteArrays, unserved: int, place: int) -> None:
-    """Bound the shares by the errors of a router in use, and the lost quality by its limit."""
+    """Add rows that bound the shares by the router's errors, and the quality loss by its limit."""
     count = len(route.rate_rps)
     every, shares, router = np.arange(count), place + 2 + np.arange(count), np.full(count, place)
     nothing, endless = np.zeros(count), np.full(count, ENDLESS)
@@ -237,7 +241,7 @@ def _add_shares(rows: ModelRows, route: RouteArrays, unserved: int, place: int) 
 
 
 def _add_states(rows: ModelRows, large: IntArray, most: IntArray, undivided: BoolArray, place: int) -> None:
-    """Allow only the large server's candidates for the router's state, in use or off."""
+    """Add rows that allow only candidates of the large server for the router's state: on or off."""
     every, router = np.arange(len(large)), np.full(len(large), place)
     upper = most[large].astype(np.float64)
     rows.add(
@@ -251,14 +255,14 @@ def _add_states(rows: ModelRows, large: IntArray, most: IntArray, undivided: Boo
 def _add_single(
     rows: ModelRows, columns: ModelColumns, server: IntArray, one_of: IntArray, z: IntArray
 ) -> None:
-    """Use one accelerator for each server (eq. 225).
+    """Add rows that allow only one accelerator for each server (eq. 225).
 
     Args:
-        rows: the rows so far.
+        rows: receives the rows.
         columns: the columns of the model.
         server: server of each column, shape (n,).
-        one_of: columns that exclude the others of their server, shape (Z,).
-        z: variables that are 1 if such a column is used.
+        one_of: columns of which each server can use only one, shape (Z,).
+        z: variables that are 1 if the column is used, shape (Z,).
     """
     count = len(one_of)
     if not count:

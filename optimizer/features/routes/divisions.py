@@ -1,4 +1,4 @@
-"""A route as arrays, and the division of its requests between given replicas of both servers.
+"""Divides the requests of a route between the replicas of its small and its large server.
 
 Equation numbers refer to ``docs/math.md``.
 """
@@ -16,30 +16,30 @@ from optimizer.tolerances import COVER
 from optimizer.units import SECONDS_PER_MINUTE
 
 SNAP = 5e-9
-"""Distance of a share from the end of its range that counts as rounding."""
+"""Distance of a share from a bound of its range that counts as rounding."""
 COMFORTABLE = 0.9
-"""Utilisation, relative to the largest rate within targets, up to which quality has precedence over spare
+"""Utilisation (load over the maximum rate within targets) up to which quality has precedence over spare
 capacity.
 """
 LARGEST_COEFFICIENT = 1e12
-"""Maximum coefficient of a rate that carries tiny loads, because solvers reject much larger ones."""
+"""Maximum coefficient in a row for a tiny load, because solvers reject much larger ones."""
 LP_LIMIT_S = 60.0
-"""Time limit of a linear program of a few variables [s]."""
+"""Time limit of the linear program that finds a division [s]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Division of a route's requests."""
+    """Division of a route's requests between its small and its large model."""
 
     routed: bool
     """Whether the router is in use; otherwise all requests go to the large model."""
     shares: tuple[float, ...]
-    """Share of each kind at the small model."""
+    """Share of each kind of requests that is sent to the small model."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouteArrays:
-    """A route with load; kinds as arrays of shape (D,)."""
+    """A route with load; arrays have one entry for each kind of requests, shape (D,)."""
 
     name: str
     small: int
@@ -49,19 +49,21 @@ class RouteArrays:
     lower: FloatArray
     upper: FloatArray
     quality: FloatArray
-    """Fraction of all answers that is worse per unit of the share at the small model."""
+    """Increase of the fraction of worse answers per unit of the share sent to the small model."""
     large_base: FloatArray
     large_slope: FloatArray
-    """Change of the requests at the large model per unit of the share at the small model."""
+    """Change of the requests at the large model, per request of the kind, per unit of the share at the small
+    model.
+    """
     max_loss: float
     has_undivided: bool
-    """Whether other candidates of the large server serve all requests if the router is off."""
+    """Whether the large server has other candidates if the router is off."""
     known: dict[tuple[float, float, float], Division | None] = field(default_factory=dict)
-    """Cached divisions by capacities of the servers."""
+    """Cache of divisions by the maximum rates of the servers."""
 
     @classmethod
     def of(cls, route: Route, names: tuple[str, ...]) -> "RouteArrays":
-        """Return a route as arrays, given the names of all servers."""
+        """Convert a route to arrays; `names` are those of all servers."""
         flows = flows_of(route)
         return cls(
             name=route.name,
@@ -79,20 +81,20 @@ class RouteArrays:
 
     @property
     def load_rps(self) -> float:
-        """Arrival rate of all kinds [requests/s]."""
+        """Arrival rate of all kinds of requests together [requests/s]."""
         return float(self.rate_rps.sum())
 
     @property
     def loss_scale(self) -> float:
-        """Factor that scales the row of lost quality so that its largest coefficient is 1000."""
+        """Factor that scales the quality-loss constraint so that its largest coefficient is 1000."""
         return COVER_SCALE / float(self.quality.max()) if self.quality.any() else 0.0
 
     def division(self, small_rps: float, large_rps: float, undivided_rps: float) -> Division | None:
-        """Return the division between replicas with given maximum rates [requests/s]; None if there is none.
+        """Return the best division between servers with given maximum rates [requests/s]; None if none fits.
 
         It has the least quality loss with which no server exceeds the utilisation `COMFORTABLE`, or else the
-        least utilisation of the busier server. If it is equally good, the large model takes all requests (eq.
-        227).
+        least utilisation of the busier server. The large model takes all requests if that is as good (eq.
+        227). `undivided_rps` is the maximum rate of the large server if the router is off.
         """
         key = small_rps, large_rps, undivided_rps
         if key not in self.known:
@@ -100,10 +102,10 @@ class RouteArrays:
         return self.known[key]
 
     def most_rps(self, small_rps: float, large_rps: float, undivided_rps: float) -> float:
-        """Return the largest rate of the route for replicas with given maximum rates [requests/s].
+        """Return the maximum rate of the route if its servers have the given maximum rates [requests/s].
 
-        The loads of both servers are proportional to the rate, so it is the load divided by the minimum
-        utilisation of the busier server.
+        The loads of both servers are proportional to the route's rate, so the maximum is the load divided by
+        the minimum utilisation of the busier server.
         """
         both = np.array([small_rps, large_rps])
         found = self._minimised(both, _Bounds(np.inf, self.max_loss), on_loss=False)
@@ -117,13 +119,13 @@ class RouteArrays:
         if alone <= COMFORTABLE or (undivided_rps and alone <= 1 + 2 * COVER):
             return undivided
         both = np.array([small_rps, large_rps])
-        # With room to spare: the least loss of quality, then the least utilisation without more loss.
+        # With spare capacity: the least quality loss, then the least utilisation without more loss.
         first = self._minimised(both, _Bounds(COMFORTABLE, self.max_loss), on_loss=True)
         if first is not None:
             second = self._minimised(both, _Bounds(COMFORTABLE, first.lost), on_loss=False)
             return (second or first).division
-        # Without it the load comes first: the least utilisation, then the least loss at that utilisation. A
-        # router that does not bring less utilisation than the large server alone is left out.
+        # Otherwise: the least utilisation, then the least quality loss at that utilisation. The router is not
+        # used if the large server alone has the same utilisation.
         first = self._minimised(both, _Bounds(1.0, self.max_loss), on_loss=False)
         if alone <= 1 + 2 * COVER and (first is None or alone <= first.utilisation * (1 + NEGLIGIBLE_SHARE)):
             return undivided
@@ -136,9 +138,9 @@ class RouteArrays:
         """Return the shares with the least quality loss, or with the least utilisation of the busier server.
 
         Args:
-            capacity_rps: maximum rates of the small and the large server.
-            most: upper bounds of both.
-            on_loss: whether the lost quality is minimised.
+            capacity_rps: maximum rates of the small and the large server [requests/s].
+            most: upper bounds of quality loss and utilisation.
+            on_loss: whether quality loss is minimised, not utilisation.
         """
         from optimizer.milp.highs import HighsSession
 
@@ -146,7 +148,7 @@ class RouteArrays:
         if (self.lower > upper).any():
             return None
         # Variables: the small server's share of each kind of request, and the utilisation u of the busier
-        # server. Rows: the load of each server is at most u times its capacity, and the loss is limited.
+        # server. Rows: the load of each server is at most u times its maximum rate, and the loss is limited.
         n, scale = len(self.rate_rps) + 1, COVER_SCALE / self.load_rps
         loads = np.array([self.rate_rps, self.rate_rps * self.large_slope]) * scale
         base = np.array([0.0, float(self.rate_rps @ self.large_base)]) * scale
@@ -169,7 +171,7 @@ class RouteArrays:
         x = HighsSession(model).relax(objective, LP_LIMIT_S).x
         if x is None:
             return None
-        # The solver is exact only up to its tolerance: shares at a bound are put there.
+        # The solver is exact only up to its tolerance, so shares close to a bound are set to it.
         shares = np.clip(x[:-1], self.lower, upper)
         for bound in (self.lower, upper):
             shares = np.where(np.abs(shares - bound) <= SNAP, bound, shares)
@@ -177,14 +179,14 @@ class RouteArrays:
 
 
 class _Bounds(NamedTuple):
-    """Upper bounds in a division: on lost quality and utilisation."""
+    """Upper bounds on the quality loss and the utilisation of a division."""
 
     utilisation: float
     lost: float
 
 
 class _Shares(NamedTuple):
-    """Shares at the small model, their lost quality, and the utilisation of the busier server."""
+    """Shares at the small model, with the quality loss and the utilisation of the busier server."""
 
     shares: FloatArray
     lost: float

@@ -1,4 +1,4 @@
-"""Cost of a route's quality limit: the plan with other limits, minus the plan."""
+"""Explains the cost of a route's quality limit by plans with other limits."""
 
 from optimizer.candidates import SizingMemo, find_candidates
 from optimizer.schema import Route
@@ -8,13 +8,13 @@ from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.studies.explanation.resolving import QuestionBudget, effect, solved
 
 MIN_LIMIT = 0.01
-"""Limit that is tried instead of twice the limit if that is 0."""
+"""Limit on quality loss that is tried instead of twice the limit if the limit is 0."""
 
 
 def price_losses(
     system: System, before: PlanOutcome, budget: QuestionBudget, memo: SizingMemo
 ) -> tuple[LossPrice, ...]:
-    """Return the cost of each route under other quality limits: 0, twice the limit, or 1; as time permits.
+    """Plan each route with other quality limits (0, twice its limit, 1), as time permits; return the effects.
 
     Raises:
         SolverError: the solver failed.

@@ -1,4 +1,4 @@
-"""Routes as a feature: its fields, what it does not support, and its checks."""
+"""Declares routes as a feature: its document fields, unsupported fields and options, and checks."""
 
 from optimizer.features.routes.streams import route_problems
 from optimizer.spec.feature import Feature

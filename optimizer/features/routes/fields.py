@@ -1,4 +1,4 @@
-"""Documents of routes: requests that a router sends to a small or a large model."""
+"""Document fields for routes: requests that a router sends to a small or a large model."""
 
 from operator import not_
 from typing import Annotated
@@ -14,10 +14,10 @@ Lengths = Annotated[Tokens, Field(gt=0)]
 
 
 class RequestKind(Document):
-    """Requests of one kind in a route: their share and lengths, and the router's errors."""
+    """One kind of requests in a route: its share and lengths, and the router's errors."""
 
     name: Name | None = Field(None, exclude_if=is_none)
-    """Name in plans; absent: `kind 1` and so on."""
+    """Name of the kind in plans; absent: `kind 1` and so on."""
     share: Share
     """Share of the route's requests. The shares of all kinds add up to 1."""
     in_tokens: Tokens = Field(alias="inTokens")
@@ -25,30 +25,35 @@ class RequestKind(Document):
     out_tokens: Lengths = Field(alias="outTokens")
     """Mean output length [tokens]."""
     loss: Share = 0.0
-    """Share of answers that are worse from the small model, for example failures in an evaluation."""
+    """Share of answers that are worse if the small model gives them, for example failures in an evaluation.
+    """
     miss: Share = 0.0
-    """Share that the router sends to the large model although the plan assigns it to the small one."""
+    """Share of the kind's requests that the router sends to the large model although the plan assigns them to
+    the small one.
+    """
     wrong: Share = 0.0
-    """Share that the router sends to the small model although the plan assigns it to the large one; at most
-    1 − `miss`.
+    """Share of the kind's requests that the router sends to the small model although the plan assigns them to
+    the large one; at most 1 − `miss`.
     """
 
 
 class Route(Document):
-    """Requests that a router divides between two servers, as the load of both."""
+    """A route: requests that a router divides between a server with a small and one with a large model."""
 
     name: Name
-    """Unique name."""
+    """Unique name of the route."""
     small: Name
-    """Server of the small model."""
+    """Name of the server with the small model."""
     large: Name
-    """Server of the large model."""
+    """Name of the server with the large model."""
     arrival_rate_rpm: RequestsPerMinute = Field(0.0, alias="arrivalRate")
-    """Arrival rate of all kinds together [requests/min]."""
+    """Arrival rate of all kinds of requests together [requests/min]."""
     max_loss: Share = Field(0.0, alias="maxLoss")
     """Maximum share of answers that are worse because the small model produced them."""
     rerun: bool = False
-    """Whether requests wrongly sent to the small model are then also sent to the large one."""
+    """Whether requests that the router wrongly sends to the small model are then sent to the large one as
+    well.
+    """
     kinds: tuple[RequestKind, ...] = Field(strict=False, min_length=1, max_length=MAX_REQUEST_KINDS)
     """Kinds of requests, at most 12."""
 
@@ -57,4 +62,4 @@ class RoutesField(Document):
     """The routes of a system."""
 
     routes: tuple[Route, ...] = Field((), strict=False, fail_fast=True, exclude_if=not_)
-    """Routes, each with a small and a large server; absent: none."""
+    """Routes, each with a small and a large server."""

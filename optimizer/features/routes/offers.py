@@ -1,7 +1,7 @@
-"""Candidates of routes whose router is off: their large server with the mean request of all kinds.
+"""Candidates for routes whose router is off: the large server gets the requests of all kinds.
 
-With a router, the large server is sized for the most demanding mix that the router can send to it, in which
-requests are longer if simple ones are short.
+With a router, the large server is sized for the most demanding mix that the router can send to it. Without
+one, its mean request can be shorter, so its maximum rate can be higher.
 """
 
 from collections.abc import Callable
@@ -20,12 +20,12 @@ from optimizer.spec.system import System
 def undivided_candidates(
     system: System, arrays: SystemArrays, size: Callable[[System], CandidateTable]
 ) -> CandidateTable | None:
-    """Return candidates of large servers that receive all requests of their routes; None if there are none.
+    """Return candidates of large servers that serve all requests of their routes; None if not needed.
 
     Args:
         system: the system.
-        arrays: the same as arrays.
-        size: returns the candidates of a system.
+        arrays: the same system as arrays.
+        size: function that returns the candidates of a system.
     """
     alone = undivided_servers(system.servers, system.routes.values())
     if not alone:

@@ -1,4 +1,4 @@
-"""Requests of routes in a replay: their division, and those that ready replicas miss."""
+"""Requests of routes in a replay: their division, and the requests that exceed the ready replicas."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from optimizer.spec.system import System
 
 @dataclass(frozen=True, slots=True)
 class RoutedLoad:
-    """Requests of a route, divided by the shares of a plan [requests/min]."""
+    """Requests of a route, divided between its servers by the shares of a plan [requests/min]."""
 
     route: str
     small: str
-    """Server of the small model."""
+    """Name of the server with the small model."""
     large: str
-    """Server of the large model."""
+    """Name of the server with the large model."""
     offered_rpm: float
-    """Requests of the route [requests/min]."""
+    """Arrival rate of the route [requests/min]."""
     small_rpm: float
     """Requests at the small model [requests/min]."""
     large_rpm: float
@@ -30,18 +30,18 @@ class RoutedLoad:
 
     @property
     def by_server(self) -> dict[str, float]:
-        """Requests by server."""
+        """Arrival rate at each of the two servers [requests/min], by name."""
         return {self.small: self.small_rpm, self.large: self.large_rpm}
 
     @property
     def rerun_rpm(self) -> float:
-        """Requests that both models serve [requests/min]."""
+        """Rate of requests that both models serve [requests/min]."""
         return max(0.0, self.small_rpm + self.large_rpm - self.offered_rpm)
 
     def missed_rpm(self, takes_rpm: Mapping[str, float]) -> dict[str, float]:
-        """Return the requests that each server misses; their sum is that of the route.
+        """Return the requests that exceed each server's capacity [requests/min], by name.
 
-        A request that the small model misses does not run again, so none is missed twice.
+        A request that the small model cannot serve is not sent to the large one, so no request counts twice.
 
         Args:
             takes_rpm: maximum rates of the ready replicas, by server.
@@ -53,12 +53,12 @@ class RoutedLoad:
 
 
 def routed_loads(system: System, plan: Plan, step: LoadStep) -> list[RoutedLoad]:
-    """Return the requests of each route at the rate of a step, divided as in the plan.
+    """Return the requests of each route in a time step, divided by the shares of the plan.
 
     Args:
-        system: the system; a route missing in the step has the rate of the system.
+        system: the system; a route that is missing in the step has its rate in the system.
         plan: the plan.
-        step: the offered loads.
+        step: offered loads of the time step.
     """
     found = []
     for name, known in system.routes.items():

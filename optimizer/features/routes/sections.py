@@ -1,4 +1,4 @@
-"""Sections of routes: the division of each kind's requests, its cost and the quality loss."""
+"""The tables of routes in reports: the division of each kind's requests, the cost and the quality loss."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,14 +14,14 @@ from optimizer.studies.replay.replay_document import Replay
 
 
 class _KindRow(NamedTuple):
-    """A kind of requests of a route."""
+    """Row of the table of kinds: a route, and one of its kinds of requests."""
 
     route: str
     kind: RoutedKind
 
 
 def route_sections(plan: Plan) -> Iterator[Section]:
-    """Yield the routes of a plan, and the kinds of their requests, if there are any."""
+    """Yield the tables of a plan's routes and of their kinds of requests, if there are any."""
     if not plan.routes:
         return
     rows = [_KindRow(route, kind) for route, use in plan.routes.items() for kind in use.kinds]
@@ -65,7 +65,7 @@ def _kind_columns() -> list[Column]:
 
 
 def loss_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
-    """Yield the cost of the quality limits, if there are routes."""
+    """Yield the table of the cost of quality limits, if there are routes."""
     if explanation.losses:
         columns = (
             name("route", "route"),
@@ -77,7 +77,7 @@ def loss_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
 
 
 def replayed_route_sections(found: Replay) -> Iterator[Section]:
-    """Yield the routes of a replay, if there are any."""
+    """Yield the table of routes in a replay, if there are any."""
     columns = (
         name("way", lambda row: row[0].name),
         name("route", lambda row: row[1].route),

@@ -1,4 +1,4 @@
-"""Routes: requests that are divided between a small and a large model, and the loads that follow.
+"""Loads of the servers of routes, whose requests are divided between a small and a large model.
 
 The planned load of a routed server is the largest that the route can send to it, with the longest mean
 lengths of any division. Replicas sized for it meet their targets under every division, because the maximum
@@ -32,7 +32,7 @@ NEGLIGIBLE_SHARE = 1e-8
 
 @dataclass(frozen=True, slots=True)
 class KindFlow:
-    """Flow of one kind of requests as a function of φ, its share that is sent to the small model."""
+    """Flow of one kind of requests through a route, as a function of φ, the share sent to the small model."""
 
     rate_rpm: float
     """Arrival rate [requests/min]."""
@@ -41,11 +41,11 @@ class KindFlow:
     upper: float
     """Maximum share that a router in use sends to the small model."""
     quality: float
-    """Fraction of all answers that is worse per unit of φ."""
+    """Increase of the route's fraction of worse answers per unit of φ."""
     large_base: float
     """Requests at the large model per request of the kind, at φ = 0."""
     large_slope: float
-    """Change of these requests per unit of φ."""
+    """Change of the requests at the large model per request of the kind, per unit of φ."""
 
     @classmethod
     def of(cls, route: Route, kind: RequestKind) -> "KindFlow":
@@ -68,23 +68,26 @@ class KindFlow:
         return self.rate_rpm * (self.large_base + self.large_slope * share)
 
     def rerun_share(self, share: float) -> float:
-        """Return the part of the requests at the small model that the large one answers, too."""
+        """Return the fraction of the kind's requests at the small model that the large one answers, too."""
         return max(self.large_base + self.large_slope * share - (1 - share), 0.0) / share if share else 0.0
 
 
 def flows_of(route: Route) -> tuple[KindFlow, ...]:
-    """Return the flow of each kind of a route."""
+    """Return the flow of each kind of requests of a route."""
     return tuple(KindFlow.of(route, kind) for kind in route.kinds)
 
 
 def small_rpm(route: Route, shares: Iterable[float]) -> float:
-    """Return the load of the small server [requests/min] (eq. 222)."""
+    """Return the load of the small server for shares φ of the kinds [requests/min] (eq. 222)."""
     found = sum(flow.rate_rpm * share for flow, share in zip(flows_of(route), shares, strict=True))
     return found if found > NEGLIGIBLE_SHARE * route.arrival_rate_rpm else 0.0
 
 
 def large_rpm(route: Route, shares: Sequence[float], *, routed: bool) -> float:
-    """Return the load of the large server [requests/min]; without a router, all requests (eq. 223)."""
+    """Return the load of the large server for shares φ of the kinds [requests/min] (eq. 223).
+
+    If the router is not in use (`routed` is false), it is all requests.
+    """
     if not routed:
         return route.arrival_rate_rpm
     found = sum(flow.large_rpm(share) for flow, share in zip(flows_of(route), shares, strict=True))
@@ -100,7 +103,7 @@ def quality_lost(route: Route, shares: Iterable[float]) -> float:
 
 
 def largest_mean(values: Sequence[float], least: Sequence[float], most: Sequence[float]) -> float:
-    """Return the largest weighted mean of values whose weights lie between bounds (eq. 226).
+    """Return the largest weighted mean of values over all weights within bounds (eq. 226).
 
     At the maximum, the weights of all values above some threshold are at their upper bounds, and the others
     at their lower bounds.
@@ -121,7 +124,7 @@ def largest_mean(values: Sequence[float], least: Sequence[float], most: Sequence
 
 
 def with_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route]) -> Mapping[str, Server]:
-    """Return servers in which routed ones have the largest load that their route can send.
+    """Return all servers; those of routes have the largest load that their route can send to them.
 
     Args:
         servers: the servers, by name.
@@ -141,7 +144,7 @@ def with_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route]) ->
 def _with_mix(
     server: Server, route: Route, least: Sequence[float], most: Sequence[float], rate_rpm: float
 ) -> Server:
-    """Return a server with a rate, and the longest mean lengths for kind weights within bounds."""
+    """Return the server with the rate, and the longest mean lengths for kind weights within the bounds."""
     values = {
         field: largest_mean([getattr(kind, field) for kind in route.kinds], least, most)
         for field in ("in_tokens", "out_tokens")
@@ -151,14 +154,14 @@ def _with_mix(
 
 
 def largest_shares(route: Route) -> dict[str, float]:
-    """Return the planned load of each server of a route divided by the route's rate, by server."""
+    """Return the planned load of each server of a route as a fraction of the route's rate, by name."""
     flows = flows_of(route.model_copy(update={"arrival_rate_rpm": 1.0}))
     most = sum(flow.rate_rpm * flow.upper for flow in flows)
     return {route.small: most, route.large: sum(flow.rate_rpm for flow in flows)}
 
 
 def undivided_servers(servers: Mapping[str, Server], routes: Iterable[Route]) -> dict[str, Server]:
-    """Return large servers with all requests of their routes, by name, if the kinds differ in length.
+    """Return the large servers of routes with kinds of different lengths, with all requests, by name.
 
     Args:
         servers: the servers, by name.
@@ -175,7 +178,7 @@ def undivided_servers(servers: Mapping[str, Server], routes: Iterable[Route]) ->
 
 
 def has_undivided(route: Route) -> bool:
-    """Return whether a route needs other candidates without its router: its kinds differ in length."""
+    """Return whether a route needs other candidates if its router is off: its kinds differ in length."""
     return not _is_alike(route) and route.arrival_rate_rpm > 0
 
 
@@ -184,7 +187,7 @@ def _is_alike(route: Route) -> bool:
 
 
 def with_undivided_lengths(servers: Mapping[str, Server], routes: Iterable[Route]) -> Mapping[str, Server]:
-    """Return servers in which large ones that serve all requests of a route have its mean request lengths."""
+    """Return all servers; large ones that serve all requests of their route get its mean request lengths."""
     changed = {
         name: server
         for name, server in undivided_servers(servers, routes).items()
@@ -195,7 +198,7 @@ def with_undivided_lengths(servers: Mapping[str, Server], routes: Iterable[Route
 
 
 def without_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route]) -> Mapping[str, Server]:
-    """Return servers as stated in documents, where servers of routes have no load."""
+    """Return all servers as documents state them: those of routes have no load."""
     names = [name for route in routes for name in (route.small, route.large) if name in servers]
     if not names:
         return servers
@@ -207,12 +210,12 @@ def without_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route])
 
 
 def route_of(routes: Iterable[Route], server: str) -> Route | None:
-    """Return the route of a server; None if it has none."""
+    """Return the route that a server belongs to; None if there is none."""
     return next((route for route in routes if server in (route.small, route.large)), None)
 
 
 def with_partners(routes: Iterable[Route], servers: Iterable[str]) -> list[str]:
-    """Return servers, plus the other server of each route, because routes are served in full or not at all.
+    """Return the servers, plus the other server of each route: routes are served in full or not at all.
 
     Args:
         routes: the routes.
@@ -228,7 +231,7 @@ def with_partners(routes: Iterable[Route], servers: Iterable[str]) -> list[str]:
 
 
 def route_problems(documents: Documents) -> Iterator[Finding]:
-    """Yield the contradictions of routes."""
+    """Yield an error for each contradiction in the routes of documents."""
     index, profiles, names = documents.index, documents.profiles, documents.names["servers"]
     owner: dict[str, str] = {}
     for part, at, route in index.routes.values():
@@ -251,7 +254,7 @@ def route_problems(documents: Documents) -> Iterator[Finding]:
 
 
 def kind_problems(route: Route) -> Iterator[tuple[Location, str]]:
-    """Yield the contradictions within the kinds of a route, with their locations."""
+    """Yield the location and message of each contradiction within the kinds of a route."""
     total = sum(kind.share for kind in route.kinds)
     if abs(total - 1) > SAME:
         yield ("kinds",), f"the shares add up to {precise(total)}, not 1; change them"
@@ -294,7 +297,7 @@ def _server_problems(
 
 
 def _priority_problems(part: Part, at: Location, route: Route, index: Index) -> Iterator[Finding]:
-    """Yield a finding if a route's two servers differ in priority, because its requests have only one."""
+    """Yield an error if the two servers of a route differ in priority, because its requests have only one."""
     found = [index.servers[name].item for name in (route.small, route.large) if name in index.servers]
     classes = [
         index.classes[server.service_class].item for server in found if server.service_class in index.classes

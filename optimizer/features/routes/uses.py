@@ -1,4 +1,4 @@
-"""What a plan states of routes."""
+"""The section of a plan about routes."""
 
 from pydantic import Field
 
@@ -6,76 +6,76 @@ from optimizer.documents import MIN_RATE, Document
 
 
 def traffic_rpm(rate_rpm: float, *, idle: bool) -> float:
-    """Return a rate of a routed server [requests/min]; idle replicas get the smallest rate that counts.
+    """Return the rate of a server of a route [requests/min]; for idle replicas the smallest valid rate.
 
-    Idle replicas thereby keep the batch limit of the requests for which they were sized.
+    So idle replicas keep the batch limit of the requests for which they were sized.
     """
     return rate_rpm if idle else max(rate_rpm, MIN_RATE)
 
 
 class RoutedKind(Document):
-    """Requests of one kind in a route."""
+    """One kind of requests of a route, and their division in the plan."""
 
     name: str
     """Name of the kind; `kind 1` and so on if it has none."""
     arrival_rate_rpm: float = Field(alias="arrivalRate")
-    """Load [requests/min]."""
+    """Arrival rate of the kind [requests/min]."""
     small_share: float = Field(alias="toSmall")
-    """Share of its requests sent to the small model."""
+    """Share of the kind's requests that is sent to the small model."""
     least_share: float = Field(alias="least")
-    """Minimum share that the router can send there, given its errors."""
+    """Minimum share that the router can send to the small model, given its errors."""
     most_share: float = Field(alias="most")
-    """Maximum share that the router can send there."""
+    """Maximum share that the router can send to the small model, given its errors."""
     quality_lost: float = Field(alias="qualityLost")
-    """Share of the route's answers that are worse because the small model produced them."""
+    """Share of the route's answers that are worse because the small model gave them to this kind."""
 
 
 class RouteUse(Document):
     """Division of the requests of a route, with its cost and quality loss."""
 
     small: str
-    """Name of the server of the small model."""
+    """Name of the server with the small model."""
     large: str
-    """Name of the server of the large model."""
+    """Name of the server with the large model."""
     served: bool
-    """Whether the route is served; routes are served in full or not at all. If not, the large server is
-    unserved.
+    """Whether the route is served; routes are served in full or not at all. If not, the plan lists the large
+    server as unserved.
     """
     routed: bool
     """Whether the router is in use; otherwise all requests go to the large model."""
     kinds: tuple[RoutedKind, ...] = Field(strict=False)
-    """Kinds of requests."""
+    """Kinds of requests of the route."""
     arrival_rate_rpm: float = Field(alias="arrivalRate")
-    """Load of the route [requests/min]."""
+    """Arrival rate of the route [requests/min]."""
     small_rpm: float = Field(alias="smallRate")
     """Load of the small server [requests/min]."""
     large_rpm: float = Field(alias="largeRate")
-    """Load of the large server, including rerun requests [requests/min]."""
+    """Load of the large server [requests/min], including requests that the small one answered before."""
     rerun_rpm: float = Field(alias="rerunRate")
     """Requests that run on both models because of router errors [requests/min]."""
     small_token_share: float = Field(alias="smallTokens")
     """Share of all tokens that belong to requests at the small model."""
     quality_lost: float = Field(alias="qualityLost")
-    """Share of answers that are worse because the small model produced them."""
+    """Share of the route's answers that are worse because the small model gave them."""
     max_loss: float = Field(alias="maxLoss")
-    """Maximum allowed share of worse answers."""
+    """Limit on this share (`maxLoss` of the route)."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the pools of both servers [cents/h]."""
     all_large_cents_per_h: float | None = Field(None, alias="costAllLarge")
-    """Cost of serving all requests on one accelerator of the large model, ignoring limits [cents/h]; null if
-    no accelerator meets its targets.
+    """Minimum cost of serving all requests with the large model on one accelerator [cents/h], ignoring limits
+    on cards; null if no accelerator meets the targets.
     """
     saving: float | None = None
-    """Share of that cost saved by the plan; null if the route is not served."""
+    """Share of `costAllLarge` that the plan saves; null if the route is not served."""
 
     @property
     def state(self) -> str:
-        """Return as text whether the router is in use."""
+        """Return a text that states whether the router is in use."""
         return ("in use" if self.routed else "off") if self.served else "not served"
 
     @property
     def loads_rpm(self) -> dict[str, float]:
-        """Return the loads of both servers; for an unserved route, all of it is the large server's."""
+        """Return the loads of both servers by name [requests/min]; an unserved route loads the large one."""
         return {
             self.small: self.small_rpm,
             self.large: self.large_rpm if self.served else self.arrival_rate_rpm,

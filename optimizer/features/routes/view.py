@@ -1,4 +1,4 @@
-"""Routes in a plan: the load of each server, the lost quality, and the savings of the small model."""
+"""Computes the routes of a plan: the load of each server, the quality loss, and the savings."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -18,11 +18,11 @@ from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 Divisions = Mapping[str, Division | None]
-"""Division of each route's requests, by name; None if the route is not served."""
+"""Division of each route's requests, by the route's name; None if the route is not served."""
 
 
 def divisions_of(system: System, problem: Problem, solution: Solution) -> Divisions:
-    """Return the division of the requests of each route in a solution; empty without load."""
+    """Return the division of each route that has load, for the replicas of a solution."""
     found: dict[str, Division | None] = {
         name: Division(routed=False, shares=(0.0,) * len(route.kinds))
         for name, route in system.routes.items()
@@ -35,11 +35,11 @@ def divisions_of(system: System, problem: Problem, solution: Solution) -> Divisi
 
 
 def divisions_within(plan: Plan, system: System) -> Divisions:
-    """Return the division of routes' requests among a plan's replicas, possibly at changed rates.
+    """Return the division of each route among a plan's replicas, at the rates of `system`.
 
     Args:
         plan: the plan.
-        system: the planned system, with current rates of its routes.
+        system: the planned system; the rates of its routes can differ from those of the plan.
     """
     return {
         name: RouteArrays.of(route, _servers(route)).division(*capacities_rps(route, plan))
@@ -50,7 +50,7 @@ def divisions_within(plan: Plan, system: System) -> Divisions:
 
 
 def capacities_rps(route: Route, plan: Plan) -> tuple[float, float, float]:
-    """Return the maximum rates of a route's replicas [requests/s], as arguments of `RouteArrays.division`."""
+    """Return the maximum rates of a route's pools [requests/s]: the arguments of `RouteArrays.division`."""
     small, large = (
         sum(pool.max_arrival_rate_rpm for pool in plan.allocations.get(server, ())) / SECONDS_PER_MINUTE
         for server in _servers(route)
@@ -62,14 +62,14 @@ def capacities_rps(route: Route, plan: Plan) -> tuple[float, float, float]:
 def routed_loads_rpm(
     system: System, divisions: Divisions, running: Collection[str]
 ) -> dict[str, dict[str, float]]:
-    """Return the loads of routed servers [requests/min], in the format of `as_served`.
+    """Return the loads of the servers of routes [requests/min], by name on two levels, as `as_served` needs.
 
     All requests of an unserved route are assigned to its large server.
 
     Args:
         system: the planned system.
-        divisions: division of the requests of routes.
-        running: servers with replicas in the plan.
+        divisions: division of the requests of each route.
+        running: names of servers that have replicas in the plan.
     """
     loads: dict[str, dict[str, float]] = {}
     for name, division in divisions.items():
@@ -88,13 +88,13 @@ def route_uses(
     pools: Mapping[str, Sequence[Pool]],
     all_large: Mapping[str, float | None],
 ) -> dict[str, RouteUse]:
-    """Return the routes of a plan.
+    """Return the plan's entry for each route, by name.
 
     Args:
         system: the planned system.
-        divisions: division of the requests of routes.
+        divisions: division of the requests of each route.
         pools: pools by server.
-        all_large: cost of all requests on the large model [cents/h].
+        all_large: cost of serving all requests of a route with its large model [cents/h], by route.
     """
     return {
         name: _use(
@@ -108,7 +108,7 @@ def route_uses(
 
 
 def with_savings(plan: Plan, candidates: Candidates) -> Plan:
-    """Return a plan with savings relative to all candidates, for plans made with only some of them.
+    """Return the plan with the savings of routes computed from all candidates, not only from those used.
 
     Args:
         plan: the plan.
@@ -127,14 +127,14 @@ def _servers(route: Route) -> tuple[str, str]:
 
 
 def all_large_cents_per_h(candidates: Candidates, route: Route) -> float | None:
-    """Return the minimum cost of all requests on one accelerator of the large server, ignoring capacity.
+    """Return the minimum cost of serving a route with its large model on one accelerator, ignoring capacity.
 
     Args:
-        candidates: candidates with those of the large server.
+        candidates: candidates, including those of the large server.
         route: the route.
 
     Returns:
-        The cost [cents/h]; None if no accelerator can serve them.
+        The cost [cents/h]; None if no accelerator can serve all requests.
     """
     table, undivided = candidates.table, candidates.undivided
     large = candidates.arrays.server_names.index(route.large)
@@ -147,7 +147,7 @@ def all_large_cents_per_h(candidates: Candidates, route: Route) -> float | None:
 def _use(route: Route, division: Division | None, pools: Sequence[Pool], all_large: float | None) -> RouteUse:
     served = division is not None
     shares = (0.0,) * len(route.kinds) if division is None else division.shares
-    routed = division is not None and division.routed and any(shares)  # without shares it routes nothing
+    routed = division is not None and division.routed and any(shares)  # without shares, nothing is routed
     cost = sum(pool.cost_cents_per_h for pool in pools)
     large = large_rpm(route, shares, routed=routed) if served else 0.0
     small = small_rpm(route, shares)
@@ -181,6 +181,6 @@ def _use(route: Route, division: Division | None, pools: Sequence[Pool], all_lar
 
 
 def small_token_share(route: Route, shares: Sequence[float]) -> float:
-    """Return the share of input and output tokens that belong to requests at the small model (eq. 228)."""
+    """Return the share of the route's tokens that belong to requests at the small model (eq. 228)."""
     tokens = [kind.share * (kind.in_tokens + kind.out_tokens) for kind in route.kinds]
     return sum(share * each for share, each in zip(shares, tokens, strict=True)) / sum(tokens)

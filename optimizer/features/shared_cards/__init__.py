@@ -1,1 +1,1 @@
-"""Servers that share cards: whole, in slices, side by side or in turns."""
+"""Feature: servers that share cards by shares of the compute, by slices, or in time."""

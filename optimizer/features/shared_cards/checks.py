@@ -1,7 +1,7 @@
-"""Check shared cards: the fit on a card, and everything that follows from the pattern of a card.
+"""Checks the shared cards of a plan: whether replicas fit on a card, and all stated numbers.
 
-The pattern with the stated servers, batches and largest rates is found again among all patterns of the
-servers that share. Its cards are then placed and measured again.
+A pattern is a combination of replicas on one card. The check finds the pattern with the stated servers, batch
+limits and maximum rates among all patterns of the system, and recomputes the numbers from it.
 """
 
 import math
@@ -21,17 +21,17 @@ from optimizer.tolerances import SAME
 from optimizer.units import SECONDS_PER_MINUTE
 
 MEMORY_SLICES, COMPUTE_SLICES, ALL_SHARES = 8, 7, 1.0
-"""Capacity of one card in each unit."""
+"""Capacity of one card: memory slices, compute slices, and shares of the compute."""
 MAX_TURNS = 4
 """Maximum number of servers that share a card in time."""
 
 
 def check(facts: Facts, candidates: Candidates | None) -> list[str]:
-    """Return the errors of shared cards.
+    """Return the errors in a plan's shared cards.
 
     Args:
-        facts: the plan and its system.
-        candidates: candidates of the system, if available; otherwise the servers are sized again.
+        facts: facts of the plan and its system.
+        candidates: candidates of the system; None sizes the servers again.
     """
     uses = facts.plan.shared_cards
     if not uses:
@@ -50,7 +50,7 @@ def check(facts: Facts, candidates: Candidates | None) -> list[str]:
 
 
 def _sized(facts: Facts) -> Candidates:
-    """Size the servers that can share cards."""
+    """Find the candidates of the servers that can share cards."""
     sharing = {name: server for name, server in facts.whole.servers.items() if server.shared_card}
     return find_candidates(replace(facts.whole, servers=MappingProxyType(sharing)))
 
@@ -58,7 +58,7 @@ def _sized(facts: Facts) -> Candidates:
 def _units(
     candidates: Candidates, shared: SharedCards, uses: Sequence[SharedCardUse]
 ) -> tuple[Counter[CardPattern], list[str]]:
-    """Return the number of cards of each stated pattern, and the uses for which there is no pattern."""
+    """Return the number of cards of each pattern in the plan, and errors for cards that match no pattern."""
     names = candidates.arrays.server_names
     servers = frozenset(names.index(item.server) for use in uses for item in use.servers)
     known: dict[tuple[object, ...], list[CardPattern]] = {}
@@ -84,7 +84,7 @@ def _units(
 
 
 def _place(shared: SharedCards, seat: Seat) -> tuple[object, ...]:
-    """Return the accelerator, share, slowdown and batch limit of a seat, as stated in plans."""
+    """Return the accelerator, share, slowdown and batch limit of a seat, as plans state them."""
     name = shared.arrays.accelerator_names[seat.place]
     if seat.mode != "shares":
         return name, None, None, seat.max_batch
@@ -96,7 +96,7 @@ def _rates(rates: Sequence[float]) -> str:
 
 
 def _loads(facts: Facts) -> Iterator[str]:
-    """Yield the servers whose load their shared cards cannot carry."""
+    """Yield an error for each server whose shared cards cannot carry its load."""
     for name, items in facts.plan.on_shared_cards.items():
         load, most = facts.load_rpm[name], math.fsum(item.max_arrival_rate_rpm for item in items)
         if most < load * (1 - SAME) or name in facts.listed:
@@ -104,7 +104,7 @@ def _loads(facts: Facts) -> Iterator[str]:
 
 
 def _room(facts: Facts, use: SharedCardUse) -> Iterator[str]:
-    """Check that all replicas fit on one card (eq. 230)."""
+    """Yield an error if the replicas of one card exceed its memory or compute (eq. 230)."""
     if use.num_cards < 1 or not use.servers or any(item.per_card < 1 for item in use.servers):
         yield f"{use.num_cards} cards with {len(use.servers)} servers"
     card = facts.whole.accelerators[use.accelerator]

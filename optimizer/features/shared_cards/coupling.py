@@ -1,7 +1,8 @@
-"""Shared cards: the rate of each server that a unit of each pattern carries.
+"""Constraints of shared cards: units of patterns must carry the load of servers on shared cards.
 
-The units are replicas of an artificial server with the index after the last. A candidate "on shared cards" of
-a server costs nothing, but needs units that carry its load. Equation numbers refer to ``docs/math.md``.
+A pattern is a combination of replicas on one card, and a unit is one card with this pattern. Units are
+replicas of an artificial server, whose index is the last plus 1. A candidate "on shared cards" of a server
+costs nothing, but requires units that carry its load. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ from optimizer.topologies.topology import ModelColumns, Topology, Variables
 
 @dataclass(frozen=True)
 class CardUnits(Topology):
-    """Rates that units of shared cards carry."""
+    """The topology of shared cards: the rates that one card of each pattern carries."""
 
     place: ClassVar[str] = "servers"
     name: ClassVar[str] = "shared cards"
@@ -34,39 +35,39 @@ class CardUnits(Topology):
     rates_rps: FloatArray
     """Rate of each server that one unit of each pattern carries [requests/s], shape (K, P)."""
     joint_load: BoolArray
-    """Empty mask, because the load of servers on shared cards is carried by a candidate."""
+    """Mask without any server, because candidates carry the load of servers on shared cards; shape (S,)."""
     idle: BoolArray
 
     @classmethod
     def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:
-        """Return candidates for servers on shared cards, and for a unit of each pattern."""
+        """Return the tables of additional candidates: servers on shared cards, and a unit of each pattern."""
         return [] if candidates.shared is None else card_rows(candidates, candidates.shared)
 
     @classmethod
     def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "CardUnits | None":  # noqa: ARG003
-        """Return the rates of patterns; None if no server can share a card."""
+        """Create the topology of a system's shared cards; None if no server can share a card."""
         shared, nobody = candidates.shared, frozen(np.zeros(servers, np.bool_))
         if shared is None:
             return None
         return cls(shared.servers, shared.load_rps, frozen(shared.rates_rps), nobody, nobody)
 
     def together(self, chosen: BoolArray) -> BoolArray:
-        """Return the chosen servers, plus the artificial server of the units."""
+        """Return the mask `chosen` of servers with the artificial server of the units set."""
         return np.append(chosen[:-1], True)
 
     def groups(self) -> Iterator[Sequence[int]]:
-        """Yield the servers that can share cards together with the artificial server of the units."""
+        """Yield one group: the indices of the servers that can share cards, and of the artificial server."""
         yield *self.servers.tolist(), len(self.idle) - 1
 
     def differs(self, other: Topology) -> bool:
-        """Return whether the rates of the patterns differ."""
+        """Return whether the patterns of another topology have different rates."""
         return not (isinstance(other, CardUnits) and np.array_equal(self.rates_rps, other.rates_rps))
 
     def shares(self, pattern: IntArray) -> FloatArray:
-        """Return the part of each server's load that a unit of each row carries, at most 1; shape (K, R).
+        """Return the share of each server's load, at most 1, that a unit of each row carries; shape (K, R).
 
         Args:
-            pattern: pattern of each row; rows without one get 0.
+            pattern: index of each row's pattern, shape (R,); rows without a pattern carry nothing.
         """
         is_unit = pattern >= 0
         if not self.rates_rps.size:
@@ -75,27 +76,27 @@ class CardUnits(Topology):
         return np.minimum(rates / self.load_rps[:, None], 1.0)
 
     def most_units(self, table: CandidateTable) -> FloatArray:
-        """Return the maximum useful number of units of each row, shape (C,); 0 for other rows."""
+        """Return the maximum useful number of units of each pattern row, shape (C,); 0 for other rows."""
         shares = self.shares(table.pattern)
         needed = np.divide(1.0, shares, out=np.zeros_like(shares), where=shares > 0)
         most: FloatArray = np.ceil(needed * (1 - COVER)).max(axis=0, initial=0.0)
         return most
 
     def carried(self, table: CandidateTable, replicas: IntArray) -> BoolArray:
-        """Return a mask of servers whose load the units of a solution carry, shape (K,) (eq. 233)."""
+        """Return a mask of sharing servers whose load the units of a solution carry, shape (K,) (eq. 233)."""
         taken = np.flatnonzero((replicas > 0) & (table.pattern >= 0))
         rates = self.rates_rps[:, table.pattern[taken]] @ replicas[taken]
         return np.asarray(rates >= self.load_rps * (1 - 2 * COVER))
 
     def in_full(self, table: CandidateTable, replicas: IntArray, full: BoolArray) -> BoolArray:
-        """Return a mask of servers served in full; on shared cards, only if the units carry their load."""
+        """Return the mask `full` of servers served in full; on shared cards, units must carry their load."""
         lacking = np.zeros(len(full), np.bool_)
         lacking[table.server[(replicas > 0) & (table.source == Source.on_cards)]] = True
         lacking[self.servers[self.carried(table, replicas)]] = False
         return full & ~lacking
 
     def block(self, table: CandidateTable, columns: ModelColumns) -> tuple[Variables, ModelRows]:
-        """Return rows that require units to carry the loads of servers on shared cards (eq. 233)."""
+        """Return constraints that make units carry the loads of servers on shared cards (eq. 233)."""
         pattern, count = table.pattern[columns.rows], len(self.servers)
         shares, rows = self.shares(pattern), ModelRows()
         place = np.full(len(self.idle), -1)
@@ -111,9 +112,9 @@ class CardUnits(Topology):
         return Variables(np.zeros(0), lambda _: np.zeros(0), tuple), rows
 
     def tidied(self, table: CandidateTable, replicas: IntArray) -> IntArray:
-        """Return a solution without the units of patterns that carry no server on shared cards.
+        """Return the solution without units whose pattern has no server that is on shared cards.
 
-        A solver can leave such units in a solution if they cost nothing.
+        Solvers can leave such units in a solution if they cost nothing.
         """
         on_cards = np.isin(self.servers, table.server[(replicas > 0) & (table.source == Source.on_cards)])
         carries = (self.rates_rps[on_cards] > 0).any(axis=0)

@@ -1,4 +1,4 @@
-"""Checks of servers on shared cards and of slices: value ranges, missing data, names of cards."""
+"""Checks documents for errors in shared cards and slices: value ranges, missing data, names of cards."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,11 +8,11 @@ from optimizer.schema.names import Entry, Finding, Index
 from optimizer.spec.feature import Documents
 
 MAX_SHARING = 8
-"""Maximum number of servers with `sharedCard`, because their combinations are the patterns of a card."""
+"""Maximum number of servers with `sharedCard`, because all their combinations on a card are considered."""
 
 
 def shared_card_problems(documents: Documents) -> Iterator[Finding]:
-    """Yield the contradictions of servers that share cards."""
+    """Yield an error for each contradiction in the documents of servers that share cards."""
     index = documents.index
     entries = [entry for entry in index.servers.values() if entry.item.shared_card]
     for part, at, _ in entries[MAX_SHARING : MAX_SHARING + 1]:
@@ -23,7 +23,7 @@ def shared_card_problems(documents: Documents) -> Iterator[Finding]:
 
 
 def slice_problems(documents: Documents) -> Iterator[Finding]:
-    """Yield slices of cards that do not exist or do not match."""
+    """Yield an error for each slice whose card does not exist or does not match it."""
     index = documents.index
     for part, at, item in index.accelerators.values():
         if item.slice is None:
@@ -38,7 +38,7 @@ def slice_problems(documents: Documents) -> Iterator[Finding]:
 
 
 def _parts(entry: Entry, index: Index, profiles: Sequence[ModelProfile]) -> Iterator[Finding]:
-    """Yield missing data, and servers that cannot share any card."""
+    """Yield an error for each missing value, and for a server that cannot share any card."""
     part, at, server = entry
     mine = [one for one in profiles if one.accelerator in index.accelerators]
     here = (*at, "sharedCard")

@@ -1,4 +1,4 @@
-"""Shared cards and slices as a feature: its fields, what it does not support, and its checks."""
+"""Declares shared cards and slices as features: document fields, unsupported options, and checks."""
 
 from optimizer.features.shared_cards.faults import shared_card_problems, slice_problems
 from optimizer.spec.feature import Feature

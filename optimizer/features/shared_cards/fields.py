@@ -1,4 +1,4 @@
-"""Documents of cards that several servers share: memory and shares of models, and slices of cards."""
+"""Document fields for cards that several servers share: memory and shares of models, slices of cards."""
 
 from operator import not_
 from typing import Annotated
@@ -14,16 +14,16 @@ Slowdown = Annotated[float, Field(ge=1, le=100)]
 
 
 class CardShare(Document):
-    """Share of a card for one process of a model, for example with NVIDIA's Multi-Process Service (MPS)."""
+    """Share of a card's compute for one process of a model, for example with NVIDIA's MPS."""
 
     share: Annotated[float, In(SHARE, gt=0, le=1)]
     """Share of the card's compute; the shares on a card add up to at most 1."""
     slowdown: Slowdown = 1.0
-    """Measured factor on all times of the model in this share, relative to a full card."""
+    """Measured factor by which all times of the model are longer in this share than on a full card."""
 
 
 class CardFields(Document):
-    """Use of a shared card by a model."""
+    """Memory and shares of a model on a shared card."""
 
     memory_gb: Gigabytes = Field(0.0, alias="memory", exclude_if=not_)
     """Memory of one replica [GB]; required on cards that servers share."""
@@ -34,11 +34,11 @@ class CardFields(Document):
 
 
 class SharedCardField(Document):
-    """Permission of a server to share cards."""
+    """Whether a server can share cards."""
 
     shared_card: bool = Field(default=False, alias="sharedCard", exclude_if=not_)
-    """Whether its replicas can share cards with other servers that allow it, at most eight in all: by shares,
-    by slices or in time. The server can still use full cards.
+    """Whether the server's replicas can share cards with those of other servers that allow it: by shares, by
+    slices or in time. At most eight servers can allow it. The server can still use full cards.
     """
 
 
@@ -48,13 +48,13 @@ class CardSlice(Document):
     card: Name
     """Name of the sliced accelerator."""
     memory: MemorySlices
-    """Number of memory slices, of the 8 of a card."""
+    """Number of the card's 8 memory slices."""
     compute: ComputeSlices
-    """Number of compute slices, of the 7 of a card."""
+    """Number of the card's 7 compute slices."""
 
 
 class SliceField(Document):
-    """Card slice that an accelerator represents."""
+    """Slice of a card that an accelerator represents."""
 
     slice: CardSlice | None = Field(None, exclude_if=is_none)
     """Slice of a card that this accelerator represents; only servers with `sharedCard` run on it, and the

@@ -1,7 +1,7 @@
-"""Find the patterns of shared cards: servers with `sharedCard` on parts of each accelerator.
+"""Finds the patterns of shared cards: combinations of replicas of servers with `sharedCard` on one card.
 
 Each part of a card (the full card, a share, or a slice) becomes an accelerator of an auxiliary system, in
-which the servers are sized alone. Servers that share a card in time are sized together, at fixed proportions
+which each server is sized alone. Servers that share a card in time are sized together, with fixed proportions
 of their rates. Equation numbers refer to ``docs/math.md``.
 """
 
@@ -34,31 +34,32 @@ MAX_PATTERNS = 1000
 MAX_TURNS = 4
 """Maximum number of servers that share a card in time; the model was validated with 2 to 4."""
 MIN_LOAD_PART = 0.01
-"""Minimum remainder of a load, as a fraction of it, that gets its own proportion."""
+"""Fraction of a load below which its remainder after full cards is ignored in the proportions of rates."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a card as an accelerator of the sized system."""
+    """A part of a card, represented as an accelerator of the auxiliary system that is sized."""
 
     name: str
     source: str
-    """Accelerator whose token and batch times apply: the card or the slice."""
+    """Name of the accelerator whose token or batch times apply: the card or the slice."""
     card: str
     mode: SharingMode
     uses: tuple[float, float]
-    """Share of the card, next to its memory, or memory and compute slices."""
+    """Amounts that the part uses of a card: memory and a share of the compute, or memory and compute slices.
+    """
     slowdown: float = 1.0
     model: str | None = None
-    """Model that the share is restricted to; None if any."""
+    """Only model that can run in this share; None if any can."""
 
 
 def find_patterns(system: System, size: Callable[[System], Candidates]) -> SharedCards:
-    """Return the patterns of the shared cards of a system in which servers can share some.
+    """Return the patterns of shared cards of a system that has servers with `sharedCard`.
 
     Args:
         system: the system.
-        size: finds the candidates of a system in which no server shares a card.
+        size: function that finds the candidates of a system without shared cards.
 
     Raises:
         SpecError: an accelerator has too many patterns.
@@ -91,7 +92,7 @@ def find_patterns(system: System, size: Callable[[System], Candidates]) -> Share
 
 
 def _parts(system: System, models: set[str]) -> Iterator[_Part]:
-    """Yield the parts of cards: slices, full cards, and the shares used by some models."""
+    """Yield the parts of cards: slices, full cards, and the shares that profiles of the models state."""
     for name, card in system.accelerators.items():
         if card.slice is not None:
             uses = float(card.slice.memory), float(card.slice.compute)
@@ -106,7 +107,7 @@ def _parts(system: System, models: set[str]) -> Iterator[_Part]:
 
 
 def _divided(system: System, sharing: Mapping[str, Server], parts: Mapping[str, _Part]) -> System:
-    """Return a system of the sharing servers in which parts of cards are accelerators in unlimited number."""
+    """Return the auxiliary system: the sharing servers, with parts of cards as unlimited accelerators."""
     accelerators: dict[str, Accelerator] = {}
     profiles: dict[tuple[str, str], ModelProfile] = {}
     by_source: dict[str, list[_Part]] = {}
@@ -138,7 +139,7 @@ def _fits(card: Accelerator, profile: ModelProfile) -> bool:
 
 
 def _alone(server: Server, parts: Mapping[str, _Part]) -> Server:
-    """Return a server prepared for sizing alone, without its current allocation."""
+    """Return a copy of the server for sizing on each part alone, without its current allocation."""
     allowed = server.accelerators
     names = tuple(
         name for name, part in parts.items() if allowed is None or {part.source, part.card} & {*allowed}
@@ -149,7 +150,7 @@ def _alone(server: Server, parts: Mapping[str, _Part]) -> Server:
 
 
 def _seats(system: System, sized: Candidates, parts: Mapping[str, _Part]) -> dict[str, list[Seat]]:
-    """Return the seats on each card in which servers meet their targets at all rates up to the maximum."""
+    """Return the seats on each card, by its name: those that meet targets at all rates up to the maximum."""
     index = {name: s for s, name in enumerate(system.servers)}
     table, found = sized.table, dict[str, list[Seat]]()
     for c in np.flatnonzero(table.meets_targets_below_max_rate).tolist():
@@ -180,17 +181,17 @@ def _patterns_of(
     seats: Sequence[Seat],
     loads: Mapping[int, float],
 ) -> list[CardPattern]:
-    """Return the patterns of an accelerator: full cards, shares, slices, and time-sharing.
+    """Return the patterns of one type of card: full cards, shares, slices, and time-sharing.
 
     Args:
         system: the system.
         sized: the candidates of parts of cards.
-        card: the accelerator with its index.
-        seats: the seats on it.
-        loads: the load of each server [requests/s].
+        card: the card's accelerator, with its index.
+        seats: the seats on the card.
+        loads: load of each server [requests/s], by index.
 
     Raises:
-        SpecError: there are too many.
+        SpecError: there are too many patterns.
     """
     a, item = card
     by_mode = {mode: [seat for seat in seats if seat.mode == mode] for mode in ("whole", "shares", "slices")}
@@ -203,7 +204,7 @@ def _patterns_of(
 def _multisets(
     card: tuple[int, Accelerator], mode: SharingMode, seats: Sequence[Seat], limits: tuple[float, float]
 ) -> Iterator[CardPattern]:
-    """Yield the patterns to which no replica can be added (eq. 230)."""
+    """Yield the patterns in shares or slices to which no replica can be added (eq. 230)."""
     counts = maximal(seats, limits, MAX_PATTERNS) if seats else []
     if counts is None:
         raise SpecError(
@@ -222,9 +223,9 @@ def _turns(
     seats: Sequence[Seat],
     loads: Mapping[int, float],
 ) -> Iterator[CardPattern]:
-    """Yield the patterns in which servers share a card in time, in the proportions of their loads (eq. 232).
+    """Yield the patterns in which servers share a card in time, in proportion to their loads (eq. 232).
 
-    A second set of proportions is that of the loads remaining after the maximum number of full cards.
+    A second set of patterns has the proportions of the loads that remain after filling full cards.
     """
     names = tuple(system.servers)
     tried = [
@@ -250,6 +251,9 @@ def _turns(
 
 
 def _mix(seat: Seat, load_rps: float, *, whole: bool) -> float:
-    """Return the part of a load that remains after filling full cards; all of it if nothing remains."""
+    """Return the proportion of a seat's server: its load, or with `whole` the rest after filling full cards.
+
+    If (almost) nothing remains, it is the entire load.
+    """
     left = load_rps - np.floor(load_rps / seat.rate_rps) * seat.rate_rps if whole else load_rps
     return float(left if left > MIN_LOAD_PART * load_rps else load_rps)

@@ -1,4 +1,4 @@
-"""Patterns of shared cards: the servers on a card, and the rate of each that one card serves.
+"""Patterns of shared cards: the replicas on one card, and the rate of each server that the card serves.
 
 Equation numbers refer to ``docs/math.md``.
 """
@@ -15,7 +15,7 @@ from optimizer.spec.system import System
 from optimizer.tolerances import ROUNDING
 
 SharingMode = Literal["whole", "shares", "slices", "time"]
-"""Sharing mode of a card: none, shares of its compute, slices, or time."""
+"""Sharing mode of a card: entire card for one replica, shares of its compute, slices, or time."""
 MEMORY_SLICES, COMPUTE_SLICES = 8, 7
 """Number of memory and compute slices of a card."""
 MAX_VISITED = 50_000
@@ -23,36 +23,36 @@ MAX_VISITED = 50_000
 
 
 class Seat(NamedTuple):
-    """A way to run one replica of a server on a part of a card."""
+    """A part of a card on which one replica of a server can run, with the replica's maximum rate."""
 
     server: int
-    """Index in the planned system."""
+    """Index of the server in the planned system."""
     place: int
-    """Index of the accelerator in the sized system: the card, the card in a share, or a slice."""
+    """Index of the accelerator in the auxiliary system: the card, a share of it, or a slice."""
     mode: SharingMode
-    """Whether the seat is a full card, a share or a slice."""
+    """Type of the part: a full card, a share, a slice, or a card shared in time."""
     max_batch: int
     rate_rps: float
-    """Largest rate of one replica within its targets, alone on its part of the card [requests/s]."""
+    """Maximum rate within targets of one replica that is alone on this part [requests/s]."""
     uses: tuple[float, float]
-    """Memory [GB] and share of the card, or memory and compute slices."""
+    """Amounts used of a card: memory [GB] and share of the compute, or memory and compute slices."""
     slowdown: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class CardPattern:
-    """Servers that share one card."""
+    """A combination of replicas that share one card."""
 
     accelerator: int
-    """The card, an index in the planned system."""
+    """Index of the card's accelerator in the planned system."""
     mode: SharingMode
     seats: tuple[tuple[Seat, int], ...]
-    """Each seat with its number of replicas."""
+    """Seats on the card, each with its number of replicas."""
     rates: tuple[float, ...]
-    """Rate that one card serves in each seat, all its replicas together [requests/s]."""
+    """Rate that one card serves with all replicas of each seat together [requests/s]."""
 
     def rate_of(self, server: int) -> float:
-        """Return the rate of a server that one card serves [requests/s]."""
+        """Return the rate that one card serves of a server [requests/s]."""
         pairs = zip(self.seats, self.rates, strict=True)
         return sum(rate for (seat, _), rate in pairs if seat.server == server)
 
@@ -69,36 +69,36 @@ class CardPattern:
 
 @dataclass(frozen=True, slots=True)
 class SharedCards:
-    """Patterns of the shared cards of a system."""
+    """All patterns of a system's shared cards."""
 
     patterns: tuple[CardPattern, ...]
     servers: IntArray
-    """Servers that can be served on shared cards, shape (K,)."""
+    """Indices of the servers that can be served on shared cards, shape (K,)."""
     load_rps: FloatArray
-    """Their loads [requests/s], shape (K,)."""
+    """Loads of these servers [requests/s], shape (K,)."""
     names: tuple[str, ...]
-    """All servers of the planned system."""
+    """Names of all servers of the planned system."""
     system: System
-    """The system in which each part of a card is an accelerator, for sizing and measuring."""
+    """The auxiliary system, in which each part of a card is an accelerator, for sizing and measuring."""
     arrays: SystemArrays
-    """The patterns as arrays."""
+    """The auxiliary system as arrays."""
     card_of: Mapping[str, str]
-    """Card of each of these accelerators, by name."""
+    """Name of the card of each accelerator of the auxiliary system."""
 
     @property
     def rates_rps(self) -> FloatArray:
-        """Rate of each server that one card of each pattern serves [requests/s], shape (K, P) (eq. 231)."""
+        """Rate that one card of each pattern serves of each server [requests/s], shape (K, P) (eq. 231)."""
         rates = [[one.rate_of(s) for one in self.patterns] for s in self.servers.tolist()]
         return np.array(rates).reshape(len(self.servers), len(self.patterns))
 
 
 def maximal(seats: Sequence[Seat], limits: tuple[float, float], most: int) -> list[tuple[int, ...]] | None:
-    """Return the numbers of replicas in each seat, for all full cards: no replica fits in addition.
+    """Return all maximal combinations as replicas per seat: none has space for another replica.
 
     Args:
         seats: the seats.
-        limits: capacity of a card for each of the two quantities that seats use.
-        most: number of patterns above which None is returned.
+        limits: amount of a card for each of the two quantities that seats use.
+        most: maximum number of combinations; if there are more, None is returned.
     """
     found: list[tuple[int, ...]] = []
     for visited, (counts, left) in enumerate(_filled(seats, 0, limits)):
@@ -112,7 +112,10 @@ def maximal(seats: Sequence[Seat], limits: tuple[float, float], most: int) -> li
 def _filled(
     seats: Sequence[Seat], at: int, left: tuple[float, float]
 ) -> Iterator[tuple[tuple[int, ...], tuple[float, float]]]:
-    """Yield replica counts of the seats from position `at`, the last filled up, and the capacity left."""
+    """Yield replica counts of the seats from position `at` on, and the remaining amounts of the card.
+
+    The last seat always gets as many replicas as fit.
+    """
     if at == len(seats):
         yield (), left
         return

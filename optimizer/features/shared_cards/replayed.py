@@ -1,4 +1,4 @@
-"""Shared cards in a replay: they follow each plan; old ones stay while new ones start, if cards are free.
+"""Shared cards in a replay: they follow each plan, and old ones stay while new ones start if cards are free.
 
 If the replicas on a card change, it is replaced by a new card, as in a rolling update.
 """
@@ -17,17 +17,17 @@ from optimizer.studies.replay.pods import Place, Pods
 
 @dataclass(frozen=True, slots=True)
 class OnCard:
-    """A server on one shared card."""
+    """A server's part of one shared card."""
 
     replicas: int
     rate_rpm: float
-    """Maximum rate [requests/min]."""
+    """Maximum rate of the server on the card [requests/min]."""
     cost_cents_per_h: float
     """The server's part of the card's cost [cents/h]."""
 
 
 def place_of(use: SharedCardUse) -> Place:
-    """Return the key of cards: the servers on one of them, and the card."""
+    """Return the key of a group of shared cards: the servers on each card, and the accelerator."""
     rows = [
         (item.server, item.accelerator, item.per_card, item.share, item.max_batch) for item in use.servers
     ]
@@ -39,21 +39,21 @@ class ReplayedCards:
     """The shared cards of a fleet over time."""
 
     servers: dict[Place, dict[str, OnCard]] = field(default_factory=dict)
-    """Servers on one card, by place, of all plans so far."""
+    """Servers on one card of each group of all plans so far, by the group's key."""
     planned: dict[Place, int] = field(default_factory=dict)
-    """Cards of the last plan."""
+    """Number of cards of each group in the last plan."""
     there: dict[Place, int] = field(default_factory=dict)
-    """Cards of the last plan, and old ones that stay."""
+    """Number of cards of each group: those of the last plan, and old ones that stay for now."""
 
     def follow(self, plan: Plan, system: System, own: Mapping[Place, int], pods: Pods, now_s: float) -> None:
         """Follow a plan; ready cards stay while replacements for their servers start.
 
         Args:
             plan: the plan.
-            system: the system, whose free cards limit this.
+            system: the system; its free cards limit the number that can stay.
             own: desired replicas on unshared cards.
             pods: the existing replicas and cards.
-            now_s: the time [s].
+            now_s: current time of the replay [s].
         """
         self.planned = {}
         for use in plan.shared_cards:
@@ -86,7 +86,7 @@ class ReplayedCards:
                 free.free[type_name] = free.free.get(type_name, stay) - stay
 
     def replicas(self, server: str) -> dict[Place, int]:
-        """Return the replicas of a server on cards of the last plan, by place."""
+        """Return the number of a server's replicas on cards of the last plan, by group."""
         return {
             place: number * self.servers[place][server].replicas
             for place, number in self.planned.items()
@@ -102,11 +102,11 @@ class ReplayedCards:
         )
 
     def replicas_on(self, place: Place) -> int:
-        """Return the replicas of all servers on one card."""
+        """Return the number of replicas of all servers on one card of a group."""
         return sum(item.replicas for item in self.servers[place].values())
 
     def rates_rpm(self) -> dict[Place, dict[str, float]]:
-        """Return the maximum rates of one card by place and server [requests/min]."""
+        """Return the maximum rates on one card [requests/min], by group and server."""
         return {
             place: {server: item.rate_rpm for server, item in self.servers[place].items()}
             for place in self.there
@@ -114,7 +114,7 @@ class ReplayedCards:
 
 
 def seen_cards(plan: Plan, pods: Pods, now_s: float) -> Mapping[str, Mapping[str, ReplicaStatus]]:
-    """Return the already existing cards of a plan, by name and card, in the form of a report."""
+    """Return the existing shared cards of a plan as status reports, by name of the group and accelerator."""
     ready = pods.ready(now_s)
     return {
         use.name: {use.accelerator: ReplicaStatus(ready.get(place_of(use), 0))} for use in plan.shared_cards

@@ -1,7 +1,7 @@
-"""Shared cards as rows of a candidate table: units of each pattern, and each server on shared cards.
+"""Candidates of shared cards: units (cards) of each pattern, and each server on shared cards.
 
-The units belong to an artificial server with the index after the last and no load. The row of a server on
-shared cards costs nothing, because the units carry its load.
+Units belong to an artificial server without load, whose index is the last plus 1. The candidate of a server
+on shared cards costs nothing, because the units carry its load.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from optimizer.features.shared_cards.patterns import SharedCards
 
 
 def card_rows(candidates: Candidates, shared: SharedCards) -> list[CandidateTable]:
-    """Return the rows of shared cards: servers on them, and a unit of each pattern."""
+    """Return the candidates of shared cards: servers on shared cards, and a unit of each pattern."""
     return [_servers(candidates, shared), _units(candidates, shared)]
 
 

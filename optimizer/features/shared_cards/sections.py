@@ -1,4 +1,4 @@
-"""Sections of shared cards: the servers on each card, their metrics, and the saving by sharing."""
+"""The table of shared cards in reports: servers on each card, their metrics, and the saving by sharing."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,7 +14,7 @@ _MODES = {"whole": "whole card", "shares": "in shares", "slices": "in slices", "
 
 
 class _Row(NamedTuple):
-    """A server on shared cards."""
+    """Row of the table: a server on a group of shared cards."""
 
     use: SharedCardUse
     item: SharedPool
@@ -22,12 +22,12 @@ class _Row(NamedTuple):
     is_first: bool
 
     def once(self, text: str, value: str | int) -> FormattedValue:
-        """Return a value of the cards if this is the row of their first server, else an empty cell."""
+        """Return a cell with a value of the group in the row of its first server, else an empty cell."""
         return FormattedValue(text if self.is_first else "", value)
 
     @property
     def part(self) -> str:
-        """Return the part of a card that the replicas occupy: ``2 x 0.25, 8 GB``."""
+        """Describe the part of a card that the server's replicas occupy: ``2 x 0.25, 8 GB``."""
         item, memory = self.item, f"{quantity(self.item.memory_gb * self.item.per_card)} GB"
         parts = {
             "shares": f"{item.per_card} x {quantity(item.share or 0.0)}, {memory}",
@@ -37,7 +37,7 @@ class _Row(NamedTuple):
 
 
 def shared_card_sections(plan: Plan, system: System | None = None) -> Iterator[Section]:
-    """Yield the shared cards of a plan, if any; with targets for means if the system is known."""
+    """Yield the table of a plan's shared cards, if any; with targets of means if `system` is given."""
     if plan.shared_cards:
         money = Money.of(plan)
         tokens = any(item.itl_ms for use in plan.shared_cards for item in use.servers)
@@ -46,7 +46,7 @@ def shared_card_sections(plan: Plan, system: System | None = None) -> Iterator[S
 
 
 def _columns(money: Money, *, tokens: bool) -> list[Column]:
-    """Return the columns: TTFT and ITL if servers have tokens, otherwise the latency."""
+    """Return the columns of the table: TTFT and ITL if servers have tokens, otherwise the latency."""
 
     def of_item(heading: str, field: str, unit: str = "", form: object = ",.0f", **more: object) -> Column:
         return Column(heading, lambda row: getattr(row.item, field), unit, form, **more)  # type: ignore[arg-type]
@@ -82,7 +82,7 @@ def _rows(plan: Plan, system: System | None) -> Iterator[_Row]:
 
 
 def _saving(plan: Plan, money: Money) -> list[str]:
-    """Describe the saving of sharing compared with full cards for the same servers."""
+    """Describe the saving of sharing compared with full cards for the same servers, as sentences."""
     servers = {item.server: item for use in plan.shared_cards for item in use.servers}
     whole = [item.whole_cost_cents_per_h for item in servers.values()]
     if any(cost is None for cost in whole):

@@ -1,4 +1,4 @@
-"""Simulation inputs of servers on shared cards: alone with the times of their part, or in turns."""
+"""Simulation inputs for servers on shared cards: alone with the times of their part, or in turns."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -23,14 +23,14 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 @dataclass(frozen=True, slots=True)
 class CardInTurns:
-    """A card that servers share in time, simulated for the requests of one of them."""
+    """Simulation of a card that servers share in time, for the requests of one of these servers."""
 
     servers: tuple[BatchServer, ...]
     loads: tuple[OpenLoad, ...]
     place: int
 
     def run(self, effort: Effort, stream: int) -> list[SimulatedRun]:
-        """Simulate the card, and return the runs of one server; each server has enough requests."""
+        """Simulate the card; return the runs of the server. Every server on the card gets enough requests."""
         rates = [load.rate_rps for load in self.loads]
         needed = int(np.ceil(effort.requests * sum(rates) / rates[self.place]))
         seeds = np.random.SeedSequence([effort.seed, stream]).generate_state(1)
@@ -39,7 +39,7 @@ class CardInTurns:
 
 
 def items_with_load(plan: Plan) -> Iterator[tuple[SharedCardUse, int, SharedPool]]:
-    """Yield the loaded servers of shared cards, with their cards and their position on these."""
+    """Yield each loaded server on shared cards: the group of cards, the server's position, and its pool."""
     for use in plan.shared_cards:
         for place, item in enumerate(use.servers):
             if item.arrival_rate_rpm > 0:
@@ -47,19 +47,19 @@ def items_with_load(plan: Plan) -> Iterator[tuple[SharedCardUse, int, SharedPool
 
 
 def part_profile(system: System, item: SharedPool) -> ModelProfile:
-    """Return the profile of a server on its part of a card, with the times for its share."""
+    """Return the profile of a server on its part of a card, with times lengthened by its slowdown."""
     profile = system.profiles[system.servers[item.server].model, item.accelerator]
     return slower(profile, item.slowdown or 1.0)
 
 
 def replica_on_card(system: System, item: SharedPool) -> SimulatedReplica:
-    """Return a replica on its part of a card."""
+    """Return the simulated replica of a server that is alone on its part of a card."""
     profile = part_profile(system, item)
     return kind_of_profile(profile).replica(system.servers[item.server], profile, item.max_batch, item)
 
 
 def card_in_turns(system: System, use: SharedCardUse, place: int) -> CardInTurns | None:
-    """Return a card that servers share in time; None if its parts are independent."""
+    """Return the simulation of a card shared in time for one of its servers; None for other sharing modes."""
     if use.mode != "time":
         return None
     return CardInTurns(
@@ -83,6 +83,6 @@ def _batch_server(system: System, item: SharedPool) -> BatchServer:
 
 
 def load_of_item(system: System, item: SharedPool) -> tuple[OpenLoad, float]:
-    """Return the load of one replica on a shared card, and its rate [requests/s]."""
+    """Return the load of one replica on a shared card, and its arrival rate [requests/s]."""
     rate_rps = item.arrival_rate_rpm / SECONDS_PER_MINUTE / item.num_replicas
     return open_load(replica_load(system.servers[item.server]), rate_rps), rate_rps

@@ -1,4 +1,4 @@
-"""Servers that share a card in time: their queue model, and the maximum rates that meet all targets.
+"""Servers that take turns on a card: their queue model, and the maximum rates that meet all targets.
 
 Equation numbers refer to ``docs/math.md``.
 """
@@ -21,20 +21,20 @@ from optimizer.spec.system import System
 LOWER_RATES = (0.5, 0.2, 0.05, 0.01)
 """Fractions of a server's rate at which its targets are also checked if it has a batching window."""
 MARGIN = 1.25
-"""Factor on percentiles, whose error is larger than that of means."""
+"""Safety factor on percentiles, because their error is larger than that of means."""
 MAX_KNOWN = 4096
 """Maximum number of combinations of servers whose rates are cached."""
 SAFETY = 1e-6
-"""Margin below the maximum rates, so that targets hold within all tolerances."""
+"""Relative margin below the maximum rates, so that targets are met within all tolerances."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A server that shares a card in time."""
+    """A server that shares a card in time, with its targets."""
 
     server: BatchServer
     limits: Mapping[TargetMeasure, float]
-    """Limits on its latency minus the network latency [ms]."""
+    """Limits on the server's latency measures, minus the network latency [ms]."""
     delay_ms: float
 
 
@@ -45,15 +45,17 @@ class TurnMetrics:
     latency_ms: float
     wait_ms: float
     busy: float
-    """Fraction of time in which the card serves this server."""
+    """Fraction of time in which the card computes for this server."""
     mean_batch: float
     fill: float
-    """Arrivals in a cycle of full turns, as a share of the batch limit (eq. 206)."""
+    """Mean arrivals during a cycle in which every server has a full batch, divided by the batch limit (eq.
+    206).
+    """
     figures: Mapping[TargetMeasure, float]
-    """Values of the target measures [ms], without margin."""
+    """Values of the target measures [ms], without the safety factor on percentiles."""
 
     def pool_figures(self, turn: Turn) -> dict[str, Any]:
-        """Return the metrics of a pool, by Python field name; requests have no tokens."""
+        """Return the metrics of the server's pool, by Python field name; token metrics are 0."""
         return {
             "itl_ms": 0.0,
             "ttft_ms": self.latency_ms,
@@ -67,12 +69,12 @@ class TurnMetrics:
 
 
 def turn_of(system: System, arrays: SystemArrays, name: str, accelerator: int, max_batch: int) -> Turn | None:
-    """Return a server prepared for sharing a card in time; None if it cannot share one.
+    """Return a server as a `Turn` on a card; None if it cannot share one in time.
 
     Args:
-        system: the sized system.
-        arrays: the same as arrays.
-        name: the server.
+        system: the auxiliary system, in which parts of cards are accelerators.
+        arrays: the same system as arrays.
+        name: name of the server.
         accelerator: index of the card.
         max_batch: batch limit.
     """
@@ -90,9 +92,9 @@ def turn_of(system: System, arrays: SystemArrays, name: str, accelerator: int, m
 
 
 def largest_rates_rps(turns: Sequence[Turn], mix: FloatArray) -> FloatArray | None:
-    """Return the largest rates in given proportions at which all targets hold; None if there are none.
+    """Return the largest rates in given proportions at which all targets are met [requests/s], or None.
 
-    They also hold at lower rates; for servers with a batching window this is checked.
+    The targets are also met at lower rates; for servers with a batching window this is checked.
 
     Args:
         turns: the servers of a card.
@@ -109,7 +111,7 @@ def _largest_rates_rps(
     limits_of: tuple[tuple[tuple[TargetMeasure, float], ...], ...],
     proportions: tuple[float, ...],
 ) -> tuple[float, ...] | None:
-    """Return the largest rates for plain values, cached because what-if questions repeat them."""
+    """Return the largest rates [requests/s] for hashable values; cached, as what-if questions repeat them."""
     from optimizer.queueing.bulk.time_sharing import meeting_share, shared_steady_states
 
     limits, mix = [dict(mine) for mine in limits_of], np.array(proportions)
@@ -127,7 +129,7 @@ def _largest_rates_rps(
 
 
 def measure_turns(turns: Sequence[Turn], rates_rps: FloatArray) -> list[TurnMetrics]:
-    """Return the performance of servers that share a card in time, at their rates > 0, shape (S,).
+    """Return the performance of servers that share a card in time, at rates > 0 [requests/s], shape (S,).
 
     Raises:
         AnalysisError: a queue grows without bound.

@@ -1,4 +1,4 @@
-"""What a plan states of shared cards."""
+"""The section of a plan about shared cards."""
 
 from pydantic import Field
 
@@ -8,7 +8,7 @@ from optimizer.schema.pools import Placement, Pool
 
 
 class SharedPool(Pool):
-    """Replicas of one server on shared cards; its accelerator is the card, or the slice."""
+    """Replicas of one server on shared cards; `accelerator` is the card, or the slice."""
 
     server: str
     """Name of the server."""
@@ -17,22 +17,22 @@ class SharedPool(Pool):
     memory_gb: float = Field(alias="memory")
     """Memory of one replica [GB]."""
     share: float | None = Field(None, exclude_if=is_none)
-    """Share of a card's compute that one replica gets; absent without shares."""
+    """Share of a card's compute that one replica gets; absent in other modes."""
     slowdown: float | None = Field(None, exclude_if=is_none)
-    """Factor by which that share lengthens its times; absent without shares."""
+    """Factor by which times are longer in this share than on a full card; absent in other modes."""
     whole_cards: Placement | None = Field(None, alias="wholeCards", exclude_if=is_none)
-    """Cheapest unshared cards that could carry its full load; absent if there are none."""
+    """Cheapest unshared cards that could carry the server's full load; absent if there are none."""
     whole_cost_cents_per_h: float | None = Field(None, alias="wholeCardsCost", exclude_if=is_none)
     """Cost of these unshared cards [cents/h]."""
 
     @property
     def placed_on(self) -> str:
-        """Return the location of the replicas for tables: a part of the accelerator."""
+        """Return the location of the replicas for tables: the accelerator and the part of it."""
         return f"{self.accelerator}, shared"
 
 
 class SharedCardUse(Document):
-    """Cards that the same servers share in the same way."""
+    """Group of cards that the same servers share in the same way."""
 
     name: str
     """Name of the group of cards, derived from its servers."""
@@ -45,6 +45,6 @@ class SharedCardUse(Document):
     num_cards: int = Field(alias="numCards")
     """Number of cards."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Cost of the cards [cents/h]; each server's cost is its part, by share, slices or turns."""
+    """Cost of the cards [cents/h]; the cost of each server is its part, by share, slices or turns."""
     servers: tuple[SharedPool, ...] = Field(strict=False)
-    """Servers on each card."""
+    """Servers on each card of the group."""

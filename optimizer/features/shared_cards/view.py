@@ -1,4 +1,4 @@
-"""Shared cards in a plan: units of each pattern, the servers on them, and their metrics at the load.
+"""Computes the shared cards of a plan: cards of each pattern, the servers on them, and their metrics.
 
 Equation numbers refer to ``docs/math.md``.
 """
@@ -25,16 +25,16 @@ from optimizer.solvers.problem import Problem
 from optimizer.units import SECONDS_PER_MINUTE
 
 SHARED_NAME = "shared"
-"""Prefix of the names of shared cards, followed by their servers."""
+"""Prefix of the names of groups of shared cards; the names of their servers follow."""
 
 
 def card_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> tuple[SharedCardUse, ...]:
-    """Return the shared cards of a solution, sorted by name.
+    """Return the groups of shared cards in a solution, sorted by name.
 
     Args:
         candidates: the candidates.
         problem: the planning problem.
-        replicas: the solution, shape (C,).
+        replicas: number of replicas of each candidate in the solution, shape (C,).
     """
     shared, table = candidates.shared, problem.table
     if shared is None:
@@ -52,7 +52,7 @@ def card_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> t
 def uses_of(
     candidates: Candidates, shared: SharedCards, units: Mapping[CardPattern, int]
 ) -> tuple[SharedCardUse, ...]:
-    """Return shared cards, given their number for each pattern, sorted by name."""
+    """Return the groups of shared cards for given numbers of cards of each pattern, sorted by name."""
     carried: dict[int, float] = {}
     for pattern, count in units.items():
         for (seat, _), rate in zip(pattern.seats, pattern.rates, strict=True):
@@ -69,7 +69,7 @@ def uses_of(
 
 
 def units_of(candidates: Candidates, plan: Plan) -> dict[int, int]:
-    """Return the number of cards in a plan for each pattern that also exists in other candidates."""
+    """Return the number of a plan's shared cards by index of the pattern in `candidates`."""
     shared, found = candidates.shared, dict[int, int]()
     if shared is None:
         return found
@@ -114,15 +114,15 @@ def _use(
     count: int,
     shares: Mapping[int, float],
 ) -> SharedCardUse:
-    """Return cards of a pattern.
+    """Return the plan's entry for a group of cards with one pattern.
 
     Args:
         candidates: the candidates.
         shared: the patterns.
-        name: name of the cards.
-        pattern: the servers on a card.
+        name: name of the group.
+        pattern: replicas on each card.
         count: number of cards.
-        shares: load of each server divided by the rate that all its shared cards can carry.
+        shares: load of each server divided by the rate that all its shared cards can carry, by index.
     """
     card = candidates.arrays.accelerator_names[pattern.accelerator]
     cost = count * candidates.system.accelerators[card].cost_cents_per_h
@@ -155,7 +155,7 @@ def _use(
 def _seat_fields(
     candidates: Candidates, shared: SharedCards, seat: Seat, figures: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the fields of a server on a part of a card that do not depend on the number of cards."""
+    """Return the fields of a server's pool on a seat that do not depend on the number of cards."""
     place = shared.arrays.accelerator_names[seat.place]
     server = candidates.system.servers[candidates.arrays.server_names[seat.server]]
     profile = shared.system.profiles[server.model, place]
@@ -182,7 +182,7 @@ def _seat_fields(
 
 
 def card_share(mode: str, share: float, memory_slices: float, copies: int) -> float:
-    """Return the weight of a server in the cost of a card: its shares, its memory slices, or one turn."""
+    """Return a server's weight in the cost of a card: shares, memory slices, or 1 for time-sharing."""
     return copies * {"shares": share, "slices": memory_slices}.get(mode, 1.0)
 
 
@@ -203,7 +203,7 @@ def cheapest_cards(candidates: Candidates, s: int) -> tuple[Placement | None, fl
 
 
 def _figures(shared: SharedCards, pattern: CardPattern, rates: Sequence[float]) -> list[dict[str, Any]]:
-    """Return the metrics of each seat at the rates of one card [requests/s]."""
+    """Return the metrics of each seat by field name, at the seats' rates on one card [requests/s]."""
     if pattern.mode == "time":
         return list(turn_figures(_turns(shared, pattern), rates))
     pairs, found = _measured(shared, pattern, rates)
@@ -211,7 +211,7 @@ def _figures(shared: SharedCards, pattern: CardPattern, rates: Sequence[float]) 
 
 
 def missed_targets(shared: SharedCards, pattern: CardPattern) -> Iterator[tuple[str, str]]:
-    """Yield the targets that servers miss at the largest rates of a card, with the name of the server."""
+    """Yield the server and a text for each target that is missed at the maximum rates of a card."""
     for s, measure, value, limit in _measured_targets(shared, pattern):
         if not meets_target(value, limit, 10 * MISS_TOLERANCE):
             text = f"{measure.text(value)}, target {measure.text(limit)}"
@@ -221,9 +221,9 @@ def missed_targets(shared: SharedCards, pattern: CardPattern) -> Iterator[tuple[
 def _measured_targets(
     shared: SharedCards, pattern: CardPattern
 ) -> Iterator[tuple[int, TargetMeasure, float, float]]:
-    """Yield each seat's server, measures, values and limits at the largest rates of a card.
+    """Yield server, measure, value and limit of each target of the seats at the maximum rates of a card.
 
-    Percentiles of servers that share a card in time include the margin of the model.
+    Percentiles of servers that share a card in time include the model's safety factor.
     """
     servers = [seat.server for seat, _ in pattern.seats]
     if pattern.mode == "time":
@@ -244,7 +244,7 @@ def _measured_targets(
 def _measured(
     shared: SharedCards, pattern: CardPattern, rates: Sequence[float]
 ) -> tuple[tuple[IntArray, IntArray, IntArray], ReplicaMetrics]:
-    """Return the pairs of a card's seats, and their metrics at the rates of one card [requests/s]."""
+    """Return server, accelerator and batch limit of each seat, and metrics at `rates` [requests/s]."""
     names = shared.arrays.server_names
     pairs = (
         np.array([names.index(shared.names[seat.server]) for seat, _ in pattern.seats]),
@@ -264,9 +264,9 @@ def _turns(shared: SharedCards, pattern: CardPattern) -> list[Turn]:
 
 
 def turn_figures(turns: Sequence[Turn], rates_rps: Sequence[float]) -> Iterator[dict[str, Any]]:
-    """Yield the metrics of servers that share a card in time, at their rates on one card.
+    """Yield the metrics of servers that share a card in time, at their rates on one card [requests/s].
 
-    Percentiles are those of the model, without its margin.
+    Percentiles are those of the model, without its safety factor.
     """
     for turn, found in zip(turns, measure_turns(turns, np.array(rates_rps)), strict=True):
         yield {

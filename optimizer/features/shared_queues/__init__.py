@@ -1,1 +1,1 @@
-"""Servers that share the replicas of one queue."""
+"""Feature: servers of one model that share a queue and its replicas."""

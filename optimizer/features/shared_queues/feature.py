@@ -1,4 +1,4 @@
-"""Shared queues as a feature: its fields, what it does not support, and its checks."""
+"""Declares shared queues as a feature: its document fields, unsupported fields and options, and checks."""
 
 from optimizer.features.shared_queues.streams import queue_problems
 from optimizer.spec.feature import Feature

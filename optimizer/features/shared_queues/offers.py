@@ -1,7 +1,8 @@
 """Candidates of shared queues: each subset of a queue's loaded servers, on each accelerator.
 
-A subset is sized as a separate queue with its own mix, batch and memory limits, and classes. Its rows then
-become rows of the queue that record the members they serve. Equation numbers refer to ``docs/math.md``.
+A subset is sized as a separate queue with its own mix, batch and memory limits, and classes. Its candidates
+then become candidates of the queue that record which members they serve. Equation numbers refer to
+``docs/math.md``.
 """
 
 from collections.abc import Iterator
@@ -34,18 +35,18 @@ class QueueTables:
 
 @dataclass(frozen=True, slots=True)
 class Subsets:
-    """The V subsets of the loaded members of shared queues, each treated as a queue."""
+    """The V subsets of the loaded members of all shared queues, each treated as a separate queue."""
 
     arrays: SystemArrays
     """A system in which each subset is a server."""
     queue: IntArray
-    """Index of the queue in the planned system, shape (V,)."""
+    """Index of each subset's queue in the planned system, shape (V,)."""
     members: IntArray
-    """Members, as bits; shape (V,)."""
+    """Bit mask of the members in each subset, shape (V,)."""
 
     @classmethod
     def of(cls, system: System, arrays: SystemArrays) -> "Subsets | None":
-        """Return all subsets; None if there is no loaded queue."""
+        """Create all subsets of a system's queues; None if no shared queue has load."""
         servers: list[SharedQueue] = []
         queue, members = [], []
         for s in np.flatnonzero(arrays.servers.is_queue).tolist():
@@ -72,14 +73,14 @@ class Subsets:
         return cls(tabulate(alone), np.array(queue, np.int64), np.array(members, np.int64))
 
     def servers_of(self, table: CandidateTable) -> IntArray:
-        """Return the subset of each row of queues; 0 for other rows, shape (C,)."""
+        """Return the index of each candidate's subset, shape (C,); 0 if its server is not a shared queue."""
         keys = zip(self.queue.tolist(), self.members.tolist(), strict=True)
         place = {key: i for i, key in enumerate(keys)}
         rows = zip(table.server.tolist(), table.members.tolist(), strict=True)
         return np.array([place.get(key, 0) for key in rows], np.int64)
 
     def in_queues(self, table: CandidateTable) -> CandidateTable:
-        """Return rows of subsets as rows of their queues."""
+        """Convert candidates of subsets to candidates of their queues."""
         return replace(
             table, server=frozen(self.queue[table.server]), members=frozen(self.members[table.server])
         )
@@ -103,12 +104,12 @@ def _subsets(arrays: SystemArrays, s: int, server: SharedQueue) -> Iterator[tupl
 def queue_candidates(
     system: System, arrays: SystemArrays, verdicts: Verdicts, memo: SizingMemo | None
 ) -> QueueTables | None:
-    """Size the shared queues of a system, and reject pairs on which no subset can be served.
+    """Size the shared queues of a system; reject accelerators on which no subset of a queue can be served.
 
     Args:
         system: the system.
-        arrays: the same as arrays.
-        verdicts: receives the rejections of queues.
+        arrays: the same system as arrays.
+        verdicts: receives the rejected queue–accelerator pairs with their reasons.
         memo: cache of sizings.
     """
     subsets = Subsets.of(system, arrays)
@@ -126,7 +127,7 @@ def queue_candidates(
 
 
 def _reject_queues(subsets: Subsets, mine: Verdicts, verdicts: Verdicts) -> None:
-    """Reject a queue on an accelerator with the reason of its last rejected subset, the smallest."""
+    """Reject a queue on accelerators where all its subsets are rejected, with the reason of the smallest."""
     for s in np.unique(subsets.queue).tolist():
         own = np.flatnonzero(subsets.queue == s)
         for a in np.flatnonzero((mine.reason[own] > 0).all(axis=0)).tolist():
@@ -138,7 +139,7 @@ def _reject_queues(subsets: Subsets, mine: Verdicts, verdicts: Verdicts) -> None
 
 
 def _near(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> Pairs:
-    """Reject pairs whose network latency reaches a target of any loaded member; return the others."""
+    """Reject the pairs whose network latency reaches a target of any loaded member; return the others."""
     members = arrays.servers.members
     loaded = members.load_rps > 0
     least_ms = np.full(len(arrays.server_names), np.inf)

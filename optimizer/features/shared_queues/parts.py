@@ -1,7 +1,7 @@
-"""Partial service of shared queues: load that replicas serve beyond the members of a candidate.
+"""Partial service of shared queues: load that replicas serve beyond the members they serve in full.
 
-A saturation policy gives a queue replicas that serve no further member in full. They serve the largest part
-of the next member's load that the targets of all served members allow. Equation numbers refer to
+A saturation policy can give a queue replicas that serve no further member in full. They serve the largest
+share of the next member's load with which all served members meet their targets. Equation numbers refer to
 ``docs/math.md``.
 """
 
@@ -20,26 +20,26 @@ from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.units import SECONDS_PER_MINUTE
 
 SLACK = 1e-4
-"""Margin left below the largest share, so that the pool carries its load within all tolerances."""
+"""Margin below the largest share, so that the pool carries its load within all tolerances."""
 SHARES = 32
-"""Number of shares tried at a time."""
+"""Number of shares that are evaluated at once."""
 ROUNDS = 3
-"""Rounds of trials, after which the share is accurate to 1/30,000."""
+"""Number of rounds of the search, after which the share is accurate to 1/30,000."""
 
 
 @dataclass(frozen=True)
 class QueueParts:
-    """Shares of further members that replicas of queues serve beyond their full members."""
+    """Computes the shares of further members that the replicas of queues can serve in part."""
 
     candidates: Candidates
     _known: dict[tuple[int, int, int, int], float] = field(default_factory=dict)
 
     def members(self, server: int, bits: int) -> tuple[list[int], int | None]:
-        """Return the members of a queue that are served, and the next unserved one by priority.
+        """Return the members of a queue that are served in full, and the next member by priority or None.
 
         Args:
             server: index of the queue.
-            bits: members that are served in full.
+            bits: bit mask of the members that are served in full.
         """
         members = self.candidates.arrays.servers.members
         mine = np.flatnonzero(members.server == server).tolist()
@@ -48,7 +48,7 @@ class QueueParts:
         return served, open_members[0] if open_members else None
 
     def shares(self, table: CandidateTable, row: int, replicas: int) -> dict[str, float]:
-        """Return the share of each member's load that replicas of a candidate serve, by name.
+        """Return the share of each member's load that the replicas of a candidate serve, by name.
 
         If there are fewer replicas than the members need, only the first member is served, in part.
         """
@@ -69,12 +69,12 @@ class QueueParts:
         return found
 
     def share(self, table: CandidateTable, row: int, bits: int, replicas: int) -> float:
-        """Return the largest share of the next member that replicas serve in addition to others (eq. 181).
+        """Return the largest share of the next member's load that replicas can serve in addition (eq. 181).
 
         Args:
             table: the candidates.
-            row: a candidate of the queue on the accelerator.
-            bits: members that are served in full.
+            row: index of a candidate of the queue on the accelerator.
+            bits: bit mask of the members that are served in full.
             replicas: number of replicas.
         """
         key = int(table.server[row]), int(table.accelerator[row]), bits, replicas
@@ -106,7 +106,7 @@ class QueueParts:
         part: int,
         shares: FloatArray,
     ) -> BoolArray:
-        """Return whether all targets hold at each share of the next member."""
+        """Return a mask of the shares of the next member's load at which all targets are met."""
         system, members = self.candidates.system, self.candidates.arrays.servers.members
         queue = system.servers[self.candidates.arrays.server_names[server]]
         assert isinstance(queue, SharedQueue)

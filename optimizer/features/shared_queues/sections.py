@@ -1,4 +1,4 @@
-"""Sections of shared queues: the load, waits and latencies of their servers against the targets."""
+"""The table of shared queues in reports: load, queueing times and latencies of their servers, and targets."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,7 +8,7 @@ from optimizer.studies.overview import QueueRow
 
 
 def shared_queue_sections(rows: Sequence[QueueRow]) -> Iterator[Section]:
-    """Yield the servers of shared queues, if there are any, from the highest priority down."""
+    """Yield the table of the servers of shared queues by descending priority, if there are any."""
     if rows:
         yield table("Shared queues", _columns(), rows, "queues", may_be_empty=True)
 
@@ -22,7 +22,7 @@ def _columns() -> list[Column]:
         return Column(heading, value, unit, form)
 
     def target(heading: str, field: str, form: str) -> Column:
-        """Return a column of a mean, or of a percentile and its limit if the target is a percentile."""
+        """Return a column for a mean latency, or for the percentile of a target and its limit."""
 
         def value(row: QueueRow) -> float | FormattedValue | None:
             mean: float | None = getattr(row.member, field, None)
@@ -50,6 +50,6 @@ def _columns() -> list[Column]:
 
 
 def _other_targets(row: QueueRow) -> str:
-    """Return the targets that have no column."""
+    """Return the targets of a server that have no column, as text."""
     shown = ("ITL", "TTFT")
     return "; ".join(each.text for each in row.targets if each.measure.partition(" ")[2] not in shown)

@@ -1,8 +1,8 @@
-"""Servers that share one queue: they are planned as one server, under the queue's name.
+"""Servers that share one queue are planned as one server, under the queue's name.
 
-Such a server has the load of all its members and the mean request of their mix. Code that counts replicas,
-cards, costs or changes treats it like any server; only sizing, service and plan metrics use its members.
-Equation numbers refer to ``docs/math.md``.
+This server has the total load of its members and the mean request of their mix. Code that counts replicas,
+cards, costs or changes treats it like any other server; only sizing, service levels and metrics of plans use
+its members. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from optimizer.spec.feature import Documents
 from optimizer.timing import is_static
 
 MAX_MEMBERS = 6
-"""Maximum number of servers of a queue, because each subset of them is sized."""
+"""Maximum number of servers that share a queue, because each subset of them is sized."""
 _LENGTHS = (("in_tokens", "in_tokens_cv"), ("out_tokens", "out_tokens_cv"))
 _EQUAL = (
     "max_batch_size",
@@ -39,11 +39,11 @@ class SharedQueue(Server):
     """A shared queue as one server; changing its load also scales its members' loads."""
 
     members: tuple[Server, ...] = ()
-    """The member servers, from the highest priority down."""
+    """The servers that share the queue, by descending priority."""
 
     @property
     def parts(self) -> tuple[Server, ...]:
-        """The members with their shares of the queue's load."""
+        """The members, each with its share of the queue's current load."""
         if not self.members:
             return ()
         mixed, now = mixed_load([member.current.load for member in self.members]), self.current.load
@@ -70,12 +70,12 @@ class SharedQueue(Server):
         )
 
     def _part(self, member: Server, load: Load) -> Server:
-        """Return a member with a given load and the queue's current allocation."""
+        """Return the member with the given load, and with the queue's current allocation."""
         current = self.current if self.current.stated_pools else member.current
         return member.model_copy(update={"current": current.model_copy(update={"load": load})})
 
     def only(self, loads_rpm: Mapping[str, float]) -> "SharedQueue":
-        """Return the queue with some of its members, at other arrival rates [requests/min]."""
+        """Return the queue with only the given members, at the given arrival rates [requests/min]."""
         kept = [
             part.with_load(part.current.load.model_copy(update={"arrival_rate_rpm": loads_rpm[part.name]}))
             for part in self.parts
@@ -86,7 +86,7 @@ class SharedQueue(Server):
         return self._of(kept)
 
     def with_members(self, changed: Mapping[str, Server]) -> "SharedQueue":
-        """Return the queue with some of its members replaced, by name."""
+        """Return the queue with the given members replaced, by name."""
         return self._of([changed.get(part.name, part) for part in self.parts])
 
     def _of(self, members: Sequence[Server]) -> "SharedQueue":
@@ -100,7 +100,7 @@ def _idle(server: Server) -> AllocationData:
 
 
 def mixed_load(loads: Sequence[Load]) -> Load:
-    """Return the load of a mix: the sum of rates, and means of lengths over requests (eq. 174, 175)."""
+    """Combine loads: add the rates, and average the lengths over all requests (eq. 174, 175)."""
     rate = sum(load.arrival_rate_rpm for load in loads)
     weights = [load.arrival_rate_rpm / rate if rate else 1 / len(loads) for load in loads]
     if len(loads) == 1:
@@ -122,11 +122,11 @@ def mixed_load(loads: Sequence[Load]) -> Load:
 def with_shared_queues(
     servers: Mapping[str, Server], priority_of: Callable[[Server], int]
 ) -> Mapping[str, Server]:
-    """Return servers by name in which each shared queue is one server, sorted by name.
+    """Return servers by name, with each shared queue as one server, sorted by name.
 
     Args:
-        servers: the servers of documents.
-        priority_of: returns the priority of a server.
+        servers: the servers of a document, by name.
+        priority_of: function that returns the priority of a server.
     """
     queues = _members(servers.values())
     if not queues:
@@ -139,7 +139,7 @@ def with_shared_queues(
 
 
 def _queue(name: str, members: Sequence[Server]) -> SharedQueue:
-    """Return a queue with the options of its first member, and the allocation that any member states."""
+    """Create a queue with the options of its first member, and the first current allocation of any member."""
     first = members[0]
     running = [member.current for member in members if member.current.stated_pools]
     load = mixed_load([member.current.load for member in members])
@@ -150,11 +150,11 @@ def _queue(name: str, members: Sequence[Server]) -> SharedQueue:
 
 
 def planned_servers(servers: Mapping[str, Server], changed: Mapping[str, Server]) -> dict[str, Server]:
-    """Return replaced servers in planned form, in which members of a queue become a changed queue.
+    """Convert changed servers to planned servers: changed members of a queue become a changed queue.
 
     Args:
-        servers: the servers of a system.
-        changed: replacements, by the name of a server, a member of a queue or a queue.
+        servers: the planned servers of a system, by name.
+        changed: changed servers, by the name of a server, a queue or a member of a queue.
     """
     planned = {name: server for name, server in changed.items() if name in servers}
     rest = changed.keys() - planned.keys()
@@ -168,10 +168,10 @@ def planned_servers(servers: Mapping[str, Server], changed: Mapping[str, Server]
 def as_served(
     servers: Mapping[str, Server], served_rpm: Mapping[str, Mapping[str, float]]
 ) -> Mapping[str, Server]:
-    """Return servers in which shared queues and routed servers have only the load that a plan serves.
+    """Return all servers; shared queues and servers of routes have only the load that a plan serves.
 
     Args:
-        servers: the planned servers.
+        servers: the planned servers, by name.
         served_rpm: served arrival rates [requests/min], by queue and member; routed servers are keyed by
             their name on both levels.
     """
@@ -195,7 +195,7 @@ def _members(servers: Iterable[Server]) -> dict[str, list[Server]]:
 
 
 def queue_problems(documents: Documents) -> Iterator[Finding]:
-    """Yield the contradictions of servers that share a queue."""
+    """Yield an error for each contradiction in the documents of servers that share a queue."""
     index, profiles = documents.index, documents.profiles
     entries = (entry for entry in index.servers.values() if entry.item.shared_queue is not None)
     queues = grouped((entry.item.shared_queue, entry) for entry in entries)
@@ -238,7 +238,7 @@ def _differences(entry: Entry, first: Server, index: Index) -> Iterator[Finding]
 
 
 def _stated(server: Server, field: str, index: Index) -> object:
-    """Return what a server or its class states."""
+    """Return the value of a field of a server; if it is unset, that of its service class."""
     own = getattr(server, field)
     if own is not None or server.service_class not in index.classes:
         return own
@@ -246,7 +246,7 @@ def _stated(server: Server, field: str, index: Index) -> object:
 
 
 def _unsupported(entry: Entry, index: Index, profiles: Collection[ModelProfile]) -> Iterator[Finding]:
-    """Yield settings of a server that its priority queue does not support."""
+    """Yield an error for each setting of a server that a priority queue does not support."""
     part, at, server = entry
     if any(kind_of_profile(profile) is not KINDS[0] or is_static(profile) for profile in profiles):
         text = f"{server.model!r} is not batched continuously, which a shared queue needs; remove it"

@@ -1,4 +1,4 @@
-"""What a plan states of shared queues."""
+"""The section of a plan about shared queues."""
 
 from operator import not_
 
@@ -9,7 +9,7 @@ from optimizer.schema.pools import TargetFigure
 
 
 class QueueMember(Document):
-    """A server of a shared queue that is served, with its performance at the load of the queue."""
+    """A served member of a shared queue, with its performance at the load of the queue."""
 
     arrival_rate_rpm: float = Field(alias="arrivalRate")
     """Served load of the member [requests/min]."""
@@ -20,15 +20,15 @@ class QueueMember(Document):
     wait_ms: float = Field(0.0, alias="waitAverage")
     """Mean queueing time, part of the time to first token [ms]."""
     wait_p95_ms: float = Field(0.0, alias="waitP95")
-    """95th percentile of the queueing time over all its requests [ms]."""
+    """95th percentile of the queueing time over all requests of the member [ms]."""
     targets: tuple[TargetFigure, ...] = Field((), exclude_if=not_, strict=False)
-    """Targets other than means, with their values; absent if there are none."""
+    """Targets on statistics other than means, with their values; absent if there are none."""
 
 
 class SharedQueueUse(Document):
-    """Servers that share a queue; their replicas are a pool under the queue's name in `allocations`."""
+    """A shared queue; its replicas are a pool under the queue's name in `allocations`."""
 
     members: dict[str, QueueMember]
-    """Members that are served, from the highest priority down."""
+    """Members that are served, in full or in part, by descending priority."""
     unserved: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
     """Members that are not served at all, also listed in the plan's `unserved`; absent if there are none."""

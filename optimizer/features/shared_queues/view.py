@@ -1,4 +1,4 @@
-"""Shared queues in a plan: the members served, their metrics, and the reasons for unserved members."""
+"""Computes the shared queues of a plan: served members, their metrics, and unserved members."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -18,11 +18,11 @@ from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 Served = Mapping[str, Mapping[str, float]]
-"""Arrival rates that queues serve, by queue and member [requests/min]."""
+"""Served arrival rates [requests/min], by queue and member."""
 
 
 def queues_as_served(candidates: Candidates, problem: Problem, solution: Solution) -> Served:
-    """Return the served members of each shared queue in a solution; empty without replicas."""
+    """Return the served rates of members of each shared queue in a solution; empty without replicas."""
     served: dict[str, dict[str, float]] = {}
     members, table = problem.members, problem.table
     for s, name in enumerate(candidates.arrays.server_names):
@@ -49,7 +49,10 @@ def queues_as_served(candidates: Candidates, problem: Problem, solution: Solutio
 
 
 def _shares_leftover(problem: Problem, row: int) -> bool:
-    """Return whether replicas of a queue can serve a part of its next member: those of a reserve never do."""
+    """Return whether the replicas of a queue's candidate can serve its next member in part.
+
+    Replicas of candidates with a reserve never do.
+    """
     by_policy = problem.options.saturation_policy != "None" and len(problem.limits) > 0
     is_reserve = problem.reserve.wanted[problem.table.server[row]] and problem.table.reserved[row]
     return by_policy and problem.queue_parts is not None and not is_reserve
@@ -60,7 +63,7 @@ def served_members(
 ) -> BoolArray:
     """Return a mask of the candidates that serve the same members as a plan, shape (C,)."""
     names, members = candidates.arrays.server_names, candidates.arrays.servers.members
-    wanted = np.full(len(names) + 1, ALL_MEMBERS)  # shared cards have the index after the last server
+    wanted = np.full(len(names) + 1, ALL_MEMBERS)  # shared cards have the index of the last server plus 1
     for s, name in enumerate(names):
         if name in uses and uses[name].unserved:
             mine = np.flatnonzero(members.server == s).tolist()
@@ -73,11 +76,11 @@ def served_members(
 def queue_uses(
     system: System, served: Served, figures: Mapping[tuple[str, str], dict[str, object]]
 ) -> dict[str, SharedQueueUse]:
-    """Return the shared queues of a plan, with the metrics of their members.
+    """Return the plan's entry for each shared queue, with the metrics of its members, by name.
 
     Args:
         system: the planned system.
-        served: served rates of each queue.
+        served: served arrival rates [requests/min], by queue and member.
         figures: metrics of the loaded members, by queue and member.
     """
     uses = {}
@@ -97,10 +100,10 @@ def queue_uses(
 def measured_members(
     arrays: SystemArrays, pools: Iterable[tuple[str, Pool]]
 ) -> Iterator[tuple[tuple[str, str], MemberMetrics]]:
-    """Yield the metrics of the loaded members of queues, by queue and member.
+    """Yield the names of queue and member, and the metrics, of each loaded member of the pools' queues.
 
     Args:
-        arrays: the system as the plan serves it.
+        arrays: the system as arrays, with only the members that the plan serves.
         pools: the pools of a plan, with the names of their servers.
     """
     queues = dict(zip(arrays.server_names, arrays.servers.is_queue.tolist(), strict=True))
@@ -114,7 +117,7 @@ def measured_members(
 def member_figures(
     arrays: SystemArrays, members: Iterable[tuple[tuple[str, str], MemberMetrics]]
 ) -> Iterator[tuple[tuple[str, str], dict[str, object]]]:
-    """Yield the fields of measured members, by queue and member."""
+    """Yield the names of queue and member, and the fields of `QueueMember`, of each measured member."""
     measures = arrays.servers.members.targets.measures
     for key, found in members:
         yield key, {**found.means, "targets": target_figures(measures, found.targets, found.limits)}
@@ -126,12 +129,12 @@ def member_figures(
 def short_members(
     candidates: Candidates, problem: Problem, served: Served
 ) -> Iterator[tuple[int, int, float]]:
-    """Yield queue, member and served share of each queue member that is not served in full.
+    """Yield index of the queue, index of the member and served share of each member not served in full.
 
     Args:
         candidates: the candidates.
         problem: the planning problem.
-        served: served rates of each queue.
+        served: served arrival rates [requests/min], by queue and member.
     """
     members = problem.members
     for s, name in enumerate(candidates.arrays.server_names):

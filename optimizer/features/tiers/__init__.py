@@ -1,1 +1,1 @@
-"""Price tiers of accelerators, and prices of more cards of a type."""
+"""Feature: price tiers of accelerators, and prices of more cards of a type."""

@@ -1,4 +1,4 @@
-"""Documents of price tiers."""
+"""Document fields for price tiers."""
 
 from itertools import pairwise
 from operator import not_
@@ -11,22 +11,22 @@ from optimizer.money import cost_text, currency_of
 
 
 class PriceTier(Document):
-    """A number of accelerators at a separate price."""
+    """A price tier: a number of accelerators at a separate price."""
 
     units: PositiveCount
-    """Number of these accelerators."""
+    """Number of accelerators in the tier."""
     cost_cents_per_h: Cost = Field(alias="cost")
-    """Price of each of them [cents/h]."""
+    """Price of each accelerator in the tier [cents/h]."""
     committed: bool = Field(default=False, exclude_if=not_)
-    """Whether they are paid for even if unused."""
+    """Whether the accelerators of the tier are paid for even if unused."""
 
 
 class TierField(Document):
     """Price tiers of an accelerator."""
 
     tiers: tuple[PriceTier, ...] = Field((), strict=False, exclude_if=not_)
-    """Prices of the first accelerators; the others cost `cost`. Prices must not fall from tier to tier, nor
-    to `cost`. Absent: all cost `cost`.
+    """Price tiers of the first accelerators that a plan uses; further ones cost `cost`. Prices must not fall
+    from tier to tier, nor to `cost`. Absent: all cost `cost`.
     """
 
     @model_validator(mode="after")

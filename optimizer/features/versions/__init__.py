@@ -1,1 +1,1 @@
-"""Versions of a server, with a share of its load each."""
+"""Feature: versions of a server's model, each with a share of the load."""

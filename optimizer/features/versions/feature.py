@@ -1,4 +1,4 @@
-"""Versions as a feature: its fields, what it does not support, and its checks."""
+"""Declares versions as a feature: its document fields, unsupported fields and options, and checks."""
 
 from optimizer.features.versions.streams import version_problems
 from optimizer.spec.feature import Feature

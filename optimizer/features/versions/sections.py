@@ -1,4 +1,4 @@
-"""Section of the versions of split servers: their replicas, and the cost of having more than one version."""
+"""The table of versions in reports: their replicas, and the extra cost of more than one version."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from optimizer.section import RPM, Column, FormattedValue, Section, name, table
 
 
 class _VersionRow(NamedTuple):
-    """A version; the name of its server is shown only once."""
+    """Row of the table: a version; the name of its server is shown only in the first row."""
 
     server: str
     version: VersionUse
@@ -19,7 +19,7 @@ class _VersionRow(NamedTuple):
 
 
 def version_sections(plan: Plan) -> Iterator[Section]:
-    """Yield the versions of split servers, if there are any."""
+    """Yield the table of versions of split servers, if there are any."""
     if not plan.versions:
         return
     money = Money.of(plan)
@@ -47,7 +47,7 @@ def _weight(share: float) -> str:
 
 
 def _notes(server: str, use: SplitUse, money: Money) -> Iterator[str]:
-    """Yield the cost of the split compared with one version, and whether it can be rolled back at once."""
+    """Yield sentences on the extra cost of the split, and on whether it can be rolled back immediately."""
     one, extra = use.one_version, use.extra_cost_cents_per_h
     if one is not None and extra is not None:
         yield (
@@ -61,7 +61,7 @@ def _notes(server: str, use: SplitUse, money: Money) -> Iterator[str]:
 
 
 def _difference(replicas: int, cost_cents_per_h: float, money: Money) -> str:
-    """Describe the extra cost of a split over one version: ``costs 1 replica (300.00 cents/h) more``."""
+    """Describe the extra cost compared with one version: ``costs 1 replica (300.00 cents/h) more``."""
     number = counted(abs(replicas), "replica")
     cost = f"{money.distance(cost_cents_per_h)} {money.unit}" if cost_cents_per_h else "nothing"
     compared = "less" if cost_cents_per_h < 0 else "more"

@@ -1,6 +1,6 @@
-"""Versions: a split server is planned as one server for each version (math.md section 30).
+"""Plans a split server as one server for each version (math.md section 30).
 
-Planning treats versions like any servers. Documents, loads and the stateful service use the server's name;
+Planning treats versions like any other servers. Documents, loads and the REST service use the server's name;
 plans use the names of its versions, such as ``chat (v2)``.
 """
 
@@ -25,26 +25,26 @@ _OF_EACH = ("name", "model", "split", "roll_back", "current", "desired")
 
 
 class Version(Server):
-    """A version of a server in the form of a server, with its share of the load."""
+    """A version of a split server, as a planned server with its share of the load."""
 
     whole: Server
-    """The split server, with all its load."""
+    """The split server, with the total load."""
     weight: float
-    """The version's share of the load."""
+    """Share of the load that the version gets."""
 
     @property
     def is_main(self) -> bool:
-        """Whether the version is that of the server's own model."""
+        """Whether the version is the server's own `model`."""
         return self.model == self.whole.model
 
 
 def version_name(server: Server, model: str) -> str:
-    """Return the name under which a server's version is planned."""
+    """Return the name of a server's version in plans."""
     return f"{server.name} ({model})"
 
 
 def versions_of(server: Server) -> tuple[Version, ...]:
-    """Return the versions of a server, in the order of its document; empty if it is not split (eq. 212)."""
+    """Return the versions of a server, in document order; empty if it is not split (eq. 212)."""
     found = []
     common = {field: getattr(server, field) for field in Server.model_fields if field not in _OF_EACH}
     for share in server.split or ():
@@ -52,7 +52,7 @@ def versions_of(server: Server) -> tuple[Version, ...]:
         if load.arrival_rate_rpm < MIN_RATE:
             load = load.model_copy(update={"arrival_rate_rpm": 0.0})
         is_main = share.model == server.model
-        if is_main and server.roll_back:  # it must also be able to take all arriving requests
+        if is_main and server.roll_back:  # in a roll-back it takes all arriving requests
             load = load.model_copy(
                 update={"arrival_cv": max(load.arrival_cv, server.current.load.arrival_cv)}
             )
@@ -93,7 +93,7 @@ def whole_servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
 
 
 def as_separate(servers: Mapping[str, Server]) -> Mapping[str, Server]:
-    """Return servers by name, in which versions belong to no split server."""
+    """Return servers by name, with versions as ordinary servers that belong to no split server."""
     return {
         name: Server.model_construct(**dict(one)) if isinstance(one, Version) else one
         for name, one in servers.items()
@@ -101,7 +101,7 @@ def as_separate(servers: Mapping[str, Server]) -> Mapping[str, Server]:
 
 
 def _whole(versions: Sequence[Version]) -> Server:
-    """Return the split server of versions whose loads, allocations or options might have changed."""
+    """Return the split server that consists of the given versions, which might have been changed."""
     whole = versions[0].whole
     by_model = {version.model: version for version in versions}
     ordered = tuple(by_model[share.model] for share in whole.split or ())
@@ -124,7 +124,7 @@ def _whole(versions: Sequence[Version]) -> Server:
 
 
 def _shares(versions: Sequence[Version], rate_rpm: float) -> tuple[VersionShare, ...]:
-    """Return the shares of versions by their loads, with their allocations; the loads sum to `rate_rpm`."""
+    """Return the document entries of versions: their shares of `rate_rpm`, with their allocations."""
     loads = [version.current.load.arrival_rate_rpm for version in versions]
     as_stated = all(
         isclose(load, version.weight * rate_rpm, rel_tol=ROUNDING, abs_tol=MIN_RATE)
@@ -141,12 +141,12 @@ def _shares(versions: Sequence[Version], rate_rpm: float) -> tuple[VersionShare,
 
 
 def share_of_load(server: Server) -> float:
-    """Return a version's share of its server's load; 1 for other servers, or if it has no share."""
+    """Return a version's share of its server's load; 1 for other servers, or if the share is 0."""
     return server.weight or 1.0 if isinstance(server, Version) else 1.0
 
 
 def counted_load(server: Server) -> Load:
-    """Return the load that is counted for a server; for a version, that of all versions together."""
+    """Return the load that is measured for a server; for a version, that of all versions together."""
     load = server.current.load
     if not isinstance(server, Version):
         return load
@@ -156,13 +156,13 @@ def counted_load(server: Server) -> Load:
 
 
 def with_allocation(server: Server, name: str, allocation: AllocationData, field: str = "current") -> Server:
-    """Return a server with another allocation and the same load.
+    """Return the server with a different current or desired allocation and the same load.
 
     Args:
         server: a server of a document.
         name: name of the server, or of one of its versions.
-        allocation: the allocation.
-        field: ``current`` or ``desired``.
+        allocation: the new allocation.
+        field: the allocation to replace: ``current`` or ``desired``.
     """
     if not server.split or name in {server.name, version_name(server, server.model)}:
         load = server.current.load if field == "current" else allocation.load
@@ -176,7 +176,7 @@ def with_allocation(server: Server, name: str, allocation: AllocationData, field
 
 
 def desired_of(server: Server) -> dict[str, AllocationData]:
-    """Return the desired allocations of a server, or those of its versions if they exist, by name."""
+    """Return the desired allocations of a server, or of its versions if it has any, by name."""
     if not server.split:
         return {server.name: server.desired}
     others = {version_name(server, share.model): share.desired for share in server.split if share.desired}
@@ -184,7 +184,7 @@ def desired_of(server: Server) -> dict[str, AllocationData]:
 
 
 def with_desired_applied(server: Server) -> Server:
-    """Return a server whose desired allocations, including those of versions, are now current."""
+    """Return the server with desired allocations, including those of versions, as current ones."""
     current = server.desired.model_copy(update={"load": server.current.load})
     changes: dict[str, Any] = {"current": current}
     if server.split:
@@ -196,7 +196,7 @@ def with_desired_applied(server: Server) -> Server:
 
 
 def with_roll_back(server: Server, share: float) -> float:
-    """Return a headroom, or that with which a version could take the load of all versions (eq. 213)."""
+    """Return the headroom `share`, raised if a roll-back must be able to take all load (eq. 213)."""
     if isinstance(server, Version) and server.roll_back and server.weight:
         return (1 + share) / server.weight - 1
     return share
@@ -205,7 +205,7 @@ def with_roll_back(server: Server, share: float) -> float:
 def target_key(server: Server, targets: Mapping[tuple[str, str], ModelTarget]) -> tuple[str, str]:
     """Return the service class and model whose targets apply to a server.
 
-    A version whose model has no targets in the class has those of the server's own model.
+    A version whose model has no targets in the class gets those of the server's own model.
     """
     own = server.service_class, server.model
     return (
@@ -216,7 +216,7 @@ def target_key(server: Server, targets: Mapping[tuple[str, str], ModelTarget]) -
 
 
 def target_of_version(target: ModelTarget, server: Server) -> ModelTarget:
-    """Return a version's targets: latencies apply to each request, throughput is divided by weight."""
+    """Return the targets of a version: equal latencies, and its share of the throughput target."""
     if not isinstance(server, Version):
         return target
     return target.model_copy(update={"model": server.model, "tps": target.tps * server.weight})
@@ -226,7 +226,7 @@ def target_of_version(target: ModelTarget, server: Server) -> ModelTarget:
 
 
 def version_problems(documents: Documents) -> Iterator[Finding]:
-    """Yield the contradictions of servers that are split."""
+    """Yield an error for each contradiction in the documents of split servers."""
     index, names, optional = documents.index, documents.names, documents.lengths_optional
     taken = {entry.item.shared_queue: "a shared queue" for entry in index.servers.values()}
     taken |= dict.fromkeys(index.servers, "a server")
@@ -257,7 +257,7 @@ def _of_profiles(
     mine: Sequence[ModelProfile],
     lengths_optional: bool,  # noqa: FBT001  passed by position
 ) -> Iterator[Finding]:
-    """Yield settings of a server that the profiles of a version do not support."""
+    """Yield an error for each setting of a server that the profiles of a version do not support."""
     part, at, server = entry
     share = server.split[i]
     one = server.model_copy(update={"model": share.model})
@@ -280,7 +280,7 @@ def _of_profiles(
 
 
 def _faults(server: Server) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield path and message of each contradiction of a server's split."""
+    """Yield the path and message of each contradiction within a server's split."""
     if not server.split:
         if server.split is not None:
             yield ("split",), "the list is empty; give each version a model and a weight, or remove it"

@@ -1,4 +1,4 @@
-"""What a plan states of versions."""
+"""The section of a plan about versions."""
 
 from pydantic import Field
 
@@ -9,30 +9,30 @@ class VersionUse(Document):
     """A version of a split server."""
 
     server: str
-    """Name of the version's own server, whose pools are in `allocations`."""
+    """Name under which the version is planned, such as `chat (v2)`; its pools have it in `allocations`."""
     model: str
     """Model of the version."""
     weight: float
-    """The version's share of the server's requests."""
+    """Share of the server's requests that the version gets."""
     arrival_rate_rpm: float = Field(alias="arrivalRate")
     """Load of the version [requests/min]."""
     num_replicas: int = Field(alias="numReplicas")
-    """Number of replicas."""
+    """Number of replicas of the version."""
     needed_replicas: float = Field(alias="neededReplicas")
-    """Number of replicas that the load fills at their maximum rate, with decimals."""
+    """Load divided by the maximum rate of a replica, as a decimal number."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the version's replicas [cents/h]."""
     unused_cost_cents_per_h: float = Field(alias="unusedCost")
-    """Part of that cost that pays for capacity above the load [cents/h]."""
+    """Part of the cost for capacity that exceeds the load [cents/h]."""
 
 
 class OneVersion(Document):
-    """The server's own model serving all requests, with the same reserve except for a roll-back."""
+    """Replicas if the server's own model served all requests, with the same reserve but no roll-back."""
 
     accelerator: str
-    """The cheapest of the accelerators on which the plan has pools of the model."""
+    """Cheapest accelerator on which the plan has pools of the model."""
     num_replicas: int = Field(alias="numReplicas")
-    """Number of replicas, at the maximum rate of a replica in the plan."""
+    """Number of replicas, with the maximum rate of a replica in the plan."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of these replicas [cents/h]."""
 
@@ -41,17 +41,18 @@ class SplitUse(Document):
     """Versions of a split server, and the cost of splitting it."""
 
     model: str
-    """The server's own model."""
+    """Own model of the server."""
     versions: tuple[VersionUse, ...] = Field(strict=False)
-    """The versions, in the order of the document."""
+    """Versions, in document order."""
     one_version: OneVersion | None = Field(None, alias="oneVersion", exclude_if=is_none)
     """Replicas needed without the other versions; absent if the server is idle, if its own model has no
     replicas, or if a version is not served in full with its reserve.
     """
     extra_cost_cents_per_h: float | None = Field(None, alias="extraCost", exclude_if=is_none)
-    """Cost of all versions minus that of a single one [cents/h]; absent if `oneVersion` is."""
+    """Cost of all versions minus that of `oneVersion` [cents/h]; absent if `oneVersion` is."""
     roll_back: bool | None = Field(None, alias="rollBack", exclude_if=is_none)
-    """Whether replicas of the server's own model can take all requests; absent if not requested."""
+    """Whether the replicas of the server's own model can take all requests; absent if this is not required.
+    """
 
     @property
     def num_replicas(self) -> int:

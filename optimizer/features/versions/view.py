@@ -1,4 +1,4 @@
-"""Versions of split servers in a plan: shares, replicas and costs, compared with one version alone."""
+"""Computes the versions of split servers in a plan: shares, replicas and costs, compared with one version."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,13 +22,13 @@ def split_uses(
     unserved: Collection[str],
     reserves: Iterable[ReserveUse],
 ) -> dict[str, SplitUse]:
-    """Return the versions of each split server, by its name.
+    """Return the plan's entry for each split server, by its name.
 
     Args:
         system: the system.
         pools: pools by planned server.
-        unserved: servers that are not served in full.
-        reserves: reserves of servers.
+        unserved: names of servers that are not served in full.
+        reserves: the plan's entries for reserves.
     """
     servers, found = system.servers, {}
     short = {*unserved, *(item.server for item in reserves if not item.has_reserve)}
@@ -60,13 +60,13 @@ def _extra_cost(uses: Sequence[VersionUse], one: OneVersion | None) -> float | N
 
 
 def _versions(servers: Iterable[object], name: str) -> dict[str, Version]:
-    """Return the versions of a server by model."""
+    """Return the versions of the named server among `servers`, by model."""
     mine = (server for server in servers if isinstance(server, Version) and server.whole.name == name)
     return {server.model: server for server in mine}
 
 
 def _use(version: Version, weight: float, pools: Sequence[Pool]) -> VersionUse:
-    """Return a version with the fractional number of replicas that its load needs (eq. 214)."""
+    """Return the plan's entry for a version, with its fractional number of needed replicas (eq. 214)."""
     shares = [pool.arrival_rate_rpm / pool.max_arrival_rate_rpm for pool in pools]
     return VersionUse(
         server=version.name,
@@ -85,7 +85,8 @@ def _use(version: Version, weight: float, pools: Sequence[Pool]) -> VersionUse:
 def _one_version(system: System, main: Version, pools: Sequence[Pool]) -> OneVersion | None:
     """Return the replicas of the main version that would carry all load with the same reserve (eq. 215).
 
-    They are on the cheapest accelerator that has a pool of this version. None without such a pool or load.
+    They are on the cheapest accelerator that has a pool of this version. The result is None if there is no
+    such pool or no load.
     """
     loads = zip(system.servers.values(), server_loads_rps(system).tolist(), strict=True)
     rates = [rate for one, rate in loads if isinstance(one, Version) and one.whole.name == main.whole.name]
