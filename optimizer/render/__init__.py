@@ -1,1 +1,1 @@
-"""Renderers: terminal, pages and pictures; and the sections of every study."""
+"""Output for readers: sections of studies, terminal text, report pages, figures and Kubernetes manifests."""

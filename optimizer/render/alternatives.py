@@ -1,4 +1,7 @@
-"""Plans of servers on accelerators that they can use but a plan does not: how a replica would run there."""
+"""Plans for accelerators that a server can use but its plan does not.
+
+They show how a replica would run on those accelerators.
+"""
 
 from collections.abc import Collection, Iterator
 
@@ -13,14 +16,14 @@ from optimizer.spec.system import System
 
 
 def plans_elsewhere(system: System, used: Collection[tuple[str, str]]) -> Iterator[tuple[System, Plan]]:
-    """Yield a system and a plan for each accelerator, of the servers that can use it but do not.
+    """Yield, for each accelerator, a system of the servers that could move there, and its plan.
 
-    Cards are unlimited, and each server has its own cards of that accelerator: no routes, shared cards or
-    external services.
+    Cards are unlimited, and each server has its own cards of the accelerator: there are no routes, shared
+    cards or external services.
 
     Args:
-        system: the system.
-        used: pairs of server and accelerator to omit.
+        system: the system with all servers and accelerators.
+        used: pairs of server and accelerator to omit, because the original plan has them.
     """
     pairs = set(workload_pairs(system)) - set(used)
     for accelerator in sorted({accelerator for _, accelerator in pairs}):
@@ -34,14 +37,14 @@ def plans_elsewhere(system: System, used: Collection[tuple[str, str]]) -> Iterat
 
 
 def _alone(server: Server, accelerator: str) -> Server:
-    """Return a server that is on one accelerator."""
+    """Return a copy of a server that can use only one accelerator, without shared cards or renting."""
     return server.model_copy(update={"accelerators": (accelerator,), "shared_card": False, "external": None})
 
 
 def settings_elsewhere(system: System, plan: Plan) -> dict[tuple[str, str], EngineSettings]:
-    """Return the engine settings on accelerators that a plan does not use, by server and accelerator.
+    """Return the engine settings for accelerators that a plan does not use, by server and accelerator.
 
-    Pairs that cannot meet their targets are absent.
+    A pair is absent if a replica on that accelerator cannot meet the targets of the server.
     """
     used = [row.spot for row in placements_of(plan) if row.mode == "own"]
     return {

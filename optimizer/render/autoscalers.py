@@ -1,6 +1,7 @@
-"""What scales the workloads of a plan: KEDA's ScaledObjects, or HPAs with rules of the Prometheus Adapter.
+"""Autoscaler manifests for the workloads of a plan: KEDA ScaledObjects, or HPAs and Prometheus Adapter rules.
 
-Both read one number, the desired replicas, as an average value of 1 a replica, so that replicas follow it.
+Both read the desired number of replicas as a metric with target average value 1, so the number of replicas
+follows the metric.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +18,7 @@ METRIC = "inferplan_desired_replicas"
 def scaled_object(
     variant: WorkloadManifest, namespace: str, trigger: Mapping[str, Any], *, stabilised: bool = False
 ) -> dict[str, Any]:
-    """Return the ScaledObject that scales a workload by a trigger.
+    """Return the KEDA ScaledObject that scales a workload by a trigger.
 
     If the trigger fails and fewer replicas run, it falls back to the replicas of the plan. A workload with 0
     replicas in the plan has no fallback, because it would start replicas that no plan asks for.
@@ -49,12 +50,12 @@ def scaled_object(
 
 
 def _most(variant: WorkloadManifest) -> int:
-    """Return a limit on replicas beyond any likely target."""
+    """Return the maximum number of replicas of a workload's autoscaler, well above any likely target."""
     return max(10, 4 * variant.replicas)
 
 
 def _behaviour(*, stabilised: bool) -> dict[str, Any]:
-    """Return the scaling rules of an HPA."""
+    """Return the `behavior` of an HPA: how quickly it can add and remove replicas."""
     return {
         "scaleUp": _window(0) | {"selectPolicy": "Max", "policies": _UP},
         "scaleDown": _window(0 if stabilised else SCALE_DOWN_WINDOW_S) | {"policies": _DOWN},
@@ -62,7 +63,10 @@ def _behaviour(*, stabilised: bool) -> dict[str, Any]:
 
 
 def _fallback(replicas: int) -> dict[str, Any]:
-    """Return the fallback to a number of replicas; without one, KEDA keeps the current replicas."""
+    """Return KEDA's `fallback` section: replicas to run if the metric is missing; if 0, no fallback is set.
+
+    Without a fallback, KEDA keeps the current replicas.
+    """
     if not replicas:
         return {}
     settings = {"failureThreshold": 3, "replicas": replicas, "behavior": "currentReplicasIfHigher"}
@@ -70,7 +74,11 @@ def _fallback(replicas: int) -> dict[str, Any]:
 
 
 def _window(seconds: int) -> dict[str, Any]:
-    """Return the scaling settings of one direction, with tolerance 0 so that no change is ignored."""
+    """Return the HPA's rules for scaling up or down, with tolerance 0 so that no change is ignored.
+
+    Args:
+        seconds: stabilisation window of the HPA [s].
+    """
     return {"stabilizationWindowSeconds": seconds, "tolerance": "0"}
 
 
@@ -82,7 +90,7 @@ _DOWN = [{"type": "Percent", "value": 100, "periodSeconds": 60}]
 
 
 def metrics_api_trigger(variant: WorkloadManifest, service_url: str, authentication: str) -> dict[str, Any]:
-    """Return the trigger that reads `/v1/targets` of the service.
+    """Return the KEDA trigger that reads the desired replicas from `/v1/targets` of the service.
 
     Args:
         variant: the workload.
@@ -105,7 +113,10 @@ def metrics_api_trigger(variant: WorkloadManifest, service_url: str, authenticat
 
 
 def prometheus_trigger(variant: WorkloadManifest, prometheus_url: str) -> dict[str, Any]:
-    """Return the trigger that reads the target from Prometheus; a missing metric is an error."""
+    """Return the KEDA trigger that reads the desired replicas from Prometheus.
+
+    A missing metric is an error.
+    """
     return {
         "type": "prometheus",
         "metricType": "AverageValue",
@@ -124,8 +135,8 @@ def horizontal_pod_autoscaler(
 ) -> dict[str, Any]:
     """Return the HPA that scales a workload by an external metric of the Prometheus Adapter.
 
-    Without the metric it keeps the current replicas. It can scale to zero, because the plan does not use all
-    accelerators.
+    If the metric is missing, the HPA keeps the current replicas. It can scale to zero, because a plan does
+    not use every accelerator.
 
     Args:
         variant: the workload.
@@ -170,10 +181,10 @@ def _metric_name(variant: WorkloadManifest) -> str:
 
 
 def _series(variant: WorkloadManifest) -> str:
-    """Return the selector of a workload's desired replicas in PromQL."""
+    """Return the PromQL selector of the metric with a workload's desired replicas."""
     return f'{METRIC}{{server="{_escaped(variant.server)}",accelerator="{_escaped(variant.accelerator)}"}}'
 
 
 def _escaped(value: str) -> str:
-    """Return text escaped for the quoted value of a label in PromQL."""
+    """Escape text for use as a quoted label value in PromQL."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,4 +1,4 @@
-"""Table of a cluster that its user edits: the nodes of each accelerator, and the container of each model."""
+"""Cluster table, a file that users edit: Kubernetes nodes of accelerators, and containers of models."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,58 +16,61 @@ LabelValue = Annotated[str, Field(pattern=_VALUE)]
 ResourceName = LabelKey
 
 OWN_LABEL = "inferplan.dev/accelerator-type"
-"""Label of nodes whose accelerator has no well-known one; its value is the accelerator type."""
+"""Node label used for accelerator types without a well-known label; its value is the accelerator type."""
 NVIDIA = "nvidia.com/gpu"
-"""Resource of whole cards of NVIDIA's device plugin."""
+"""Kubernetes resource by which pods request entire cards from NVIDIA's device plugin."""
 
 
 class NodeEntry(Document):
-    """Nodes that have an accelerator."""
+    """Kubernetes nodes that have an accelerator."""
 
     accelerator: Name
-    """Accelerator type, or the name of an accelerator, such as a slice, that has other nodes or resources."""
+    """Accelerator type, or the name of one accelerator (such as a MIG slice) with other nodes or resources.
+    """
     labels: dict[LabelKey, LabelValue]
     """Labels that select the nodes."""
     resource: ResourceName = NVIDIA
-    """Resource by which a pod asks for a card, or for a slice."""
+    """Kubernetes resource by which a pod requests a card or a slice of one."""
     shared_resource: ResourceName | None = Field(None, alias="sharedResource", exclude_if=is_none)
-    """Resource by which a container asks for its part of a shared card, in shares or in turns."""
+    """Kubernetes resource by which a container requests its part of a card shared by MPS or time-slicing."""
     cards: PositiveCount | None = Field(None, exclude_if=is_none)
-    """Cards of a node; a replica with more is a LeaderWorkerSet. Absent: every replica fits on a node."""
+    """Cards per node; a replica with more cards becomes a LeaderWorkerSet. Default: every replica fits on a
+    node.
+    """
 
 
 class ModelContainer(Document):
-    """Container of a model."""
+    """Container in which a model is served."""
 
     model: Name
     """Name of the model in the system."""
     image: str = Field("", exclude_if=lambda text: not text)
-    """Image of the engine; default: that of the kind of its servers."""
+    """Image of the serving engine; default: the usual image for this kind of server."""
     source: str = Field("", exclude_if=lambda text: not text)
-    """Repository or path of the weights; default: the catalogue's repository, or else the model's name."""
+    """Repository or path of the weights; default: the catalogue's repository, else the model's name."""
     args: tuple[str, ...] = Field((), exclude_if=lambda args: not args, strict=False)
-    """Further arguments of the engine."""
+    """Additional command-line arguments of the serving engine."""
 
 
 class ClusterTable(Document):
-    """The cluster: nodes by accelerator, and containers by model."""
+    """Kubernetes cluster for which manifests are written: nodes by accelerator, and containers by model."""
 
     nodes: tuple[NodeEntry, ...] = Field((), strict=False)
-    """Nodes by accelerator; the others have the label `inferplan.dev/accelerator-type`."""
+    """Nodes of accelerators; those of other accelerators have the label `inferplan.dev/accelerator-type`."""
     models: tuple[ModelContainer, ...] = Field((), strict=False)
-    """Containers by model; the others have defaults."""
+    """Containers of models; other models have the default container."""
 
     def node_of(self, accelerator: str, type_name: str) -> NodeEntry:
-        """Return the nodes of an accelerator: its own entry, that of its type, or the default."""
+        """Return the entry of an accelerator, else that of its type, else the default for its type."""
         entries = {entry.accelerator: entry for entry in self.nodes}
         return entries.get(accelerator) or entries.get(type_name) or default_nodes(type_name)
 
     def model_of(self, name: str) -> ModelContainer:
-        """Return the container of a model; by default it is empty."""
+        """Return the entry of a model, or an entry with defaults if the table has none."""
         return next((entry for entry in self.models if entry.model == name), ModelContainer(model=name))
 
     def nodes_of(self, accelerator: str, type_name: str, cards: int) -> int:
-        """Return the number of nodes of a replica on a number of cards, the same number on each node."""
+        """Return the number of nodes of a replica if its cards are spread evenly over nodes."""
         most = self.node_of(accelerator, type_name).cards
         if most is None:
             return 1
@@ -79,11 +82,13 @@ PRODUCTS = {
     "H100": "NVIDIA-H100-80GB-HBM3", "H200": "NVIDIA-H200", "L4": "NVIDIA-L4", "L40S": "NVIDIA-L40S",
     "T4": "Tesla-T4",
 }  # fmt: skip
-"""Label `nvidia.com/gpu.product` of NVIDIA's GPU feature discovery by accelerator type."""
+"""Value of the node label `nvidia.com/gpu.product`, set by NVIDIA's GPU feature discovery, by accelerator
+type.
+"""
 
 
 def default_nodes(type_name: str) -> NodeEntry:
-    """Return the nodes of an accelerator type that is not in the table."""
+    """Return the default entry for an accelerator type that the cluster table lacks."""
     product = PRODUCTS.get(type_name.upper())
     labels = {OWN_LABEL: label_value(type_name)} if product is None else {"nvidia.com/gpu.product": product}
     return NodeEntry(accelerator=type_name, labels=labels)
@@ -93,13 +98,13 @@ EMPTY_TABLE = ClusterTable()
 
 
 def label_value(text: str) -> str:
-    """Return text as the value of a label: at most 63 letters, digits, dots, hyphens and underscores."""
+    """Convert text to a Kubernetes label value: at most 63 letters, digits, dots, hyphens and underscores."""
     allowed = "".join(sign if sign.isascii() and (sign.isalnum() or sign in "-_.") else "-" for sign in text)
     return allowed[:63].strip("-_.")
 
 
 def read_cluster_table(path: Path | None) -> ClusterTable:
-    """Return the table in a file; an empty one without a file.
+    """Read the cluster table from a file; None gives an empty table.
 
     Raises:
         SpecError: the file cannot be read, or a value is invalid.

@@ -1,4 +1,7 @@
-"""Sections of a comparison: the outcome, classes, servers, metrics, cards, reserves and unserved load."""
+"""Sections that show a comparison of two plans.
+
+They cover the outcome, service classes, servers, metrics, cards, reserves and unserved load.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -48,11 +51,11 @@ from optimizer.studies.comparison.comparison_document import (
 )
 
 LABEL_WIDTH = 18
-"""Maximum length of a label in headings; longer ones are shortened."""
+"""Maximum length of a plan's label in headings [characters]; longer labels are shortened."""
 
 
 def comparison_sections(found: Comparison) -> list[Section]:
-    """Return the outcome of a comparison, followed by its causes."""
+    """Return all sections of a comparison of two plans: the outcome, then the tables with its causes."""
     view = _View(found, _labels(found), money_of(found))
     if found.same or not anything_runs(found):
         return [outcome_section(found), *_reserves(view), _unserved(view)]
@@ -71,7 +74,10 @@ def comparison_sections(found: Comparison) -> list[Section]:
 
 
 def limits_sections(found: Comparison) -> list[Section]:
-    """Return the cost of limits for a report: the outcome, service classes, and servers that move."""
+    """Return the sections of a report that compare the plans without and with limits on cards.
+
+    They show the outcome, the cost by service class, the servers that differ and their reserves.
+    """
     view = _View(found, _labels(found), money_of(found))
     outcome = outcome_section(found)
     outcome.title, outcome.name = "Limited and unlimited", "comparison"
@@ -85,39 +91,50 @@ def limits_sections(found: Comparison) -> list[Section]:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """A comparison with its labels and currency, and the columns of values of both sides."""
+    """A comparison with the labels of its two sides and its currency; builds columns for the tables."""
 
     found: Comparison
     sides: tuple[str, str]
     money: Money
 
     def both(self, heading: str, of: Callable[[SideMetrics], Any], **how: Any) -> Column:
-        """Return a column of value pairs, one value per side."""
+        """Return one column that shows a metric of both sides as a pair.
+
+        Args:
+            heading: heading of the column.
+            of: function that returns the value of a side.
+            how: further settings of the column.
+        """
         return Column(heading, lambda row: _pair(row, of), sides=self.sides, **how)
 
     def each(self, of: Callable[[Any], Any], **how: Any) -> list[Column]:
-        """Return a column of values for each side."""
+        """Return two columns that show a value of the first and of the second side.
+
+        Args:
+            of: function that returns the value of a side.
+            how: further settings of the columns.
+        """
         return [Column(label, _of_side(of, i), **how) for i, label in enumerate(self.sides)]
 
     def costs(self) -> list[Column]:
-        """Return columns for the cost of each side."""
+        """Return two columns with the cost of the first and of the second side."""
         money = self.money
         return self.each(lambda side: money.number(side.cost_cents_per_h), unit=money.unit, form=",.2f")
 
     def change(self, path: str = "difference.cost_cents_per_h") -> Column:
-        """Return a column for the difference of costs, which is at an attribute path."""
+        """Return the column of cost differences, read from an attribute path of each row [cents/h]."""
         of = attrgetter(path)
         return Column("difference", lambda row: self.money.change(of(row)), self.money.unit)
 
     def servers(self) -> list[ServerRow]:
-        """Return the servers by priority."""
+        """Return the compared servers, sorted by priority and name."""
         return _in_order(self.found.servers)
 
 
 def _table(
     title: str, columns: Iterable[Column], rows: Iterable[Any], name: str, total: ComparisonRow | None
 ) -> Section:
-    """Return a table, with the total of all servers as its last row if given."""
+    """Return a section with a table; `total`, if given, becomes the last row, labelled "all"."""
     columns = tuple(columns)
     section = table(title, columns, rows, name)
     if total is not None:
@@ -129,7 +146,7 @@ def _table(
 
 
 def outcome_section(found: Comparison) -> Section:
-    """Return the outcome of a comparison in sentences."""
+    """Return the section that states the outcome of a comparison in sentences."""
     text = [Paragraph(headline(found), "bold"), Paragraph(_served(found)), *_lacking(found)]
     if found.changed():
         text.append(Paragraph(changes_text(found)))
@@ -151,7 +168,10 @@ def _served(found: Comparison) -> str:
 
 
 def _lacking(found: Comparison) -> Iterator[Paragraph]:
-    """Yield the number of servers that lack their reserve on each side, if any server requires one."""
+    """Yield a sentence with the numbers of servers that lack their reserve on each side.
+
+    Nothing is yielded if no server requires a reserve.
+    """
     sides = [*zip(found.both, found.total.both, strict=True)]
     if any(figures and figures.reserves for _, figures in sides):
         shares = [
@@ -218,7 +238,7 @@ def _servers(view: _View, rows: Iterable[ServerRow]) -> Section:
 
 
 def _change(row: ServerRow) -> str:
-    """Return the change of a server, and whether full service or its reserve starts or ends."""
+    """Describe the change of a server, including full service or a reserve that it gains or loses."""
     change: list[str] = [] if row.change == "none" else [row.change]
     change += {"same": [], "newly_served": ["now in full"], "newly_unserved": ["not in full"]}[row.service]
     change += {"same": [], "gained": ["gets its reserve"], "lost": ["loses its reserve"]}.get(
@@ -257,7 +277,14 @@ def _metrics(view: _View) -> Section:
 
 
 def _metric(view: _View, of_server: Mapping[str, Kind], metric: str, base: Column) -> Iterator[Column]:
-    """Yield the column of a metric's means; before it, if targets limit percentiles, that of these."""
+    """Yield the columns of a metric: one for percentiles if targets limit any, then one for the means.
+
+    Args:
+        view: the comparison.
+        of_server: kind of each server.
+        metric: name of the metric.
+        base: column of the metric without values.
+    """
 
     def shown(row: ServerRow) -> Shown | None:
         return of_server.get(row.server, KINDS[0]).shown("comparison").get(metric)
@@ -267,7 +294,7 @@ def _metric(view: _View, of_server: Mapping[str, Kind], metric: str, base: Colum
         return None if mine is None else _pair(row, lambda side: side.figure(mine.field))
 
     def limited(row: ServerRow) -> SidePair | None:
-        """Return the percentiles of both sides; a side without one has its mean."""
+        """Return the limited percentile of both sides; a side without such a target has the mean."""
         mine, means = shown(row), mean(row)
         if mine is None or means is None:
             return None
@@ -297,7 +324,10 @@ def _percentile_text(shown: Shown, figure: TargetFigure, statistics: Collection[
 
 
 def _tightest(view: _View, server: str, metric: str) -> list[TargetFigure | None]:
-    """Return the target on a metric that is nearest to its limit, on each side."""
+    """Return, for each side, the server's target on a metric whose value is nearest to its limit.
+
+    The target is None if the side has none.
+    """
     return [
         tightest_of(
             figure
@@ -316,7 +346,7 @@ def _batches(side: SideMetrics) -> str | None:
 
 
 def _kinds(found: Comparison) -> dict[str, Kind]:
-    """Return the kinds of the servers that run in either plan."""
+    """Return the kind of each server that runs in at least one of the two plans."""
     return {
         server: kind_of_pool(pools[0])
         for plan in (side.plan for side in found.both)
@@ -336,7 +366,7 @@ def _cards(view: _View) -> Section:
 
 
 def _type_costs(view: _View) -> Iterator[Section]:
-    """Yield the costs by accelerator type if any are known; with their total if all are."""
+    """Yield the table of costs by accelerator type if any cost is known; it has a total if all are known."""
     known = [row.cost_difference_cents_per_h is not None for row in view.found.types]
     if any(known):
         columns = name("type", "type"), *view.costs(), view.change("cost_difference_cents_per_h")
@@ -358,7 +388,7 @@ def _tiers(plan: Plan) -> float:
 
 
 def _also_counted(view: _View, what: str, of: Callable[[Plan], float]) -> Iterator[str]:
-    """Yield a note on costs included in a total but not in the rows of its table."""
+    """Yield a note on costs that are included in the total of a table but not in its rows."""
     costs = [of(side.plan) for side in view.found.both]
     if any(costs):
         texts = [signed(view.money.number(cost) or 0.0, ",.2f") for cost in costs]
@@ -367,7 +397,7 @@ def _also_counted(view: _View, what: str, of: Callable[[Plan], float]) -> Iterat
 
 
 def _tokens(view: _View) -> Section:
-    """Return the cost per million tokens of each server on both sides; shown on request."""
+    """Return the table of each server's cost per million tokens on both sides; it is shown on request."""
 
     def cost(side: SideMetrics) -> float | None:
         return view.money.number(side.cost_per_million)
@@ -380,7 +410,7 @@ def _tokens(view: _View) -> Section:
 
 
 def _reserves(view: _View) -> Iterator[Section]:
-    """Yield the servers whose reserve differs or is missing on either side, if any server requires one."""
+    """Yield the table of servers whose reserves differ or are missing on either side, if any requires one."""
     kept = [{item.server: item for item in side.plan.reserves} for side in view.found.both]
     rows = [
         row
@@ -398,7 +428,7 @@ def _reserves(view: _View) -> Iterator[Section]:
 
 
 def _reserve(reserves: Mapping[str, ReserveUse], row: ServerRow) -> str:
-    """Return the reserve that a server requires on one side, and whether it has it."""
+    """Describe the reserve that a server requires on one side, and whether the plan provides it."""
     item = reserves.get(row.server)
     if item is None:
         return "requires none"
@@ -446,7 +476,7 @@ def _unserved(view: _View) -> Section:
 
 
 def _loads_differ(found: Comparison) -> bool:
-    """Return whether loads are known for both sides and differ for any common server."""
+    """Return whether the loads of both sides are known and differ for at least one common server."""
     known = found.first.options is not None and found.second.options is not None
     return known and any(
         row.first and row.second and _load(row.first) != _load(row.second) for row in found.servers
@@ -471,5 +501,5 @@ def _of_side(value: Callable[[Any], Any], side: int) -> Callable[[ComparisonRow 
 
 
 def _pair(row: ComparisonRow | TypeComparison, value: Callable[[Any], Any]) -> SidePair:
-    """Return a value of both sides; None for a missing side."""
+    """Return the pair of a row's values on the two sides; the value is None for a missing side."""
     return SidePair(*(None if side is None else value(side) for side in (row.first, row.second)))

@@ -1,4 +1,4 @@
-"""A comparison as sentences, the same for the terminal and pages.
+"""Sentences that describe a comparison of two plans, the same for the terminal and for pages.
 
 Changes of service and of reserves come first. A cost difference is called a cost or a saving only if both
 sides serve the same load with the same reserves; if service differs, the cost per served request is added.
@@ -18,7 +18,7 @@ from optimizer.studies.comparison.comparison_document import (
 from optimizer.text import capitalised, some_names
 
 REQUESTS = 1000
-"""Number of requests to which a cost per request refers."""
+"""Number of requests for which the cost of service is stated."""
 _OPENINGS: dict[ComparisonType, str] = {
     "load_change": "Service changes with the load",
     "scarcity": "The limits change what is served",
@@ -40,11 +40,11 @@ _RESERVES: dict[ReserveChange, tuple[str, str]] = {
     "gained": ("gets its reserve", "get their reserves"),
     "other": ("requires another reserve", "require other reserves"),
 }
-"""Words for changes of reserves, of one server and of several."""
+"""Text for each change of reserves: singular for one server, plural for several."""
 
 
 def headline(found: Comparison) -> str:
-    """Return the outcome of a comparison: the difference in service and reserves, if any, and in cost."""
+    """Describe the outcome of a comparison: differences in service and reserves, if any, and in cost."""
     if not anything_runs(found):
         return f"Nothing runs, {found.first.label} or {found.second.label}: {_why_nothing(found)}."
     if found.same:
@@ -60,7 +60,7 @@ def headline(found: Comparison) -> str:
 
 
 def reserve_changes(found: Comparison) -> str:
-    """Return the servers whose reserve differs between the two sides."""
+    """Name the servers whose reserve differs between the two sides, in a sentence."""
     return "; ".join(
         f"{counted(len(names), 'server')} {words[len(names) > 1]}: {some_names(names)}"
         for change, words in _RESERVES.items()
@@ -69,7 +69,7 @@ def reserve_changes(found: Comparison) -> str:
 
 
 def _service_difference(found: Comparison) -> str:
-    """Return the difference of service between the two sides."""
+    """Describe the difference in service between the two sides."""
     opening = _OPENINGS.get(found.kind, "The two sides do not serve the same")
     if any(row.first is None or row.second is None for row in found.servers):
         opening = "The two sides have different servers"
@@ -78,14 +78,14 @@ def _service_difference(found: Comparison) -> str:
 
 
 def _costs(found: Comparison) -> str:
-    """Return the costs of both sides."""
+    """State the costs of both sides in a sentence."""
     money = money_of(found)
     before, after = (money.amount(cost_of(side)) for side in found.total.both)
     return f"Cost: {found.first.label} {before}, {found.second.label} {after} {money.unit}"
 
 
 def _cost_per_request(found: Comparison) -> str:
-    """Return the cost per served request of both sides as text."""
+    """State the cost of `REQUESTS` served requests on both sides."""
     money = money_of(found)
     texts = []
     for side, figures in zip(found.both, found.total.both, strict=True):
@@ -97,7 +97,7 @@ def _cost_per_request(found: Comparison) -> str:
 
 
 def _cost_difference(found: Comparison) -> str:
-    """Return the cost difference of two sides that serve the same load."""
+    """State the cost difference of two sides that serve the same load."""
     money = money_of(found)
     before, after = (cost_of(side) for side in found.total.both)
     difference, share = found.total.difference.cost_cents_per_h, found.relative_cost_difference
@@ -116,7 +116,7 @@ def _cost_difference(found: Comparison) -> str:
 
 
 def changes_text(found: Comparison) -> str:
-    """Return the number of changed servers, by type of change."""
+    """State the number of changed servers by type of change."""
     changed = found.changed()
     counts = [
         f"{len(mine):,} {words}" for change, words in _CHANGES.items() if (mine := found.changed(change))
@@ -131,13 +131,16 @@ def changes_text(found: Comparison) -> str:
 
 
 def queue_names(found: Comparison) -> frozenset[str]:
-    """Return the names of shared queues of either side, which have rows in addition to their servers'."""
+    """Return the names of the shared queues of either side.
+
+    Tables have rows for a shared queue in addition to the rows of its servers.
+    """
     groups = frozenset[str]().union(*(side.plan.groups for side in found.both))
     return groups.intersection(row.server for row in found.servers)
 
 
 def anything_runs(found: Comparison) -> bool:
-    """Return whether any side has a replica."""
+    """Return whether at least one side runs a replica."""
     return any(side and side.num_replicas for side in found.total.both)
 
 
@@ -151,7 +154,7 @@ def _why_nothing(found: Comparison) -> str:
 
 
 def _why_nothing_of(side: Side, figures: SideMetrics | None) -> str:
-    """Return the reason that a side runs nothing: its servers are idle, or cannot be served."""
+    """Explain why a side runs nothing: its servers are idle or cannot be served."""
     servers, short = 0 if figures is None else figures.servers, len(side.plan.unserved)
     if not servers:
         return "there are no servers"
@@ -164,7 +167,7 @@ def _why_nothing_of(side: Side, figures: SideMetrics | None) -> str:
 
 
 def money_of(found: Comparison) -> Money:
-    """Return the format of the costs of a comparison."""
+    """Return the currency format for the costs of a comparison."""
     return Money.of(*(side.plan for side in found.both))
 
 

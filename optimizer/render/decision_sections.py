@@ -1,4 +1,4 @@
-"""Sections of a report for those who decide: costs, cards to buy, growth, risks, reasons and assumptions."""
+"""Sections of a report for decision makers: costs, cards to buy, growth, risks, reasons and assumptions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -21,17 +21,17 @@ from optimizer.text import some_names
 HOURS = {"hour": 1, "month (730 h)": 730, "year (8,760 h)": 8760}
 """Hours of each period for which a cost is stated."""
 TIGHT = 0.05
-"""Margin up to which a target is a risk."""
+"""Largest margin (one minus latency over target) at which a target is listed as a risk."""
 REASONS = {"overview", "cards", "limits", "options", "targets"}
-"""Tables of an explanation that a report shows."""
+"""Names of the tables of an explanation that a report shows."""
 REPAIRS = "What would serve everything"
-"""Title of the list of repairs."""
+"""Title of the list of changes that would serve all load."""
 ELSEWHERE = {"Not served in full", "What would serve more"}
-"""Titles of lists that a report has in its own tables."""
+"""Titles of sections of an explanation that the report already shows in other tables."""
 
 
 def decision_sections(report: Report, system: System) -> Iterator[Section]:
-    """Yield the cost by period with what to run and to buy, growth, and the risks."""
+    """Yield the sections on costs and cards, on growth of the loads, and on risks."""
     money, plan = Money.of(report.plan), report.plan
     columns = (
         name("cost per", lambda item: item[0]),
@@ -58,7 +58,7 @@ def _cards(report: Report) -> Iterator[str]:
 
 
 def _without_limits(found: Comparison, money: Money) -> Iterator[str]:
-    """Yield the benefit of more cards: the plan without limits, and the cards that it needs."""
+    """Yield a sentence on the cards to buy beyond the limits, and the service or cost that they allow."""
     free, limited = found.first.plan, found.second.plan
     limits = {use.type: use.limit for use in limited.capacity}
     buy = [
@@ -78,7 +78,7 @@ def _without_limits(found: Comparison, money: Money) -> Iterator[str]:
 
 
 def _measuring(report: Report, money: Money) -> Iterator[str]:
-    """Yield the possible saving by measured token times."""
+    """Yield a sentence on the saving that measured instead of estimated token times would allow."""
     found = report.estimates
     if found is not None and found.middle is not None:
         upper, middle = found.upper.total_cost_cents_per_h, found.middle.total_cost_cents_per_h
@@ -91,7 +91,7 @@ def _measuring(report: Report, money: Money) -> Iterator[str]:
 
 
 def _risks(report: Report, system: System) -> Iterator[str]:
-    """Yield the risks, the worst first."""
+    """Yield a sentence for each risk of the plan, the worst first."""
     plan, pools = report.plan, report.overview.pools
     short = {item.server for item in plan.unserved}
     if plan.unserved:
@@ -121,7 +121,7 @@ def _risks(report: Report, system: System) -> Iterator[str]:
 
 
 def _fit_errors(report: Report, system: System) -> Iterator[str]:
-    """Yield the errors of the fits of measured token times."""
+    """Yield a sentence on the prediction errors of profiles that were fitted to measurements."""
     profiles = [system.profiles[row.model, row.accelerator] for row in report.overview.placed]
     errors = [item.provenance.errors for item in profiles if item.provenance is not None]
     if errors:
@@ -144,7 +144,7 @@ def _growth(found: Sweep, money: Money, cards: str) -> Section:
 
 
 def _growth_text(points: Sequence[SweepPoint], money: Money) -> str:
-    """Return the largest load that is served in full, its cost, and what the next one leaves unserved."""
+    """State the largest multiple of the load that is served in full, its cost, and the service beyond it."""
     full = [point for point in points if not point.unserved]
     short = next((point for point in points if point.unserved), None)
     parts = []
@@ -165,19 +165,19 @@ def _growth_text(points: Sequence[SweepPoint], money: Money) -> str:
 
 
 def repair_sections(report: Report) -> list[Section]:
-    """Return the changes that would serve everything, if some load is unserved."""
+    """Return the section with the changes that would serve all load; empty if nothing is unserved."""
     return [section for section in _explained(report) if section.name == "repairs"]
 
 
 def reason_sections(report: Report) -> list[Section]:
-    """Return the reasons of the plan, and the value of cards, options and targets."""
+    """Return the sections that explain the plan: its reasons, and the value of cards, options and targets."""
     limited = any(use.limit is not None for use in report.plan.capacity)
     names = REASONS if limited else REASONS - {"cards"}
     return [section for section in _explained(report) if section.name in names and section.rows]
 
 
 def _explained(report: Report) -> list[Section]:
-    """Return the tables of an explanation, followed by its sentences and lists as notes, and the repairs."""
+    """Return the tables of the report's explanation; other sections become notes of the table before them."""
     found: list[Section] = []
     for section in [] if report.explanation is None else explanation_sections(report.explanation):
         if section.title.startswith(REPAIRS):
@@ -194,7 +194,7 @@ def _explained(report: Report) -> list[Section]:
 
 
 def basis_sections(report: Report, system: System) -> Iterator[Section]:
-    """Yield the assumptions of the plan, and the prices."""
+    """Yield the sections on the assumptions of the plan and on the prices of accelerators."""
     yield from titled_list("Assumptions", _assumptions(report, system), bullet="- ")
     money, used = Money.of(report.plan), {row.accelerator for row in report.overview.placed}
 

@@ -1,7 +1,7 @@
-"""Deployments and LeaderWorkerSets of a plan from nothing, with images, arguments, cards, probes and nodes.
+"""Kubernetes Deployments and LeaderWorkerSets of a plan: images, arguments, cards, probes and nodes.
 
-The kind of a server says what its container is. What a plan cannot know, images and labels of nodes, comes
-from the table of the cluster.
+The kind of a server determines its container. The cluster table states what a plan cannot know: images and
+labels of nodes.
 """
 
 from dataclasses import dataclass
@@ -24,19 +24,21 @@ from optimizer.schema import ModelProfile
 from optimizer.spec.system import System
 
 SERVER_LABEL, ACCELERATOR_LABEL = "inferplan_server", "inferplan_accelerator"
-"""Labels of pods with the names of the server and the accelerator, in signs that Prometheus keeps."""
+"""Pod labels with the names of the server and the accelerator, in characters that are valid in Prometheus."""
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  tensor parallelism needs more than the default of 64 MiB
 MODEL_HUB = "model-hub"
-"""Secret with the token of the hub of models, under the key `token`; the pods start without it, too."""
+"""Name of the Secret with the token of the model hub, under the key `token`; pods also start without this
+Secret.
+"""
 START_LIMIT_S = 1800
-"""Longest time for which an engine can load its weights [s]."""
+"""Maximum time for which an engine can load its weights before its pod counts as failed [s]."""
 _NAME = "app.kubernetes.io/name"
 _PERIOD_S = 10
 Json = dict[str, Any]
 
 
 def starting_table(system: System) -> ClusterTable:
-    """Return the table of a system's cluster with all defaults, for its user to edit."""
+    """Return the cluster table of a system with all defaults, for the user to edit."""
     types = sorted({item.type for item in system.accelerators.values()})
     models = []
     for name in sorted({server.model for server in system.servers.values()}):
@@ -49,18 +51,18 @@ def starting_table(system: System) -> ClusterTable:
 
 @dataclass(frozen=True, slots=True)
 class Deployments:
-    """Writes the workloads of a system as Deployments and LeaderWorkerSets."""
+    """Writes the workloads of a system as Kubernetes Deployments and LeaderWorkerSets."""
 
     system: System
     table: ClusterTable
     namespace: str
     container: str
-    """Name of the container with the engine."""
+    """Name of the container with the serving engine."""
     replicas: bool = True
-    """Whether replicas are set; False if an autoscaler sets them."""
+    """Whether to set the number of replicas; False if an autoscaler sets it."""
 
     def of(self, variant: WorkloadManifest) -> Json:
-        """Return the Deployment of a workload, or the LeaderWorkerSet if its replicas need several nodes.
+        """Return the Deployment of a workload, or its LeaderWorkerSet if a replica needs several nodes.
 
         Raises:
             SpecError: the table lacks the resource of a shared card or a slice.
@@ -111,7 +113,7 @@ class Deployments:
         return self.table.node_of(variant.accelerator, type_name)
 
     def _template(self, variant: WorkloadManifest, containers: list[Json]) -> Json:
-        """Return the pods of a workload."""
+        """Return the pod template of a workload."""
         node = self._node(variant)
         labels = {SERVER_LABEL: variant.server, ACCELERATOR_LABEL: variant.accelerator}
         asked = {
@@ -134,7 +136,7 @@ class Deployments:
         }
 
     def _on_card(self, one: CardContainer, place: int, variant: WorkloadManifest) -> Json:
-        """Return the container of one replica on a shared card, with the patch of its share."""
+        """Return the container of one replica on a shared card, with its share of the card's compute."""
         model = self.system.servers[one.server].model
         entry = self.table.model_of(model)
         profile = self.system.profiles[model, one.slice or variant.accelerator]
@@ -147,7 +149,7 @@ class Deployments:
         return found | patch | {"env": [*found.get("env", ()), *patch.get("env", ())]}
 
     def _shared_resource(self, one: CardContainer, variant: WorkloadManifest) -> str:
-        """Return the resource by which a container asks for its part of a card.
+        """Return the Kubernetes resource by which a container requests its part of a shared card.
 
         Raises:
             SpecError: the table does not name it.
@@ -168,7 +170,11 @@ class Deployments:
 
 
 def _source(profile: ModelProfile, entry: ModelContainer) -> str:
-    """Return the weights of a model: the table's, the catalogue's for an estimate, or the model's name."""
+    """Return the path or repository of a model's weights.
+
+    It is that of the cluster table, else that of the catalogue if the profile is estimated, else the model's
+    name.
+    """
     estimate = None if profile.iteration is None else profile.iteration.estimate
     if entry.source or estimate is None or estimate.config is not None:
         return entry.source or profile.name
@@ -176,7 +182,7 @@ def _source(profile: ModelProfile, entry: ModelContainer) -> str:
 
 
 def _container(profile: ModelProfile, cards: int, entry: ModelContainer) -> EngineContainer:
-    """Return the container of a model's engine, with the image and the arguments of the table."""
+    """Return the container of a model's engine, with the image and arguments of the cluster table."""
     engine = kind_of_profile(profile).container(profile, cards, _source(profile, entry))
     image = entry.image or engine.image or slug(profile.name)
     return engine._replace(image=image, command=(*engine.command, *entry.args))
@@ -185,7 +191,7 @@ def _container(profile: ModelProfile, cards: int, entry: ModelContainer) -> Engi
 def _pod_container(
     name: str, engine: EngineContainer, settings: EngineSettings, resource: tuple[str, int]
 ) -> Json:
-    """Return a container with an engine."""
+    """Return a container of a pod that runs a serving engine."""
     probe = {"httpGet": {"path": engine.health_path, "port": engine.port}, "periodSeconds": _PERIOD_S}
     variables = {key.upper().replace("-", "_"): value for key, value in settings.annotations.items()}
     command = (

@@ -1,4 +1,4 @@
-"""Sections of estimated profiles, of points compared with measurements, and of the catalogue."""
+"""Sections on estimated profiles, on estimates compared with measurements, and on the catalogue."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -26,7 +26,7 @@ _UNIT_OF_RATES = "ms/token"
 
 
 def estimate_sections(estimate: ProfileEstimate) -> list[Section]:
-    """Return an estimate: values with their intervals, their basis, and warnings."""
+    """Return the sections of an estimated profile: values with their intervals, their basis, and warnings."""
     return [
         _headline(estimate),
         _values(estimate),
@@ -117,7 +117,7 @@ def _basis(estimate: ProfileEstimate) -> list[str]:
 
 
 def point_sections(rows: Sequence[PointEstimate]) -> list[Section]:
-    """Return the estimates of points, and their agreement with measurements."""
+    """Return the sections with estimates at given loads and, if measured, how well they agree."""
 
     def end(row: PointEstimate, field: str) -> FormattedValue | None:
         if row.estimated is None:
@@ -156,7 +156,7 @@ def _agreement(rows: Sequence[PointEstimate]) -> list[Section]:
 
 
 def catalogue_sections(catalogue: Catalogue) -> list[Section]:
-    """Return the accelerators and models of the catalogue by name."""
+    """Return the sections that list the accelerators and models of the catalogue."""
     accelerators = (
         name("name", "name"),
         Column("memory", "memory_gib", "GiB", "g"),
@@ -182,7 +182,7 @@ def catalogue_sections(catalogue: Catalogue) -> list[Section]:
 
 
 def entry_sections(entry: AcceleratorFacts | ModelEntry) -> list[Section]:
-    """Return every value of an entry of the catalogue, and its sources."""
+    """Return the sections with every value of a catalogue entry and its sources."""
     hidden = {"name", "note", "source", "asOf", "checkedAgainst", "conflicts", "otherSources"}
     rows: list[tuple[str, object]] = []
     for key, value in entry_document(entry).items():

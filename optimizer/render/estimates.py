@@ -1,4 +1,4 @@
-"""Marks for estimated values, and notes on measured ones."""
+"""Marks on estimated values in tables, and notes about the sources of token times."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,7 +17,7 @@ ENDS = {
 
 
 def marked(accelerator: str, estimated: str | None) -> str:
-    """Return the name of an accelerator, with a mark if its metrics are based on an estimate."""
+    """Return the name of an accelerator, marked if the pool's metrics are based on an estimate."""
     return accelerator if estimated is None else accelerator + MARK
 
 
@@ -32,7 +32,7 @@ def estimates_note(*plans: Plan) -> str | None:
 
 
 def estimate_note(end: EstimateEnd) -> str:
-    """Return the meaning of the mark if all values are estimated."""
+    """Explain the mark of estimated values, for a plan whose values are all estimated."""
     return (
         f"~ token times are estimated from data sheets, not measured, at {ENDS[end]}; measure before you buy"
     )
@@ -57,7 +57,7 @@ def _measured(pools: Sequence[Pool]) -> Iterator[str]:
 
 
 def outside_range(plans: Sequence[Plan]) -> Iterator[str]:
-    """Yield the pools whose load is outside the measured range of their token times, if there are any."""
+    """Yield a sentence on the pools whose load is outside the measured range of their token times, if any."""
     missed = sorted(
         {
             f"{server} on {pool.accelerator}: {', '.join(pool.outside)}"

@@ -1,4 +1,4 @@
-"""Sentences about the proof of an explanation's numbers."""
+"""Sentences on how far the numbers of an explanation are proved."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,11 +8,11 @@ from optimizer.section import Section, sentence, titled_list
 from optimizer.studies.explanation.explanation_document import Effect, Explanation
 
 MAX_QUESTIONS = 10
-"""Maximum number of questions of one topic that are listed individually."""
+"""Maximum number of questions on one topic that are listed individually."""
 
 
 def proof_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
-    """Yield unproved numbers with their intervals, unanswered questions, and the accuracy of the others."""
+    """Yield the unproved numbers with their intervals, unanswered questions, and the accuracy of the rest."""
     effects, plan = list(_effects(explanation)), explanation.plan
     open_questions = [(what, one.interval) for what, one in effects if one.interval]
     known = [(what, one) for what, one in open_questions if not is_unsettled(one, plan)]
@@ -36,7 +36,7 @@ def proof_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
 
 
 def _effects(explanation: Explanation) -> Iterator[tuple[str, Effect]]:
-    """Yield every answered question with its effect."""
+    """Yield every answered question of an explanation with the effect that answers it."""
     for item in explanation.targets:
         yield f"{item.service_class}/{item.model} {item.metric.upper()} relaxed by 10 %", item.effect
     for server in explanation.servers:

@@ -1,4 +1,4 @@
-"""Sections of an explanation: an overview of all servers, or one server in depth."""
+"""Sections of an explanation of a plan: an overview of all servers, or one server in depth."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard
@@ -50,7 +50,7 @@ _BY_IDLE = "an idle server then lacks its minimum number of replicas, whose card
 
 
 def explanation_sections(explanation: Explanation) -> list[Section]:
-    """Return an explanation: servers, cards, repairs, targets, and the proof of its numbers."""
+    """Return all sections of an explanation: servers, cards, repairs, targets and proofs."""
     money, plan = Money.of(explanation.plan), explanation.plan
     estimates = estimates_note(plan)
     notes = [*explanation.notes, *([estimates] if estimates else [])]
@@ -88,13 +88,17 @@ def _headline(explanation: Explanation) -> Section:
 
 
 class _Line(NamedTuple):
-    """One line of a server in the overview: a pool, and a pool of the next-best alternative."""
+    """One line of a server in the overview, with one of its pools and one of the next-best alternative."""
 
     item: ServerExplanation
     place: int
 
     def once(self, value: Callable[[ServerExplanation], Any]) -> Any:
-        """Return a value of the server if this is its first line, else an empty cell."""
+        """Return a value of the server if this is its first line, else an empty cell.
+
+        Args:
+            value: function that returns the value.
+        """
         return value(self.item) if self.place == 0 else FormattedValue("", None)
 
 
@@ -138,7 +142,10 @@ def _overview(explanation: Explanation, money: Money) -> Iterator[Section]:
 
 
 def _moves(alternative: Alternative | None) -> TypeGuard[Alternative]:
-    """Return whether an alternative is known and changes service or reserves, even if it has no replicas."""
+    """Return whether an alternative is known and changes service or reserves.
+
+    An alternative without replicas counts if its effect is proved.
+    """
     if alternative is None or not (alternative.pools or alternative.effect.interval is None):
         return False
     return moves(alternative.effect)
@@ -160,7 +167,10 @@ def _binding(item: ServerExplanation, place: int) -> str:
 
 
 def _headroom(item: ServerExplanation) -> float | FormattedValue | None:
-    """Return the additional load that a server can carry, or the share served."""
+    """Return the additional load that a server can carry [requests/min].
+
+    If not served in full, the served share.
+    """
     if item.served_fraction < 1:
         return FormattedValue(f"{share_text(item.served_fraction)} served", None)
     return item.headroom_rpm
@@ -171,7 +181,7 @@ def _headroom_share(item: ServerExplanation) -> float | None:
 
 
 def _alternative(item: ServerExplanation, plan: Plan) -> list[str]:
-    """Return the pools of the next-best alternative, or other service if it has none."""
+    """Return the pools of a server's next-best alternative as text, or a word for what replaces them."""
     found = item.next_best
     if found is None:
         return ["not answered" if item.pools else "-"]
@@ -186,7 +196,7 @@ def _alternative(item: ServerExplanation, plan: Plan) -> list[str]:
 
 
 def _without_pools(server: str, plan: Plan) -> str:
-    """Return the service of a server without its own replicas, as text."""
+    """Describe how a server without its own replicas is served."""
     if server not in plan.routed:
         return SHARED
     _, use = plan.routed[server]
@@ -230,7 +240,7 @@ def _types(explanation: Explanation, money: Money) -> Iterator[Section]:
 
 
 def _limits(explanation: Explanation, money: Money) -> Iterator[Section]:
-    """Yield the value of limits other than cards, if there are any."""
+    """Yield the table with the value of limits other than cards, if there are any."""
     if explanation.limits:
         columns = (
             *limit_columns(money, left=lambda item: item.left, step=lambda item: item.step),
@@ -241,7 +251,7 @@ def _limits(explanation: Explanation, money: Money) -> Iterator[Section]:
 
 
 def _limit_steps(limits: Sequence[LimitExplanation], money: Money) -> Iterator[tuple[str, UnitValues]]:
-    """Yield a step of each limit, with its text: ``700 W (power)``."""
+    """Yield the text of one step of each limit, such as ``700 W (power)``, with the value of that step."""
     for item in limits:
         step = in_cost_unit(item.step, money.currency) if item.limit == BUDGET else item.step
         yield f"{quantity(step)} {limit_unit(item.limit, money)} ({limit_label(item.limit, item.item)})", item
@@ -250,7 +260,14 @@ def _limit_steps(limits: Sequence[LimitExplanation], money: Money) -> Iterator[t
 def _worth(
     money: Money, plan: Plan, is_none: Callable[[Any], bool], step: Callable[[Any], float] = lambda _: 1.0
 ) -> tuple[Column, ...]:
-    """Return the columns for the value of one more and one fewer step, and for the shadow price of one."""
+    """Return the columns with the value of one more and one fewer step of a limit, and with its shadow price.
+
+    Args:
+        money: currency of the values.
+        plan: the explained plan.
+        is_none: whether a row has no step to remove.
+        step: size of a row's step, in the unit of its shadow price.
+    """
 
     def value(effect: Effect | None) -> FormattedValue:
         return FormattedValue("not answered", None) if effect is None else effect_value(effect, money, plan)
@@ -270,7 +287,13 @@ def _worth(
 
 
 def _service_of_units(what: str, steps: Iterable[tuple[str, UnitValues]], plan: Plan) -> Iterator[Section]:
-    """Yield the changes of service by one step more or fewer of limited items."""
+    """Yield the list of servers whose service changes with one step more or fewer of a limit.
+
+    Args:
+        what: name of the step, for a sentence.
+        steps: text and values of each step.
+        plan: the explained plan.
+    """
     named = list(steps)
     lines = [
         f"{sign}{text}: {service_sentence(effect)}"
@@ -284,7 +307,13 @@ def _service_of_units(what: str, steps: Iterable[tuple[str, UnitValues]], plan: 
 
 
 def _why_more(what: str, effects: Iterable[Effect], plan: Plan) -> Iterator[Section]:
-    """Yield the reason that a restriction can let the plan serve more load."""
+    """Yield the reason that a restriction can let the plan serve more load, if any effect does.
+
+    Args:
+        what: name of the restriction.
+        effects: effects of the restriction.
+        plan: the explained plan.
+    """
     more = [effect for effect in effects if effect.serves == "more"]
     for_idle = [effect for effect in more if any(item.is_idle for item in effect.service)]
     if for_idle:
@@ -295,7 +324,10 @@ def _why_more(what: str, effects: Iterable[Effect], plan: Plan) -> Iterator[Sect
 
 
 def _shares_leftover(effects: Iterable[Effect]) -> bool:
-    """Return whether any server is served in part, which only a saturation policy does."""
+    """Return whether any server is served in part before or after a change.
+
+    Only saturation policies serve in part.
+    """
     changes = [item for effect in effects for item in effect.service]
     return any(0 < share < 1 for item in changes for share in (item.served_before, item.served_after))
 
@@ -382,14 +414,19 @@ def _targets(targets: Sequence[TargetPrice], money: Money, plan: Plan) -> Iterat
 
 
 def _rest(count: int, *, more: bool) -> str:
-    """Return a sentence about the targets that cost nothing."""
+    """Return a sentence that relaxing a number of latency targets changes nothing.
+
+    Args:
+        count: the number of these targets.
+        more: whether the explanation also lists other targets.
+    """
     which = {True: "the other", False: "any of the" if count > 1 else "the"}[more]
     targets = "latency target" if count == 1 else counted(count, "latency target")
     return f"Relaxing {which} {targets} by 10 % changes nothing."
 
 
 def _wish_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
-    """Yield the cost of reserves, limits, prices and preferences, if there are any."""
+    """Yield the table with the cost of reserves, limits, prices and preferences, if there are any."""
     if explanation.wishes:
         columns = (
             name("option", "option"),

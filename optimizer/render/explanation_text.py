@@ -1,4 +1,4 @@
-"""Explanations in sentences: prices, shares, service and binding constraints."""
+"""Phrases and sentences of explanations: prices, shares, service and binding constraints."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -15,11 +15,12 @@ from optimizer.text import some_names
 
 UNSETTLED = "not settled in time"
 ALMOST_ALL = 0.9
-"""Fraction of a cost or of unserved load from which an upper bound on its decrease counts as trivial."""
+"""Fraction of the cost, or of the unserved load: a bound that allows a larger decrease states nothing useful.
+"""
 MIN_LOAD_CHANGE_RPM = 1e-6
-"""Change of load that is not rounding [requests/min]."""
+"""Smallest change of load that counts as a change, not as rounding [requests/min]."""
 MANY = 1e6
-"""Factors above this are written with a power of ten."""
+"""Factors of at least this value are written with a power of ten."""
 
 LIMIT_NAMES = {
     "itl": "ITL",
@@ -37,7 +38,12 @@ LIMIT_NAMES = {
 
 
 def service_sentence(effect: Effect, most: int = 2) -> str:
-    """Return a sentence about the servers that are served more or less, and about their reserves."""
+    """Return a sentence on the servers that an effect serves more or less, and on their reserves.
+
+    Args:
+        effect: the effect.
+        most: maximum number of servers that are named.
+    """
     parts = [_served_text(item) for item in effect.service[:most]]
     more = len(effect.service) - most
     text = ", ".join(parts) + (f" and {more} more" if more > 0 else "")
@@ -45,12 +51,12 @@ def service_sentence(effect: Effect, most: int = 2) -> str:
 
 
 def changes_title(plan: Plan) -> str:
-    """Return the title of a list of changes: of service, and of reserves if any server requires one."""
+    """Return the title of a list of service changes; it mentions reserves if any server requires one."""
     return "Changes of service and reserves" if plan.requires_reserve else "Changes of service"
 
 
 def reserve_text(effect: Effect) -> str:
-    """Return the servers that lose or get their reserve, except those with another change of full service."""
+    """Name the servers that gain or lose their reserve, except those whose full service also changes."""
     moved = {item.server for item in effect.service if item.in_full_before != item.in_full_after}
     parts = []
     for names, one, several in (
@@ -64,7 +70,7 @@ def reserve_text(effect: Effect) -> str:
 
 
 def _served_text(item: ServiceChange) -> str:
-    """Return the change of one server's service."""
+    """Describe the change of one server's service."""
     shares = f"{share_text(item.served_before)} -> {share_text(item.served_after)}"
     if item.is_idle:
         return f"{item.server} {shares} of its replicas (idle)"
@@ -75,12 +81,12 @@ def _served_text(item: ServiceChange) -> str:
 
 
 def binding_text(limits: Sequence[Binding]) -> str:
-    """Return the names of the binding constraints."""
+    """Join the names of binding constraints."""
     return ", ".join(limit_text(item) for item in limits) or "-"
 
 
 def limit_text(item: Binding) -> str:
-    """Return the name of a binding constraint, with its stage if it has one."""
+    """Return the name of a binding constraint, with the stage of the replica that it concerns, if any."""
     name = LIMIT_NAMES[item.limit]
     return name if item.stage is None else f"{name} {item.stage}"
 
@@ -93,10 +99,9 @@ def part_text(part: str) -> str:
 
 
 def effect_text(effect: Effect, money: Money, plan: Plan) -> str:
-    """Return the cost of an effect, or the change of service if there is one, which has no price.
+    """Return the cost of an effect as text; if service changes, return that change, which has no price.
 
-    The number of reserves that it brings or takes precedes the cost. An unproved cost is written as its
-    interval.
+    The number of reserves gained or lost precedes the cost. An unproved cost is written as its interval.
     """
     unproved = effect.interval
     if unproved is not None and unproved.level != VALUE:
@@ -108,7 +113,7 @@ def effect_text(effect: Effect, money: Money, plan: Plan) -> str:
 
 
 def reserves_count(effect: Effect) -> str:
-    """Return the numbers of servers that get or lose their reserve: ``+1 reserve``, ``+1 -2 reserves``."""
+    """Return the numbers of servers that gain and lose their reserve: ``+1 reserve``, ``+1 -2 reserves``."""
     counts = [
         f"{sign}{len(names):,}"
         for sign, names in (("+", effect.reserves_gained), ("-", effect.reserves_lost))
@@ -119,19 +124,22 @@ def reserves_count(effect: Effect) -> str:
 
 
 def moves(effect: Effect) -> bool:
-    """Return whether an effect changes service or reserves, so that its cost is not for the same service."""
+    """Return whether an effect changes service or reserves.
+
+    If it does, its cost compares plans with different service.
+    """
     return bool(effect.service or effect.reserves_lost or effect.reserves_gained)
 
 
 def served_word(effect: Effect) -> str:
-    """Return whether more, less or equal load is served, and whether by the same servers, as text."""
+    """Return a word for the change of service: more, less, or the same amount for other servers."""
     if effect.serves != "same":
         return effect.serves
     return "as much" if all(item.is_idle for item in effect.service) else "others"
 
 
 def served_text(effect: Effect) -> str:
-    """Return the change of the served load as text, with its priority and amount."""
+    """Describe the change of the served load, with its highest priority and the amount [requests/min]."""
     word = served_word(effect)
     for priority in sorted({item.priority for item in effect.service} if effect.serves != "same" else ()):
         here = [item for item in effect.service if item.priority == priority and not item.is_idle]
@@ -146,7 +154,13 @@ def served_text(effect: Effect) -> str:
 
 
 def named_service_changes(plan: Plan, what: str, effects: Iterable[tuple[str, Effect]]) -> Iterator[Section]:
-    """Yield the effects of named changes on the served load, by priority, and on reserves."""
+    """Yield a list of named changes with their effects on served load, by priority, and on reserves.
+
+    Args:
+        plan: the explained plan.
+        what: end of the title of the list.
+        effects: name and effect of each change.
+    """
     yield from titled_list(
         f"{changes_title(plan)} {what}",
         (
@@ -158,7 +172,7 @@ def named_service_changes(plan: Plan, what: str, effects: Iterable[tuple[str, Ef
 
 
 def effect_value(effect: Effect, money: Money, plan: Plan) -> FormattedValue:
-    """Return the cost of an effect as a table cell; its value for programs is the cost change."""
+    """Return the cost of an effect as a table cell; programs read the cost change as a number."""
     priced = not moves(effect) and effect.interval is None
     return FormattedValue(
         effect_text(effect, money, plan), money.number(effect.cost_change_cents_per_h) if priced else None
@@ -166,19 +180,22 @@ def effect_value(effect: Effect, money: Money, plan: Plan) -> FormattedValue:
 
 
 def is_unsettled(interval: EffectRange | None, plan: Plan) -> bool:
-    """Return whether an interval is uninformative: no tighter than bounds that hold for any change."""
+    """Return whether an interval is uninformative: no tighter than the bounds that hold for any change."""
     return interval is not None and interval.high == 0 and _is_trivial(interval, plan)
 
 
 def _is_trivial(interval: EffectRange, plan: Plan) -> bool:
-    """Return whether the lower end only states that cost or unserved load cannot be negative."""
+    """Return whether the lower end only states that a cost or an unserved load cannot be negative."""
     if interval.level == VALUE:
         return interval.low <= -ALMOST_ALL * plan.total_cost_cents_per_h
     return interval.low <= -ALMOST_ALL * next(x.value for x in plan.levels if x.name == interval.level)
 
 
 def range_text(interval: EffectRange, money: Money, plan: Plan) -> str:
-    """Return an interval as text, in money if it is one of the value; uninformative ends are omitted."""
+    """Return an interval as text, without its uninformative ends.
+
+    An interval of the value is written in money, other intervals in the unit of their objective.
+    """
     value = interval.level == VALUE
     up, down = ("costs", "saves") if value else ("rises by", "falls by")
     amount, end = (money.distance, partial(money_text, money=money)) if value else (_amount, _signed)
@@ -194,7 +211,7 @@ def range_text(interval: EffectRange, money: Money, plan: Plan) -> str:
 
 
 def interval_text(interval: EffectRange, money: Money, plan: Plan) -> str:
-    """Return the interval of the change of a level, with its unit."""
+    """Return the interval for the change of an objective as text, with its unit."""
     text = range_text(interval, money, plan)
     level = "" if interval.level == VALUE else f"{interval.level} "
     return f"{level}{text}" if text == UNSETTLED else f"{level}{text} {level_unit(interval.level, money)}"
@@ -209,7 +226,7 @@ def _signed(number: float) -> str:
 
 
 def price_text(effect: Effect, money: Money) -> str:
-    """Return the cost change, and the value change if their signs differ."""
+    """Return a cost change as text, with the change of the value (transition cost) if their signs differ."""
     cost, value = effect.cost_change_cents_per_h, effect.value_change_cents_per_h
     if _same_sign(cost, value):
         return money_text(cost, money)
@@ -221,24 +238,24 @@ def _same_sign(one: float, other: float) -> bool:
 
 
 def more_text(effect: Effect, money: Money) -> str:
-    """Return a price as more or less."""
+    """Return a cost change as text that says more or less, such as ``2.50 USD/h more``."""
     cost, value = effect.cost_change_cents_per_h, effect.value_change_cents_per_h
     text = f"{money.distance(cost)} {money.unit} {'more' if cost > 0 else 'less'}" if cost else "the same"
     return text if _same_sign(cost, value) else f"{text} (value {money_text(value, money)})"
 
 
 def changes(effect: Effect) -> bool:
-    """Return whether an effect changes, or might change, cost, value, service or reserves."""
+    """Return whether an effect changes, or can change, cost, value, service or reserves."""
     moneys = (effect.cost_change_cents_per_h, effect.value_change_cents_per_h)
     return any(moneys) or moves(effect) or effect.interval is not None
 
 
 def factor_text(factor: float) -> str:
-    """Return a factor with three digits, or up to nine if it would otherwise be shown as 1."""
+    """Return a factor with three significant digits, or up to nine if it would otherwise read as 1."""
     digits = next((digits for digits in range(3, 9) if float(f"{factor:.{digits}g}") != 1), 9)
     return f"{factor:,.0f}" if 999.5 <= factor < MANY else f"{factor:.{digits}g}"
 
 
 def money_text(cents_per_h: float, money: Money) -> str:
-    """Return a change of cost with its sign."""
+    """Return a change of cost as text with its sign."""
     return f"{'+' if cents_per_h > 0 else '-'}{money.distance(cents_per_h)}" if cents_per_h else "0"

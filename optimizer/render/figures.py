@@ -1,6 +1,7 @@
-"""Columns of the metrics that each kind of replica shows for its pools.
+"""Columns of tables with the metrics of pools.
 
-A fleet with several kinds has the columns of all; pools whose kind lacks a metric show it as missing.
+Each kind of replica has its own metrics. A table for several kinds has the columns of all of them; a pool
+whose kind lacks a metric shows it as missing.
 """
 
 from collections import Counter
@@ -20,13 +21,21 @@ from optimizer.studies.overview import PoolRow
 Value = FormattedValue | float | str | None
 MISSING = FormattedValue(NOTHING, None)
 BINDING = 1
-"""Rank of the metric that is nearest to its limits in the most pools; the next metrics follow."""
+"""Column rank of the metric that is nearest to its limit in the most pools; the next metrics get the next
+ranks.
+"""
 OTHER_STATISTIC = 7
-"""Rank of statistics of such a metric other than the limited one."""
+"""Column rank of a metric's statistics that no target limits."""
 
 
 def column(shown: Shown, *, alone: bool, sides: tuple[str, str] | None = None) -> Column:
-    """Return the column of a metric, without values, for a fleet of one or of several kinds."""
+    """Return the column of a metric, without its values.
+
+    Args:
+        shown: display settings of the metric.
+        alone: whether all replicas of the table are of one kind.
+        sides: labels of the two sides of a comparison; None for a single plan.
+    """
     return Column(
         shown.heading,
         unit=shown.unit,
@@ -41,7 +50,7 @@ def column(shown: Shown, *, alone: bool, sides: tuple[str, str] | None = None) -
 def columns_of(
     table: TableName, kinds: Sequence[Kind], sides: tuple[str, str] | None = None
 ) -> dict[str, Column]:
-    """Return the columns, without values, of a table for some kinds, by metric."""
+    """Return the columns of a table for the given kinds of replicas, by metric, without their values."""
     return {
         shown.metric: column(shown, alone=len(kinds) == 1, sides=sides) for shown in shown_in(table, kinds)
     }
@@ -50,8 +59,8 @@ def columns_of(
 def plan_columns(kinds: Sequence[Kind], pools: Iterable[PoolRow]) -> dict[str, list[Column]]:
     """Return the columns of a plan's table by metric.
 
-    A metric with targets has one column for readers: the statistic that its tightest target limits, with the
-    limit. CSV has means, targets and percentiles in separate columns.
+    In tables for readers, a metric with targets has one column, with the statistic and limit of its tightest
+    target. CSV has means, targets and percentiles in separate columns.
     """
     pools, alone = list(pools), len(kinds) == 1
     metrics = list(shown_in("plan", kinds))
@@ -64,7 +73,7 @@ def plan_columns(kinds: Sequence[Kind], pools: Iterable[PoolRow]) -> dict[str, l
 
 
 def _binding_metric(metrics: Sequence[Shown], pool: PoolRow) -> str:
-    """Return the metric of a pool that is nearest to its limit; empty without targets."""
+    """Return the metric of a pool that is nearest to its limit; empty if the pool has no targets."""
     found = {shown.metric: tightest_of(pool.targets_on(shown.metric)) for shown in metrics}
     shares = {metric: figure.value / figure.limit for metric, figure in found.items() if figure is not None}
     return max(shares, key=lambda metric: shares[metric], default="")
@@ -100,23 +109,32 @@ def _plan_columns(
 
 
 def tightest_of(figures: Iterable[TargetFigure]) -> TargetFigure | None:
-    """Return the target that is nearest to its limit; None without targets."""
+    """Return the target whose value is nearest to its limit; None if there are no targets."""
     return max(figures, key=lambda figure: figure.value / figure.limit, default=None)
 
 
 def with_statistic(heading: str, statistics: Collection[str]) -> str:
-    """Return the heading of a metric, with the percentile if all values are of the same one."""
+    """Return the heading of a metric's column, with the percentile if all values are of the same one."""
     only = next(iter(statistics)) if len(statistics) == 1 else "mean"
     return heading if only == "mean" else f"{only} {heading}"
 
 
 def stated(statistic: str, statistics: Collection[str], text: str) -> str:
-    """Return a value with its percentile if the heading does not name it."""
+    """Return a value as text, with its percentile unless the column's heading already names it.
+
+    Args:
+        statistic: the value's statistic: `mean`, or a percentile such as `p95`.
+        statistics: all statistics in the column.
+        text: the value.
+    """
     return text if statistic == "mean" or len(statistics) == 1 else f"{statistic} {text}"
 
 
 def _tightest(shown: Shown, statistics: Collection[str], pool: PoolRow) -> Value:
-    """Return the statistic that a pool's tightest target limits, with the limit; else the mean."""
+    """Return the statistic of a metric that the pool's tightest target limits, with the limit.
+
+    Else the mean.
+    """
     mine = of_pool(pool, shown.metric, "plan")
     found = None if mine is None else tightest_of(pool.targets_on(shown.metric))
     if mine is None or found is None:
@@ -126,7 +144,7 @@ def _tightest(shown: Shown, statistics: Collection[str], pool: PoolRow) -> Value
 
 
 def _mean(shown: Shown, pool: PoolRow) -> Value:
-    """Return the mean; None if it is too small to show."""
+    """Return the mean of a pool's metric; None if it is too small to show."""
     mine = of_pool(pool, shown.metric, "plan")
     if mine is None:
         return FormattedValue("", None) if shown.least else MISSING
@@ -145,7 +163,7 @@ def _target(shown: Shown, pool: PoolRow) -> Value:
 
 
 def _beside_limit(shown: Shown, statistic: str, pool: PoolRow) -> FormattedValue | None:
-    """Return a measured value of a pool with its limit; None if there is no such target."""
+    """Return one statistic of a pool's metric with its limit; None if the pool has no such target."""
     for figure in pool.measured(shown.metric) if of_pool(pool, shown.metric, "plan") else ():
         if statistic_of(figure.measure) == statistic:
             return FormattedValue(f"{shown.text(figure.value)} ({precise(figure.limit)})", figure.value)
@@ -153,25 +171,28 @@ def _beside_limit(shown: Shown, statistic: str, pool: PoolRow) -> FormattedValue
 
 
 def of_pool(pool: Document, metric: str, table: TableName) -> Shown | None:
-    """Return the display settings of a pool's metric in a table; None if its kind lacks it."""
+    """Return the display settings of a metric in a table of pools.
+
+    None if the pool's kind lacks the metric.
+    """
     return kind_of_pool(pool).shown(table).get(metric)
 
 
 def target_percentiles(shown: Shown, pools: Iterable[PoolRow], table: TableName) -> list[float]:
-    """Return the percentiles of a metric that pools have targets for, in ascending order."""
+    """Return the percentiles of a metric that the targets of pools limit, in ascending order."""
     mine = (pool for pool in pools if of_pool(pool, shown.metric, table))
     found = {statistic_of(figure.measure) for pool in mine for figure in pool.measured(shown.metric)}
     return sorted(float(statistic.removeprefix("p")) for statistic in found - {"mean"})
 
 
 def measured_in_columns(pool: PoolRow, shown: Shown) -> tuple[TargetFigure, ...]:
-    """Return the targets on a metric that columns show: all, or the one that replaces the mean."""
+    """Return the targets on a metric that columns show: all, or only the one that replaces the mean."""
     found = pool.measured(shown.metric)
     return found if shown.percentile_ranks else found[:1]
 
 
 def other_targets(pool: PoolRow, table: TableName) -> list[TargetFigure]:
-    """Return the targets that have no column, with their values."""
+    """Return the targets of a pool that no column of a table shows."""
     metrics = kind_of_pool(pool).shown(table).values()
     shown = [figure for metric in metrics for figure in measured_in_columns(pool, metric)]
     return [figure for figure in pool.targets if figure not in shown]

@@ -1,4 +1,4 @@
-"""Sections of a fitted profile, and of predictions compared with measurements."""
+"""Sections of fitted profiles, and of predictions compared with measurements."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from optimizer.section import Column, Paragraph, Section, name, sentence, table,
 
 
 def fit_sections(profile: FittedProfile) -> list[Section]:
-    """Return a fitted profile: its latency model with standard errors, prediction errors and warnings."""
+    """Return the sections of a fitted profile: parameters with standard errors, errors and warnings."""
     condition = quantity(profile.fit.condition_number, 3)
     return [
         Section(
@@ -31,14 +31,15 @@ def fit_sections(profile: FittedProfile) -> list[Section]:
 
 
 GOOD_ERROR, USABLE_ERROR = 0.1, 0.25
-"""Largest errors of ITL and TTFT of a profile that is good for planning, and of one that is usable."""
+"""Largest relative error of ITL and TTFT at which a profile is good for planning, and at which it is usable.
+"""
 IDENTIFIED_ERROR = 0.25
-"""Largest relative standard error of an identified parameter."""
+"""Largest relative standard error at which a parameter counts as identified."""
 _LETTERS = {"alpha": "α", "beta": "β", "gamma": "γ"}
 
 
 def verdict(profile: FittedProfile) -> str:
-    """Return in one sentence what a profile is good for, how accurate it is, and what to measure next."""
+    """Summarise in one sentence how accurate a profile is, what it is good for, and what to measure next."""
     fit = profile.fit
     errors, of = (fit.errors, "fitted") if fit.held_out is None else (fit.held_out, "held-out")
     worst = max(errors.itl, errors.ttft)
@@ -56,7 +57,7 @@ def verdict(profile: FittedProfile) -> str:
 
 
 def _identified(profile: FittedProfile) -> str:
-    """Return the identified ones of α, β and γ, and the runs that would identify the first other one."""
+    """Name the identified parameters among α, β and γ, and the runs that would identify the next one."""
     clear: list[Parameter] = []
     unclear: list[Parameter] = []
     for item in PARAMETERS:
@@ -111,7 +112,7 @@ def _errors(profile: FittedProfile) -> Section:
 
 
 def prediction_sections(rows: Sequence[Predicted]) -> list[Section]:
-    """Return predictions with their errors against measurements, and warnings."""
+    """Return the sections with predictions, their errors against measurements, and warnings."""
     numbered = list(enumerate(rows, start=1))
     columns = (
         Column("row", lambda item: item[0], form="d"),
@@ -136,7 +137,7 @@ def prediction_sections(rows: Sequence[Predicted]) -> list[Section]:
 
 
 def _time(heading: str, of: Callable[[Predicted], float | None], unit: str = "ms", rank: int = 0) -> Column:
-    """Return a column of finite values."""
+    """Return a column of times; times that are not finite are shown as missing."""
 
     def value(item: tuple[int, Predicted]) -> float | None:
         found = of(item[1])

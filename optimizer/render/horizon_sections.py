@@ -1,4 +1,4 @@
-"""Sections of a horizon: its policies, reservations and hours."""
+"""Sections of a horizon study: its policies, reservations and hours."""
 
 from optimizer.quantities import counted, percent, quantity
 from optimizer.render.money import Money
@@ -8,7 +8,7 @@ from optimizer.studies.horizon.horizon_document import Horizon, HourPlan
 
 
 def horizon_sections(found: Horizon) -> list[Section]:
-    """Return the tables of a horizon."""
+    """Return the sections of a horizon study."""
     summary = f"{counted(found.hours, 'hour')}, {counted(found.intervals, 'interval')}"
     if found.gap is not None:
         summary += f"; the plan costs at most {percent(found.gap)} more than the optimum"

@@ -1,8 +1,8 @@
-"""A plan as Kubernetes manifests: one uniquely named workload per server and accelerator.
+"""Kubernetes manifests of a plan: one uniquely named workload per server and accelerator.
 
-All pods of a Deployment have the same accelerator, so a server that can run on three accelerators has three
-Deployments; those not chosen have 0 replicas. This module has the patches for these Deployments;
-`render.deployments` writes them from nothing, and `render.autoscalers` what scales them.
+All pods of a Deployment have the same accelerator. So a server that can run on three accelerators has three
+Deployments, and those that the plan does not use have 0 replicas. This module writes patches for existing
+Deployments. `render.deployments` writes complete Deployments, and `render.autoscalers` writes autoscalers.
 """
 
 import hashlib
@@ -35,41 +35,41 @@ PREFIX = "inferplan.dev"
 
 @dataclass(frozen=True, slots=True)
 class CardContainer:
-    """A container with one replica of a server, in a pod that has a shared card."""
+    """Container of one replica of a server, in a pod that has a shared card."""
 
     name: str
-    """Name of the server, with a number from the second replica on."""
+    """Name of the server; a second and later replica adds its number."""
     server: str
     settings: EngineSettings
     share: float | None
-    """Share of the card's compute, for the Multi-Process Service; None without shares."""
+    """Fraction of the card's compute, for NVIDIA's Multi-Process Service; None without shares."""
     memory_gb: float
     """Memory of the replica [GB]."""
     slice: str | None
-    """Accelerator of the slice that it uses; None without slices."""
+    """Name of the accelerator that is the replica's slice of the card; None without slices."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadManifest:
-    """Workload of a server on one accelerator."""
+    """Kubernetes workload of one server on one accelerator."""
 
     name: str
-    """Name of the workload, and of the object that scales it."""
+    """Name of the workload and of its autoscaler."""
     server: str
     accelerator: str
     replicas: int
     settings: EngineSettings = NO_SETTINGS
-    """Settings of the engine; none if they are unknown because the plan has no replicas."""
+    """Settings of the serving engine; empty if they are unknown because the plan has no replicas."""
     max_surge: str | int | None = None
-    """Maximum surge of the Deployment; None leaves it unchanged."""
+    """Maximum surge of the Deployment (pods or a percentage); None keeps the Deployment's setting."""
     containers: tuple["CardContainer", ...] = ()
     """Containers of a pod on a shared card, one per replica; empty for other pods."""
     nodes: int = 1
-    """Nodes of a replica; on several nodes the workload is a LeaderWorkerSet, else a Deployment."""
+    """Nodes per replica; with several, the workload is a LeaderWorkerSet, else a Deployment."""
 
     @property
     def target(self) -> dict[str, str]:
-        """API version, kind and name of the workload."""
+        """API version, kind and name of the workload, by which an autoscaler refers to it."""
         version, kind = DEPLOYMENT if self.nodes == 1 else LEADER_WORKER_SET
         return {"apiVersion": version, "kind": kind, "name": self.name}
 
@@ -110,7 +110,7 @@ def variants(
 
 
 def workload_pairs(system: System) -> list[tuple[str, str]]:
-    """Return each server with each accelerator that it can use: each pair is a workload."""
+    """Return all pairs of a server and an accelerator that it can use; each pair has a workload."""
     return [
         (server.name, accelerator)
         for server in system.servers.values()
@@ -120,7 +120,7 @@ def workload_pairs(system: System) -> list[tuple[str, str]]:
 
 
 def _on_cards(row: PlacementRow, name: str) -> WorkloadManifest:
-    """Return the workload of shared cards: one pod per card, with one container per replica on it."""
+    """Return the workload of a placement on shared cards: one pod per card, one container per replica."""
     containers: list[CardContainer] = []
     counts = Counter[str]()
     for item in (part.figures for part in row.serves if isinstance(part.figures, SharedPool)):
@@ -137,9 +137,10 @@ def _on_cards(row: PlacementRow, name: str) -> WorkloadManifest:
 
 
 def _max_surges(plan: Plan, system: System | None) -> dict[str, str | int]:
-    """Return the maximum surge of servers: a percentage from the system, or the number in the plan.
+    """Return the maximum surge of each server: the system's percentage, or else the plan's number of pods.
 
-    Kubernetes rounds the resulting pods up, so percentages are rounded down to stay within the plan.
+    Kubernetes rounds the resulting number of pods up, so percentages are rounded down to stay within the
+    plan.
     """
     if system is None:
         return {name: use.replicas for name, use in plan.rollouts.items()}
@@ -148,9 +149,9 @@ def _max_surges(plan: Plan, system: System | None) -> dict[str, str | int]:
 
 
 def unique_names(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Return a unique name for each server and accelerator, in lower-case letters, digits and hyphens.
+    """Return a unique name for each server and accelerator: lower-case letters, digits and hyphens.
 
-    Names that are too long or not unique end in a digest of server and accelerator.
+    A name that is too long or not unique ends with a digest of server and accelerator.
     """
     plain = {pair: slug("-".join(pair)) for pair in pairs}
     counts = Counter(plain.values())
@@ -161,7 +162,7 @@ def unique_names(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]
 
 
 def slug(text: str) -> str:
-    """Return text as a valid Kubernetes name: it starts with a letter and ends with a letter or digit."""
+    """Convert text to a valid Kubernetes name, which starts with a letter and ends with a letter or digit."""
     name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     return f"v-{name}" if name[:1].isdigit() else name
 
@@ -172,7 +173,7 @@ def _with_digest(name: str, pair: tuple[str, str]) -> str:
 
 
 def metadata_of(variant: WorkloadManifest, namespace: str, **notes: str) -> dict[str, Any]:
-    """Return the metadata of a workload, or of the object that scales it."""
+    """Return the Kubernetes metadata of a workload or of its autoscaler; `notes` become annotations."""
     slices = ", ".join(f"{one.name}: {one.slice}" for one in variant.containers if one.slice)
     return {
         "name": variant.name,
@@ -218,7 +219,7 @@ def deployment_patch(
 
 
 def strategy_of(variant: WorkloadManifest) -> dict[str, Any]:
-    """Return the strategy of a Deployment with a surge; nothing without one."""
+    """Return the update strategy of a Deployment that has a surge; empty without one."""
     if variant.max_surge is None:
         return {}
     update = {"maxSurge": variant.max_surge, "maxUnavailable": 0}
@@ -228,14 +229,14 @@ def strategy_of(variant: WorkloadManifest) -> dict[str, Any]:
 def patched(
     variant: WorkloadManifest, namespace: str, spec: Mapping[str, Any], **notes: str
 ) -> dict[str, Any]:
-    """Return a workload with a specification and its annotations."""
+    """Return the patch of a workload with the given specification; `notes` become annotations."""
     version, kind = (variant.target[key] for key in ("apiVersion", "kind"))
     metadata = metadata_of(variant, namespace, **_notes(variant), **notes)
     return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": dict(spec)}
 
 
 def _notes(variant: WorkloadManifest) -> dict[str, str]:
-    """Return the settings that are annotations; on shared cards each names its container."""
+    """Return the engine settings that are annotations; for shared cards, each names its container."""
     notes = dict(variant.settings.annotations)
     for one in variant.containers:
         for key, value in one.settings.annotations.items():
@@ -258,7 +259,7 @@ def replica_patch(one: CardContainer) -> dict[str, Any]:
 
 
 def manifests_text(manifests: Iterable[Mapping[str, Any]]) -> str:
-    """Return manifests as YAML, one document after the other."""
+    """Return manifests as YAML text, one document after the other."""
     return "---\n".join(_documents(manifests))
 
 

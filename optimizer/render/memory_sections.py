@@ -1,4 +1,4 @@
-"""Sections of the memory of a model on accelerators."""
+"""Sections on the memory that a model needs on accelerators."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ _SHORT = significant(3)
 
 
 def memory_sections(answer: MemoryAnswer) -> list[Section]:
-    """Return sections about the memory of a request, the requests that fit, and misfits."""
+    """Return the sections on the memory of a request, the requests that fit, and models that do not fit."""
     problems = [f"{_on(item)}: {item.problem}; {_least(item)}" for item in answer.devices if item.problem]
     return [
         _headline(answer),

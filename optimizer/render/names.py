@@ -1,7 +1,7 @@
-"""Shortens long names to a width, so that different names stay different.
+"""Shortens long names to a width so that different names stay different.
 
-The names of one table or picture are shortened together: parts of a name that few other names have are kept,
-and parts that all have in common are omitted.
+The names of a table or figure are shortened together: parts that few names have are kept, and parts that most
+names have are omitted.
 """
 
 import re
@@ -11,13 +11,13 @@ from itertools import count, groupby
 from os.path import commonprefix
 
 Size = Callable[[str], float]
-"""Function that measures the width of a text, in the unit of the limit."""
+"""Function that measures the width of a text, in the unit of the width limit."""
 GAP = "…"
 """Placeholder for omitted text."""
 _PART = re.compile(r"\d+ x |\d+x(?=[A-Za-z])|[^-_/:, ]+[-_/:, ]*|[-_/:, ]+")
-"""Pattern of a part of a name, with the character that ends it; a count and its noun are one part."""
+"""Pattern for the parts of a name; each includes the separator after it, and a count belongs to its noun."""
 MIN_FIRST_PART_LETTERS = 3
-"""Minimum number of letters shown of a name's first part."""
+"""Minimum number of letters kept of a name's first part."""
 _JOINTS = "-_/:, "
 
 
@@ -25,6 +25,11 @@ def shortened(names: Iterable[str], limit: float, size: Size = len) -> dict[str,
     """Return the displayed form of each name: the full name if it fits, else parts of it joined by ….
 
     No two names have the same displayed form.
+
+    Args:
+        names: the names.
+        limit: maximum width of a displayed name, in the unit of `size`.
+        size: function that measures the width of a text; default: the number of characters.
     """
     whole = list(dict.fromkeys(names))
     found = {name: name for name in whole if not name or size(name) <= limit}
@@ -47,7 +52,7 @@ def _parts(name: str) -> Iterator[re.Match[str]]:
 
 
 def _alike(long: Iterable[str], found: dict[str, str]) -> list[list[str]]:
-    """Return groups of names with the same displayed form; names that fit are unchanged."""
+    """Return groups of names that share a displayed form; displayed names that fit are excluded."""
     taken = {shown for name, shown in found.items() if name == shown}
     order = sorted(long, key=lambda name: found[name])
     groups = [list(group) for _, group in groupby(order, key=lambda name: found[name])]
@@ -55,7 +60,12 @@ def _alike(long: Iterable[str], found: dict[str, str]) -> list[list[str]]:
 
 
 def _shown(name: str, kept: Iterable[int]) -> str:
-    """Return the kept characters of a name, with a gap for omitted ones; no gap starts at a separator."""
+    """Return the kept characters of a name, with … for omitted ones; no … starts at a separator.
+
+    Args:
+        name: the name.
+        kept: indices of the kept characters.
+    """
     pieces, last = list[str](), -1
     for _, run in groupby(enumerate(sorted(kept)), key=lambda pair: pair[1] - pair[0]):
         places = [place for _, place in run]
@@ -71,7 +81,7 @@ def _shown(name: str, kept: Iterable[int]) -> str:
 
 
 def _by_parts(name: str, common: Counter[str], limit: float, size: Size) -> str:
-    """Return a name without the parts that most others have too; its ends are kept before its middle."""
+    """Shorten a name by omitting parts that most other names have; its ends are kept before its middle."""
     parts = [match[0] for match in _parts(name)]
     spans = [range(*match.span()) for match in _parts(name)]
     counts = [common[part] for part in parts]
@@ -98,7 +108,7 @@ def _by_parts(name: str, common: Counter[str], limit: float, size: Size) -> str:
 
 
 def _around(name: str, place: int, limit: float, size: Size) -> str:
-    """Return the start, the end and one part of a name, as far as they fit."""
+    """Shorten a name to its start, its end and the part at an index, as far as they fit."""
     for most in range(len(name), 0, -1):
         third = most // 3
         middle = range(max(place - third // 4, 0), min(place - third // 4 + third, len(name)))
@@ -110,7 +120,7 @@ def _around(name: str, place: int, limit: float, size: Size) -> str:
 
 
 def _numbered(name: str, limit: float, size: Size, taken: Collection[str]) -> str:
-    """Return the start of a name plus the first number that makes it unique."""
+    """Shorten a name to its start plus the first number that makes it unique."""
     for number in count(1):
         ends = (f"{name[:end]}{GAP}{number}" for end in range(len(name), -1, -1))
         text = next((text for text in ends if size(text) <= limit), f"{GAP}{number}")

@@ -1,6 +1,6 @@
-"""Renders a report as one HTML file, as Markdown, or its pools as CSV; equal reports give equal bytes.
+"""Renders a report as an HTML file or as Markdown, or its pools as CSV.
 
-Names are user input, so they are always escaped.
+Equal reports give equal bytes. Names are user input, so they are always escaped.
 """
 
 import base64
@@ -35,28 +35,28 @@ _FIELDS = (
     "itl_ms", "itl_target_ms", "ttft_ms", "ttft_target_ms", "wait_ms", "utilization", "loss",
     *KindPoolFields.model_fields, *KindRowFields.model_fields, "estimated", "provenance", "outside",
 )  # fmt: skip
-"""Fields of pools, in the order of the CSV columns."""
+"""Fields of a pool, in the order of the CSV columns."""
 SERVED = "servedFraction"
-"""Heading of the served share of a server's load."""
+"""CSV heading of the served fraction of a server's load."""
 _NO_POOL = {"numReplicas": 0, "units": 0, "cost": 0.0, "arrivalRate": 0.0, "maxArrivalRate": 0.0}
-"""Values for a server without pools."""
+"""CSV values of the row of a server without pools."""
 _TITLE = "Plan of the inference fleet"
 _MARKDOWN_SIGNS = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|:(?=//)")
-"""Characters to escape in Markdown, except underscores within words."""
+"""Pattern for characters that are escaped in Markdown; underscores within words are not."""
 
 
 class PageMetadata(NamedTuple):
-    """Version, source and date of a report page; unknown parts are omitted."""
+    """Version, source and date stated on a report page; unknown ones are omitted."""
 
     version: str = ""
-    """Version of the program."""
+    """Version of inferplan."""
     source: str = ""
     """Name of the input file or folder."""
     date: str = ""
-    """Date of the page. It is an input, never the current date, so that equal input gives equal pages."""
+    """Date stated on the page. The caller supplies it, so that equal input gives equal pages."""
 
     def sentence(self) -> str:
-        """Return the metadata as a sentence."""
+        """Return the known metadata as a sentence; empty if nothing is known."""
         parts = [f"Made by inferplan{f' {self.version}' if self.version else ''}"]
         parts += [f"from {printable(self.source)}"] if self.source else []
         parts += [f"as of {printable(self.date)}"] if self.date else []
@@ -109,7 +109,7 @@ def _html(report: Report, system: System, origin: PageMetadata) -> str:
 
 
 class _PagePart(NamedTuple):
-    """A section converted to text for HTML."""
+    """A section whose values are converted to text, for HTML."""
 
     name: str
     title: str
@@ -124,7 +124,7 @@ class _PagePart(NamedTuple):
 
     @classmethod
     def of(cls, section: Section) -> "_PagePart":
-        """Return a section with all columns that have values, without those that spell out marks."""
+        """Convert a section with all columns that have values, except columns that only spell out marks."""
         held = [] if section.hidden else section.held()
         held = [i for i in held if section.columns[i].rank < FOR_PROGRAMS]
         columns = [section.columns[i] for i in held]
@@ -137,7 +137,7 @@ class _PagePart(NamedTuple):
 
 
 def _parts(report: Report, system: System) -> list[_PagePart]:
-    """Return the parts of a report that have any content."""
+    """Return the sections of a report that have content, converted to text."""
     parts = map(_PagePart.of, report_sections(report, system))
     return [part for part in parts if part.text or part.rows or part.notes]
 
@@ -176,15 +176,16 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text escaped for Markdown."""
+    """Escape text for Markdown."""
     plain = _MARKDOWN_SIGNS.sub(r"\\\g<0>", printable(text))
     return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _csv(report: Report) -> str:
-    """Return a row for each pool and each server without pools, under document keys, with all digits.
+    """Return the pools of a report as CSV, with a row for each pool and each server without pools.
 
-    Names that a spreadsheet would treat as formulas are prefixed by an apostrophe, which marks text.
+    Headings are keys of the JSON documents, and numbers have all digits. Names that a spreadsheet would treat
+    as formulas are prefixed by an apostrophe, which marks text.
     """
     text = io.StringIO()
     pools = report.overview.pools
@@ -213,7 +214,7 @@ def _csv(report: Report) -> str:
 
 
 def _names_of_fields(report: Report) -> list[str]:
-    """Return the headings of the fields that any pool has."""
+    """Return the CSV headings of the fields that any pool of the report has."""
     pools = report.overview.pools
     rare = {"estimated", "provenance", "outside", *KindPoolFields.model_fields} - _of_kinds(KINDS)
     left_out = {name for name in rare if not any(getattr(pool, name) for pool in pools)}
@@ -222,7 +223,7 @@ def _names_of_fields(report: Report) -> list[str]:
 
 
 def _of_kinds(kinds: Iterable[Kind]) -> set[str]:
-    """Return the row fields that apply to some of the given kinds."""
+    """Return the pool fields that at least one of the given kinds has."""
     return {field for kind in kinds for field in kind.fields}
 
 

@@ -1,4 +1,4 @@
-"""Sections of plans and of candidates; every number with its unit."""
+"""Sections of plans and of candidates."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -42,7 +42,7 @@ from optimizer.units import SECONDS_PER_MINUTE
 def plan_sections(
     plan: Plan, system: System, overload: Overload | None = None, price: EstimatePrice | None = None
 ) -> list[Section]:
-    """Return a plan: allocations with their targets, cards, and unserved load.
+    """Return the sections of a plan: allocations with their targets, cards, and unserved load.
 
     Args:
         plan: the plan.
@@ -88,17 +88,17 @@ def _headline(plan: Plan, system: System) -> Section:
 
 
 class _PlanRow(NamedTuple):
-    """A row of the table: one pool of a server, or a server without pools."""
+    """A row of the allocations table: one pool of a server, or a server without pools."""
 
     server: str
     priority: int
     pool: PoolRow | None
     is_first: bool = True
     parts: Sequence[tuple[PlacementRow, Serving]] = ()
-    """Placements that serve it instead of own pools."""
+    """Placements on shared cards or external services that serve the server instead of its own pools."""
 
     def once(self, value: str | int) -> FormattedValue:
-        """Return a value of the server if this is the row of its first pool, else an empty cell."""
+        """Return a value of the server as a cell; the cell is empty except in the row of its first pool."""
         return FormattedValue(str(value) if self.is_first else "", value)
 
 
@@ -147,7 +147,7 @@ def _allocation_columns(money: Money, kinds: Sequence[Kind], pools: Sequence[Poo
 
 
 def _of_pool(column: Column) -> Column:
-    """Return a column of pools as a column of rows, which can lack a pool."""
+    """Convert a column of pools to a column of table rows, which show nothing if they lack a pool."""
     return column._replace(of=lambda row: None if row.pool is None else column.value(row.pool))
 
 
@@ -170,7 +170,10 @@ def _targets(pool: PoolRow) -> FormattedValue:
 
 
 def _kinds(pools: Iterable[PoolRow], system: System) -> list[Kind]:
-    """Return the kinds of running replicas, and the default kind if any server has it; all if none run."""
+    """Return the kinds of replicas whose metrics the table shows.
+
+    They are the kinds that run, and the default kind if any server has it; all kinds if nothing runs.
+    """
     servers, run = kinds_of_servers(system), {kind_of_pool(pool) for pool in pools}
     if KINDS[0] in servers:
         run.add(KINDS[0])
@@ -178,7 +181,7 @@ def _kinds(pools: Iterable[PoolRow], system: System) -> list[Kind]:
 
 
 def _bottlenecks(plan: Plan) -> Iterator[str]:
-    """Yield the bottleneck of replicas that have several stages."""
+    """Yield a note on the bottleneck stage of replicas that have several stages."""
     for server, pools in plan.allocations.items():
         for pool in pools:
             if pool.binding:
@@ -196,7 +199,7 @@ def _cards(plan: Plan) -> Section:
 
 
 def limit_columns(money: Money, **more: Callable[[Any], float]) -> tuple[Column, ...]:
-    """Return the columns of limits other than cards; budgets are in the unit of costs.
+    """Return the table columns of limits other than cards; budgets are shown in the unit of costs.
 
     Args:
         money: the currency.
@@ -219,12 +222,12 @@ def limit_columns(money: Money, **more: Callable[[Any], float]) -> tuple[Column,
 
 
 def limit_unit(limit: str, money: Money) -> str:
-    """Return the unit of a limit's amounts in tables, or nothing for a limit of another version."""
+    """Return the unit of a limit's amounts in tables; empty for a limit that this version does not know."""
     return money.unit if limit == BUDGET else getattr(limit_named(limit), "unit", "")
 
 
 def _limits(plan: Plan) -> Iterator[Section]:
-    """Yield the use of limits other than cards, if there are any."""
+    """Yield the table with the use of limits other than cards, if there are any."""
     if plan.limits:
         columns = limit_columns(Money.of(plan), left=lambda use: use.amount - use.used)
         at_load = [use.used_at_load for use in plan.limits if use.used_at_load is not None]
@@ -240,7 +243,7 @@ def _limits(plan: Plan) -> Iterator[Section]:
 
 
 def unserved_section(plan: Plan) -> Section:
-    """Return the servers that are not served in full, with the reasons."""
+    """Return the table of servers that are not served in full, with the reasons."""
     columns = (
         name("server", "server"),
         Column("prio", "priority", rank=2),
@@ -253,7 +256,12 @@ def unserved_section(plan: Plan) -> Section:
 
 
 def overload_section(found: Overload | None, plan: Plan) -> Section:
-    """Return the options that would serve more of an overloaded fleet; without rows if there are none."""
+    """Return the table of options that would serve more load; it has no rows if there are none.
+
+    Args:
+        found: plans with other options; None if the fleet is not overloaded.
+        plan: the plan.
+    """
     columns = (
         words("with", "flags"),
         words("served", "served"),
@@ -266,7 +274,7 @@ def overload_section(found: Overload | None, plan: Plan) -> Section:
 
 
 def estimates_section(found: EstimatePrice, plan: Plan) -> Section:
-    """Return the size of a plan at the slow end of the estimates, and at their middle."""
+    """Return the table of cards and costs at the slow end and at the middle of estimated token times."""
     columns = (
         words("token times", lambda item: ENDS[item.estimates]),
         Column("served in full", "served_in_full", form=lambda served: f"{served:,} of {found.servers:,}"),
@@ -280,7 +288,10 @@ def estimates_section(found: EstimatePrice, plan: Plan) -> Section:
 
 
 def _levels(plan: Plan) -> Section:
-    """Return the result of every objective; shown without request if one has a gap."""
+    """Return the table of lexicographic objectives and their results.
+
+    It is shown without request if any objective has a gap.
+    """
     money = Money.of(plan)
 
     def column(heading: str, field: str) -> Column:
@@ -304,7 +315,7 @@ def _levels(plan: Plan) -> Section:
 
 
 def candidate_sections(candidates: Candidates) -> list[Section]:
-    """Return the candidates and the rejected pairs of a system."""
+    """Return the tables of candidates and of rejected pairs of a system."""
     arrays, rows, money = candidates.arrays, candidates.table, Money(candidates.system.currency)
     of_model = candidates.system.model_kinds()
     of_server = [of_model.get(server.model, KINDS[0]) for server in candidates.system.servers.values()]
@@ -348,7 +359,13 @@ def candidate_sections(candidates: Candidates) -> list[Section]:
 
 
 def rejected_section(title: str, items: Iterable[Any], first: Column) -> Section:
-    """Return rejected accelerators of servers with the reasons."""
+    """Return the table of rejected pairs with the reasons.
+
+    Args:
+        title: title of the table.
+        items: the rejected pairs.
+        first: first column, before accelerator and reason.
+    """
     columns = (
         first,
         name("accelerator", "accelerator"),

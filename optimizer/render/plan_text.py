@@ -1,4 +1,4 @@
-"""Sentences about a plan: its proof, its bottlenecks, and the load served with other options."""
+"""Sentences on a plan: its proof, and the load that other options would serve."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -12,29 +12,34 @@ from optimizer.studies.overload import LIMIT_S, OtherOptions, Overload
 
 
 def proved(plan: Plan) -> str:
-    """Return the proof of a plan whose solver finished: exact, or within the gap."""
+    """Describe the proof of a plan whose solver finished: proved optimal, or proved within the gap."""
     return "proved within the gap" if any(level.gap for level in plan.levels) else "proved optimal"
 
 
 def is_service(level: PlanLevel) -> bool:
-    """Return whether a level is about service, not about value or changes."""
+    """Return whether a lexicographic objective is about service, not about transition cost or changes."""
     return level.name not in (VALUE, CHANGES)
 
 
 def level_unit(level: str, money: Money) -> str:
-    """Return the unit of a level's values."""
+    """Return the unit of an objective's values.
+
+    Args:
+        level: name of the objective.
+        money: currency of costs.
+    """
     if level == VALUE:
         return money.unit
     return "servers" if level == CHANGES or level.endswith("servers") else "requests/min"
 
 
 def figures_text(figures: Iterable[TargetFigure]) -> str:
-    """Return values with their limits in brackets."""
+    """Return the values of targets as text, each with its limit in brackets."""
     return ", ".join(figure.text for figure in figures)
 
 
 class OverloadRow(NamedTuple):
-    """Flags, and the service of the plan with them."""
+    """Flags of the command line, and the service of the plan that they give."""
 
     flags: str
     served: str
@@ -45,7 +50,7 @@ class OverloadRow(NamedTuple):
 
 
 def overload_rows(found: Overload, plan: Plan) -> Iterator[OverloadRow]:
-    """Yield the service of the plan, and of plans with other options."""
+    """Yield the service of the plan as it is, and of the plans with other options."""
     lacking = len(plan.lacks_reserve)
     yield OverloadRow("as it is", service_text(found.service), lacking, plan.total_cost_cents_per_h)
     for item in found.options:

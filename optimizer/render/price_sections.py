@@ -1,4 +1,4 @@
-"""Price tiers and the cost of tokens as tables."""
+"""Tables of price tiers and of the cost of tokens."""
 
 from collections.abc import Iterator, Mapping
 
@@ -10,7 +10,7 @@ from optimizer.section import Column, Section, name, table
 
 
 def tier_sections(plan: Plan) -> Iterator[Section]:
-    """Yield the price tiers in use."""
+    """Yield the table of price tiers in use, if there are any."""
     if not plan.tiers:
         return
     money = Money.of(plan)
@@ -25,7 +25,9 @@ def tier_sections(plan: Plan) -> Iterator[Section]:
 
 
 def token_section(plan: Plan, costs: Mapping[str, float]) -> Section:
-    """Return the cost of tokens; shown by default with reserves, limits, tiers or rented services.
+    """Return the table with the cost of tokens.
+
+    It is shown by default if the plan has reserves, limits, price tiers or rented services.
 
     Args:
         plan: the plan.

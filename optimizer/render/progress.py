@@ -1,4 +1,4 @@
-"""Progress on stderr for long work; nothing if stderr is not a terminal."""
+"""Progress of long computations on stderr; nothing is shown if stderr is not a terminal."""
 
 import sys
 import threading
@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 PATIENCE_S = 2.0
-"""Work shorter than this shows no progress [s]."""
+"""Computations shorter than this show no progress [s]."""
 
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Context that shows a spinner with the elapsed time after `PATIENCE_S`."""
+    """Context that shows a spinner and the elapsed time after `PATIENCE_S`; `what` names the computation."""
     if not sys.stderr.isatty():
         yield
         return
@@ -27,7 +27,10 @@ def working(what: str) -> Iterator[None]:
 
 @contextmanager
 def counting(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Context that shows the number of finished parts; it yields the function to report them."""
+    """Context that shows how many parts are finished.
+
+    It yields the function that reports parts done and total.
+    """
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
@@ -47,7 +50,7 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def telling(what: str) -> Iterator[Callable[[str], None]]:
-    """Context that shows progress as text with the elapsed time; it yields the function to report it."""
+    """Context that shows a status text and the elapsed time; it yields the function that sets the text."""
     if not sys.stderr.isatty():
         yield lambda _text: None
         return

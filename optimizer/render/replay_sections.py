@@ -1,4 +1,4 @@
-"""Sections of a replay: the policies, and the outcome of each server under them."""
+"""Sections of a replay: the policies, and the outcome of each server under each policy."""
 
 from optimizer.features.sections import replayed_sections
 from optimizer.quantities import counted, percent, precise, quantity
@@ -9,7 +9,7 @@ from optimizer.studies.replay.replay_document import Replay, ReplayedServer, Rep
 
 
 def replay_sections(found: Replay) -> list[Section]:
-    """Return the summary of a replay and its two tables."""
+    """Return the sections of a replay: a summary and two tables."""
     summary = (
         f"{counted(found.hours, 'hour')}, {counted(found.steps, 'interval')}; "
         f"replicas take {precise(found.startup_s)} s to start; "

@@ -1,4 +1,4 @@
-"""Sections of single replicas, and of planning times; every number with its unit."""
+"""Sections on the performance of single replicas, and on planning times."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -18,12 +18,12 @@ from optimizer.simulation.summary import PERCENTILES
 
 _SIX, _SEVEN = significant(6), significant(7)
 _Metric = tuple[str, Any, str | Callable[[Any], str], str]
-"""Heading, value, format and unit."""
+"""Heading, value, format and unit of a metric."""
 _Simulated = ReplicaSimulation | BatchSimulation
 
 
 def _metrics(title: str, rows: Iterable[_Metric]) -> Section:
-    """Return metrics as a table; each has its own format and unit."""
+    """Return a section with a table of metrics; each metric has its own format and unit."""
 
     def value(row: _Metric) -> FormattedValue:
         return FormattedValue(Column(row[0], form=row[2]).written(row[1]), row[1])
@@ -35,7 +35,13 @@ def _metrics(title: str, rows: Iterable[_Metric]) -> Section:
 def performance_section(
     found: ReplicaPerformance, named: EstimatedReplica | None = None, title: str = "One replica"
 ) -> Section:
-    """Return the performance of one replica."""
+    """Return the section with the performance of one replica.
+
+    Args:
+        found: the performance.
+        named: the estimated deployment, if the token times are estimated.
+        title: title of the section.
+    """
     rows: list[_Metric] = [
         *([] if named is None else _estimated(named)),
         ("offered rate", found.offered_rps, _SIX, "req/s"),
@@ -65,7 +71,7 @@ def performance_section(
 
 
 def _estimated(named: EstimatedReplica) -> list[_Metric]:
-    """Return the deployment for which the performance was estimated."""
+    """Return the rows that describe the deployment for which the performance was estimated."""
     said = named.document()
     return [
         ("model", said["model"], "", ""),
@@ -83,7 +89,7 @@ def performance_sections(
     simulated: _Simulated | OverloadedReplica | None,
     named: EstimatedReplica | None = None,
 ) -> list[Section]:
-    """Return the performance of one replica, compared with a simulation if there is one."""
+    """Return the sections with the performance of one replica, compared with a simulation if there is one."""
     if isinstance(found, BatchAnswer):
         names = ("latency", "mean_ms"), *((f"latency, p{p}", f"p{p}_ms") for p in PERCENTILES)
         pairs = [(label, getattr(found, field), field) for label, field in names]
@@ -100,7 +106,7 @@ def performance_sections(
 
 
 def _batch_section(found: BatchAnswer) -> Section:
-    """Return the performance of a batch server at a rate."""
+    """Return the section with the performance of a batch server at its load."""
     lowest = found.lowest_rps if isinstance(found, BatchSizing) else None
     rows: list[_Metric] = [
         ("lowest rate that meets the targets", lowest, _SIX, "req/s"),
@@ -125,7 +131,12 @@ def _batch_section(found: BatchAnswer) -> Section:
 def _simulation(
     simulated: _Simulated | OverloadedReplica | None, rows: Iterable[tuple[str, float | None, str]]
 ) -> list[Section]:
-    """Return predicted and simulated latencies; `rows` has the label, prediction and field of each."""
+    """Return the section that compares predicted with simulated latencies.
+
+    Args:
+        simulated: the simulation; None without one.
+        rows: label, predicted value [ms] and field of the simulation for each latency.
+    """
     if simulated is None:
         return []
     if isinstance(simulated, OverloadedReplica):
@@ -142,7 +153,7 @@ def _simulation(
 def sizing_sections(
     sizing: ReplicaSizing, targets: LatencyTargets, named: EstimatedReplica | None = None
 ) -> list[Section]:
-    """Return the maximum rate of a replica, target by target, and the performance there."""
+    """Return the sections with the maximum rate of a replica, by target, and the performance at that rate."""
     of = "" if targets.percentile is None else f"p{targets.percentile:g} "
     rates = (
         (f"{of}TTFT of {precise(targets.ttft_ms)} ms alone", targets.ttft_ms, sizing.rate_ttft_rps),
@@ -164,7 +175,10 @@ def sizing_sections(
 
 
 def bench_sections(rows: Sequence[Mapping[str, Any]]) -> list[Section]:
-    """Return measurements, at least one, with one row per size."""
+    """Return the table of measured planning times, with one row per problem size.
+
+    `rows` must not be empty.
+    """
     columns = (
         words("servers x accelerators", lambda row: f"{row['servers']} x {row['accelerators']}"),
         Column("columns", lambda row: row["columns"], form=",d", rank=3),

@@ -1,4 +1,4 @@
-"""Sections of a report: those of the terminal, if any, and its own tables of pools."""
+"""Sections of a report: sections that the terminal also shows, and the report's own tables."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -43,7 +43,7 @@ POWER_NOTE = (
 
 
 def report_sections(report: Report, system: System) -> list[Section]:
-    """Return the sections of a report, in their order."""
+    """Return all sections of a report in order."""
     overview, plan = report.overview, report.plan
     unserved = [] if plan.complete else [unserved_section(plan)]
     if report.overload is not None:
@@ -69,7 +69,7 @@ def report_sections(report: Report, system: System) -> list[Section]:
 
 
 def _of_features(overview: Overview) -> Iterator[Section]:
-    """Yield reserves, tiers and rented services, and the cost of tokens if any of them or a limit exists."""
+    """Yield the sections on reserves, price tiers, rented services and token costs that the plan has."""
     plan = overview.plan
     others = plan.tiers, plan.requires_reserve, plan.limits, plan.deadlines, plan.caches, services_of(plan)
     shown = any(others)
@@ -80,7 +80,7 @@ def _of_features(overview: Overview) -> Iterator[Section]:
 
 
 def plan_headline(overview: Overview) -> tuple[Fact, ...]:
-    """Return the figures that summarise a plan."""
+    """Return the key figures at the top of a report: cost, service, reserves, replicas and cards."""
     plan = overview.plan
     replicas = sum(row.num_replicas for row in overview.placed)
     served = overview.servers - len(plan.unserved)
@@ -97,7 +97,7 @@ def plan_headline(overview: Overview) -> tuple[Fact, ...]:
 
 
 def _reserves_fact(plan: Plan) -> Iterator[Fact]:
-    """Yield the number of servers with their reserve, if any requires one."""
+    """Yield the number of servers that have their reserve, if any server requires one."""
     if plan.requires_reserve:
         required = len(plan.requires_reserve)
         held = required - len(plan.lacks_reserve)
@@ -106,7 +106,7 @@ def _reserves_fact(plan: Plan) -> Iterator[Fact]:
 
 
 def status(overview: Overview) -> str:
-    """Return the mode of a plan, its proof and its completeness in sentences."""
+    """Describe a plan in sentences: the cards it can use, its proof and its completeness."""
     plan = overview.plan
     mode = "stays within the cards that exist" if overview.limited else "ignores how many cards exist"
     proof = {
@@ -119,7 +119,7 @@ def status(overview: Overview) -> str:
 
 
 def _bound_text(plan: Plan) -> str:
-    """Return the proved bound of the value, if it applies to plans with the same service."""
+    """State the proved bound on the transition cost, if it applies to plans with the same service."""
     by_policy = any(0 < item.served_fraction < 1 for item in plan.unserved)
     if plan.bound is None or by_policy or any(level.gap for level in plan.levels if is_service(level)):
         return ""
@@ -149,7 +149,7 @@ def _completeness(overview: Overview) -> str:
 
 
 def _simulation(report: Report) -> list[Section]:
-    """Return the sections of the simulation, if there is one, the first with a title."""
+    """Return the sections of the simulation; empty if the report has none."""
     if report.simulation is None:
         return []
     first, *rest = simulation_sections(report.simulation)
@@ -164,7 +164,12 @@ def _simulation(report: Report) -> list[Section]:
 
 
 def _pool(of: Callable[[PoolRow], Any], otherwise: Any = None) -> Callable[[PoolRow | EmptyRow], Any]:
-    """Return a function of pools that has another value for servers without pools."""
+    """Extend a function of pools to rows of servers without pools.
+
+    Args:
+        of: function that returns the value of a pool.
+        otherwise: value for a server without pools.
+    """
     return lambda row: of(row) if isinstance(row, PoolRow) else otherwise
 
 
@@ -263,7 +268,7 @@ def _load_share(row: PoolRow) -> float | None:
 
 
 def _latencies(overview: Overview) -> Iterator[Section]:
-    """Yield the latencies of the pools of each kind; the first section has the picture."""
+    """Yield a table of the pools' latencies for each kind; the first one has the figure with the targets."""
     for i, kind in enumerate(kinds_of(overview.pools)):
         pools = [pool for pool in overview.pools if kind_of_pool(pool) is kind]
         columns = (
@@ -283,7 +288,7 @@ def _latencies(overview: Overview) -> Iterator[Section]:
 
 
 def _columns(kind: Kind, shown: Shown, pools: Sequence[PoolRow]) -> Iterator[Column]:
-    """Yield the columns of a metric: its mean and percentiles, its parts, its target and its margin."""
+    """Yield the columns of a latency metric: mean and percentiles, parts, target and margin."""
     if shown.part_of:
         return
     percentiles = target_percentiles(shown, pools, "latencies") if shown.percentile_ranks else []
@@ -304,7 +309,7 @@ def _columns(kind: Kind, shown: Shown, pools: Sequence[PoolRow]) -> Iterator[Col
 
 
 def _target(shown: Shown, percentile: float | None, pool: PoolRow) -> TargetFigure | None:
-    """Return the target on a latency, or on one of its statistics, with its value; None without a target."""
+    """Return the target on a metric or on one of its percentiles, with its value; None without a target."""
     if not shown.percentile_ranks:
         return pool.target_on(shown.metric) if shown.metric in LATENCIES else None
     statistic = "mean" if percentile is None else f"p{percentile:g}"
@@ -324,7 +329,7 @@ def _margin(shown: Shown, percentile: float | None, pool: PoolRow) -> float | No
 
 
 def _latency_text_of(shown: Shown, percentile: float | None, pool: PoolRow) -> str | None:
-    """Return a latency as text: the mean, or the percentile that its target limits."""
+    """Return a latency of a pool as text: the value that its target limits, else the mean."""
     found = _target(shown, percentile, pool)
     if found is None:
         return None if percentile is not None else _value_text(shown.metric, "latencies", pool)
@@ -333,14 +338,14 @@ def _latency_text_of(shown: Shown, percentile: float | None, pool: PoolRow) -> s
 
 
 def _value_text(metric: str, where: TableName, pool: PoolRow) -> str | None:
-    """Return a metric of a pool as text; None if the pool does not have it."""
+    """Return a metric of a pool as text; None if the pool lacks the metric."""
     shown = of_pool(pool, metric, where)
     value = None if shown is None else getattr(pool, shown.field)
     return None if shown is None or value is None else shown.text(value)
 
 
 def _latency_text(kind: Kind, pools: Sequence[PoolRow]) -> Iterator[str]:
-    """Yield the meaning of the latencies, and the values of targets that have no column."""
+    """Yield sentences on the meaning of the latencies, and on targets that have no column."""
     others = ""
     if any(shown.percentile_ranks for shown in kind.metrics):
         others = ", and the percentiles that targets name,"

@@ -1,4 +1,4 @@
-"""Sections of one server in depth: pools, next-best alternative, candidates and rejected pairs."""
+"""Sections that explain one server: pools, next-best alternative, candidates and rejected pairs."""
 
 from collections.abc import Iterator, Sequence
 
@@ -34,7 +34,7 @@ from optimizer.studies.explanation.explanation_document import (
 
 
 def server_sections(item: ServerExplanation, explanation: Explanation) -> Iterator[Section]:
-    """Yield the sentences and tables of one server."""
+    """Yield the sentences and tables that explain the placement of one server."""
     yield sentence(
         f"{item.server}: {item.model} for class {item.service_class}, priority {item.priority}, "
         f"{precise(item.load_rpm)} requests/min"
@@ -85,7 +85,7 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
 
 
 def _room(item: ServerExplanation) -> Iterator[str]:
-    """Yield the load that a server can still take, and that it lacks its reserve if it does."""
+    """Yield sentences on the additional load that a server can carry, and on a missing reserve."""
     if item.has_reserve is False and item.served_fraction == 1:
         yield "It lacks its reserve."
     if item.headroom_rpm is not None and item.headroom_rpm >= 0:
@@ -98,7 +98,7 @@ def _room(item: ServerExplanation) -> Iterator[str]:
 
 
 def _unbound(item: ServerExplanation) -> str:
-    """Return the sentence about a pool without a binding constraint."""
+    """Return the sentence for a pool without a binding constraint."""
     return "Its servers have separate targets." if item.load_rpm else "It has no load."
 
 
@@ -129,7 +129,7 @@ def _gains(limits: Sequence[Binding]) -> str:
 
 
 def _elsewhere(server: str, plan: Plan, money: Money) -> str:
-    """Return as text what serves a server without its own cards."""
+    """Describe what serves a server without its own cards, and its cost."""
     parts = parts_of(plan).get(server, ())
     cost = money.text(sum(part.cost_cents_per_h for _, part in parts))
     shared = [row for row, _ in parts if row.mode == "shared"]

@@ -1,4 +1,4 @@
-"""Sentences about service: by priority, of one plan or compared."""
+"""Sentences on service by priority, of one plan or of two compared plans."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -12,14 +12,18 @@ from optimizer.text import some_names
 
 
 def service_text(service: Sequence[PriorityService]) -> str:
-    """Return the service of each priority, or that everything is served."""
+    """Describe the service of each priority, or state that everything is served."""
     if all(item.served_in_full == item.servers for item in service):
         return "everything in full"
     return ", ".join(f"{priority_name(item.priority)}: {_served(item)}" for item in service)
 
 
 def lacking_columns(path: str) -> tuple[Column, Column]:
-    """Return columns of the servers that lack their reserve, whose names are at an attribute path."""
+    """Return table columns with the number and the names of servers that lack their reserve.
+
+    Args:
+        path: attribute path of these names in a row.
+    """
     names = attrgetter(path)
     return (
         Column("lack reserve", lambda item: len(names(item) or ()), "servers", ",d"),
@@ -36,7 +40,7 @@ def _served(item: PriorityService) -> str:
 
 
 def service_changes(rows: Sequence[PriorityRow]) -> str:
-    """Return the priorities in which the service of two sides differs, with the differences."""
+    """Name the priorities whose service differs between two sides, with the differences."""
     return "; ".join(f"{priority_name(row.priority)}: {_change(row)}" for row in rows if not row.same)
 
 
@@ -58,7 +62,7 @@ def _change(row: PriorityRow) -> str:
 
 
 def _shares(first: float | None, second: float | None) -> str:
-    """Return two shares of load with enough digits to distinguish them; empty if no digits do."""
+    """Return two shares of load as text with enough digits to tell them apart; empty if they are equal."""
     for form in (share_text, percent):
         texts = ["no load" if share is None else form(share) for share in (first, second)]
         if texts[0] != texts[1]:

@@ -1,4 +1,4 @@
-"""Sections of a simulation: predicted and simulated metrics, missed targets, repairs; rows as CSV."""
+"""Sections of a simulation: predicted and simulated metrics, missed targets and repairs; pools as CSV."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
@@ -33,16 +33,16 @@ from optimizer.studies.simulation.simulation_document import (
 
 PERCENTILES = ("p50", "p90", "p95", "p99")
 SHOWN = PERCENTILES[2:]
-"""Percentiles that the table shows without a target."""
+"""Percentiles that the table shows even if no target limits them."""
 SIDES = ("plan", "simulated")
 OTHER = 4
-"""Lowest rank of statistics without a target."""
+"""Lowest column rank of statistics that no target limits."""
 STATISTICS = ("mean", *PERCENTILES)
 LATENCIES = ("ttft", "itl", "e2e")
 
 
 def simulation_sections(found: Simulation) -> list[Section]:
-    """Return the outcome, predicted and simulated metrics of every pool, and targets not clearly met."""
+    """Return the outcome of a simulation, the metrics of every pool, and the targets not clearly met."""
     headline = Section(
         text=[
             Paragraph(simulation_headline(found), "green" if found.holds else "yellow"),
@@ -74,7 +74,14 @@ def _pools(found: Simulation) -> Section:
 
 
 def _columns(shown: Shown, base: Column, place: int, pools: Sequence[SimulatedPool]) -> Iterator[Column]:
-    """Yield the columns of a metric: first the statistics that targets limit, then the others."""
+    """Yield the columns of a metric: first the statistics that targets limit, then the others.
+
+    Args:
+        shown: display settings of the metric.
+        base: column of the metric without values.
+        place: position of the metric in the table, which determines the ranks of its columns.
+        pools: the simulated pools.
+    """
     limited = [_limited(shown, pool) for pool in pools if of_pool(pool, shown.metric, "simulation")]
     statistics = {"mean" if check is None else statistic_of(check.target) for check in limited}
 
@@ -97,7 +104,7 @@ _OfSide = Callable[[str, SimulatedPool], FormattedValue | None]
 
 
 def _limited(shown: Shown, pool: SimulatedPool) -> TargetCheck | None:
-    """Return the target on a metric of a pool that is nearest to its limit; None without a target."""
+    """Return the target on a metric of a pool whose value is nearest to its limit; None without targets."""
     found = [check for check in pool.targets if is_about(check.target, shown.metric)]
     return max(found, key=lambda check: check.simulated.value / check.limit, default=None)
 
@@ -105,7 +112,14 @@ def _limited(shown: Shown, pool: SimulatedPool) -> TargetCheck | None:
 def _tightest(
     shown: Shown, statistics: Collection[str], side: str, pool: SimulatedPool
 ) -> FormattedValue | None:
-    """Return the statistic that the tightest target of a pool limits; without a target, the mean."""
+    """Return the statistic of a metric that the pool's tightest target limits; without targets, the mean.
+
+    Args:
+        shown: display settings of the metric.
+        statistics: all statistics in the column.
+        side: "plan" for the predicted value, else the simulated one.
+        pool: the simulated pool.
+    """
     check, mine = _limited(shown, pool), of_pool(pool, shown.metric, "simulation")
     if check is None or mine is None:
         return _value_of(shown, "mean", side, pool)
@@ -164,7 +178,10 @@ _Doubt = tuple[SimulatedPool, TargetCheck | None]
 
 
 def _doubts(pool: SimulatedPool) -> Iterator[_Doubt]:
-    """Yield the targets that a pool does not clearly meet; None if it has no steady state."""
+    """Yield the targets that a pool does not clearly meet.
+
+    Yield None instead of a target if the pool has no steady state.
+    """
     yield from ((pool, check) for check in pool.targets if check.verdict != "held")
     if pool.overload and not pool.missed:
         yield pool, None
@@ -190,7 +207,7 @@ def _excess(row: _Doubt) -> float | None:
 
 
 def simulated_repair_sections(found: RepairedPlan) -> list[Section]:
-    """Return the repairs of a plan, and the servers that are no longer served."""
+    """Return the repairs of a plan after simulation, and the servers that are no longer served."""
     style = "green" if found.holds else "yellow"
     if not found.repairs:
         return [Section(text=[Paragraph("Nothing to repair", style)])]
@@ -221,7 +238,7 @@ def _lost_line(item: LostServer) -> str:
 
 
 def simulation_csv(found: Simulation) -> str:
-    """Return one row per pool as CSV, with every digit."""
+    """Return the simulated pools as CSV, one row per pool, with all digits."""
     own = sorted({metric for pool in found.pools for metric in pool.own})
     figures = [f"{statistic}{name.upper()}" for name in LATENCIES for statistic in STATISTICS]
     predicted = [f"predicted{name.upper()}" for name in LATENCIES]
@@ -252,7 +269,7 @@ _TAIL = (
     "holds", "verdict",
 )  # fmt: skip
 _OWN = (("predicted ", ""), ("", ""), ("", " half-width"))
-"""Fields before and after the metrics that only some kinds have."""
+"""Text before and after a metric's name in CSV headings, for metrics that only some kinds have."""
 
 
 def _own_values(found: SimulatedFigure | None) -> tuple[float | None, float | None, float | None]:
@@ -262,7 +279,7 @@ def _own_values(found: SimulatedFigure | None) -> tuple[float | None, float | No
 
 
 def _percentile_names(found: Simulation) -> list[str]:
-    """Return the headings of predicted percentiles; empty if no queue model computes them."""
+    """Return the CSV headings of predicted percentiles; empty if no pool has them."""
     latencies = [getattr(pool, name) for pool in found.pools for name in LATENCIES]
     known = any(one is not None and one.predicted_percentiles is not None for one in latencies)
     names = [f"{statistic.upper()}{name.upper()}" for name in LATENCIES for statistic in PERCENTILES]
@@ -270,7 +287,7 @@ def _percentile_names(found: Simulation) -> list[str]:
 
 
 def _percentiles_of(latency: SimulatedLatency | None) -> list[float | None]:
-    """Return the predicted percentiles of a latency; None for unknown ones."""
+    """Return the predicted percentiles of a latency [ms]; None for unknown ones."""
     known = None if latency is None else latency.predicted_percentiles
     return [None if known is None else getattr(known, f"{name}_ms") for name in PERCENTILES]
 

@@ -1,4 +1,4 @@
-"""A simulation in sentences: pools that meet their targets, effort, values with their intervals."""
+"""Sentences on a simulation: pools that meet their targets, amount of simulation, values with intervals."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from optimizer.studies.simulation.simulation_document import (
 )
 
 VERDICTS: dict[Verdict, str] = {"held": "held", "missed": "missed", "close": "too close to call"}
-"""Text of each verdict on a target, or on all targets of a pool."""
+"""Text for the verdict on a target, or on all targets of a pool."""
 
 
 def simulation_headline(found: Simulation) -> str:
-    """Return the counts of pools that meet their targets, miss one, or are too close to call."""
+    """State how many pools meet their targets, miss one, or are too close to call."""
     counts = Counter(pool.verdict for pool in found.pools)
     keep = "keeps its" if counts["held"] == 1 else "keep their"
     said = f"{counts['held']:,} of {counted(len(found.pools), 'pool')} {keep} targets"
@@ -29,7 +29,7 @@ def simulation_headline(found: Simulation) -> str:
 
 
 def simulation_effort(found: Simulation) -> str:
-    """Return the goodput, and the amount of simulation."""
+    """State the goodput, and how much was simulated."""
     sent = "of the trace" if found.traced else "to one replica of each pool"
     return (
         f"goodput {quantity(found.goodput_rps)} of {quantity(found.offered_rps)} requests/s, "
@@ -38,23 +38,29 @@ def simulation_effort(found: Simulation) -> str:
 
 
 number = significant(3)
-"""Format of values without a specific number of digits."""
+"""Format of values without a specific number of digits: three significant digits."""
 
 
 def with_width(figure: ConfidenceInterval, text: Callable[[float], str] = number) -> str:
-    """Return a value with the half-width of its interval."""
+    """Return a simulated value as text with the half-width of its confidence interval."""
     return text(figure.value) + ("" if figure.half_width is None else f" ±{text(figure.half_width)}")
 
 
 def missed_text(check: TargetCheck) -> str:
-    """Return a simulated value, its target, and the excess."""
+    """Describe a missed target: the simulated value, the target, and the excess."""
     over = "" if check.limit <= 0 else f" ({check.simulated.value / check.limit - 1:+.1%})"
     simulated, limit = target_text(check, check.simulated), target_text(check, check.limit)
     return f"{check.target} {simulated}, target {limit}{over}"
 
 
 def target_text(check: TargetCheck, value: ConfidenceInterval | float, digits: int = 3) -> str:
-    """Return a value of a target's measure with its unit, and with its interval if it has one."""
+    """Return a value as text in the unit of a target, with its confidence interval if it has one.
+
+    Args:
+        check: the target.
+        value: the value.
+        digits: number of significant digits.
+    """
     metric = metric_of(check.target)
     scale, unit = (1.0, "") if metric is None else (metric.scale, f" {metric.unit}")
     if not isinstance(value, ConfidenceInterval):

@@ -1,4 +1,4 @@
-"""Sections for starting: use cases, and the offers of a price file."""
+"""Sections on use cases for a first system, and on the offers of a price file."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from optimizer.starters.use_cases import UseCase
 
 
 def use_case_sections(cases: Mapping[str, UseCase]) -> list[Section]:
-    """Return the use cases with their lengths and targets."""
+    """Return the table of use cases with their token lengths and targets."""
     columns = (
         name("name", lambda item: item[0]),
         words("what", lambda item: item[1].title, rank=1),
@@ -21,7 +21,7 @@ def use_case_sections(cases: Mapping[str, UseCase]) -> list[Section]:
 
 
 def price_sections(found: PriceList) -> list[Section]:
-    """Return the cheapest offer of each slice; its CSV form is a valid price file."""
+    """Return the table with the cheapest offer of each accelerator; its CSV form is a valid price file."""
 
     def price(offer: Offer, cards: int = 1) -> FormattedValue:
         each = type(offer.price)(offer.price / cards, offer.price.currency)

@@ -1,4 +1,4 @@
-"""Sections of a sweep: its points, the binding limits, and the cost of safety over sampled days."""
+"""Sections of a sweep: its points, the binding limits, and the cost of meeting targets on sampled days."""
 
 from functools import partial
 
@@ -12,7 +12,7 @@ from optimizer.studies.sweep.sweep_document import SampledDays, Sweep, SweepBind
 
 
 def sweep_sections(found: Sweep) -> list[Section]:
-    """Return the tables of a sweep."""
+    """Return the sections of a sweep."""
     sections = []
     if found.axes:
         ranges = any(point.until is not None for point in found.points)
@@ -57,7 +57,7 @@ def _points(found: Sweep) -> Section:
 
 
 def _binds(point: SweepPoint) -> str:
-    """Return the limits that prevent service, or else those that prevent cheaper candidates."""
+    """Name the limits that prevent full service at a point, or else those that prevent a cheaper plan."""
     unserved = [item for item in point.binds if item.unserved]
     found = sorted(unserved or point.binds, key=lambda item: (-item.unserved, -item.dearer, item.item))
     return ", ".join(map(_label, found)) or "nothing"

@@ -1,7 +1,7 @@
-"""Writes sections to a terminal or pipe, or one table as CSV.
+"""Writes sections as text to a terminal or pipe, or one table as CSV.
 
-A table that is too wide loses the columns of the highest ranks, then names are shortened until the rest fits.
-Numbers and words are never broken.
+If a table is too wide, the columns of the highest ranks are hidden, then names are shortened until the rest
+fits. Numbers and words are never broken.
 """
 
 import io
@@ -27,27 +27,29 @@ WIDTH_WITHOUT_TERMINAL = 80
 UNBOUNDED = 1_000_000
 """Line width with ``--wide`` [characters]."""
 USUAL_CHARACTERS, MIN_CHARACTERS = {"name": 20, "words": 24}, {"name": 8, "words": 16}
-"""Minimum characters of a name and of text: before any column is hidden, and after all that can be."""
+"""Minimum width of names and of text [characters]: first the usual one, then the one used if even the columns
+that cannot be hidden do not fit.
+"""
 BETWEEN = 2
-"""Spaces between two columns."""
+"""Number of spaces between two columns."""
 
 
 class Output(NamedTuple):
-    """Form of the output."""
+    """Options of the printed output."""
 
     wide: bool = False
-    """Whether to show all columns and full names, at any line length."""
+    """Whether to show all columns and full names, whatever the line length."""
     as_csv: bool = False
     table: str | None = None
-    """Name of the only table to write; None for all, or for the first as CSV."""
+    """Name of the only table to write; None: all tables, or only the first as CSV."""
     width: int = 0
-    """Line width [characters]; 0 selects the terminal's, or that of COLUMNS."""
+    """Line width [characters]; 0 selects the terminal's width, or COLUMNS."""
     hint: str = "--wide shows all"
     """Text after the names of hidden columns."""
 
 
 def show(sections: Sequence[Section], file: IO[str], output: Output | None = None) -> None:
-    """Write sections to a file: in colour and at full width for a terminal, else as plain text.
+    """Write sections to a file: in colour and at full width on a terminal, else as plain text.
 
     Without a terminal, the line width is COLUMNS or `WIDTH_WITHOUT_TERMINAL`.
 
@@ -79,7 +81,7 @@ def show(sections: Sequence[Section], file: IO[str], output: Output | None = Non
 
 
 def _columns() -> int | None:
-    """Return the width given by COLUMNS; None if it is not a valid width."""
+    """Return the line width that the environment variable COLUMNS gives; None if it is not a valid width."""
     given = os.environ.get("COLUMNS", "")
     return int(given) if given.isdecimal() and int(given) > 0 else None
 
@@ -97,13 +99,13 @@ def _chosen(sections: Sequence[Section], name: str | None) -> Section:
 
 
 class _Shown:
-    """A section laid out for the width at which it is printed."""
+    """A section with its layout for the width at which it is printed."""
 
     def __init__(self, section: Section, hint: str) -> None:
         self.section, self.hint = section, hint
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield title, sentences, table and notes."""
+        """Yield the title, sentences, table and notes of the section for the rich library."""
         section, width = self.section, options.max_width
         if section.title and (section.text or not section.hidden):
             yield from _lines(Paragraph(section.title, "bold"), width)
@@ -136,7 +138,7 @@ def _table(section: Section, width: int, hint: str) -> Iterator[RenderableType]:
 
 
 def _lines(paragraph: Paragraph, width: int) -> Iterator[Text]:
-    """Yield the lines of a paragraph."""
+    """Yield the lines of a paragraph, wrapped to a width [characters]."""
     for line in printable(paragraph.text, keep="\n").split("\n"):
         text = _filled(line, width, paragraph.indent, paragraph.hanging)
         yield Text(text, style=paragraph.style, no_wrap=True)
@@ -146,7 +148,7 @@ def _lines(paragraph: Paragraph, width: int) -> Iterator[Text]:
 
 
 def _layout(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return the width of each column; 0 for a hidden one."""
+    """Return the width of each column [characters]; 0 for a hidden column."""
     natural = [
         max([_heading_width(column), *(cell_len(row[i]) for row in cells)])
         for i, column in enumerate(columns)
@@ -172,14 +174,27 @@ def _heading_width(column: Column) -> int:
 
 
 def _least(column: Column, natural: int, characters: Mapping[str, int]) -> int:
-    """Return the minimum width of a column."""
+    """Return the minimum width of a column [characters].
+
+    Args:
+        column: the column.
+        natural: width of its longest cell [characters].
+        characters: minimum width by type of content [characters].
+    """
     if column.content == "number":
         return natural
     return min(natural, max(characters[column.content], _heading_width(column)))
 
 
 def _grow(found: list[int], natural: Sequence[int], growing: Sequence[int], left: int) -> int:
-    """Widen columns evenly until none needs more width; return the remaining width."""
+    """Widen columns evenly until none needs more width, and return the remaining width.
+
+    Args:
+        found: widths of all columns [characters], which are changed.
+        natural: widths that the columns need [characters].
+        growing: indices of the columns to widen.
+        left: width available for widening [characters].
+    """
     while left > 0:
         open_columns = [i for i in growing if found[i] < natural[i]]
         if not open_columns:
@@ -193,7 +208,7 @@ def _grow(found: list[int], natural: Sequence[int], growing: Sequence[int], left
 def _drawn(
     columns: Sequence[Column], cells: Sequence[Sequence[str]], layout: Sequence[int], *, total: bool
 ) -> Table:
-    """Return the columns with a width as a table, with the total as the last row, if any."""
+    """Return the table of the columns that are not hidden; `total` marks the last row as a total."""
     shown = [i for i, width in enumerate(layout) if width]
     width = sum(layout) + BETWEEN * (len(shown) - 1) + 2
     drawn = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, BETWEEN - 1, 0, 0), width=width)
@@ -217,7 +232,10 @@ def _heading(column: Column, width: int) -> str:
 
 
 def _fit(content: str, texts: Sequence[str], width: int) -> list[str]:
-    """Return the cells of a column fitted to its width."""
+    """Fit the texts of a column to its width [characters].
+
+    Names are shortened, text is wrapped, and numbers are unchanged.
+    """
     if content == "name":
         short = shortened(texts, width, cell_len)
         return [short[text] for text in texts]

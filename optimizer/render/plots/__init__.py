@@ -1,7 +1,7 @@
-"""Draws figures in one style, and in one width for print and screen.
+"""Draws figures in one style and in one width for print and screen.
 
 A `Figure` becomes the bytes of an SVG, PNG or PDF file; equal figures give equal bytes. Names are drawn
-literally, never as formulas, with unprintable characters replaced by question marks.
+literally, never as formulas; unprintable characters become question marks.
 """
 
 import io
@@ -43,7 +43,7 @@ METADATA = {
 
 
 def draw(figure: Figure, file_format: Format) -> bytes:
-    """Return a figure as a file; `file_format` is svg, png or pdf."""
+    """Draw a figure and return the bytes of the file; `file_format` is svg, png or pdf."""
     with drawing():
         canvas = _drawn(figure)
         target = io.BytesIO()
@@ -89,13 +89,13 @@ def _draw_panel(
 
 
 def _types(figure: Figure) -> tuple[str, ...]:
-    """Return the types that the panels of a figure name, if the figure does not list all types."""
+    """Return the accelerator types that the figure lists, or else those that its panels name."""
     named = [group for panel in figure.panels if isinstance(panel, GridPanel) for group in panel.groups]
     return tuple(dict.fromkeys([*named, *_coloured(figure)]))
 
 
 def _coloured(figure: Figure) -> list[str]:
-    """Return the types whose colours are used by fields and bars without their names."""
+    """Return the accelerator types that appear only as colours, so that the legend must name them."""
     found = list[str]()
     for panel in figure.panels:
         if isinstance(panel, GridPanel):
@@ -106,7 +106,10 @@ def _coloured(figure: Figure) -> list[str]:
 
 
 def _legend(figure: Figure, colours: Mapping[str, str]) -> list[list[tuple[str, str]]]:
-    """Return the legend of the colours: names of types with their colours, in rows that fit."""
+    """Return the entries of the colour legend, in rows that fit the width.
+
+    Each entry has the name of an accelerator type and its colour.
+    """
     shown = set(_coloured(figure))
     names = fitted_names([name for name in colours if name in shown], LEGEND_NAME_MM)
     rows, left = list[list[tuple[str, str]]](), 0.0

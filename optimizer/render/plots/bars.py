@@ -1,4 +1,4 @@
-"""Draws panels of bars: one row for each name, quantities side by side, each number next to its bar."""
+"""Draws bar panels: a row for each name, several quantities side by side, and each number next to its bar."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -22,27 +22,29 @@ from optimizer.studies.figures.figure_document import Bar, BarPanel
 
 ROW_MM = 3.7
 GROUP_MM, NAME_MM = (25.0, 34.0), (17.0, 21.0)
-"""Minimum and maximum space for the names of groups, and of rows within them."""
+"""Minimum and maximum width for the names of groups, and for the names of rows within groups [mm]."""
 NAME_ALONE_MM = (21.0, 62.0)
-"""Space for the names of rows without groups."""
+"""Minimum and maximum width for the names of rows without groups [mm]."""
 NUMBER_PT = SMALL_PT - 0.5
 MIN_SHOWN_VALUE = 0.01
-"""Values below this are shown as less than it."""
+"""Values below this are shown as "< 0.01"."""
 LONG_NUMBER = 10_000_000
-"""Value from which not all digits fit."""
+"""Value from which a number has too many digits to be written in full."""
 MIN_SCALE = 0.1
-"""Minimum scale of a column: smaller maxima get short bars, because full ones would exaggerate them."""
+"""Smallest maximum of a column's scale. Smaller values get short bars, because full bars would exaggerate
+them.
+"""
 SPACIOUS_COLUMNS = 3
-"""Maximum number of columns in which the number of a mark fits next to that of its bar."""
+"""Maximum number of columns at which the number of a mark fits next to the number of its bar."""
 
 
 def bars_height_mm(panel: BarPanel) -> float:
-    """Return the height of the panel with its headings."""
+    """Return the height of a bar panel with its headings [mm]."""
     return ROW_MM * (len(panel.bars) + _gaps(panel.bars)) + 8
 
 
 def draw_bars(page: Page, panel: BarPanel, top: float, colours: Mapping[str, str]) -> None:
-    """Draw a panel of bars, at least one, whose upper edge is at `top` [mm]."""
+    """Draw a panel with at least one bar; its upper edge is at `top` [mm]."""
     rows, grouped = _rows(panel.bars), any(bar.group for bar in panel.bars)
     group_names, row_names = ([getattr(bar, part) for bar in panel.bars] for part in ("group", "name"))
     group_mm = widest_mm(group_names, *GROUP_MM, bold=True) + 1 if grouped else 0.0
@@ -70,12 +72,12 @@ def draw_bars(page: Page, panel: BarPanel, top: float, colours: Mapping[str, str
 
 
 def _gaps(bars: Sequence[Bar]) -> float:
-    """Return the space between groups, in rows."""
+    """Return the total space between the groups of bars, in row heights."""
     return 0.6 * sum(a.group != b.group for a, b in itertools.pairwise(bars))
 
 
 def _rows(bars: Sequence[Bar]) -> list[float]:
-    """Return the position of each row from the top, in rows."""
+    """Return the distance of each bar from the top, in row heights."""
     return [i + _gaps(bars[: i + 1]) for i in range(len(bars))]
 
 

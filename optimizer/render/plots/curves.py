@@ -1,4 +1,4 @@
-"""Draws panels of curves: lines, steps, points and bars over one quantity, with targets and loads."""
+"""Draws curve panels: lines, steps, points and bars over one quantity, with targets and loads."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -26,40 +26,40 @@ from optimizer.studies.figures.figure_document import CurvePanel, ReferenceLine,
 
 CURVE_MM, STRIP_MM = 46.0, 3.5
 LEFT_MM = 17.0
-"""Space for the numbers of the vertical axis and its label."""
+"""Width for the numbers and the label of the vertical axis [mm]."""
 LABEL_MM = 7.5
-"""Part of that space for the label, the ticks and the gaps between them."""
+"""Part of `LEFT_MM` for the label, the ticks and the gaps between them [mm]."""
 NAMES_MM = (22.0, 44.0)
-"""Minimum and maximum space for the names of the series next to the axes."""
+"""Minimum and maximum width for the names of the series to the right of the axes [mm]."""
 SIGN_MM = 6.0
-"""Part of that space for the sign before a name, with gaps."""
+"""Part of `NAMES_MM` for the sign before a name, with gaps [mm]."""
 AREA_ALPHA = 0.35
-"""Opacity of an area below lines."""
+"""Opacity of the area below a line."""
 MAX_NAME_MM = 60.0
-"""Maximum width of the name of a line across the panel."""
+"""Maximum width for the name of a line across the panel [mm]."""
 LEVEL_GAP_MM = 4.0
-"""Space between the names of two levels that are close to each other."""
+"""Horizontal space between the names of two levels that are close together [mm]."""
 MIN_LABEL_STEP = 0.075
-"""Minimum distance of the labels of curves, as a share of the panel's height."""
+"""Minimum vertical distance between the names of curves, as a fraction of the panel's height."""
 FAR = 2.5
-"""Factor from all curves beyond which a level is stated as text instead of drawn."""
+"""A level beyond all curves by more than this factor is stated as text instead of drawn."""
 MIN_PLAIN_NUMBER = 1e-4
-"""Axis numbers below this are written with a power of ten."""
+"""Axis numbers below this value are written with a power of ten."""
 NUMBERED = ((10, (1, 2, 3, 4, 6)), (1000, (1, 2, 5)), (float("inf"), (1,)))
-"""Multiples of powers of ten that are labelled on a logarithmic axis, by the factor that the axis spans."""
+"""Labels of a logarithmic axis: multiples of powers of ten, by the factor that the axis spans."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 CHOSEN = "o"
 DASHES = ("-", "--", "-.", ":")
-"""Line styles that distinguish curves of one accelerator type, which have the same colour."""
+"""Line styles for several curves of one accelerator type, which have the same colour."""
 
 
 def curves_height_mm(panel: CurvePanel) -> float:
-    """Return the height of the panel including its lower axis."""
+    """Return the height of a curve panel including its horizontal axis [mm]."""
     return _strip_mm(panel) + CURVE_MM + 10
 
 
 def draw_curves(page: Page, panel: CurvePanel, top: float, colours: Mapping[str, str]) -> None:
-    """Draw a panel of curves whose upper edge is at `top` [mm]."""
+    """Draw a curve panel; its upper edge is at `top` [mm]."""
     named = any(series.name for series in panel.series)
     names_mm = widest_mm((series.name for series in panel.series), *NAMES_MM)
     right = names_mm + SIGN_MM + EDGE_MM if named else 6.0
@@ -80,7 +80,10 @@ def draw_curves(page: Page, panel: CurvePanel, top: float, colours: Mapping[str,
 
 
 def _far_levels(panel: CurvePanel) -> dict[ReferenceLine, str]:
-    """Return the levels too far from all curves to be drawn without squashing them, with their direction."""
+    """Return the levels that are too far from the curves to be drawn, with their direction as text.
+
+    Drawing them would squash the curves.
+    """
     found = dict[ReferenceLine, str]()
     values = [value for series in panel.series for value in series.y if value is not None]
     for guide in panel.guides:
@@ -93,12 +96,12 @@ def _far_levels(panel: CurvePanel) -> dict[ReferenceLine, str]:
 
 
 def _strip_mm(panel: CurvePanel) -> float:
-    """Return the height of the strip above the axes for the names of the vertical lines."""
+    """Return the height of the strip above the axes for the names of vertical lines [mm]."""
     return STRIP_MM if any(guide.axis == "x" for guide in panel.guides) else 0.0
 
 
 def _set_ends(axes: Axes, panel: CurvePanel, near: Sequence[ReferenceLine]) -> None:
-    """Set the range of the axes to include all values and near lines, with plain numbers."""
+    """Set the ranges of the axes to include all values and the levels in `near`, and write plain numbers."""
     x = _shown([value for series in panel.series for value in series.x], near, "x")
     y = _shown([value for series in panel.series for value in series.y], near, "y")
     least, most = min(x), max(x)
@@ -119,12 +122,12 @@ def _set_ends(axes: Axes, panel: CurvePanel, near: Sequence[ReferenceLine]) -> N
 
 
 def _on_axis(value: float) -> str:
-    """Return an axis number as text; small numbers have a power of ten instead of many zeros."""
+    """Return the text of an axis number; small numbers have a power of ten instead of many zeros."""
     return precise(value) if abs(value) >= MIN_PLAIN_NUMBER else f"{value:g}"
 
 
 def _make_space_for_numbers(axes: Axes) -> None:
-    """Move the left edge of the axes if its numbers are long, so that the label fits."""
+    """Move the left edge of the axes if the numbers of the vertical axis are long, so that its label fits."""
     low, high = axes.get_ylim()
     places = [place for place in axes.yaxis.get_major_locator()() if low <= place <= high]
     numbers = axes.yaxis.get_major_formatter().format_ticks(places)
@@ -153,7 +156,7 @@ def _colour(series: Series, colours: Mapping[str, str]) -> str:
 
 
 def _dash(panel: CurvePanel, i: int) -> str:
-    """Return the line style of a curve; curves of one type have different styles."""
+    """Return the line style of curve `i`; curves of one accelerator type have different styles."""
     series = panel.series[i]
     before = sum(other.type == series.type and other.style == series.style for other in panel.series[:i])
     return DASHES[before % len(DASHES)]
@@ -184,7 +187,7 @@ def _draw_series(axes: Axes, panel: CurvePanel, i: int, colour: str) -> None:
 
 
 def _name_series(axes: Axes, panel: CurvePanel, colours: Mapping[str, str], names_mm: float) -> None:
-    """Write the names at the right without overlap: at the ends of curves, or as a list with signs."""
+    """Write the names of the series to the right without overlap: at the ends of curves, or as a list."""
     bottom, ends = axes.get_ylim()[0], []
     for i, series in enumerate(panel.series):
         last = next((y for y in reversed(series.y) if y is not None), bottom)
@@ -214,20 +217,25 @@ def _name_series(axes: Axes, panel: CurvePanel, colours: Mapping[str, str], name
 
 
 def _belongs_to_line(panel: CurvePanel, i: int) -> bool:
-    """Return whether a series has the points of the line before it, next to whose end its name belongs."""
+    """Return whether series `i` has the points of the line before it, so that they share a name."""
     before = panel.series[i - 1] if i else None
     return before is not None and before.style == "line" and before.x == panel.series[i].x
 
 
 def _share(axes: Axes, value: float, axis: Literal["x", "y"]) -> float:
-    """Return the position of a value on an axis, from 0 at its start to 1 at its end."""
+    """Return the relative position of a value on an axis, from 0 at its start to 1 at its end."""
     point = (value, axes.get_ylim()[0]) if axis == "x" else (axes.get_xlim()[0], value)
     shares = axes.transLimits.transform(axes.transScale.transform(point))
     return float(shares["xy".index(axis)])
 
 
 def _apart(places: Sequence[float], sizes: Sequence[float]) -> list[float]:
-    """Move label positions, in ascending order, apart, and into the range from 0 to 1."""
+    """Move labels apart so that they do not overlap and stay between 0 and 1.
+
+    Args:
+        places: positions of the labels, in ascending order.
+        sizes: heights of the labels.
+    """
     moved, end = [], 0.0
     for place, size in zip(places, sizes, strict=True):
         moved.append(max(place, end + size / 2))
@@ -240,7 +248,7 @@ def _apart(places: Sequence[float], sizes: Sequence[float]) -> list[float]:
 
 
 def _draw_levels(axes: Axes, guides: Sequence[ReferenceLine]) -> None:
-    """Draw levels with their names; if two are close together, the names are written side by side."""
+    """Draw horizontal reference lines with names; the names of lines close together are side by side."""
     names = {guide: fitted(guide.name, MAX_NAME_MM) for guide in guides}
     begin_mm, below = dict[ReferenceLine, float](), None
     for guide in sorted(guides, key=lambda guide: guide.value):
@@ -259,7 +267,7 @@ def _draw_levels(axes: Axes, guides: Sequence[ReferenceLine]) -> None:
 
 
 def _draw_uprights(axes: Axes, guides: Sequence[ReferenceLine]) -> None:
-    """Draw vertical lines with their names above them, side by side."""
+    """Draw vertical reference lines with their names above them, side by side."""
     guides = sorted(guides, key=lambda guide: guide.value)
     places = [_share(axes, guide.value, "x") for guide in guides]
     names = [fitted(guide.name, MAX_NAME_MM) for guide in guides]

@@ -1,4 +1,4 @@
-"""Draws panels of fields: rows by columns, with text in every field and a colour for each group."""
+"""Draws grid panels: rows by columns, with text in every field and a colour for each group."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,29 +21,29 @@ from optimizer.studies.figures.figure_document import GridPanel
 
 FIELD_MM, LINE_MM = 6.0, 3.2
 HEADING_MM = (24.0, 46.0)
-"""Minimum and maximum space for the headings of the rows."""
+"""Minimum and maximum width for the headings of the rows [mm]."""
 MAX_LINES = 3
-"""Maximum number of lines into which one line of a field's text is broken."""
+"""Maximum number of lines into which one text line of a field is wrapped."""
 TINT = 0.28
-"""Strength of a group's colour behind text; a stripe before it has the full colour."""
+"""Opacity of a group's colour behind text; the stripe beside the text has the full colour."""
 STRIPE_MM = 1.2
 COUNTED = re.compile(r"([\d,]+ × )(\S+)")
-"""Pattern of a number of replicas with the accelerator."""
+"""Pattern for a number of replicas followed by the accelerator."""
 FIGURES = re.compile(r"[\d,]+ → [\d,]+")
-"""Pattern of numbers that stay on one line."""
+"""Pattern for a change of numbers, such as `2 → 3`, which stays on one line."""
 NO_TINT = 0.4
-"""Strength of the grey behind text without a group."""
+"""Opacity of the grey behind text without a group."""
 Shade = tuple[float, float, float]
-"""Red, green and blue, from 0 to 1."""
+"""Colour as red, green and blue, each from 0 to 1."""
 
 
 def grid_height_mm(panel: GridPanel) -> float:
-    """Return the height of the panel with its headings."""
+    """Return the height of a grid panel with its headings [mm]."""
     return _field_mm(_lines(panel)) * len(panel.rows) + 6
 
 
 def draw_grid(page: Page, panel: GridPanel, top: float, colours: Mapping[str, str]) -> None:
-    """Draw a panel of fields whose upper edge is at `top` [mm]."""
+    """Draw a grid panel; its upper edge is at `top` [mm]."""
     left, head, width = _heading_mm(panel), 5.0, _column_mm(panel)
     lines = _lines(panel)
     height = _field_mm(lines)
@@ -77,13 +77,13 @@ def draw_grid(page: Page, panel: GridPanel, top: float, colours: Mapping[str, st
 
 
 def _field_mm(lines: Sequence[Sequence[Sequence[str]]]) -> float:
-    """Return the height of the fields, which all have that of the fullest."""
+    """Return the height of every field, which is that of the field with the most text [mm]."""
     most = max((len(cell) for row in lines for cell in row), default=1)
     return FIELD_MM + LINE_MM * max(most - 1, 0)
 
 
 def _heading_mm(panel: GridPanel) -> float:
-    """Return the space for the row headings, reduced if the numbers in the fields need it."""
+    """Return the width of the row headings [mm], reduced if the numbers in the fields need the space."""
     figures = {part for row in panel.cells for cell in row for part in FIGURES.findall(cell.text)}
     need = max(map(width_mm, figures), default=0.0) + STRIPE_MM + 2
     left = WIDTH_MM - 2 * EDGE_MM - 1 - need * len(panel.columns)
@@ -96,9 +96,10 @@ def _column_mm(panel: GridPanel) -> float:
 
 
 def _lines(panel: GridPanel) -> list[list[list[str]]]:
-    """Break the texts of the fields into lines that fit a column.
+    """Wrap the texts of the fields into lines that fit a column.
 
-    Numbers are never shortened; names, which follow a number and a multiplication sign, are.
+    Numbers are never shortened. Names, which follow a number and a multiplication sign, are shortened if
+    needed.
     """
     available = _column_mm(panel) - STRIPE_MM - 2
     texts = {cell.text for row in panel.cells for cell in row}
@@ -115,6 +116,6 @@ def _lines(panel: GridPanel) -> list[list[list[str]]]:
 
 
 def _tint(colour: str, strength: float) -> Shade:
-    """Return a tint of a colour on which black text is readable."""
+    """Return a lighter shade of a colour, on which black text is readable."""
     red, green, blue = mpl.colors.to_rgb(colour)
     return 1 - strength * (1 - red), 1 - strength * (1 - green), 1 - strength * (1 - blue)

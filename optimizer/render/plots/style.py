@@ -1,4 +1,4 @@
-"""Style of all pictures: sizes, colours, text, and the page in millimetres."""
+"""Style of all figures: sizes, colours, text, and a page measured in millimetres."""
 
 import re
 import string
@@ -22,19 +22,19 @@ from optimizer.render.names import GAP, shortened
 from optimizer.text import printable
 
 WIDTH_MM = 160.0
-"""Width of every picture, which fits on a page."""
+"""Width of every figure, which fits on a page [mm]."""
 EDGE_MM = 2.0
 MM_PER_INCH = 25.4
 TEXT_PT, SMALL_PT = 9.0, 7.5
 FONT = "DejaVu Sans"
 HINTING = 1.02
-"""Factor on text widths, because PNG files place characters at integer pixels."""
+"""Factor on text widths, because characters in PNG files are placed at integer pixels."""
 POINTS_PER_INCH = 72
 
 PLAIN = "#4d5d6b"
 """Colour of items without an accelerator type."""
 INK = "#000000"
-"""Colour of references: targets, fronts, marks, names."""
+"""Colour of reference lines, Pareto fronts, marks and names."""
 GREY, LIGHT = "#595959", "#d9d9d9"
 
 STYLE: dict[Any, Any] = {
@@ -64,7 +64,7 @@ _ONE_AT_A_TIME = threading.Lock()  # the drawing library keeps its settings and 
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Context that sets the style; characters missing in the font are drawn as boxes, without warnings."""
+    """Context that applies the style; characters missing in the font are drawn as boxes, without warnings."""
     with _ONE_AT_A_TIME, mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
         mpl.rcParams.update(STYLE)
@@ -74,7 +74,7 @@ def drawing() -> Iterator[None]:
 
 
 class Page:
-    """A page on which items are placed in millimetres from the upper left corner."""
+    """A drawing page; positions are in millimetres from its upper left corner."""
 
     def __init__(self, height_mm: float) -> None:
         self.height_mm = height_mm
@@ -82,7 +82,7 @@ class Page:
         FigureCanvasAgg(self.canvas)
 
     def axes(self, left: float, top: float, width: float, height: float) -> Axes:
-        """Return axes with the given position and size."""
+        """Return axes on the page at the given position and size [mm]."""
         box = (
             left / WIDTH_MM,
             1 - (top + height) / self.height_mm,
@@ -92,7 +92,7 @@ class Page:
         return self.canvas.add_axes(box)
 
     def square(self, left: float, middle: float, colour: str) -> None:
-        """Draw a small square, given its left edge and vertical middle."""
+        """Draw a small square, given its left edge and vertical middle [mm]."""
         side = 2.2
         box = (left / WIDTH_MM, 1 - (middle + side / 2) / self.height_mm)
         self.canvas.add_artist(
@@ -100,14 +100,17 @@ class Page:
         )
 
     def text(self, left: float, top: float, text: str, **style: Any) -> None:
-        """Write text, given its upper left corner."""
+        """Write text, given its upper left corner [mm]."""
         plain: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": SMALL_PT}
         self.canvas.text(left / WIDTH_MM, 1 - top / self.height_mm, text, **(plain | style))
 
 
 @lru_cache(maxsize=4096)
 def width_mm(text: str, size_pt: float = SMALL_PT, *, bold: bool = False) -> float:
-    """Return the drawn width of a line; East Asian characters, which the font lacks, count as square."""
+    """Return the drawn width of a line of text [mm].
+
+    East Asian characters, which the font lacks, count as squares.
+    """
     font = FontProperties(family=FONT, weight="bold" if bold else "normal", size=size_pt)
     square = sum(unicodedata.east_asian_width(c) in "FW" for c in text)
     narrow = "".join(c for c in text if unicodedata.east_asian_width(c) not in "FW")
@@ -116,14 +119,17 @@ def width_mm(text: str, size_pt: float = SMALL_PT, *, bold: bool = False) -> flo
 
 
 def fitted(text: str, width_limit_mm: float, size_pt: float = SMALL_PT, *, bold: bool = False) -> str:
-    """Return text that fits into a width; its middle is omitted if it is too long."""
+    """Return text that fits a width [mm]; if it is too long, its middle is omitted."""
     return fitted_names((text,), width_limit_mm, size_pt, bold=bold)[text]
 
 
 def fitted_names(
     names: Iterable[str], width_limit_mm: float, size_pt: float = SMALL_PT, *, bold: bool = False
 ) -> dict[str, str]:
-    """Return a form of each name that fits into a width; middles are omitted so that all forms differ."""
+    """Return a displayed form of each name that fits a width [mm].
+
+    Middles are omitted, and all forms differ.
+    """
     plain = {name: printable(name) for name in names}
     signs = {sign for text in plain.values() for sign in text} | {*GAP, *string.digits}
     advance = {sign: _advance_mm(sign, size_pt, bold=bold) for sign in sorted(signs)}
@@ -133,22 +139,22 @@ def fitted_names(
 
 @lru_cache(maxsize=4096)
 def _advance_mm(sign: str, size_pt: float, *, bold: bool) -> float:
-    """Return the width that another copy of a character adds to a line."""
+    """Return the width that one more copy of a character adds to a line [mm]."""
     ends, nine = (width_mm(text, size_pt, bold=bold) for text in ("||", f"|{sign * 9}|"))
     return (nine - ends) / 9
 
 
 def widest_mm(names: Iterable[str], least_mm: float, most_mm: float, *, bold: bool = False) -> float:
-    """Return the drawn width of the widest name, within limits."""
+    """Return the drawn width of the widest name, limited to the range from `least_mm` to `most_mm` [mm]."""
     return min(max([least_mm, *(width_mm(printable(name), bold=bold) + 1 for name in names)]), most_mm)
 
 
 def wrapped(
     text: str, width_limit_mm: float, most_lines: int, size_pt: float = SMALL_PT, *, bold: bool = False
 ) -> list[str]:
-    """Return text as lines that fit into a width, broken at spaces; excess text is cut off.
+    """Wrap text at spaces into lines that fit a width [mm]; text beyond the last line is cut off.
 
-    Numbers stay with their signs: no line ends before or after × and →.
+    No line ends before or after × and →, so numbers stay with their signs.
     """
     lines: list[str] = []
     for word in re.split("(?<![×→]) (?![×→])", printable(text)):
