@@ -34,7 +34,7 @@ class Power(Document):
     mid_power_w: Watts = Field(0.0, alias="midPower")
     """Power at the inflection point [W]."""
     mid_utilization: Share = Field(0.0, alias="midUtil")
-    """Utilisation at the inflection point."""
+    """Utilisation at the inflection point, from 0 to 1."""
 
     def at(self, utilization: FloatArray) -> FloatArray:
         """Return the power at given utilisations [W], of the same shape."""
@@ -46,37 +46,39 @@ class Power(Document):
 
 
 class _Slice(AcceleratorFields):
-    """An accelerator."""
+    """Fields of an accelerator that do not belong to a feature."""
 
     name: Name
-    """Unique name."""
+    """Unique name of the accelerator."""
     type: Name
-    """Accelerator type; capacities are counted per type."""
+    """Accelerator type; the numbers of cards in stock are counted by type."""
     multiplicity: SliceCount = 1
-    """Cards (units of the type) in the slice."""
+    """Number of cards of the type in the accelerator."""
     memory_gb: Gigabytes = Field(0.0, alias="memSize")
-    """Memory of the slice [GB]; required for cards that servers share."""
+    """Memory of the accelerator [GB]; required for cards that servers share."""
     memory_bandwidth_gb_per_s: GigabytesPerSecond = Field(0.0, alias="memBW")
-    """Memory bandwidth of the slice [GB/s]."""
+    """Memory bandwidth of the accelerator [GB/s]."""
     power: Power = Power()
-    """Power curve, for `maxPower` and reports."""
+    """Power curve of the accelerator, used for `maxPower` and reports."""
     cost_cents_per_h: Cost = Field(0.0, alias="cost")
-    """Price of the slice [cents/h]."""
+    """Price of the accelerator [cents/h]."""
 
 
 class Accelerator(AcceleratorFeatureFields, _Slice):  # pydantic puts the last base's fields first
-    """A purchasable slice: one or more cards of one type (``4xA100``)."""
+    """A GPU group that can be bought: one or more cards of one type, such as ``4xA100``."""
 
 
 class Capacity(Document):
     """Number of available cards of an accelerator type."""
 
     type: Name
-    """The accelerator type."""
+    """Name of the accelerator type."""
     count: CardCount
-    """Number of cards, or `unlimited`; with `more`, the number at the price of the accelerators."""
+    """Number of cards, or `unlimited`. With `more`, the number available at the price of the accelerators."""
     more_cents_per_h: Cost | None = Field(None, alias="more", exclude_if=is_none)
-    """Price of each card beyond `count` [cents/h]; any number is available. Absent: there are none."""
+    """Price of each card beyond `count`, of which any number is available [cents/h]. Absent: no further
+    cards.
+    """
 
     @model_validator(mode="after")
     def _more_than_a_number(self) -> Self:
@@ -89,13 +91,18 @@ class Capacity(Document):
 
     @classmethod
     def of(cls, type_name: str, cards: int) -> Self:
-        """Return the document for the cards of a type in a system."""
+        """Return the document for a number of cards of a type.
+
+        Args:
+            type_name: name of the accelerator type.
+            cards: number of cards; `UnlimitedCards` with owned cards become `count` and `more`.
+        """
         if isinstance(cards, UnlimitedCards) and cards.owned is not None:
             return cls(type=type_name, count=cards.owned, more_cents_per_h=cards.more_cents_per_h)
         return cls(type=type_name, count=cards)
 
     @property
     def cards(self) -> int:
-        """The cards of the type in a system."""
+        """Number of cards of the type; `UnlimitedCards` if `more` gives a price for further cards."""
         more = self.more_cents_per_h
         return self.count if more is None else UnlimitedCards(self.count, more)

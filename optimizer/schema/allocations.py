@@ -9,22 +9,22 @@ from optimizer.documents import Cost, Count, Document, Milliseconds, Quantity
 from optimizer.kinds.fields import Load
 
 PoolMode = Literal["own", "shared", "external"]
-"""On own cards, on shared cards, or rented from an external service."""
+"""Where a pool runs: on the server's own cards, on shared cards, or at an external service."""
 
 
 class CurrentPool(Document):
-    """A part of an allocation: replicas on one accelerator, or on shared cards, or an external service."""
+    """A part of an allocation: replicas on one accelerator or on shared cards, or an external service."""
 
     accelerator: str = ""
-    """Name of the accelerator, or of that of the shared cards; empty for an external service."""
+    """Name of the accelerator, also of shared cards; empty for an external service."""
     num_replicas: Count = Field(alias="numReplicas")
     """Number of replicas; 1 for an external service."""
     max_batch: Count = Field(0, alias="maxBatch")
     """Batch limit of a replica."""
     cost_cents_per_h: Cost = Field(0.0, alias="cost")
-    """Cost [cents/h]; 0 of replicas on own cards means that it is recomputed from the accelerator's price."""
+    """Batch limit of a replica [requests]."""
     mode: PoolMode = "own"
-    """Whether its cards are its own, shared, or those of an external service."""
+    """Whether the pool runs on the server's own cards, on shared cards, or at an external service."""
 
 
 class AllocationData(Document):
@@ -38,7 +38,7 @@ class AllocationData(Document):
     num_replicas: Count = Field(0, alias="numReplicas")
     """Number of replicas."""
     max_batch: Count = Field(0, alias="maxBatch")
-    """Batch limit of a replica."""
+    """Batch limit of a replica [requests]."""
     cost_cents_per_h: Cost = Field(0.0, alias="cost")
     """Cost [cents/h]; 0 with running replicas means that it is recomputed from the accelerator's price."""
     itl_ms: Milliseconds = Field(0.0, alias="itlAverage")
@@ -46,22 +46,22 @@ class AllocationData(Document):
     ttft_ms: Milliseconds = Field(0.0, alias="ttftAverage")
     """Mean time to first token [ms]."""
     avg_concurrency: Quantity = Field(0.0, alias="avgConcurrency")
-    """Measured requests in service; stored but not used."""
+    """Measured number of requests in service; stored but not used."""
     pools: tuple[CurrentPool, ...] = Field((), exclude_if=not_, strict=False)
-    """All pools, if there are several, shared cards or an external service; the fields above then state the
-    largest pool on own cards, or nothing. Absent if those fields state everything.
+    """All pools, if there are several or if any uses shared cards or an external service. The other fields
+    then state the largest pool on own cards, or nothing. Absent if the other fields state everything.
     """
     load: Load = Load()
-    """The load."""
+    """Load of the server."""
 
     @property
     def is_running(self) -> bool:
-        """Whether anything is running."""
+        """Whether any replica is running or an external service is used."""
         return any(pool.num_replicas for pool in self.stated_pools)
 
     @property
     def stated_pools(self) -> tuple[CurrentPool, ...]:
-        """All pools, including one without replicas."""
+        """All pools of the allocation, including one without replicas."""
         if self.pools or not self.accelerator:
             return self.pools
         values = {name: getattr(self, name) for name in CurrentPool.model_fields if name != "mode"}
@@ -69,7 +69,7 @@ class AllocationData(Document):
 
     @property
     def replicas(self) -> dict[str, int]:
-        """Number of running replicas on own cards, by accelerator."""
+        """Number of running replicas on the server's own cards, by accelerator."""
         return {
             pool.accelerator: pool.num_replicas
             for pool in self.stated_pools
@@ -78,5 +78,5 @@ class AllocationData(Document):
 
     @property
     def accelerators(self) -> tuple[str, ...]:
-        """Accelerators of which the server has its own cards, even without replicas."""
+        """Accelerators on which the server has its own cards, even without replicas."""
         return tuple(pool.accelerator for pool in self.stated_pools if pool.mode == "own")

@@ -1,4 +1,7 @@
-"""Assumptions of queue models: laws, targets and loads that a model does not support are rejected."""
+"""Checks of latency models, targets and loads against the assumptions of queue models.
+
+Whatever a queue model does not support is rejected.
+"""
 
 from collections.abc import Iterable
 from functools import partial
@@ -16,11 +19,15 @@ from optimizer.schema import ModelProfile, ModelTarget, Server
 
 
 def check_profile(profile: ModelProfile, place: str) -> None:
-    """Check that a profile's queue model supports its law; messages start with `place`.
+    """Check that the queue model of a profile supports its latency model.
+
+    Args:
+        profile: the profile.
+        place: prefix of messages.
 
     Raises:
-        SpecError: the queue model does not support the law, or the profile has fields that its kind does not
-            allow.
+        SpecError: the queue model does not support the latency model, or the profile has fields that its kind
+            does not allow.
     """
     terms = profile.iteration.further_terms if profile.iteration else []
     if profile.scheduler != "chunked":
@@ -36,7 +43,7 @@ def check_profile(profile: ModelProfile, place: str) -> None:
 
 
 def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) -> None:
-    """Check a server against the kind of its model's profiles.
+    """Check that the fields of a server suit the kind of its model's profiles.
 
     Args:
         server: the server.
@@ -44,7 +51,8 @@ def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) 
         profiles: the profiles of its model.
 
     Raises:
-        SpecError: the model has several kinds, the server has fields of another kind, or its kind rejects it.
+        SpecError: the profiles are of several kinds, or the server has fields of another kind or is rejected
+            by its kind.
     """
     mine = list(profiles)
     kinds = in_order(set(map(kind_of_profile, mine)))
@@ -67,7 +75,7 @@ def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) 
 
 
 def _own_fields(kind: Kind) -> list[str]:
-    """Return the fields of a server that only this kind has."""
+    """Return the fields of a server that only this kind of replica has."""
     fields = kind.server_fields.model_fields if kind.server_fields else {}
     return [name for name in fields if name not in PlacedServer.model_fields]
 
@@ -78,24 +86,29 @@ def _is_stated(server: Server, name: str) -> bool:
 
 
 def check_load(load: Load, prefix: str) -> None:
-    """Check a load beyond its schema, without other documents.
+    """Check the parts of a load that need neither its server nor its model.
+
+    Args:
+        load: the load.
+        prefix: prefix of messages.
 
     Raises:
-        SpecError: the mean output length is between 0 and 1.
+        SpecError: the mean output length is between 0 and 1 token.
     """
     if 0 < load.out_tokens < 1:
         raise SpecError(f"{prefix}avgOutTokens: must be 0 (idle) or at least 1, not {load.out_tokens:g}")
 
 
 def lacks_lengths(load: Load, profiles: Iterable[ModelProfile]) -> bool:
-    """Return whether requests to a token model arrive without a stated input or output length."""
+    """Return whether requests arrive at a token model although their input or output length is not stated."""
     return any(_unstated_lengths(load, profiles))
 
 
 def _unstated_lengths(load: Load, profiles: Iterable[ModelProfile]) -> tuple[bool, bool]:
-    """Return whether the input length and the output length of arriving requests are not stated.
+    """Return whether the input length is missing, and whether the output length is missing.
 
-    An input length of 0 is valid, but it must be stated, because forgetting it makes every request cheaper.
+    Both are False if no requests arrive. An input length of 0 is valid, but it must be stated: if it were
+    forgotten, every request would seem cheaper.
     """
     kinds = [kind_of_profile(profile) for profile in profiles]
     if not load.arrival_rate_rpm or not kinds:
@@ -152,7 +165,7 @@ def check_variability(load: Load, prefix: str, profiles: Iterable[ModelProfile])
 
 
 def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfile]) -> None:
-    """Check that the queue models of a model's profiles support its target.
+    """Check that the queue models of a model's profiles support a latency target.
 
     Args:
         target: the target.
@@ -185,7 +198,7 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
 def could_use(
     queue_model: str, profiles: Iterable[ModelProfile], targets: Iterable[ModelTarget], loads: Iterable[Load]
 ) -> bool:
-    """Return whether profiles could use another queue model, for advice that must not lead to another error.
+    """Return whether a model could use another queue model, before a message advises it.
 
     Args:
         queue_model: the queue model.
@@ -211,7 +224,7 @@ def _supports(measure: TargetMeasure, model: type[QueueModel]) -> bool:
 
 
 def _check_kinds(target: ModelTarget, place: str, profiles: Iterable[ModelProfile]) -> None:
-    """Check that a target has no fields that the kinds of the profiles do not allow."""
+    """Check that the kinds of the profiles allow all fields of a target."""
     for profile in profiles:
         refused = kind_of_profile(profile).refused_targets
         for name in refused.fields:

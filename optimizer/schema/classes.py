@@ -16,11 +16,11 @@ from optimizer.queueing.performance import MS_PER_S
 from optimizer.units import SHARE
 
 OFFLINE_PRIORITY = 101
-"""Rank of offline work, after the lowest priority of a class."""
+"""Rank of offline work, which follows the lowest priority of a service class."""
 
 
 def priority_name(priority: int) -> str:
-    """Return the display text of a priority."""
+    """Return a priority as text for readers."""
     return "offline work" if priority == OFFLINE_PRIORITY else f"priority {priority}"
 
 
@@ -30,15 +30,17 @@ class ModelTarget(Document):
     model: Name
     """Name of the model."""
     itl_ms: Milliseconds = Field(0.0, alias="slo-itl")
-    """Inter-token latency [ms]."""
+    """Maximum inter-token latency [ms]."""
     ttft_ms: Milliseconds = Field(0.0, alias="slo-ttft")
-    """Time to first token [ms]."""
+    """Maximum time to first token [ms]."""
     e2e_ms: Milliseconds = Field(0.0, alias="slo-e2e")
-    """Time to the last token [ms]."""
+    """Maximum time to the last token [ms]."""
     user_tps: TokensPerSecond = Field(0.0, alias="slo-user-tps")
-    """Tokens per second of each answer; equivalent to an inter-token latency of 1000 divided by it."""
+    """Minimum tokens per second of each response; equivalent to a maximum inter-token latency of 1000 divided
+    by it.
+    """
     tps: TokensPerSecond = Field(0.0, alias="slo-tps")
-    """Token throughput [tokens/s]; the load is then derived from it instead of the arrival rate."""
+    """Token throughput [tokens/s]; the load is derived from it instead of from the arrival rate."""
     percentile: float | None = Field(None, gt=0, lt=100)
     """Percentile to which the latency targets apply; default: the mean. Needs `queueModel: continuous` in all
     profiles of the model.
@@ -52,14 +54,19 @@ class ModelTarget(Document):
     the options.
     """
     latency: tuple[LatencyTarget, ...] = Field((), strict=False, exclude_if=not_)
-    """Limits on the time to the complete answer, optionally at several percentiles."""
+    """Limits on the time to the complete response, optionally at several percentiles."""
     max_rejected: MaxLoss | None = Field(None, alias="maxRejected", exclude_if=is_none)
-    """Alternative name of `maxLoss` for batch servers; give only one of the two."""
+    """Other name of `maxLoss`, for batch servers; give only one of the two."""
 
     _hit_rate: float = PrivateAttr(0.0)
 
     def of_misses(self, hit_rate: float, changed: Mapping[str, object]) -> "ModelTarget":
-        """Return a changed copy whose percentiles are those of a cache's misses."""
+        """Return a changed copy whose percentiles refer only to the requests that miss a result cache.
+
+        Args:
+            hit_rate: fraction of requests that the cache serves.
+            changed: new values of fields.
+        """
         target = self.model_copy(update=changed)
         target._hit_rate = hit_rate  # noqa: SLF001  of a copy of itself
         return target
@@ -72,7 +79,7 @@ class ModelTarget(Document):
 
     @property
     def largest_loss(self) -> float | None:
-        """Maximum fraction of rejected requests, by either name; None selects that of the options."""
+        """Maximum fraction of rejected requests, under either name; None selects that of the options."""
         return self.max_loss if self.max_rejected is None else self.max_rejected
 
     @model_validator(mode="after")
@@ -86,7 +93,7 @@ class ModelTarget(Document):
         return self
 
     def request_limits(self) -> dict[LatencyName, float]:
-        """Return the latency limits by metric [ms]."""
+        """Return the latency limits of requests by metric [ms]."""
         limits: dict[LatencyName, float] = {}
         for metric in LATENCIES:
             limit = getattr(self, f"{metric}_ms")
@@ -97,7 +104,7 @@ class ModelTarget(Document):
         return limits
 
     def latency_targets(self) -> Iterator[tuple[TargetMeasure, float]]:
-        """Yield the measure and limit of each latency target, without duplicates."""
+        """Yield the measure and the limit of each latency target [ms], without duplicates."""
         limits: dict[TargetMeasure, float] = {}
         if self.goodput_share is not None:
             limits[TargetMeasure("missed", hit_rate=self._hit_rate)] = 1 - self.goodput_share
@@ -114,10 +121,10 @@ class ModelTarget(Document):
 
 
 class _Targets(Document):
-    """A service class."""
+    """Fields of a service class that do not belong to a feature."""
 
     name: Name
-    """Unique name."""
+    """Unique name of the service class."""
     priority: Priority = 100
     """Priority: 1 is the highest, 100 the lowest."""
     model_targets: tuple[ModelTarget, ...] = Field((), alias="modelTargets", strict=False, fail_fast=True)
@@ -125,8 +132,8 @@ class _Targets(Document):
 
 
 FIELDS_OF_SERVERS = tuple(ClassFeatureFields.model_fields)
-"""Fields that a class states for its servers, unless they state their own."""
+"""Fields that a service class sets for its servers; a server's own value takes precedence."""
 
 
 class ServiceClass(ClassFeatureFields, _Targets):  # pydantic puts the last base's fields first
-    """A class of service: its priority and its targets by model."""
+    """A service class: a kind of customer or use, with its priority and its targets by model."""

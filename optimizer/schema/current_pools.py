@@ -1,4 +1,4 @@
-"""Current pools of allocations: other replicas, contradictions, and undefined accelerators."""
+"""Current pools of servers: changed numbers of replicas, contradictions, and undefined accelerators."""
 
 from collections.abc import Iterator, Mapping
 
@@ -9,11 +9,11 @@ from optimizer.schema.positions import Location
 
 
 def with_replicas(current: AllocationData, replicas: Mapping[str, int], *, mixed: bool) -> AllocationData:
-    """Return a current allocation with other replicas on own cards, at the prices of their accelerators.
+    """Return a current allocation with other numbers of replicas on own cards, at their accelerators' prices.
 
     Args:
         current: the allocation; if nothing changes, it keeps its stated cost.
-        replicas: replicas by accelerator.
+        replicas: new number of replicas by accelerator.
         mixed: whether plans are mixed; otherwise only the largest pool counts.
     """
     most = max(replicas, key=lambda name: (replicas[name], name == current.accelerator), default="")
@@ -34,7 +34,7 @@ def with_replicas(current: AllocationData, replicas: Mapping[str, int], *, mixed
 def undefined_accelerators(
     part: Part, at: Location, allocation: AllocationData, accelerators: Names, *, unless_priced: bool = False
 ) -> Iterator[Finding]:
-    """Yield pools on own cards of an accelerator that is undefined.
+    """Yield the pools on own cards whose accelerator is undefined.
 
     Args:
         part: the document.
@@ -51,7 +51,13 @@ def undefined_accelerators(
 
 
 def pool_problems(part: Part, at: Location, allocation: AllocationData) -> Iterator[Finding]:
-    """Yield the contradictions between the pools of an allocation at a location of a document."""
+    """Yield the contradictions between the pools of an allocation.
+
+    Args:
+        part: the document.
+        at: location of the allocation in the document.
+        allocation: the allocation.
+    """
     own: dict[str, int] = {}
     for i, pool in enumerate(allocation.pools):
         here, is_external = (*at, "pools", i, "accelerator"), pool.mode == "external"

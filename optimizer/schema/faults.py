@@ -1,7 +1,7 @@
-"""All faults of documents, with their locations.
+"""Finds all faults of documents, with their locations.
 
-`validated` stops at the first fault of a list, so that garbage input is cheap. This module validates a
-rejected document item by item, and keeps its valid parts for the checks across documents.
+`validated` stops at the first fault of a list, so that invalid input is cheap to reject. This module then
+validates a rejected document item by item, and keeps its valid parts for the checks across documents.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,25 +16,25 @@ from optimizer.schema.messages import path_text, problem_text
 from optimizer.schema.positions import Location, Position
 
 MAX_FAULTS = 1000
-"""Maximum faults that are listed."""
+"""Maximum number of faults that are listed."""
 _IDENTITY = frozenset({"name", "type", "acc", "class", "model", "count"})
-"""Keys that other documents refer to; they are kept from an otherwise invalid item."""
+"""Keys by which other documents refer to an item; they are kept even if the item is otherwise invalid."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of a document, with its location."""
+    """An error in a document, with its location."""
 
     location: Location
-    """Location in the document."""
+    """Location of the error in the document."""
     problem: str
-    """Message with the problem, the limit and the fix."""
+    """Message that states the problem, the limit and the fix."""
     source: str = ""
-    """Name of the file; empty for a document in memory."""
+    """Name of the document's file; empty for a document in memory."""
     position: Position | None = None
-    """Line and column."""
+    """Line and column in the file; None if unknown."""
 
     @property
     def path(self) -> str:
@@ -49,7 +49,7 @@ class Fault:
         return f"{self.source}:{self.position[0]}:{self.position[1]}"
 
     def to_wire(self) -> dict[str, str | int | None]:
-        """Return the fault as plain values."""
+        """Return the fault as a dictionary for JSON output."""
         line, column = self.position or (None, None)
         return {
             "file": self.source or None,
@@ -64,18 +64,18 @@ class Fault:
 
 
 def sorted_faults(faults: Iterable[Fault]) -> list[Fault]:
-    """Sort faults by file and line; those of documents in memory keep their order."""
+    """Sort faults by file and line; faults of documents in memory keep their order."""
     return sorted(faults, key=lambda fault: (fault.source, fault.position or (0, 0)))
 
 
 class FaultyDocumentsError(SpecError):
-    """Documents have faults; the message has the first fault and the number of others."""
+    """Documents have faults; the message states the first one and the number of the others."""
 
     def __init__(self, faults: Sequence[Fault], others: int = 0) -> None:
         super().__init__(faults, others)
         self.faults = tuple(sorted_faults(faults))
         self.others = others
-        """Number of further faults."""
+        """Number of faults after the first one."""
 
     def __str__(self) -> str:
         more = len(self.faults) - 1 + self.others
@@ -85,7 +85,7 @@ class FaultyDocumentsError(SpecError):
 def document_problems(
     model: type[BaseModel], raw: object, context: Mapping[str, object], at: Location = ()
 ) -> Iterator[tuple[Location, str]]:
-    """Yield all schema errors of plain values, in field order, with their locations.
+    """Yield all schema errors of a document given as plain values, in field order, with their locations.
 
     Args:
         model: the document type.
@@ -113,15 +113,15 @@ class Sound(Generic[_Model]):
 
     document: _Model
     kept: Mapping[str, tuple[int, ...]]
-    """Indices of the valid items of each list of documents."""
+    """For each list of documents, the indices of its valid items."""
     incomplete: frozenset[str]
-    """Lists from which items were removed."""
+    """Names of the lists from which invalid items were removed."""
     repaired: frozenset[Location]
-    """Lists and indices of items that were kept without their invalid parts."""
+    """Locations of items that were kept without their invalid parts."""
 
 
 def sound_part(model: type[_Model], raw: Mapping[Any, Any], context: Mapping[str, object]) -> Sound[_Model]:
-    """Return the valid part of plain values, as a document without required fields.
+    """Return the valid part of a document given as plain values; required fields can be missing.
 
     Args:
         model: the document type.
@@ -148,7 +148,13 @@ def sound_part(model: type[_Model], raw: Mapping[Any, Any], context: Mapping[str
 
 
 def _sound_item(model: type[_Model], raw: object, context: Mapping[str, object]) -> _Model | None:
-    """Return the valid part of an item; its lists end before their first unusable item."""
+    """Return the valid part of an item; its lists end before their first unusable item.
+
+    Args:
+        model: the item's document type.
+        raw: the item as plain values.
+        context: validation context.
+    """
     if not isinstance(raw, Mapping):
         return None
     lists = _lists(model)
@@ -163,7 +169,16 @@ def _sound_item(model: type[_Model], raw: object, context: Mapping[str, object])
 def _without_faults(
     model: type[_Model], rest: Mapping[Any, Any], lists: Mapping[str, Any], context: Mapping[str, object]
 ) -> _Model | None:
-    """Validate values without the invalid ones, or with names only if their combination is invalid."""
+    """Return an item without its invalid values.
+
+    If the combination of its values is invalid, only the names in it are kept.
+
+    Args:
+        model: the item's document type.
+        rest: values of the item other than lists of documents.
+        lists: lists of documents in the item.
+        context: validation context.
+    """
     for _ in range(3):
         try:
             return model.model_validate({**rest, **lists}, context=dict(context))
@@ -178,7 +193,7 @@ def _without_faults(
 
 
 def _lists(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
-    """Return the types of the items in a document's lists, by wire name."""
+    """Return the document types of the items in a document's lists, by wire name."""
     found = {}
     for name, field in model.model_fields.items():
         inner = get_args(field.annotation)
@@ -188,7 +203,7 @@ def _lists(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
 
 
 def _parted(raw: object, lists: Mapping[str, object]) -> tuple[Any, dict[str, Sequence[object]]]:
-    """Separate the lists of documents, by wire name, from the other plain values."""
+    """Split plain values into the lists of documents, by wire name, and all other values."""
     if not isinstance(raw, Mapping):
         return raw, {}
     spelling = {name.lower(): name for name in lists}

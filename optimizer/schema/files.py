@@ -1,6 +1,6 @@
-"""Read documents from files: YAML or JSON, one file, a directory, or standard input.
+"""Reads documents from files: YAML or JSON, from one file, a directory or standard input.
 
-Each document becomes a `Part` with its text. Duplicate keys are errors in both formats.
+Each document becomes a `Part`, which also has its text. Duplicate keys are errors in both formats.
 """
 
 import io
@@ -36,7 +36,9 @@ SUFFIXES = (".yaml", ".yml", ".json")
 MAX_YAML_BYTES = 8 * 2**20
 MAX_JSON_BYTES = 64 * 2**20
 MAX_WRAPPERS = 3
-"""Maximum nesting in the reference (llm-inferno, docs/glossary.md): system, optimizerData, optimizer."""
+"""Maximum number of nested wrappers around the sections in documents of llm-inferno: system, optimizerData,
+optimizer.
+"""
 
 WRAPPERS = {
     "system",
@@ -47,7 +49,7 @@ WRAPPERS = {
     "capacitydata",
     "optimizerdata",
 }
-"""The reference's wrappers around the sections, in lower case."""
+"""Keys that wrap the sections of a document in llm-inferno (docs/glossary.md), in lower case."""
 _SECTIONS = {
     (field.alias or name).lower(): field.alias or name for name, field in SystemSpec.model_fields.items()
 }
@@ -55,22 +57,22 @@ _SECTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The text of a document and its source: a file name, or empty for text in memory."""
+    """Text of a document and its source: a file name, or empty for text in memory."""
 
     content: str
     source: str = ""
     json_only: bool = False
-    """Whether the format is JSON; else YAML."""
+    """Whether the text is JSON; otherwise it is YAML."""
     folder: Path | None = None
-    """Folder to which file names in the document are relative; None: no file names allowed."""
+    """Folder to which file names in the document are relative; None if the document must not name files."""
 
     @property
     def context(self) -> dict[str, object]:
-        """Validation context."""
+        """Validation context for documents of this text."""
         return {} if self.folder is None else {FOLDER: self.folder}
 
     def value(self) -> object:
-        """Parse the text as plain values.
+        """Parse the text to plain values.
 
         Raises:
             SpecError: the text is invalid in its format.
@@ -82,7 +84,7 @@ class Text:
         return yaml_value(self.content, self.source)
 
     def faults(self, problems: Sequence[tuple[Location, str]]) -> list[Fault]:
-        """Return problems as faults with line and column."""
+        """Convert problems at locations of the text to faults with line and column."""
         locations = [location for location, _ in problems]
         found = find_positions(self.content, locations, WRAPPERS, json_only=self.json_only)
         return [Fault(at, problem, self.source, found.get(at)) for at, problem in problems]
@@ -90,33 +92,33 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A document and its text; None for a value in memory."""
+    """A document and its text; the text is None for a value in memory."""
 
     spec: SystemSpec
     text: Text | None = None
     kept: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Indices in the text of the spec's items, by section; default: the same as in the spec."""
+    """For each section, the index in the text of each item of the document. Default: the same indices."""
     repaired: frozenset[Location] = frozenset()
-    """Locations of items without their invalid parts, whose meaning is unknown."""
+    """Locations of items that lack their invalid parts, so that their meaning is unknown."""
 
     @property
     def source(self) -> str:
-        """Name of the file; empty for a value in memory."""
+        """Name of the document's file; empty for a value in memory."""
         return "" if self.text is None else self.text.source
 
     def location(self, section: str, item: int) -> Location:
-        """Return the location of an item in the text."""
+        """Return the location in the text of an item of a section."""
         return section, self.kept[section][item] if section in self.kept else item
 
     def faults(self, problems: Sequence[tuple[Location, str]]) -> list[Fault]:
-        """Return problems as faults, with line and column if there is a text."""
+        """Convert problems at locations of the document to faults, with line and column if it has a text."""
         if self.text is None:
             return [Fault(location, problem) for location, problem in problems]
         return self.text.faults(problems)
 
 
 def read_parts(path: str | os.PathLike[str]) -> list[Part]:
-    """Read the documents of a file, of all document files of a directory, or of ``-`` (standard input).
+    """Read the documents of a file, of all document files in a directory, or of standard input (``-``).
 
     Raises:
         SpecError: the path does not exist, cannot be read or parsed, or a document breaks the schema.
@@ -126,7 +128,7 @@ def read_parts(path: str | os.PathLike[str]) -> list[Part]:
 
 
 def document_files(path: str | os.PathLike[str]) -> list[str | os.PathLike[str]]:
-    """Return the path itself, or the document files of a directory.
+    """Return the given path if it is a file, else the document files in the directory.
 
     Raises:
         SpecError: the path does not exist, or the directory has no document file.
@@ -153,7 +155,7 @@ def document_files(path: str | os.PathLike[str]) -> list[str | os.PathLike[str]]
 
 
 def read_document(path: str | os.PathLike[str]) -> Text:
-    """Return the text of a document file, or of standard input for ``-``.
+    """Read a document file, or standard input for ``-``.
 
     Raises:
         SpecError: the file cannot be read, is too large, or is not UTF-8 text.
@@ -174,7 +176,7 @@ def read_document(path: str | os.PathLike[str]) -> Text:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Return the text of a file, or of standard input for ``-``.
+    """Read the text of a file, or of standard input for ``-``.
 
     Raises:
         SpecError: the file cannot be read, is too large, or is not UTF-8 text.
@@ -202,7 +204,7 @@ def lines_of(text: str) -> Iterator[str]:
 
 @contextmanager
 def _refusing(path: Path) -> Iterator[None]:
-    """Convert errors of the operating system to one-line messages."""
+    """Context that converts errors of the operating system at a path to one-line messages."""
     try:
         yield
     except OSError as error:
@@ -221,7 +223,7 @@ def _decoded(data: bytes, source: str) -> str:
 def text_of(
     content: str, source: str = "", *, json_only: bool | None = None, folder: Path | None = None
 ) -> Text:
-    """Return a text with its format.
+    """Return text as a document's `Text`, with its format.
 
     Args:
         content: the text.
@@ -234,7 +236,7 @@ def text_of(
 
 
 def parse_part(content: str, source: str = "", *, json_only: bool | None = None) -> Part:
-    """Parse one document; arguments as for `text_of`.
+    """Parse the text of one document; the arguments are those of `text_of`.
 
     Raises:
         FaultyDocumentsError: the document breaks the schema; every fault has its line and column.
@@ -245,7 +247,7 @@ def parse_part(content: str, source: str = "", *, json_only: bool | None = None)
 
 
 def part_of(text: Text, value: object) -> Part:
-    """Return the document whose text was parsed as `value`.
+    """Validate the value that was parsed from a text, and return it as a document with its text.
 
     Raises:
         FaultyDocumentsError: the document breaks the schema; every fault has its line and column.
@@ -261,7 +263,7 @@ def part_of(text: Text, value: object) -> Part:
 
 
 def plain_value(text: str, source: str, *, json_only: bool | None = None) -> object:
-    """Parse text as plain values; arguments as for `text_of`.
+    """Parse text to plain values; the arguments are those of `text_of`.
 
     Raises:
         SpecError: the text is invalid in its format.
@@ -270,7 +272,7 @@ def plain_value(text: str, source: str, *, json_only: bool | None = None) -> obj
 
 
 def spec_problems(raw: object, context: Mapping[str, object]) -> Iterator[tuple[Location, str]]:
-    """Yield all schema errors of a document in plain values, with their locations."""
+    """Yield all schema errors of a system document given as plain values, with their locations."""
     if not isinstance(raw, Mapping) or answer_name(raw) is not None:
         return
     unknown: list[tuple[Location, str]] = []
@@ -283,13 +285,13 @@ def spec_problems(raw: object, context: Mapping[str, object]) -> Iterator[tuple[
 
 
 def sound_spec(raw: object, context: Mapping[str, object]) -> Sound[SystemSpec]:
-    """Return the valid part of a document with schema errors."""
+    """Return the valid part of a system document with schema errors."""
     assert isinstance(raw, Mapping)
     return sound_part(SystemSpec, _unwrapped(raw, unknown=[]), context)
 
 
 def spec_from_value(raw: object, source: str = "", context: Mapping[str, object] | None = None) -> SystemSpec:
-    """Validate a document in plain values, bare or in the reference's wrappers.
+    """Validate a system document given as plain values, with or without the wrappers of llm-inferno.
 
     Args:
         raw: the plain values.
@@ -313,14 +315,14 @@ def spec_from_value(raw: object, source: str = "", context: Mapping[str, object]
 
 
 def section_items(text: Text, section: str) -> list[Any]:
-    """Return the items of a section of a valid document, in plain values."""
+    """Return the items of a section as plain values, parsed from the text of a valid document."""
     raw = text.value()
     assert isinstance(raw, Mapping)
     return list(_unwrapped(raw).get(section) or ())
 
 
 def is_system(raw: object) -> bool:
-    """Return whether plain values have a section of a system, or one of the reference's wrappers."""
+    """Return whether plain values have a section of a system document, or a wrapper of llm-inferno."""
     return isinstance(raw, Mapping) and any(
         str(key).lower() in _SECTIONS or str(key).lower() in WRAPPERS for key in raw
     )
@@ -332,13 +334,13 @@ def _unwrapped(
     depth: int = 0,
     unknown: list[tuple[Location, str]] | None = None,
 ) -> dict[Any, Any]:
-    """Return the sections of a document without the reference's wrappers.
+    """Return the sections of a document without the wrappers of llm-inferno.
 
     Args:
-        raw: the document, or a wrapper of it.
+        raw: the document, or a wrapper in it.
         prefix: prefix of messages.
         depth: number of wrappers around this one.
-        unknown: list that collects unknown keys; None if they are errors.
+        unknown: list to which unknown keys are added; None if they are errors.
     """
     if depth > MAX_WRAPPERS:
         raise SpecError(

@@ -1,4 +1,4 @@
-"""One-line messages for validation errors, with path, value and limit."""
+"""One-line messages for validation errors, with the path, the value and the limit."""
 
 import contextlib
 import difflib
@@ -14,14 +14,14 @@ from optimizer.errors import SpecError
 from optimizer.quantities import precise
 
 MAX_SHOWN = 60
-"""Maximum characters of a value or name that is shown in full."""
+"""Maximum length of a value or name that is shown in full [characters]."""
 NAMES_SHOWN = 10
-"""Maximum names in a list of choices."""
+"""Maximum number of names in a list of choices."""
 MAX_WRITTEN_OUT = 1e9
 """Integer limits above this are written with an exponent."""
 
 SIMILAR = 0.6
-"""Least similarity of a name that is suggested for an unknown one, from 0 to 1."""
+"""Minimum similarity of a name that is suggested for an unknown one, from 0 to 1."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -58,7 +58,7 @@ def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def _misspelt_first(problems: list[Any]) -> list[Any]:
-    """Return problems with a misspelt key first, without the missing key that was probably meant."""
+    """Sort problems so that a misspelt key is first, and drop the missing key that it probably meant."""
     first = problems[0]
     if first["type"] != "missing":
         return problems
@@ -80,7 +80,7 @@ def path_text(location: Iterable[int | str]) -> str:
 
 
 def _short(text: str) -> str:
-    """Return text, truncated to `MAX_SHOWN` characters."""
+    """Truncate text to `MAX_SHOWN` characters."""
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
@@ -140,7 +140,13 @@ def _unknown_key(problem: Mapping[str, Any], model: type[BaseModel] | None) -> s
 
 
 def _hint(problem: Mapping[str, Any], limits: Mapping[str, str], model: type[BaseModel] | None) -> str:
-    """Return the probable meaning of a wrong value, or its requirements; else an empty string."""
+    """Return a hint about a wrong value: its probable meaning or its requirements; empty without a hint.
+
+    Args:
+        problem: one of the errors of a `ValidationError`.
+        limits: limits of the value, from the error.
+        model: type of the document.
+    """
     error, given = problem["type"], problem["input"]
     if error == "literal_error" and isinstance(given, str):
         return did_you_mean(given, re.findall(r"'([^']*)'", limits["expected"]))
@@ -155,20 +161,20 @@ _NOT_A_DOCUMENT = {"model_type", "model_attributes_type"}
 
 
 def _keys_needed(model: type[BaseModel], location: tuple[int | str, ...]) -> str:
-    """Return the keys of the document at a location, for a value that is no object."""
+    """Return a hint with the keys of the document at a location, where the value is not an object."""
     wanted = _document_at(model, location)
     keys = [] if wanted is None else _keys_of(wanted)
     return f"; its keys are {', '.join(keys)}" if 0 < len(keys) <= NAMES_SHOWN else ""
 
 
 def _may_be_percent(given: object, limits: Mapping[str, object]) -> bool:
-    """Return whether a number that is too large for a share can be one in percent."""
+    """Return whether a number that is too large for a fraction can be meant in percent."""
     is_plain = isinstance(given, int | float) and not isinstance(given, WrittenNumber)
     return is_plain and 1 in limits.values() and 2 <= float(str(given)) <= 100
 
 
 def _path_within(owner: type[BaseModel], key: str) -> str | None:
-    """Return the path of the part of a document, at any depth but not in lists, that has a key."""
+    """Return the path of the part of a document type that has a key; parts inside lists are not searched."""
     parts = {
         field.alias or name: part
         for name, field in owner.model_fields.items()
@@ -182,23 +188,26 @@ def _path_within(owner: type[BaseModel], key: str) -> str | None:
 
 
 def _is_list(annotation: Any) -> bool:
-    """Return whether an annotation has a list of documents: ``tuple[Load, ...]``, also in a union."""
+    """Return whether an annotation, or a member of a union, is a list of documents: ``tuple[Load, ...]``."""
     return get_origin(annotation) in {tuple, list, dict} or any(map(_is_list, get_args(annotation)))
 
 
 def unknown_key(key: str, known: Collection[str]) -> str:
-    """Return the message about an unknown key, with the most similar known key, or all if they are few."""
+    """Return the message about an unknown key.
+
+    It names the most similar known key, or all if they are few.
+    """
     hint = did_you_mean(key, known).removeprefix("; ")
     return UNKNOWN_KEY + (hint or f"remove it or {_alternatives(known)}")
 
 
 def _alternatives(known: Collection[str]) -> str:
-    """Return the advice to use one of some keys."""
+    """Return the advice to use one of the known keys."""
     return f"use one of {', '.join(known)}" if 0 < len(known) <= NAMES_SHOWN else "correct its spelling"
 
 
 def did_you_mean(given: str, known: Collection[str], similarity: float = SIMILAR, before: str = "") -> str:
-    """Return ``; did you mean 'x'?`` with the most similar known name, or an empty string.
+    """Return ``; did you mean 'x'?`` with the most similar known name, or an empty string if none is similar.
 
     Args:
         given: the unknown name.
@@ -216,7 +225,7 @@ def _keys_of(model: type[BaseModel]) -> list[str]:
 
 
 def _document_at(model: type[BaseModel], location: Iterable[int | str]) -> type[BaseModel] | None:
-    """Return the document type at a location inside another, or None if unknown."""
+    """Return the document type at a location inside another document type; None if unknown."""
     for step in location:
         if isinstance(step, int):
             continue  # the type of a list's items is that of the list
@@ -236,7 +245,12 @@ def _document_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def _limit(value: object, unit: tuple[float, str] = (1.0, "")) -> str:
-    """Format a limit: 1,000,000 and 1e+15, not 1000000.0; in a unit with the given factor."""
+    """Format a limit for messages: 1,000,000 and 1e+15, not 1000000.0.
+
+    Args:
+        value: the limit.
+        unit: factor that converts the limit to the displayed unit, and the unit's name.
+    """
     factor, name = unit
     if name and isinstance(value, int | float) and value:
         return f"{_limit(value / factor)}{name}"
@@ -246,7 +260,7 @@ def _limit(value: object, unit: tuple[float, str] = (1.0, "")) -> str:
 
 
 def json_type(value: object) -> str:
-    """Describe the type of a value for messages."""
+    """Return the JSON type of a value as a word for messages."""
     if isinstance(value, list | tuple):
         return "a list"
     return "an object" if isinstance(value, Mapping) else _shown(value)
@@ -265,7 +279,7 @@ def _shown(value: object) -> str:
 
 
 def known_name(name: str | None, names: Collection[str], what: str) -> str:
-    """Return a known name, or the only one if none is given.
+    """Return a name if it is known; if no name is given, return the only known one.
 
     Args:
         name: the name; None if not given.

@@ -1,4 +1,4 @@
-"""Index of document items by name; finds duplicate and undefined names."""
+"""Index of the items of documents by name; it finds duplicate and undefined names."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +11,11 @@ from optimizer.schema.messages import did_you_mean, path_text
 from optimizer.schema.positions import Location
 
 MAX_COMPARED = 200_000
-"""Maximum name comparisons for suggestions; after that, none are made."""
+"""Maximum number of name comparisons for suggestions; beyond it, nothing is suggested."""
 
 
 class Entry(NamedTuple):
-    """An item of a section, with its location."""
+    """An item of a section, with its document and location."""
 
     part: Part
     at: Location
@@ -23,7 +23,10 @@ class Entry(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """An error or warning about documents, with its location; `other` is a location to append to the text."""
+    """An error or warning about documents, with its location.
+
+    `other` is a second location that the text mentions.
+    """
 
     part: Part
     at: Location
@@ -33,7 +36,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Document items by name."""
+    """The items of all documents by name."""
 
     accelerators: dict[str, Entry]
     profiles: dict[tuple[str, str], Entry]
@@ -42,11 +45,11 @@ class Index:
     capacity: dict[str, Entry]
     routes: dict[str, Entry]
     twice: list[Finding]
-    """Duplicate names, and sections that must not occur twice."""
+    """Findings about duplicate names, and about sections that occur twice but must not."""
 
     @classmethod
     def of(cls, parts: Sequence[Part]) -> "Index":
-        """Index the items of documents."""
+        """Index the items of documents by name."""
         twice: list[Finding] = []
         index = cls(
             accelerators=_indexed(parts, "accelerators", lambda item: item.name, twice),
@@ -68,7 +71,14 @@ class Index:
 def _indexed(
     parts: Sequence[Part], section: str, key: Callable[[Any], Any], twice: list[Finding]
 ) -> dict[Any, Entry]:
-    """Return the items of a section by name; duplicate names are added to `twice`."""
+    """Return the items of a section by name, and add findings about duplicate names to `twice`.
+
+    Args:
+        parts: the documents.
+        section: name of the section.
+        key: function that returns the name of an item.
+        twice: list to which findings are added.
+    """
     index: dict[Any, Entry] = {}
     field = {"serviceClasses": "service_classes"}.get(section, section)
     for part in parts:
@@ -84,7 +94,7 @@ def _indexed(
 
 
 def located(problems: Sequence[Finding]) -> list[Fault]:
-    """Return findings as faults; each text is read once to find their lines."""
+    """Convert findings to faults; each text is read once to find the lines."""
     places = [(problem.part, problem.at) for problem in problems]
     places += [problem.other for problem in problems if problem.other is not None]
     parts = {id(part): part for part, _ in places}
@@ -102,7 +112,7 @@ def located(problems: Sequence[Finding]) -> list[Fault]:
 
 
 class Names:
-    """The names defined by a section."""
+    """The names that a section defines."""
 
     def __init__(self, what: str, known: Collection[str], incomplete: bool) -> None:  # noqa: FBT001  set above
         self._what = what

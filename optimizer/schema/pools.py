@@ -12,20 +12,20 @@ from optimizer.schema import EstimateEnd
 
 
 class TargetFigure(Document):
-    """A target other than a mean, with its value and its limit."""
+    """A target on a statistic other than the mean, with its value and its limit."""
 
     measure: str
-    """Name of the measure: a percentile of a latency, such as `p95 TTFT`, or the fraction of requests that
-    miss a target.
+    """Name of the measured statistic: a percentile of a latency, such as `p95 TTFT`, or the fraction of
+    requests that miss a target.
     """
     value: float
-    """Value at the load [ms, or a fraction]."""
+    """Value at the load of the pool [ms, or a fraction]."""
     limit: float
-    """The limit, in the same unit."""
+    """Limit in the unit of the value."""
 
     @property
     def text(self) -> str:
-        """Return the value with its limit: ``p95 TTFT 512 ms (800 ms)``, ``97.6 % within (97 %)``."""
+        """Value with its limit as text: ``p95 TTFT 512 ms (800 ms)``, ``97.6 % within (97 %)``."""
         if self.measure == MISSED.label:
             return f"{quantity(100 * (1 - self.value))} % within ({quantity(100 * (1 - self.limit))} %)"
         metric = metric_of(self.measure)
@@ -35,14 +35,14 @@ class TargetFigure(Document):
 
 
 class _PoolMetrics(Document):
-    """Fields common to pools of all kinds."""
+    """Metrics that pools of all kinds have."""
 
     accelerator: str
     """Name of the accelerator."""
     num_replicas: int = Field(alias="numReplicas")
     """Number of replicas."""
     max_batch: int = Field(alias="maxBatch")
-    """Batch limit of a replica."""
+    """Batch limit of a replica [requests]."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the pool [cents/h]."""
     arrival_rate_rpm: float = Field(alias="arrivalRate")
@@ -56,33 +56,37 @@ class _PoolMetrics(Document):
     wait_ms: float = Field(alias="waitAverage")
     """Mean queueing time at the load, part of the time to first token [ms]."""
     utilization: float
-    """Mean batch over the batch limit at the load; for batch servers the load over the maximum throughput."""
+    """Mean batch divided by the batch limit, at the load; for batch servers, the load divided by the maximum
+    throughput.
+    """
     loss: float
     """Fraction of requests rejected by a full queue, at the load."""
 
 
 class _PoolBasis(Document):
-    """Targets of a pool, and the sources of its metrics."""
+    """Targets of a pool, and the sources of its token times."""
 
     targets: tuple[TargetFigure, ...] = Field((), exclude_if=not_, strict=False)
-    """Targets other than means, with their values; absent if there are none."""
+    """Targets on statistics other than means, with their values; absent if there are none."""
     estimated: EstimateEnd | None = Field(None, exclude_if=is_none)
-    """End of the interval of estimated token times; absent if they are not estimated."""
+    """End of the intervals of estimated token times that the plan uses; absent if token times are not
+    estimated.
+    """
     provenance: str | None = Field(None, exclude_if=is_none)
-    """Provenance of token times fitted to benchmarks; else absent."""
+    """Provenance of token times that were fitted to benchmarks; absent for other token times."""
     outside: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
-    """Quantities of the load that are outside the range of those benchmarks; absent if there are none."""
+    """Quantities of the load that are outside the benchmarks' range; absent if there are none."""
 
 
 class Pool(_PoolBasis, KindPoolFields, _PoolMetrics):  # pydantic orders fields by the last base first
     """Replicas of one server on one accelerator, with their predicted performance at their load."""
 
     role: str | None = Field(None, exclude_if=is_none)
-    """What the replicas are for, if not to serve the server's requests; absent for pools that do."""
+    """Purpose of replicas that do not serve the server's own requests; absent for other pools."""
 
     @property
     def placed_on(self) -> str:
-        """Return the location of the replicas for tables: the accelerator, and a role if they have one."""
+        """Accelerator of the pool for tables, with the role of the replicas if they have one."""
         return f"{self.accelerator}, {self.role}" if self.role else self.accelerator
 
 

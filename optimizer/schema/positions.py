@@ -1,6 +1,6 @@
-"""Line and column of locations such as ``("servers", 3, "model")`` in the text of a document.
+"""Finds the line and column of locations such as ``("servers", 3, "model")`` in the text of a document.
 
-The text is parsed a second time, so this is used for faults only.
+This parses the text a second time, so it is used only for documents with faults.
 """
 
 import re
@@ -10,9 +10,9 @@ from typing import Any
 from optimizer.schema.yaml_format import yaml_root
 
 Location = tuple[int | str, ...]
-"""Steps from the root of a document: names of keys, indices of lists."""
+"""Location of a value in a document: the keys and list indices that lead to it."""
 Position = tuple[int, int]
-"""Line and column, from 1."""
+"""Line and column in a text, both counted from 1."""
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
@@ -20,7 +20,7 @@ _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 def find_positions(
     text: str, locations: Iterable[Location], wrappers: Collection[str], *, json_only: bool
 ) -> dict[Location, Position]:
-    """Return the positions of keys and items; for missing ones, the position of their parent.
+    """Return the positions of keys and items in a document; for missing ones, the position of their parent.
 
     Args:
         text: a valid document.
@@ -44,7 +44,10 @@ def find_positions(
 
 
 def duplicate_key(text: str) -> tuple[str, Position] | None:
-    """Return the first duplicate key in an object of JSON text, with its position."""
+    """Return the first key that occurs twice in an object of JSON text, with its position.
+
+    None if there is none.
+    """
     stack: list[set[str] | None] = []
     previous = None
     for token in _TOKEN.finditer(text):
@@ -67,12 +70,12 @@ def _lower(location: Location) -> Location:
 
 
 def _nearest(path: Location, found: Mapping[Location, object]) -> Location | None:
-    """Return the longest prefix of a path that was found."""
+    """Return the longest prefix of a path that is in `found`; None if there is none."""
     return next((path[:end] for end in range(len(path), -1, -1) if path[:end] in found), None)
 
 
 def _inside(path: Location, key: str, wrappers: Collection[str]) -> Location:
-    """Return the location of a key's value; a wrapper adds no step."""
+    """Return the location of the value of a key; the key of a wrapper adds nothing to the path."""
     lower = key.lower()
     if (not path and lower in wrappers) or (path == ("optimizer",) and lower == "optimizer"):
         return path
@@ -90,7 +93,14 @@ def _mark(node: Any) -> Position:
 def _yaml_marks(
     node: Any, path: Location, prefixes: Collection[Location], wrappers: Collection[str]
 ) -> Iterator[tuple[Location, Position]]:
-    """Yield the positions of keys and items on the paths to the requested locations."""
+    """Yield the positions of keys and items in YAML on the paths to the requested locations.
+
+    Args:
+        node: the PyYAML node at `path`.
+        path: location of the node.
+        prefixes: the requested locations and all their prefixes.
+        wrappers: lower-case keys that add nothing to a location.
+    """
     if node.id == "mapping":
         steps = [(_inside(path, str(key.value), wrappers), key, value) for key, value in node.value]
     elif node.id == "sequence":
@@ -107,9 +117,13 @@ def _yaml_marks(
 def _json_offsets(
     text: str, prefixes: Collection[Location], wrappers: Collection[str], missing: set[Location]
 ) -> Iterator[tuple[Location, int]]:
-    """Yield the offsets of keys and items on the paths to the requested locations.
+    """Yield the offsets of keys and items in JSON on the paths to the requested locations.
 
-    It ends when no location of `missing` can follow.
+    Args:
+        text: the JSON text.
+        prefixes: the requested locations and all their prefixes.
+        wrappers: lower-case keys that add nothing to a location.
+        missing: the locations still to find; the search ends when it is empty.
     """
     opened: list[_Opened] = []
     for token in _TOKEN.finditer(text):
@@ -135,7 +149,7 @@ def _json_offsets(
 
 
 class _Opened:
-    """An open object or list."""
+    """An object or list of JSON text that is not yet closed."""
 
     __slots__ = ("_index", "_is_list", "key", "location")
 
@@ -150,12 +164,15 @@ class _Opened:
         return not self._is_list and self.key is None
 
     def next(self) -> None:
-        """Advance past a comma."""
+        """Move to the next item after a comma."""
         self._index += 1
         self.key = None
 
     def inner(self, token: re.Match[str], wrappers: Collection[str]) -> tuple[Location | None, int]:
-        """Return the location of a value, or None if irrelevant, and the offset of its key or itself."""
+        """Return the location of a value and the offset of its key, or of the value itself in a list.
+
+        The location is None if it was not requested.
+        """
         start = token.start() if self.key is None else self.key.start()
         if self.location is None:
             return None, start

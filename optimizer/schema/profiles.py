@@ -15,37 +15,43 @@ from optimizer.schema.provenance import Provenance
 from optimizer.timing import PerfParms
 
 EstimateEnd = Literal["upper", "middle", "lower"]
-"""The end of an estimate's intervals: slow times and little memory, the middle, or the opposite."""
+"""End of the intervals of an estimate: `upper` has long times and little memory, `lower` the opposite."""
 
 
 class EstimateSettings(Document):
-    """Settings of an estimate of token times that override the names of the profile."""
+    """Settings of an estimate of token times."""
 
     model: Name | None = None
-    """The model's name in the catalogue; default: that of the profile."""
+    """Name of the model in the catalogue; default: the model's name in the profile."""
     config: Name | None = None
-    """Path of the model's config.json, instead of a name, relative to the document; command line only."""
+    """Path of the model's config.json, relative to the document, instead of a catalogue name; command line
+    only.
+    """
     ignore_keys: tuple[Name, ...] = Field((), alias="ignoreKeys", strict=False)
-    """Keys of the config.json that have no effect on memory and times."""
+    """Keys of the config.json to ignore because they have no effect on memory and times."""
     accelerator: Name | None = None
-    """The accelerator's name in the catalogue; default: the accelerator's type, or else its name."""
+    """Name of the accelerator in the catalogue; default: the accelerator's type, else its name."""
     tp: PositiveCount | None = None
-    """Tensor-parallel degree: devices of a replica; default: all of its cards."""
+    """Tensor-parallel degree, the number of devices per replica; default: all cards of the replica."""
     weights: Name | None = None
-    """Weight format; default: as published."""
+    """Weight format; default: the published format."""
     cache: Name | None = None
-    """Format of the KV cache: `bf16`, `fp8` or `fp8_ds_mla`; default: that of the checkpoint, else `bf16`."""
+    """Format of the KV cache: `bf16`, `fp8` or `fp8_ds_mla`; default: the checkpoint's format, else `bf16`.
+    """
     eager: bool = False
-    """Whether the engine launches each kernel from the host, without captured graphs."""
+    """Whether the engine launches each kernel from the host instead of running captured graphs."""
     memory_utilization: Share = Field(0.9, alias="memoryUtilization")
     """Fraction of device memory that the engine can use."""
     max_requests: BatchLimit = Field(256, alias="maxRequests")
-    """Maximum requests in the batch."""
+    """Maximum number of requests in the batch."""
 
     @field_validator("config")
     @classmethod
     def _in_its_folder(cls, config: str | None, info: ValidationInfo) -> str | None:
-        """Resolve the path relative to the document; only documents in files can name files."""
+        """Resolve the path of a config.json relative to the document.
+
+        Only documents in files can name files.
+        """
         if config is None:
             return None
         folder = (info.context or {}).get(FOLDER)
@@ -57,14 +63,15 @@ class EstimateSettings(Document):
 
 
 class ProfileParms(PerfParms):
-    """Iteration law of a profile: coefficients, or settings to estimate them.
+    """Iteration law (latency model) of a profile: its coefficients, or settings to estimate them.
 
-    An iteration takes `alpha` + `beta` × tokens computed + `gamma` × KV tokens read, and the further terms
+    An iteration takes `alpha` + `beta` × tokens computed + `gamma` × KV tokens read, plus further terms
     (math.md, eq. 63).
     """
 
     estimate: EstimateSettings | None = Field(None, exclude_if=is_none)
-    """Estimate the coefficients from architecture and data sheet, instead of giving them."""
+    """Settings to estimate the coefficients from the model's architecture and the accelerator's data sheet.
+    """
 
     @model_validator(mode="before")
     @classmethod
@@ -87,17 +94,17 @@ def _or_the_word_estimate(schema: dict[str, Any]) -> None:
 
 
 class ModelProfile(ProfileFeatureFields, LawFields, ReplicaProfile):
-    """A model on an accelerator: GPU groups per replica, batch limit and token times."""
+    """A model on an accelerator: accelerators per replica, batch limit and latency model."""
 
     iteration: ProfileParms | None = Field(
         None,
         alias="perfParms",
         json_schema_extra=_or_the_word_estimate,
     )
-    """Iteration law, or `estimate` instead of its coefficients; excludes the linear law."""
+    """Iteration law (latency model), or `estimate` instead of its coefficients; excludes the linear law."""
     kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity")
-    """KV cache of one replica [tokens]; limits the batch to this divided by the tokens of a request; default:
-    unlimited.
+    """KV cache of one replica [tokens]. It limits the batch to this number divided by the tokens of a
+    request; default: unlimited.
     """
     queue_model: QueueModelName = Field(REFERENCE, alias="queueModel", json_schema_extra=without_default)
     """Queue model: `reference` is a birth-death queue that computes means; `continuous` models continuous
@@ -128,5 +135,5 @@ class ModelProfile(ProfileFeatureFields, LawFields, ReplicaProfile):
 
     @property
     def is_estimated(self) -> bool:
-        """Whether the token times are estimated."""
+        """Whether the token times are estimated from architecture and data sheet."""
         return self.iteration is not None and self.iteration.estimate is not None

@@ -11,23 +11,23 @@ from optimizer.quantities import counted, precise, quantity
 Range = Annotated[tuple[float, float], Field(strict=False)]
 """Minimum and maximum of a measured quantity."""
 DOMAIN_TOLERANCE = 0.05
-"""Relative tolerance around the measured range."""
+"""Relative tolerance at both ends of a measured range."""
 
 
 class Domain(Document):
-    """Measured range of each quantity: minimum and maximum."""
+    """Range of each quantity in the measured runs: minimum and maximum."""
 
     in_tokens: Range = Field(alias="inTokens")
-    """Mean input length [tokens]."""
+    """Range of the mean input length [tokens]."""
     out_tokens: Range = Field(alias="outTokens")
-    """Mean output length [tokens]."""
+    """Range of the mean output length [tokens]."""
     rate_rps: Range = Field(alias="rate")
-    """Throughput of one replica [requests/s]."""
+    """Range of the throughput of one replica [requests/s]."""
     concurrency: Range
-    """Number of requests in flight per replica."""
+    """Range of the number of requests in flight per replica."""
 
     def misses(self, in_tokens: float, out_tokens: float, concurrency: float) -> Iterator[str]:
-        """Yield descriptions of the quantities outside the measured range.
+        """Yield a description of each quantity that is outside the measured range.
 
         Args:
             in_tokens: mean input length [tokens].
@@ -47,12 +47,12 @@ class Domain(Document):
 
 
 class FitErrors(Document):
-    """Errors of predicted times: Σ|predicted − measured| / Σ measured."""
+    """Errors of predicted times relative to measured ones: Σ|predicted − measured| / Σ measured."""
 
     ttft: Quantity
-    """Error of the median time to first token."""
+    """Relative error of the median time to first token."""
     itl: Quantity
-    """Error of the mean inter-token latency."""
+    """Relative error of the mean inter-token latency."""
     ttft_median: Quantity = Field(alias="ttftMedian")
     """Median over runs of the relative error of the time to first token."""
     itl_median: Quantity = Field(alias="itlMedian")
@@ -62,32 +62,32 @@ class FitErrors(Document):
 
 
 class Provenance(Document):
-    """Provenance of token times."""
+    """Source of fitted token times: the benchmark and the fit."""
 
     source: str
     """The benchmark reports used for the fit."""
     tool: str | None = Field(None, exclude_if=is_none)
     """The benchmark tool."""
     date: str | None = Field(None, exclude_if=is_none)
-    """Date of the measurement."""
+    """Date of the benchmark."""
     engine: str | None = Field(None, exclude_if=is_none)
-    """The serving engine, and its version."""
+    """Serving engine of the benchmark, with its version."""
     weights: str | None = Field(None, exclude_if=is_none)
-    """Weight format."""
+    """Weight format of the benchmarked model."""
     runs: Count
     """Number of runs used for the fit."""
     domain: Domain
-    """Measured ranges."""
+    """Range of the quantities that were measured."""
     errors: FitErrors
-    """Errors at the runs used for the fit."""
+    """Errors of the fit, for the runs that it used."""
 
     def of_pair(self, model: str, accelerator: str) -> str:
-        """Return the summary for a model on an accelerator."""
+        """Return the one-line summary, preceded by the model and the accelerator."""
         return f"{model} on {accelerator}: {self.summary}"
 
     @property
     def summary(self) -> str:
-        """One-line summary for tables and reports."""
+        """Summary in one line for tables and reports."""
         origin = ", ".join(part for part in (self.tool, self.engine, self.weights, self.date) if part)
         return (
             f"measured ({origin or self.source}), {counted(self.runs, 'run')} of "
@@ -98,7 +98,11 @@ class Provenance(Document):
 
 
 def domain_of(lengths: list[tuple[float, float, float, float]]) -> Domain:
-    """Return the ranges of runs: input length, output length, rate and requests in flight of each."""
+    """Return the measured ranges of runs.
+
+    Args:
+        lengths: input length, output length [tokens], rate [requests/s] and requests in flight of each run.
+    """
     columns = list(zip(*lengths, strict=True))
     ends = [(float(min(column)), float(max(column))) for column in columns]
     return Domain(in_tokens=ends[0], out_tokens=ends[1], rate_rps=ends[2], concurrency=ends[3])

@@ -1,4 +1,4 @@
-"""Recognise outputs of the program by their top-level keys; they are not systems."""
+"""Recognises outputs of inferplan by their top-level keys, because they are not system documents."""
 
 from collections.abc import Mapping
 
@@ -15,17 +15,17 @@ _ANSWERS = {
     "alphaByBatch": "an estimate",
     "provenance": "a fitted profile",
 }
-"""Top-level keys that identify a kind of output; the first match decides."""
+"""Top-level keys that identify an output, each with a name for it; the first match decides."""
 _SPELLING = {key.lower(): key for key in _ANSWERS}
 
 
 def is_plan(raw: object) -> bool:
-    """Return whether plain values look like a plan or the reference's answer."""
+    """Return whether plain values look like a plan of inferplan or of llm-inferno."""
     return answer_name(raw) == _ANSWERS["allocations"]
 
 
 def answer_name(raw: object) -> str | None:
-    """Return the kind of output that plain values are, as text; None if they are not an output."""
+    """Name the output of inferplan that plain values look like; None if they are not an output."""
     if not isinstance(raw, Mapping):
         return None
     keys = {str(key).lower() for key in raw}

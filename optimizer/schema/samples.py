@@ -8,11 +8,11 @@ from optimizer.errors import SpecError
 from optimizer.schema.messages import known_name
 
 PREFIX = "sample:"
-"""Prefix of a sample's name, which can replace a path: ``sample:small``."""
+"""Prefix of the name of a sample, which can replace a path: ``sample:small``."""
 
 
 def samples() -> dict[str, Path]:
-    """Return the paths of the samples, files or directories, by name.
+    """Return the paths of the sample systems, which are files or directories, by name.
 
     Raises:
         SpecError: the samples are not installed.
@@ -25,7 +25,7 @@ def samples() -> dict[str, Path]:
 
 
 def sample_or_path(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """Return the path of a named sample, or else the path itself.
+    """Return the path of a sample given as ``sample:NAME``; other paths are returned unchanged.
 
     Raises:
         SpecError: the sample does not exist.

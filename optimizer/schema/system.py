@@ -1,4 +1,4 @@
-"""The document of a system."""
+"""The document of a system: accelerators, models, service classes, servers, cards and options."""
 
 from pydantic import Field
 
@@ -14,16 +14,17 @@ class SystemSpec(SystemFeatureFields):
     """A complete system, or one file of a system in a directory."""
 
     accelerators: tuple[Accelerator, ...] = Field((), strict=False, fail_fast=True)
-    """The available accelerators."""
+    """Accelerators that can be used."""
     models: tuple[ModelProfile, ...] = Field((), strict=False, fail_fast=True)
-    """Profiles of models on accelerators."""
+    """Model profiles, one for each model on an accelerator."""
     service_classes: tuple[ServiceClass, ...] = Field(
         (), alias="serviceClasses", strict=False, fail_fast=True
     )
-    """The service classes, with their targets."""
+    """Service classes, with their priorities and targets."""
     servers: tuple[Server, ...] = Field((), strict=False, fail_fast=True)
-    """The servers to place, with their loads."""
+    """Servers to place, with their loads."""
     count: tuple[Capacity, ...] = Field((), strict=False, fail_fast=True)
-    """Cards by accelerator type; unless unlimited, a type that is not listed has none."""
+    """Number of cards by accelerator type. Unless the plan is unlimited, a type that is not listed has none.
+    """
     optimizer: OptimizerOptions = OptimizerOptions()
     """Options of the optimizer."""

@@ -1,6 +1,7 @@
-"""Read and write YAML by the rules of YAML 1.2, with limits on size.
+"""Reads and writes YAML by the rules of YAML 1.2, with limits on size.
 
-``1e-9`` is a number, ``no`` is text, duplicate keys are errors, and the expansion of aliases is limited.
+``1e-9`` is a number, ``no`` is text, duplicate keys are errors, and aliases can expand only to a limited
+size.
 """
 
 import math
@@ -12,18 +13,18 @@ from typing import Any
 from optimizer.errors import SpecError
 
 MAX_ENTRIES = 1_000_000
-"""Maximum lines and commas of a document; they limit its size and the time to read it."""
+"""Maximum number of lines and commas in a document, which limits its size and the time to read it."""
 MAX_DEPTH = 100
-"""Maximum nesting depth; the parser itself would recurse until the stack overflows."""
+"""Maximum nesting depth; beyond it, the recursion of the YAML parser could overflow the stack."""
 MAX_ALIASED_NODES = 300_000
-"""Maximum additional values (including keys and items) from expanding the aliases of a document."""
+"""Maximum number of values that the aliases of a document can add, counting keys and items."""
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff]")
-"""Characters that require double quotes and escapes."""
+"""Pattern for characters that must be escaped in double quotes."""
 
 
 def yaml_value(text: str, source: str) -> object:
-    """Parse YAML text.
+    """Parse YAML text to plain values.
 
     Raises:
         SpecError: the text is not YAML, or exceeds a limit of size, depth or alias expansion.
@@ -56,7 +57,7 @@ def yaml_value(text: str, source: str) -> object:
 
 
 def yaml_root(text: str) -> Any:
-    """Return the root of YAML text as a PyYAML node, which has its position.
+    """Return the root of YAML text as a PyYAML node, which states its position.
 
     Raises:
         SpecError: the text is not YAML.
@@ -75,8 +76,11 @@ def yaml_root(text: str) -> Any:
 def _check_aliases(root: Any, source: str) -> None:
     """Check that the expansion of a document's aliases is limited.
 
-    The composed nodes are a graph, in which an alias is its anchor's node. Expanded sizes are summed from the
-    leaves, each node once, so the time is linear in the text and not in the expansion.
+    The nodes form a graph, in which an alias is the node of its anchor. Expanded sizes are summed from the
+    leaves, each node once, so the time is linear in the text, not in the expansion.
+
+    Raises:
+        SpecError: the expansion is too large.
     """
     sizes: dict[int, int] = {}
     depths: dict[int, int] = {}
@@ -130,7 +134,7 @@ def _nested_too_deeply(text: str) -> bool:
 
 
 def _rules() -> list[tuple[str, Any, list[str]]]:
-    """Return the implicit types of YAML 1.2's core schema: tag, pattern, first characters."""
+    """Return the implicit types of the core schema of YAML 1.2: tag, pattern and first characters of each."""
     digits = list("-+0123456789")
     return [
         ("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
@@ -187,7 +191,10 @@ def _loader() -> Any:
 
 
 def _constructor(parse: Callable[[str], object]) -> Any:
-    """Return a constructor of scalars; text that `parse` rejects is an error with its position."""
+    """Return a PyYAML constructor of scalars.
+
+    Text that `parse` rejects becomes an error with its position.
+    """
     import yaml
 
     def construct(loader: Any, node: Any) -> object:
@@ -203,14 +210,14 @@ def _constructor(parse: Callable[[str], object]) -> Any:
 
 
 def yaml_text(raw: object) -> str:
-    """Return plain values as YAML text."""
+    """Write plain values as YAML."""
     import yaml
 
     return yaml.dump(raw, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=120)
 
 
 def yaml_flow(raw: object) -> str:
-    """Return plain values as YAML on one line."""
+    """Write plain values as YAML on one line."""
     import yaml
 
     text: str = yaml.dump(
@@ -221,7 +228,7 @@ def yaml_flow(raw: object) -> str:
 
 @cache
 def _dumper() -> Any:
-    """Return a dumper that quotes text that YAML 1.1 or 1.2 would read as another type."""
+    """Return a PyYAML dumper that quotes text which YAML 1.1 or 1.2 would read as another type."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
