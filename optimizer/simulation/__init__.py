@@ -1,1 +1,1 @@
-"""Simulator: run requests through a replica iteration by iteration, and summarise their latencies."""
+"""Simulator: runs requests through a replica iteration by iteration, and summarises their latencies."""

@@ -1,4 +1,4 @@
-"""Arrival times at a mean rate, with a given variability."""
+"""Random arrival times with a given mean rate and variability."""
 
 import numpy as np
 

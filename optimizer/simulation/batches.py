@@ -6,9 +6,9 @@ from optimizer.simulation.limits import UNLIMITED
 
 TriggerName = Literal["oldest", "collect", "gap", "interval", "clock"]
 TRIGGERS: tuple[TriggerName, ...] = ("oldest", "collect", "gap", "interval", "clock")
-"""Events that start a partial batch, by their names in documents."""
+"""Rules for the start of a batch that is not full, by their names in documents."""
 QueueCounts = Literal["waiting", "system"]
-"""Requests that a queue limit counts."""
+"""Whether a queue limit counts only waiting requests, or also those in service."""
 OLDEST, COLLECT, GAP, INTERVAL, CLOCK = range(len(TRIGGERS))
 
 
@@ -29,15 +29,15 @@ class BatchServer(NamedTuple):
     slope_ms: float
     """Time added by each request in the batch [ms]."""
     queue_limit: int = UNLIMITED
-    """K: maximum requests waiting, or in the system; further requests are rejected."""
+    """K: maximum requests waiting, or in the system with `counts_system`; further requests are rejected."""
     counts_system: bool = False
     """Whether the limit K includes requests in service."""
     trigger: int = OLDEST
-    """Event that starts a batch of fewer than B, an index into `TRIGGERS`."""
+    """Rule for the start of a batch of fewer than B requests: an index into `TRIGGERS`."""
 
     @property
     def spacing_ms(self) -> float:
-        """Time between the starts of full batches [ms]."""
+        """Shortest time between the starts of two full batches [ms]."""
         return self.window_ms if self.trigger == CLOCK else self.base_ms + self.slope_ms * self.size
 
     @property

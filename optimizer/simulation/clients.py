@@ -1,4 +1,7 @@
-"""Delays between the engine and the client: connection, tokenizer, pipeline and front end (eq. 100)."""
+"""Delays of tokens between the engine and the client: connection, tokenizer, pipeline, front end (eq.
+
+100).
+"""
 
 from typing import Any
 
@@ -11,7 +14,7 @@ from optimizer.timing import PAUSE_MS
 
 
 def client_ms(rows: npt.NDArray[Any], times: Coefficients) -> FloatArray:
-    """Return the delay of the tokens of each request at the client [ms], shape (R,).
+    """Return the delay of each request's tokens at the client [ms], shape (R,).
 
     Args:
         rows: completed requests as records of the engine.
@@ -28,12 +31,12 @@ def client_ms(rows: npt.NDArray[Any], times: Coefficients) -> FloatArray:
 def delay_ms(
     times: IterationCoefficients, others: IntArray, token_ms: FloatArray, pause_ms: FloatArray
 ) -> FloatArray:
-    """Return the delay of the tokens of requests at the client [ms] (eq. 100), shape (R,).
+    """Return the delay of each request's tokens at the client [ms] (eq. 100), shape (R,).
 
     Args:
         times: latency model.
-        others: other requests in progress when each is sent.
-        token_ms: mean ITL of each.
+        others: number of other requests in progress when the request is sent.
+        token_ms: mean ITL of the request.
         pause_ms: time since the previous request was sent.
     """
     other = np.minimum(others, 1)
@@ -42,7 +45,7 @@ def delay_ms(
 
 
 def _pause_ms(sent_ms: FloatArray) -> FloatArray:
-    """Return the time since the previous request was sent, shape (R,); NaN if not sent."""
+    """Return the time between each request and the one sent before it [ms], shape (R,); NaN if not sent."""
     order = np.argsort(sent_ms, kind="stable")
     pause = np.empty(len(sent_ms))
     pause[order] = np.diff(sent_ms[order], prepend=-np.inf)
@@ -50,7 +53,7 @@ def _pause_ms(sent_ms: FloatArray) -> FloatArray:
 
 
 def in_progress(sent_ms: FloatArray, last_ms: FloatArray) -> IntArray:
-    """Return the number of other requests in progress when each is sent, shape (R,); NaN if not sent."""
+    """Return the number of other requests in progress when each request is sent, shape (R,)."""
     sent, ended = np.sort(sent_ms), np.sort(last_ms[~np.isnan(last_ms)])
     before = np.searchsorted(sent, sent_ms, side="left")
     over = np.searchsorted(ended, sent_ms, side="right")
@@ -58,7 +61,7 @@ def in_progress(sent_ms: FloatArray, last_ms: FloatArray) -> IntArray:
 
 
 def _token_ms(rows: npt.NDArray[Any]) -> FloatArray:
-    """Return the mean ITL of each output; the overall mean if an output has one token or no end."""
+    """Return the mean ITL of each output [ms], shape (R,); the overall mean for outputs without an ITL."""
     gaps = rows["out_tokens"] - 1
     spans = rows["last_ms"] - rows["first_ms"]
     known = (gaps > 0) & ~np.isnan(spans)

@@ -20,7 +20,7 @@ from optimizer.simulation.machine.state import EngineState, initial_state
 from optimizer.simulation.requests import Requests
 
 PER_REQUEST = ("sent_ms", "first_ms", "last_ms", "client_ms", "preemptions")
-"""Fields with one value per request."""
+"""Fields of `SimulatedRun` with one value per request."""
 MAX_OUTPUT_TOKENS = 10_000_000
 """Maximum output length [tokens]; the engine keeps a list for each iteration in which an output can end."""
 
@@ -37,18 +37,21 @@ class SimulatedRun:
     last_ms: FloatArray
     """Time of the last token [ms]."""
     client_ms: FloatArray
-    """Delay of the tokens at the client [ms]."""
+    """Delay of tokens between the engine and the client [ms]."""
     preemptions: IntArray
-    """Number of preemptions."""
+    """Number of preemptions of each request."""
     busy_ms: float
     """Time with a non-empty batch [ms]."""
     batch_ms: float
     """Integral of the batch over time [ms]."""
     iterations: int
-    """Iterations, or batches of a dynamic-batching server; 0 under processor sharing."""
+    """Number of iterations, or of batches of a dynamic-batching server; 0 under processor sharing."""
 
     def of_stream(self, stream: int) -> "SimulatedRun":
-        """Return the results for the requests of one load; batch metrics still cover all loads."""
+        """Return the results for the requests of one of the merged loads.
+
+        Batch metrics still cover all loads.
+        """
         assert self.requests.stream is not None
         rows = np.flatnonzero(self.requests.stream == stream)
         kept = {name: frozen(getattr(self, name)[rows]) for name in PER_REQUEST}
@@ -94,7 +97,7 @@ def simulate(requests: Requests, times: Coefficients, limits: Limits) -> Simulat
 
 
 def run_of(machine: EngineState, requests: Requests, times: Coefficients) -> SimulatedRun:
-    """Return the results so far."""
+    """Return the results of the engine up to its current time."""
     state = machine.state[0]
     return SimulatedRun(
         requests=requests,
@@ -110,7 +113,7 @@ def run_of(machine: EngineState, requests: Requests, times: Coefficients) -> Sim
 
 
 def advance(machine: EngineState, times: Coefficients, limits: Limits, until_ms: float = math.inf) -> None:
-    """Advance the engine; with iterations, run all that start before `until_ms`.
+    """Advance the engine; an iteration runs if it starts before `until_ms`, even if it ends later.
 
     Args:
         machine: state, changed in place.
@@ -133,7 +136,11 @@ def advance(machine: EngineState, times: Coefficients, limits: Limits, until_ms:
 
 
 def check_tokens(longest: int) -> None:
-    """Raise an AnalysisError if an output is too long for the engine."""
+    """Check that the longest output is not too long for the engine [tokens].
+
+    Raises:
+        AnalysisError: it is too long.
+    """
     if longest > MAX_OUTPUT_TOKENS:
         raise AnalysisError(
             f"an answer of {longest} tokens is too long to simulate; the limit is {MAX_OUTPUT_TOKENS} tokens"
@@ -141,7 +148,11 @@ def check_tokens(longest: int) -> None:
 
 
 def check_progress(machine: EngineState) -> None:
-    """Raise an AnalysisError if an iteration takes no time."""
+    """Check that the last iteration took time.
+
+    Raises:
+        AnalysisError: it took none, so the simulation would not progress.
+    """
     if machine.state[0]["stuck"]:
         raise AnalysisError(
             "the time of an iteration is not positive; give token times that are positive for every batch"

@@ -1,4 +1,4 @@
-"""Latency models for the engine: the time of an iteration, or the speed of a batch.
+"""Coefficients of latency models for the engine: the time of an iteration, or the speed of a batch.
 
 They are plain numbers for compiled code. Equation numbers refer to ``docs/math.md``.
 """
@@ -16,69 +16,69 @@ class IterationCoefficients(NamedTuple):
     """
 
     base_ms: float = 0.0
-    """a [ms]."""
+    """a: time of every iteration [ms]."""
     compute_per_token_ms: float = 0.0
-    """d [ms per token computed]."""
+    """d: compute time [ms per token computed]."""
     kv_read_per_token_ms: float = 0.0
-    """g [ms per token of KV cache read]."""
+    """g: time to read the KV cache [ms per token read]."""
     per_sequence_ms: float = 0.0
-    """b [ms per request in the iteration]."""
+    """b: time per request in the iteration [ms]."""
     prompt_attention_ms: float = 0.0
-    """q [ms per pair of prompt tokens]."""
+    """q: attention time of prompts [ms per pair of prompt tokens]."""
     prompt_base_ms: float = 0.0
-    """e [ms per iteration with prompts]."""
+    """e: additional time of an iteration with prompts [ms]."""
     weight_read_ms: float = 0.0
-    """m [ms]: compute hides behind reading the weights, up to about m/d tokens."""
+    """m: time to read the weights, which hides the compute time of up to about m/d tokens [ms]."""
     batch_base_ms: float = 0.0
-    """s [ms per iteration of more than one request]."""
+    """s: additional time of an iteration with more than one request [ms]."""
     per_prompt_ms: float = 0.0
-    """r [ms per prompt in the iteration]."""
+    """r: time per prompt in the iteration [ms]."""
     expert_read_ms: float = 0.0
-    """x [ms]: reading all experts."""
+    """x: time to read the weights of all experts [ms]."""
     expert_share: float = 0.0
-    """y: share of the experts chosen by a token."""
+    """y: fraction of the experts that a token uses."""
     client_offset_ms: float = 0.0
-    """c₀ [ms]: delay of the first token, and so of all others, at the client."""
+    """c₀: delay of the first token, and so of all later tokens, at the client [ms]."""
     pipeline_depth: float = 0.0
-    """k₀: further delay in iterations, while other requests are in progress."""
+    """k₀: additional delay while other requests are in progress [iterations]."""
     front_end_lag: float = 0.0
-    """c₂: further delay in iterations for each other request in progress."""
+    """c₂: additional delay for each other request in progress [iterations]."""
     pause_offset_ms: float = 0.0
-    """c₃ [ms]: further delay with other requests in progress, long after the last prompt was sent."""
+    """c₃: additional delay while other requests are in progress, long after the last prompt was sent [ms]."""
 
 
 class ProcessorSharingCoefficients(NamedTuple):
-    """The linear model as in the reference: all requests of a batch progress at once (processor sharing).
+    """The linear law of llm-inferno: all requests of a batch progress at once (processor sharing).
 
     With n requests in the batch, a prompt of I tokens progresses by 1/(γ + δ·I·n) of itself per millisecond,
     and an output by 1/(α + β·n) tokens.
     """
 
     decode_base_ms: float
-    """α [ms]."""
+    """α: base time of a decode step [ms]."""
     decode_per_request_ms: float
-    """β [ms per request in the batch]."""
+    """β: time of a decode step per request in the batch [ms]."""
     prefill_base_ms: float
-    """γ [ms]."""
+    """γ: base time of a prefill [ms]."""
     prefill_per_token_ms: float
-    """δ [ms per input token and request in the batch]."""
+    """δ: time of a prefill per input token and request in the batch [ms]."""
 
 
 class StaticCoefficients(NamedTuple):
-    """The linear model with static batching: one batch after the other, up to a maximum batch.
+    """The linear law with static batching: one batch after the other, up to a maximum batch.
 
-    The prompts of n requests take γ + δ·(their tokens) together, and a decode step α + β·n. Completed
-    requests leave the batch, or with padding are computed until the last one completes.
+    The prompts of n requests together take γ + δ·(their tokens), and a decode step takes α + β·n. Completed
+    requests leave the batch. With padding they stay, and are computed until the last request completes.
     """
 
     decode_base_ms: float
-    """α [ms]."""
+    """α: base time of a decode step [ms]."""
     decode_per_request_ms: float
-    """β [ms per request in the batch]."""
+    """β: time of a decode step per request in the batch [ms]."""
     prefill_base_ms: float
-    """γ [ms]."""
+    """γ: base time of the prefill of a batch [ms]."""
     prefill_per_token_ms: float
-    """δ [ms per input token of the batch]."""
+    """δ: time of the prefill per input token of the batch [ms]."""
     padded: bool
     """Whether requests are computed until the last request of the batch completes."""
 

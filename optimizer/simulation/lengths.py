@@ -9,11 +9,11 @@ import numpy as np
 from optimizer.arrays import IntArray
 
 MAX_TO_MEAN_RATIO = 16
-"""Upper cut-off of lognormal lengths over their mean; one request in ten thousand exceeds it at a CV of 1."""
+"""Maximum of lognormal lengths divided by their mean; one request in ten thousand exceeds it at a CV of 1."""
 
 
 class LengthDistribution(StrEnum):
-    """Shape of a length distribution."""
+    """Type of a length distribution."""
 
     FIXED = "fixed"
     UNIFORM = "uniform"
@@ -22,23 +22,23 @@ class LengthDistribution(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """A distribution of lengths in integer tokens, with a lower bound."""
+    """A distribution of prompt or output lengths in integer tokens, with a lower bound."""
 
     distribution: LengthDistribution
     mean: float
     """Mean [tokens]; a fixed length that is not an integer is drawn from the two adjacent integers."""
     variation: float = 0.0
-    """Uniform: half-width over the mean, 0 … 1. Lognormal: coefficient of variation."""
+    """Spread. Uniform: half-width divided by the mean, 0 … 1. Lognormal: coefficient of variation."""
     least: int = 0
     """Lower bound [tokens]."""
 
     @classmethod
     def with_cv(cls, mean: float, cv: float, least: int = 0) -> "Lengths":
-        """Return fixed lengths, or lognormal ones if the CV is above 0."""
+        """Return a fixed length if the coefficient of variation is 0, else a lognormal distribution."""
         return cls(LengthDistribution.LOGNORMAL if cv > 0 else LengthDistribution.FIXED, mean, cv, least)
 
     def draw(self, count: int, rng: np.random.Generator) -> IntArray:
-        """Return `count` lengths, shape (count,)."""
+        """Draw `count` random lengths [tokens], shape (count,)."""
         if self.distribution is LengthDistribution.UNIFORM:
             low = math.ceil(self.mean * (1 - self.variation))
             high = max(math.floor(self.mean * (1 + self.variation)), low)

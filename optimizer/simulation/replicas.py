@@ -1,4 +1,4 @@
-"""Simulated replicas: runs of one replica under a load."""
+"""Replicas to simulate, and runs of one replica under a load."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -19,17 +19,17 @@ from optimizer.simulation.workload import Load
 DEFAULT_REQUESTS = 20_000
 DEFAULT_SEED = 1
 MAX_REQUESTS = 10_000_000
-"""Maximum number of requests of a run, which need one or two gigabytes of memory."""
+"""Maximum number of requests in a run, which need one or two gigabytes of memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Extent of a simulation, and its seed."""
+    """Amount of simulation, and the random seed."""
 
     requests: int = DEFAULT_REQUESTS
-    """Requests per run."""
+    """Number of requests per run."""
     runs: int = 1
-    """Independent runs; the confidence interval of a single one uses batch means."""
+    """Number of independent runs; the confidence interval of a single run uses batch means."""
     seed: int = DEFAULT_SEED
 
     def __post_init__(self) -> None:
@@ -44,10 +44,10 @@ class Effort:
 
 
 class SimulatedReplica(ABC):
-    """One replica to be simulated, and the state machine that runs it."""
+    """A replica to simulate, with the state machine that runs it."""
 
     def with_chances(self, requests: Requests, seed: np.random.SeedSequence) -> Requests:  # noqa: ARG002
-        """Draw the remaining random quantities of requests, from streams of `seed` not used otherwise."""
+        """Draw random quantities that the load does not draw, from unused streams of `seed`."""
         return requests
 
     @abstractmethod
@@ -59,21 +59,21 @@ class SimulatedReplica(ABC):
         """
 
     def live(self, levels: int, rng: np.random.Generator) -> LiveReplica:  # noqa: ARG002
-        """Return the empty replica, to be run by a clock.
+        """Return an empty live replica, whose caller advances the time.
 
         Args:
             levels: number of priorities; only replicas with tokens distinguish them.
-            rng: source of its random service times.
+            rng: random generator for service times.
 
         Raises:
-            AnalysisError: its kind can only be simulated as a whole.
+            AnalysisError: this kind of replica cannot run live.
         """
         raise AnalysisError("this replica can only be simulated as an entire run, not step by step")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenReplica(SimulatedReplica):
-    """A replica that computes iterations, or shares its time between all requests."""
+    """A replica that computes iterations, or that shares its time among all requests."""
 
     times: Coefficients
     limits: Limits
@@ -83,7 +83,7 @@ class TokenReplica(SimulatedReplica):
         return simulate(requests, self.times, self.limits)
 
     def live(self, levels: int, rng: np.random.Generator) -> LiveReplica:  # noqa: ARG002
-        """Return the replica with iterations or processor sharing."""
+        """Return an empty live replica with iterations or processor sharing."""
         from optimizer.simulation.live.tokens import live_tokens
 
         return live_tokens(self.times, self.limits, levels)
@@ -97,7 +97,7 @@ class StaticReplica(SimulatedReplica):
     limits: Limits
 
     def run(self, requests: Requests) -> SimulatedRun:
-        """Run requests in consecutive batches."""
+        """Run requests through the replica in consecutive batches."""
         from optimizer.simulation.machine.statics import run_statics
 
         assert requests.arrival_ms is not None
@@ -109,7 +109,7 @@ class StaticReplica(SimulatedReplica):
         return batches_run(requests, first_ms, last_ms, *found)
 
     def live(self, levels: int, rng: np.random.Generator) -> LiveReplica:  # noqa: ARG002
-        """Return the replica with static batching."""
+        """Return an empty live replica with static batching."""
         from optimizer.simulation.live.statics import LiveStatics
 
         return LiveStatics(self.times, self.limits)
@@ -117,12 +117,12 @@ class StaticReplica(SimulatedReplica):
 
 @dataclass(frozen=True, slots=True)
 class LineReplica(SimulatedReplica):
-    """A dynamic-batching server with its stages; the first token of an output is its last."""
+    """A dynamic-batching server with its stages; each request makes one token, at its end."""
 
     line: Tandem
 
     def with_chances(self, requests: Requests, seed: np.random.SeedSequence) -> Requests:
-        """Return requests with random service times at the stages."""
+        """Add random service times at the stages to requests."""
         from optimizer.simulation.machine.passing import stage_times_ms
 
         (own,) = seed.spawn(1)
@@ -140,7 +140,7 @@ class LineReplica(SimulatedReplica):
         return batches_run(requests, last_ms, last_ms, *found)
 
     def live(self, levels: int, rng: np.random.Generator) -> LiveReplica:  # noqa: ARG002
-        """Return the server with its stages and their random service times."""
+        """Return an empty live server with stages and random service times."""
         from optimizer.simulation.live.lines import live_line
 
         return live_line(self.line, rng)
@@ -154,7 +154,7 @@ def batches_run(
     batch_ms: float,
     batches: int,
 ) -> SimulatedRun:
-    """Return the results of a replica without clients and memory limits.
+    """Return the results of a replica that has no clients and no memory limits.
 
     Args:
         requests: the requests.
@@ -179,13 +179,13 @@ def batches_run(
 
 
 def run_replica(load: Load, replica: SimulatedReplica, effort: Effort, stream: int = 0) -> list[SimulatedRun]:
-    """Run one replica under a load.
+    """Run one replica under a load, and return the results of each run.
 
     Args:
         load: arrivals and lengths.
         replica: the replica.
-        effort: extent of the simulation.
-        stream: index of the replica under the same seed; each has its own random stream.
+        effort: number of requests and runs, and the seed.
+        stream: index of the replica under the same seed; each index has its own random stream.
 
     Raises:
         AnalysisError: an iteration would take no time, or a trace has too few requests.

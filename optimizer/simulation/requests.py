@@ -1,4 +1,4 @@
-"""Requests of a run, with arrival times and lengths, in send order."""
+"""Requests of a simulated run, with arrival times and lengths, in send order."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -6,12 +6,12 @@ from typing import Any, Self
 from optimizer.arrays import FloatArray, IntArray
 
 PER_REQUEST = ("in_tokens", "out_tokens", "arrival_ms", "think_ms", "stage_ms", "priority", "stream")
-"""Fields whose last index is the request."""
+"""Fields of `Requests` whose last index is the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """R requests with given arrival times, or of users who think after each output.
+    """R requests with given arrival times, or requests of users who think after each output.
 
     Either `arrival_ms` or `think_ms` is given.
     """
@@ -31,10 +31,10 @@ class Requests:
     priority: IntArray | None = None
     """Priority of each request, 1 is the highest, shape (R,); None if all are equal."""
     stream: IntArray | None = None
-    """Index of the load that sent each request, shape (R,)."""
+    """Index of the merged load to which each request belongs, shape (R,)."""
 
     def take(self, rows: IntArray) -> Self:
-        """Return some of the requests; the users of a closed load are not distinguished."""
+        """Return the requests with the given indices; the users of a closed load are not distinguished."""
         given = {name: getattr(self, name) for name in PER_REQUEST if getattr(self, name) is not None}
         some: dict[str, Any] = {name: values[..., rows] for name, values in given.items()}
         return replace(self, **some)

@@ -1,9 +1,10 @@
-"""Summaries of runs: means, percentiles and shares, with confidence intervals.
+"""Summaries of simulated runs: means, percentiles and fractions, with confidence intervals.
 
-Only the middle 80 % of the requests of a run count, in send order, so that the replica has filled before and
-is still under load at the end. The interval of one run uses batch means: the counted requests are split into
-20 consecutive batches of equal size, with Student's t over their results. The interval of several independent
-runs uses t over the runs. The estimate itself is that of all counted requests.
+Only the middle 80 % of the requests of a run, in send order, are counted, so that the replica has filled
+before them and is still under load after them. The interval of one run uses batch means: the counted requests
+are split into 20 consecutive batches of equal size, and the interval is Student's t over their results. The
+interval of several independent runs is Student's t over the runs. The estimate itself uses all counted
+requests.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +18,11 @@ from optimizer.quantities import quantity
 from optimizer.simulation.engine import SimulatedRun
 
 LEFT_OUT = 0.1
-"""Share of a run discarded at its start and again at its end."""
+"""Fraction of a run's requests discarded at its start, and again at its end."""
 PARTS = 20
-"""Number of batches for batch means."""
+"""Number of batches into which a run is split for batch means."""
 MIN_REQUESTS = 500
-"""Minimum number of requests for percentiles of batches."""
+"""Minimum number of requests in a run, so that percentiles of batches are meaningful."""
 CONFIDENCE = 0.95
 PERCENTILES = (50, 90, 95, 99)
 
@@ -44,7 +45,7 @@ class Distribution:
 
     mean: IntervalEstimate
     percentiles: dict[int, IntervalEstimate]
-    """Percentiles by percent."""
+    """Percentiles of the latency [ms], by percent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +58,19 @@ class Summary:
     throughput_rps: IntervalEstimate
     """Throughput of completed requests [requests/s]."""
     loss: IntervalEstimate
-    """Share of requests rejected."""
+    """Fraction of requests that were rejected."""
     preemptions: float
-    """Preemptions per request."""
+    """Mean number of preemptions per request."""
     batch: float
     """Mean batch size while the batch is not empty [requests]."""
     counted: int
-    """Number of requests counted, over all runs."""
+    """Number of requests counted in all runs."""
     overload: str | None
-    """Reason that there is no steady state; None if the runs show none."""
+    """Reason that the replica has no steady state; None if the runs show none."""
 
 
 def counted_rows(run: SimulatedRun) -> slice:
-    """Return the slice of requests that count."""
+    """Return the slice of a run's requests that are counted."""
     left_out = int(len(run.requests) * LEFT_OUT)
     return slice(left_out, len(run.requests) - left_out)
 
@@ -96,7 +97,12 @@ def summarise(runs: Sequence[SimulatedRun]) -> Summary:
 def share_within(
     runs: Sequence[SimulatedRun], within: Callable[[SimulatedRun], BoolArray]
 ) -> IntervalEstimate:
-    """Return the share of requests that satisfy a condition; rejected requests never do."""
+    """Return the fraction of requests that satisfy a condition.
+
+    Args:
+        runs: the runs.
+        within: function that returns a mask of the requests of a run; rejected requests count as False.
+    """
     return estimate(runs, lambda run: within(run).astype(np.float64), _mean)
 
 
@@ -107,11 +113,11 @@ Figure = Callable[[FloatArray], FloatArray]
 def estimate(
     runs: Sequence[SimulatedRun], values: Callable[[SimulatedRun], FloatArray], figure: Figure
 ) -> IntervalEstimate:
-    """Return an estimate over the counted requests; NaN values are ignored.
+    """Return an estimate with its confidence interval over the counted requests; NaN values are ignored.
 
     Args:
         runs: the runs.
-        values: values of each request of a run.
+        values: function that returns a value for each request of a run.
         figure: the statistic.
     """
     counted = [values(run)[counted_rows(run)] for run in runs]
@@ -127,7 +133,10 @@ def estimate(
 
 
 def half_width(figures: FloatArray) -> float:
-    """Return the half-width of the t interval for the mean of independent results; NaN for fewer than two."""
+    """Return the half-width of the 95 % t interval for the mean of independent results.
+
+    NaN for fewer than two.
+    """
     from scipy.special import stdtrit
 
     kept = figures[~np.isnan(figures)]
@@ -171,7 +180,7 @@ def _percentile(percent: float) -> Figure:
 
 
 def _apply(figure: Figure, parts: FloatArray) -> FloatArray:
-    """Return a statistic of each batch, ignoring NaN."""
+    """Return a statistic of each row of an array, ignoring NaN."""
     if not np.isnan(parts).any():
         return figure(parts)
     kept = [part[~np.isnan(part)] for part in parts]
@@ -179,7 +188,13 @@ def _apply(figure: Figure, parts: FloatArray) -> FloatArray:
 
 
 def latency_percentile(runs: Sequence[SimulatedRun], name: str, percent: float) -> IntervalEstimate:
-    """Return a percentile of a latency, given the latency's name (`ttft_ms`)."""
+    """Return a percentile of a latency over the counted requests [ms].
+
+    Args:
+        runs: the runs.
+        name: name of the latency, such as `ttft_ms`.
+        percent: the percentile, in percent.
+    """
     return estimate(runs, lambda run: _latency(run, name), _percentile(percent))
 
 
@@ -196,7 +211,7 @@ def _distribution(runs: Sequence[SimulatedRun], name: str) -> Distribution:
 
 
 def _throughput(runs: Sequence[SimulatedRun]) -> IntervalEstimate:
-    """Return the completion rate while the counted requests were sent."""
+    """Return the throughput while the counted requests were sent [requests/s]."""
     rates = []
     for run in runs:
         sent = run.sent_ms[counted_rows(run)]

@@ -1,4 +1,4 @@
-"""A dynamic-batching server with stages before and after it, as plain numbers."""
+"""Parameters of a dynamic-batching server with stages before and after it, as plain numbers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Self
@@ -9,14 +9,14 @@ from optimizer.arrays import FloatArray, frozen
 from optimizer.simulation.batches import BatchServer
 
 ALL_JOBS = 0
-"""Represents no limit on the requests inside a tandem."""
+"""Value of `jobs` without a limit on the requests inside a tandem."""
 
 
 class Station(NamedTuple):
-    """A stage: workers that serve one request at a time each, first come, first served."""
+    """A stage of a tandem: each worker serves one request at a time, first come, first served."""
 
     before: bool
-    """Whether it precedes the server; otherwise it follows."""
+    """Whether the stage precedes the server; otherwise it follows."""
     mean_ms: float
     """Mean service time [ms]."""
     cv: float
@@ -25,7 +25,7 @@ class Station(NamedTuple):
 
     @property
     def most(self) -> float:
-        """Capacity [requests/ms]."""
+        """Maximum throughput of the stage [requests/ms]."""
         return self.workers / self.mean_ms
 
     @classmethod
@@ -36,31 +36,31 @@ class Station(NamedTuple):
 
 
 class Tandem(NamedTuple):
-    """A dynamic-batching server and the stages of its replica, in order."""
+    """A dynamic-batching server and the stages before and after it, in order."""
 
     server: BatchServer
     stations: tuple[Station, ...] = ()
     jobs: int = ALL_JOBS
-    """Maximum requests inside; the others wait before it. `ALL_JOBS` for no limit."""
+    """Maximum requests inside the tandem; others wait before it. `ALL_JOBS` means no limit."""
 
     @property
     def is_server_alone(self) -> bool:
-        """Whether there are neither stages nor a limit on jobs."""
+        """Whether the tandem has neither stages nor a limit on jobs."""
         return not self.stations and self.jobs == ALL_JOBS
 
     @property
     def before(self) -> tuple[Station, ...]:
-        """The stages before the server."""
+        """Stages before the server."""
         return tuple(station for station in self.stations if station.before)
 
     @property
     def after(self) -> tuple[Station, ...]:
-        """The stages after the server."""
+        """Stages after the server."""
         return tuple(station for station in self.stations if not station.before)
 
     @property
     def slowest(self) -> int | None:
-        """Index of the bottleneck stage in `stations`; None if the server is the bottleneck."""
+        """Index in `stations` of the bottleneck stage; None if the server is the bottleneck."""
         most = [station.most for station in self.stations]
         if not most or min(most) >= self.server.full_rate:
             return None
@@ -68,12 +68,15 @@ class Tandem(NamedTuple):
 
     @property
     def most(self) -> float:
-        """Capacity without a limit on jobs [requests/ms]."""
+        """Maximum throughput of the tandem without a limit on jobs [requests/ms]."""
         return min([self.server.full_rate, *(station.most for station in self.stations)])
 
 
 def station_table(lines: Sequence[Sequence[Station]]) -> FloatArray:
-    """Return the stages of R tandems as numbers, shape (R, stages, 4); rows with zero workers are padding."""
+    """Return the stages of R tandems as an array, shape (R, stages, 4).
+
+    Rows with zero workers are padding.
+    """
     table = np.zeros((len(lines), max(map(len, lines), default=0), 4))
     for row, stations in zip(table, lines, strict=True):
         if stations:

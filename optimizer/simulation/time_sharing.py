@@ -1,4 +1,4 @@
-"""Runs of a card that several dynamic-batching servers share in time."""
+"""Simulation of a card that several dynamic-batching servers share in time."""
 
 from collections.abc import Sequence
 
@@ -16,13 +16,13 @@ from optimizer.simulation.workload import OpenLoad
 def run_shared_card(
     servers: Sequence[BatchServer], loads: Sequence[OpenLoad], effort: Effort
 ) -> list[list[SimulatedRun]]:
-    """Run the servers of a card, each under its own load, for the same time.
+    """Simulate the servers of a shared card, each under its own load, for the same time.
 
     Args:
         servers: servers with trigger `oldest` and unlimited queues.
         loads: load of each server.
-        effort: extent of the simulation; its requests are those of all servers together. The runs are longer
-            if the server with the lowest rate would get too few for percentiles.
+        effort: amount of simulation; its requests are those of all servers together. The runs are longer if
+            the server with the lowest rate would otherwise have too few requests for percentiles.
 
     Returns:
         The runs of each server.
@@ -48,7 +48,7 @@ def run_shared_card(
 
 
 def _run(servers: Sequence[BatchServer], drawn: Sequence[Requests]) -> list[SimulatedRun]:
-    """Run requests of each server through the empty card."""
+    """Run the given requests of each server through the empty card."""
     from optimizer.simulation.machine.time_sharing import empty_card, run_turns
 
     arrivals = [np.array(requests.arrival_ms) for requests in drawn]

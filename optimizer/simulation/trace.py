@@ -1,6 +1,6 @@
 """Reader of recorded requests in the public Azure format: TIMESTAMP, ContextTokens, GeneratedTokens.
 
-Timestamps are dates with times, or plain seconds. Rows can have any order; the first request is at zero.
+Timestamps are dates with times, or plain seconds. Rows can have any order; the first request gets time zero.
 """
 
 import csv
@@ -15,11 +15,11 @@ from optimizer.simulation.requests import Requests
 from optimizer.units import UnitError, time_s
 
 COLUMNS = ("timestamp", "contexttokens", "generatedtokens")
-"""Columns that the header must name, in any case; others are ignored."""
+"""Columns that the header must have, in any case; other columns are ignored."""
 
 
 def read_trace(path: str | os.PathLike[str]) -> Requests:
-    """Read the requests of a file, sorted by time.
+    """Read the recorded requests in a file, sorted by time.
 
     Raises:
         SpecError: the file cannot be read, or a row is invalid; the message names file and line.
@@ -48,7 +48,13 @@ def read_trace(path: str | os.PathLike[str]) -> Requests:
 
 
 def _request(row: list[str], places: list[int], line: str) -> tuple[float, int, int]:
-    """Return time [s], prompt and output length of a row."""
+    """Return the time [s], the prompt length and the output length [tokens] of a row.
+
+    Args:
+        row: the cells of the row.
+        places: indices of the three columns.
+        line: file and line, for messages.
+    """
     if len(row) <= max(places):
         raise SpecError(f"{line}: {len(row)} values; give one for each column of the first line")
     when, prompt, answer = (row[place].strip() for place in places)

@@ -1,6 +1,6 @@
-"""Loads: arrivals and lengths, from which the requests of a run are drawn.
+"""Loads of a simulated replica: arrivals and lengths, from which the requests of a run are drawn.
 
-Each random quantity has its own stream, spawned from one seed: another length distribution leaves the
+Each random quantity has its own stream, spawned from one seed. So another length distribution leaves the
 arrivals unchanged, and the same seed gives the same requests.
 """
 
@@ -14,24 +14,26 @@ from optimizer.simulation.lengths import Lengths
 from optimizer.simulation.requests import Requests
 
 SPARE_DEVIATIONS = 2.0
-"""Number of standard deviations of additional requests, so that merged loads end at about the same time."""
+"""Number of standard deviations by which the requests drawn for each merged load exceed their expected
+number, so that no load ends much earlier than the others.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenLoad:
-    """Clients that send at a given rate, independent of the responses."""
+    """Clients that send requests at a given rate, independent of the responses."""
 
     rate_rps: float
     """Mean rate [requests/s]."""
     in_lengths: Lengths
-    """Prompt lengths."""
+    """Distribution of prompt lengths [tokens]."""
     out_lengths: Lengths
-    """Output lengths, at least one token."""
+    """Distribution of output lengths [tokens], at least one token."""
     arrival_cv: float = POISSON_CV
     """Coefficient of variation of the interarrival times."""
 
     def draw(self, count: int, seed: np.random.SeedSequence) -> Requests:
-        """Draw `count` requests."""
+        """Draw `count` random requests."""
         rng, prompts, answers = _drawn(self, count, seed)
         return Requests(prompts, answers, arrival_times_ms(self.rate_rps, count, rng, self.arrival_cv))
 
@@ -42,12 +44,12 @@ class ClosedLoad:
 
     users: int
     think_mean_ms: float
-    """Mean of the exponential thinking time [ms]; 0 for none."""
+    """Mean of the exponentially distributed thinking time [ms]; 0 for none."""
     in_lengths: Lengths
     out_lengths: Lengths
 
     def draw(self, count: int, seed: np.random.SeedSequence) -> Requests:
-        """Draw `count` requests; each user thinks before the first."""
+        """Draw `count` random requests; each user thinks before the first one."""
         rng, prompts, answers = _drawn(self, count, seed)
         think_ms = rng.exponential(self.think_mean_ms, count)
         wakes_ms = np.sort(rng.exponential(self.think_mean_ms, self.users))
@@ -56,27 +58,27 @@ class ClosedLoad:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Requests that all arrive at the start."""
+    """Requests that all arrive at time zero."""
 
     in_lengths: Lengths
     out_lengths: Lengths
 
     def draw(self, count: int, seed: np.random.SeedSequence) -> Requests:
-        """Draw `count` requests."""
+        """Draw `count` random requests."""
         _, prompts, answers = _drawn(self, count, seed)
         return Requests(prompts, answers, np.zeros(count))
 
 
 @dataclass(frozen=True, slots=True)
 class TraceLoad:
-    """Recorded requests, randomly split between replicas."""
+    """Recorded requests, which are randomly split between replicas."""
 
     requests: Requests
     share: float = 1.0
-    """Probability that a request goes to this replica, 0 … 1."""
+    """Probability that a request is sent to this replica, 0 … 1."""
 
     def draw(self, _count: int, seed: np.random.SeedSequence) -> Requests:
-        """Return all recorded requests that go to this replica; the count is ignored."""
+        """Draw the recorded requests that are sent to this replica; the count is ignored."""
         if self.share == 1:
             return self.requests
         here = np.random.default_rng(seed).random(len(self.requests)) < self.share
@@ -88,7 +90,7 @@ class TraceLoad:
 
 @dataclass(frozen=True, slots=True)
 class MergedLoad:
-    """Independent clients of one replica, each with its own load and priority.
+    """Several independent loads of one replica, each with its own priority.
 
     A load with rate 0 sends nothing.
     """
@@ -98,7 +100,7 @@ class MergedLoad:
     """Priority of each load, 1 is the highest."""
 
     def draw(self, count: int, seed: np.random.SeedSequence) -> Requests:
-        """Draw about `count` requests, up to the time at which the first load ends."""
+        """Draw about `count` requests in total, up to the time at which the first load ends."""
         total = sum(stream.rate_rps for stream in self.streams)
         seeds, parts, arrivals = seed.spawn(len(self.streams)), {}, {}
         for i, stream in enumerate(self.streams):
@@ -123,7 +125,7 @@ class MergedLoad:
 def _drawn(
     load: OpenLoad | ClosedLoad | Backlog, count: int, seed: np.random.SeedSequence
 ) -> tuple[np.random.Generator, IntArray, IntArray]:
-    """Return a generator for times, and prompt and output lengths from two separate streams."""
+    """Return a random generator for times, and random prompt and output lengths from two other streams."""
     times, prompts, outputs = (np.random.default_rng(part) for part in seed.spawn(3))
     out_tokens = np.maximum(load.out_lengths.draw(count, outputs), 1)
     return times, load.in_lengths.draw(count, prompts), out_tokens

@@ -1,1 +1,1 @@
-"""Live replicas: the state machines of `simulation.machine`, run by the clock of their caller."""
+"""Live replicas: the state machines of `simulation.machine`, advanced step by step by their callers."""

@@ -1,4 +1,4 @@
-"""Live replica with dynamic batching."""
+"""Live replica of a dynamic-batching server."""
 
 import math
 
@@ -17,7 +17,7 @@ from optimizer.simulation.live.replica import (
 
 
 class LiveBatches(LiveReplica):
-    """A server that serves requests together; each makes one token, with the end of its batch."""
+    """A live dynamic-batching server; each request makes one token when its batch ends."""
 
     def __init__(self, server: BatchServer) -> None:
         from optimizer.simulation.machine.collecting import advance_batches, empty_server
@@ -31,7 +31,7 @@ class LiveBatches(LiveReplica):
         self._run(0, 0, 0.0)
 
     def add(self, now_ms: float, in_tokens: int = 0, out_tokens: int = 1, level: int = 0) -> int | None:  # noqa: ARG002
-        """Let a request arrive; return its number, None if it is rejected."""
+        """Add an arriving request, and return its number, or None if it is rejected."""
         row = self._rows.take()
         if row >= len(self._arrival_ms):
             self._grow()
@@ -46,7 +46,7 @@ class LiveBatches(LiveReplica):
         return None
 
     def cancel(self, row: int, now_ms: float) -> None:  # noqa: ARG002
-        """Remove a request; a batch in service still takes its time."""
+        """Remove a request; if its batch is in service, the batch still takes its full time."""
         state = self._states[0]
         if not drop_from_queue(self._queue, state, row):
             self._rows.leaving.add(row)
@@ -60,7 +60,7 @@ class LiveBatches(LiveReplica):
                 state["deadline_ms"] = self._arrival_ms[oldest] + self._server.window_ms
 
     def next_ms(self) -> float:
-        """Return the start or the end of the next batch; inf if the replica is idle."""
+        """Return the time of the next start or end of a batch [ms]; inf if the replica is idle."""
         state = self._states[0]
         if state["batch"]:
             return float(state["free_ms"])
@@ -69,7 +69,7 @@ class LiveBatches(LiveReplica):
         return float(max(state["now_ms"], state["deadline_ms"]))
 
     def step(self) -> Step:
-        """Advance to the start or the end of the next batch."""
+        """Advance to the next start or end of a batch."""
         state, time_ms = self._states[0], self.next_ms()
         served = self._queue[state["head"] - state["batch"] : state["head"]].tolist()
         self._run(0, 0, time_ms)
@@ -78,12 +78,12 @@ class LiveBatches(LiveReplica):
 
     @property
     def waiting(self) -> int:
-        """Requests in the queue."""
+        """Number of requests in the queue."""
         return int(self._states[0]["tail"] - self._states[0]["head"])
 
     @property
     def running(self) -> int:
-        """Requests in service."""
+        """Number of requests in service."""
         return int(self._states[0]["batch"])
 
     def _run(self, arrival: int, count: int, until_ms: float) -> None:

@@ -1,6 +1,7 @@
-"""Live dynamic-batching servers with stages, with and without a limit on the jobs inside.
+"""Live dynamic-batching servers with stages before and after them, with or without a limit on jobs inside.
 
-A stage takes a request with its arrival, so a request that is cancelled there is dropped only afterwards.
+A stage schedules the service of a request on its arrival, so a request that is cancelled at a stage is
+dropped only when it leaves the stage.
 """
 
 import heapq
@@ -20,7 +21,7 @@ StageTimes = Callable[[], FloatArray]
 
 
 def live_line(line: Tandem, rng: np.random.Generator) -> LiveReplica:
-    """Return an empty server with its stages, and random service times at these."""
+    """Return an empty live replica of a tandem, with random service times at the stages."""
     from optimizer.simulation.machine.passing import stage_times_ms
 
     def times() -> FloatArray:
@@ -32,7 +33,7 @@ def live_line(line: Tandem, rng: np.random.Generator) -> LiveReplica:
 
 
 class _Stage:
-    """A stage of workers that serve one request each at a time."""
+    """A stage of a tandem, whose workers serve one request each at a time."""
 
     def __init__(self, station: Station) -> None:
         from optimizer.simulation.machine.stations import run_station
@@ -42,13 +43,16 @@ class _Stage:
         self._left_ms = np.zeros(1)
 
     def end_ms(self, now_ms: float, service_ms: float) -> float:
-        """Take a request; return the time at which it leaves."""
+        """Add an arriving request, and return the time at which it leaves the stage [ms]."""
         self._run(np.array([now_ms]), np.array([service_ms]), self._free_ms, self._left_ms)
         return float(self._left_ms[0])
 
 
 class LiveLine(LiveReplica):
-    """A server with stages before and after it, whose requests pass one after the other."""
+    """A dynamic-batching server with stages before and after it.
+
+    Requests pass the stages one after the other.
+    """
 
     def __init__(self, line: Tandem, times: StageTimes) -> None:
         self._server = LiveBatches(line.server)
@@ -58,13 +62,13 @@ class LiveLine(LiveReplica):
         self._rows = Rows()
         self._times_of: dict[int, FloatArray] = {}
         self._row_of: dict[int, int] = {}
-        """Request by its number in the server."""
+        """Number of the live replica's request, by its number in the batching server."""
         self._ends: list[tuple[float, int, int, int]] = []
-        """Heap of the requests at stages: end, position in the order of arrival at stages, request, stage."""
+        """Heap of the requests at stages: end [ms], position in the order of arrival, request, and stage."""
         self._count = 0
 
     def add(self, now_ms: float, in_tokens: int = 0, out_tokens: int = 1, level: int = 0) -> int | None:  # noqa: ARG002
-        """Let a request arrive; return its number, None if it is rejected."""
+        """Add an arriving request, and return its number, or None if it is rejected."""
         row = self._rows.take()
         self._times_of[row] = self._times()
         if self._enter(row, 0, now_ms):
@@ -73,7 +77,7 @@ class LiveLine(LiveReplica):
         return None
 
     def cancel(self, row: int, now_ms: float) -> None:
-        """Remove a request; at a stage it still takes its time."""
+        """Remove a request; if it is at a stage, the stage still serves it."""
         inner = next((number for number, outer in self._row_of.items() if outer == row), None)
         if inner is None:
             self._rows.leaving.add(row)
@@ -83,11 +87,14 @@ class LiveLine(LiveReplica):
         self._rows.release(row)
 
     def next_ms(self) -> float:
-        """Return the time at which a request leaves a stage, or a batch starts or ends; inf if idle."""
+        """Return the next time at which a request leaves a stage, or a batch starts or ends [ms].
+
+        Inf if idle.
+        """
         return min(self._server.next_ms(), self._ends[0][0] if self._ends else math.inf)
 
     def step(self) -> Step:
-        """Advance to the next event."""
+        """Advance to the next event: a request leaves a stage, or a batch starts or ends."""
         if self._ends and self._ends[0][0] < self._server.next_ms():
             now_ms, _, row, stop = heapq.heappop(self._ends)
             return self._move(now_ms, [row], stop + 1)
@@ -96,16 +103,16 @@ class LiveLine(LiveReplica):
 
     @property
     def waiting(self) -> int:
-        """Requests in the queue of the server."""
+        """Number of requests in the queue of the dynamic-batching server."""
         return self._server.waiting
 
     @property
     def running(self) -> int:
-        """Requests inside that do not wait for the server."""
+        """Number of requests inside that do not wait for the dynamic-batching server."""
         return len(self._times_of) - self._server.waiting
 
     def _move(self, now_ms: float, rows: list[int], stop: int) -> Step:
-        """Move requests to a stop; after the last one they are complete."""
+        """Move requests to a position in the tandem; after the last position they are complete."""
         ended, rejected = [], []
         for row in rows:
             if row in self._rows.leaving:
@@ -120,7 +127,7 @@ class LiveLine(LiveReplica):
         return Step(now_ms, ended, ended, tuple(rejected))
 
     def _enter(self, row: int, stop: int, now_ms: float) -> bool:
-        """Let a request arrive at a stop; return False if the server rejects it."""
+        """Add a request to a position in the tandem; return False if the server rejects it."""
         if stop == self._server_stop:
             inner = self._server.add(now_ms)
             if inner is not None:
@@ -138,7 +145,7 @@ class LiveLine(LiveReplica):
 
 
 class LiveJobs(LiveReplica):
-    """A server with stages and a limit on the jobs inside; the others wait before it."""
+    """A dynamic-batching server with stages and a limit on the jobs inside; other jobs wait before it."""
 
     def __init__(self, line: Tandem, times: StageTimes) -> None:
         from optimizer.simulation.machine.job_limit import JOBS, advance_jobs
@@ -156,7 +163,7 @@ class LiveJobs(LiveReplica):
         self._inside: list[int] = []
 
     def add(self, now_ms: float, in_tokens: int = 0, out_tokens: int = 1, level: int = 0) -> int | None:  # noqa: ARG002
-        """Let a request arrive; its queue has no limit."""
+        """Add an arriving request; the queue has no limit."""
         row = self._rows.take()
         if row >= len(self._come_ms):
             self._grow()
@@ -167,7 +174,7 @@ class LiveJobs(LiveReplica):
         return row
 
     def cancel(self, row: int, now_ms: float) -> None:  # noqa: ARG002
-        """Remove a request; inside, it still takes its time."""
+        """Remove a request; if it is inside, it still takes its full time."""
         if row in self._door:
             self._door.remove(row)
             self._rows.release(row)
@@ -175,7 +182,7 @@ class LiveJobs(LiveReplica):
             self._rows.leaving.add(row)
 
     def next_ms(self) -> float:
-        """Return the end of the next service; inf if the replica is idle."""
+        """Return the end of the next service [ms]; inf if the replica is idle."""
         return float(self._yard.event_ms[0]) if self._yard.events[0] else math.inf
 
     def step(self) -> Step:
@@ -191,12 +198,12 @@ class LiveJobs(LiveReplica):
 
     @property
     def waiting(self) -> int:
-        """Requests that wait to enter."""
+        """Number of requests that wait to enter the tandem."""
         return len(self._door)
 
     @property
     def running(self) -> int:
-        """Requests inside."""
+        """Number of requests inside the tandem."""
         return len(self._inside)
 
     def _let_in(self) -> None:

@@ -1,4 +1,4 @@
-"""Interface of a live replica, and the rows that it reuses."""
+"""Interface of live replicas, and the allocation of their request numbers."""
 
 import math
 from abc import ABC, abstractmethod
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from optimizer.arrays import IntArray
 
 MIN_ROWS = 64
-"""Number of requests that a replica has memory for at first; it doubles as needed."""
+"""Number of requests for which a new replica has memory; it doubles as needed."""
 
 
 class Step(NamedTuple):
@@ -19,61 +19,62 @@ class Step(NamedTuple):
 
     time_ms: float
     made: list[int]
-    """Requests that make a token; a server without tokens answers with its last."""
+    """Numbers of the requests that make a token; a server without tokens makes one when it completes a
+    request.
+    """
     ended: list[int]
-    """Those of them that complete; their numbers can be reused by the next `add`."""
+    """Numbers of the requests in `made` that complete; the next `add` can reuse them."""
     rejected: tuple[int, ...] = ()
-    """Requests that a full server rejects after its earlier stages; their numbers can be reused, too."""
+    """Numbers of requests that a full server rejects after its earlier stages; `add` can reuse them, too."""
 
 
 class LiveReplica(ABC):
     """A replica whose requests become known only when they arrive.
 
     Before each `add` and `cancel`, the caller takes all steps up to that time from `run_until`. Requests are
-    known by numbers, which are reused.
+    identified by numbers, which are reused.
     """
 
     @abstractmethod
     def add(self, now_ms: float, in_tokens: int = 0, out_tokens: int = 1, level: int = 0) -> int | None:
-        """Let a request arrive.
+        """Add an arriving request.
 
         Args:
-            now_ms: current time.
-            in_tokens: prompt length; ignored by servers without tokens, like the next two.
-            out_tokens: maximum output length.
-            level: rank of its priority, 0 is the highest.
+            now_ms: current time [ms].
+            in_tokens: prompt length [tokens]; ignored by servers without tokens, like the next two.
+            out_tokens: maximum output length [tokens].
+            level: rank of its priority; 0 is the highest.
 
         Returns:
-            Its number; None if it is rejected.
+            The number of the request; None if it is rejected.
         """
 
     @abstractmethod
     def cancel(self, row: int, now_ms: float) -> None:
-        """Remove a request, whose number can be reused then; a batch in progress still takes its time.
+        """Remove a request, so that its number can be reused; a batch in progress still takes its full time.
 
-        An output ends early if its request is cancelled with its last token, between two steps: its slot is
-        free in the next iteration.
+        To end an output early, cancel its request between two steps; its slot is free in the next iteration.
         """
 
     @abstractmethod
     def next_ms(self) -> float:
-        """Return the time of the next step; inf if the replica is idle."""
+        """Return the time of the next step [ms]; inf if the replica is idle."""
 
     @abstractmethod
     def step(self) -> Step:
-        """Advance to `next_ms()`; it might be a time without tokens."""
+        """Advance to `next_ms()`, and return the tokens made then, if any."""
 
     def run_until(self, until_ms: float) -> Iterator[Step]:
-        """Yield the steps up to a time (inclusive)."""
+        """Yield the steps up to a time [ms], inclusive."""
         while self.next_ms() <= until_ms:
             step = self.step()
             if step.made or step.rejected:
                 yield step
 
     def scheduled_ms(self, row: int) -> float:
-        """Return the first time at which a request joined the batch; NaN if it has not, or is not known.
+        """Return the time at which a request first joined the batch [ms]; NaN if it has not, or is unknown.
 
-        A request that has just made its first token, or its last one, is known until the next step.
+        A request remains known until the step after its last token.
         """
         del row
         return math.nan
@@ -90,28 +91,28 @@ class LiveReplica(ABC):
 
 
 class Rows:
-    """Numbers of requests: free ones, and those that leave at the end of the work in progress."""
+    """Allocates request numbers: free ones, and those that become free when the work in progress ends."""
 
     def __init__(self) -> None:
         self._free = list(range(MIN_ROWS))[::-1]
         self.size = MIN_ROWS
-        """Number of rows."""
+        """Number of request numbers that exist."""
         self.leaving: set[int] = set()
-        """Cancelled requests that a batch or an iteration in progress computes."""
+        """Cancelled requests that the batch or iteration in progress still computes."""
 
     def take(self) -> int:
-        """Return a free row, from twice as many rows if there is none."""
+        """Return a free number; if there is none, double their count first."""
         if not self._free:
             self._free = list(range(self.size, 2 * self.size))[::-1]
             self.size *= 2
         return self._free.pop()
 
     def release(self, row: int) -> None:
-        """Make a row free."""
+        """Make a request number free."""
         self._free.append(row)
 
     def end(self, made: list[int], ended: list[int]) -> tuple[list[int], list[int]]:
-        """Release the rows that ended, and return both lists without those leaving."""
+        """Release the numbers of ended requests, and return both lists without cancelled requests."""
         self._free += ended
         if not self.leaving:
             return made, ended
@@ -120,7 +121,7 @@ class Rows:
         return [row for row in made if row not in gone], [row for row in ended if row not in gone]
 
     def take_leaving(self) -> list[int]:
-        """Return the rows that leave now, in order."""
+        """Return the cancelled requests whose work has ended, in ascending order."""
         if not self.leaving:
             return []
         rows = sorted(self.leaving)
@@ -129,10 +130,10 @@ class Rows:
 
 
 def make_room(queue: IntArray, state: Any) -> None:
-    """Move the batch and the waiting requests to the start of a queue that has no place left.
+    """Move the batch and the waiting requests to the start of a queue array whose end is reached.
 
     Args:
-        queue: places of requests, at least twice as many as there can be requests.
+        queue: array with the queue, at least twice as long as the maximum number of requests.
         state: record with `head`, `tail` and `batch`.
     """
     if state["tail"] == len(queue):
@@ -142,7 +143,7 @@ def make_room(queue: IntArray, state: Any) -> None:
 
 
 def drop_from_queue(queue: IntArray, state: Any, row: int) -> bool:
-    """Remove a request from such a queue; return False if it does not wait."""
+    """Remove a request from a queue array; return False if it is not waiting."""
     head, tail = int(state["head"]), int(state["tail"])
     places = np.flatnonzero(queue[head:tail] == row)
     if not len(places):
@@ -154,7 +155,7 @@ def drop_from_queue(queue: IntArray, state: Any, row: int) -> bool:
 
 
 def lengthened(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    """Return an array with zeros at its end."""
+    """Extend an array with zeros to a size."""
     longer = np.zeros(size, values.dtype)
     longer[: len(values)] = values
     return longer

@@ -35,7 +35,7 @@ class LiveStatics(LiveReplica):
         )
 
     def add(self, now_ms: float, in_tokens: int = 0, out_tokens: int = 1, level: int = 0) -> int | None:  # noqa: ARG002
-        """Let a request arrive; return its number, None if it is rejected."""
+        """Add an arriving request, and return its number, or None if it is rejected."""
         row = self._rows.take()
         if row >= len(self._line.come_ms):
             self._grow()
@@ -48,7 +48,10 @@ class LiveStatics(LiveReplica):
         return None
 
     def cancel(self, row: int, now_ms: float) -> None:  # noqa: ARG002
-        """Remove a request, at the latest with the step in progress; with padding, its slot stays taken."""
+        """Remove a request, at the latest when the step in progress ends.
+
+        With padding, its slot stays occupied.
+        """
         state = self._line.states[0]
         if drop_from_queue(self._line.queue, state, row):
             self._rows.release(row)
@@ -58,11 +61,11 @@ class LiveStatics(LiveReplica):
             self._withdraw(row)
 
     def next_ms(self) -> float:
-        """Return the end of the prompts or of the decode step; inf if the replica is idle."""
+        """Return the end of the prefill or decode step in progress [ms]; inf if the replica is idle."""
         return float(self._code.begin_step(self._times, self._limits.max_batch, self._line))
 
     def step(self) -> Step:
-        """Advance to the end of the prompts or of the decode step."""
+        """Advance to the end of the prefill or decode step in progress."""
         state, time_ms = self._line.states[0], self.next_ms()
         end, first = int(state["head"]), int(state["head"] - state["batch"] + state["complete"])
         self._code.end_step(self._line)
@@ -74,21 +77,21 @@ class LiveStatics(LiveReplica):
         return Step(time_ms, made, ended)
 
     def scheduled_ms(self, row: int) -> float:  # noqa: ARG002
-        """Return the start of the latest batch, which a request that makes a token is in."""
+        """Return the start of the latest batch [ms], which contains every request that makes a token."""
         return float(self._line.states[0]["start_ms"])
 
     @property
     def waiting(self) -> int:
-        """Requests in the queue."""
+        """Number of requests in the queue."""
         return int(self._line.states[0]["tail"] - self._line.states[0]["head"])
 
     @property
     def running(self) -> int:
-        """Requests of the batch that are not complete."""
+        """Number of requests in the batch that are not complete."""
         return int(self._line.states[0]["batch"] - self._line.states[0]["complete"])
 
     def _withdraw(self, row: int) -> None:
-        """End an output between two steps."""
+        """Remove a request of the batch between two steps."""
         state, queue = self._line.states[0], self._line.queue
         first = int(state["head"] - state["batch"] + state["complete"])
         place = first + int(np.flatnonzero(queue[first : state["head"]] == row)[0])

@@ -1,4 +1,4 @@
-"""Live replicas that compute iterations or share their time between all requests."""
+"""Live replicas of the iteration law and of processor sharing."""
 
 import math
 from abc import abstractmethod
@@ -13,23 +13,23 @@ from optimizer.simulation.machine.state import empty_state, with_longer_ends, wi
 
 
 def live_tokens(times: Coefficients, limits: Limits, levels: int) -> LiveReplica:
-    """Return an empty replica of the latency model, with a queue of several priorities."""
+    """Return an empty live replica for a latency model, with a queue of `levels` priorities."""
     if isinstance(times, IterationCoefficients):
         return LiveIterations(times, limits, levels)
     return LiveSharing(times, limits, levels)
 
 
 class _LiveTokens(LiveReplica):
-    """State of the engine, with rows that are reused and arrays that grow as needed."""
+    """State of the engine, with reused request numbers and arrays that grow as needed."""
 
     def __init__(self, limits: Limits, levels: int) -> None:
         self._limits = limits
         self._rows = Rows()
         self._machine = empty_state(MIN_ROWS, limits, levels)
         self._scheduled_ms = np.empty(0)
-        """First times in the batch, shape (rows,); NaN for requests that still wait."""
+        """Time at which each request first joined the batch [ms], shape (rows,); NaN while it waits."""
         self._next_ms: float | None = math.inf
-        """Time of the next step; None if it has to be computed."""
+        """Time of the next step [ms]; None if it must be computed."""
         self._make_buffers()
 
     def _make_buffers(self) -> None:
@@ -40,7 +40,7 @@ class _LiveTokens(LiveReplica):
         self._ended = np.zeros(len(self._machine.places), np.int64)
 
     def add(self, now_ms: float, in_tokens: int = 0, out_tokens: int = 1, level: int = 0) -> int | None:
-        """Let a request arrive; return its number, None if it is rejected."""
+        """Add an arriving request, and return its number, or None if it is rejected."""
         if out_tokens >= len(self._machine.ends):
             check_tokens(out_tokens)
             self._machine = with_longer_ends(self._machine, out_tokens)
@@ -55,14 +55,14 @@ class _LiveTokens(LiveReplica):
         return None
 
     def next_ms(self) -> float:
-        """Return the time of the next step; inf if the replica is idle."""
+        """Return the time of the next step [ms]; inf if the replica is idle."""
         if self._next_ms is None:
             self._next_ms = self._begin()
             check_progress(self._machine)
         return self._next_ms
 
     def step(self) -> Step:
-        """Advance to the next token."""
+        """Advance to the time of the next token."""
         time_ms = self.next_ms()
         begin_ms = float(self._machine.state[0]["now_ms"])
         made, ended = self._end()
@@ -73,41 +73,44 @@ class _LiveTokens(LiveReplica):
         return Step(time_ms, *found)
 
     def scheduled_ms(self, row: int) -> float:
-        """Return the start of the iteration that first computed the prompt or made the first token."""
+        """Return the start of the iteration that first computed the prompt or made the first token [ms]."""
         return float(self._scheduled_ms[row])
 
     @property
     def waiting(self) -> int:
-        """Requests in the queue."""
+        """Number of requests in the queue."""
         return int(self._machine.state[0]["waiting"])
 
     @property
     def running(self) -> int:
-        """Requests in the batch."""
+        """Number of requests in the batch."""
         return int(self._machine.state[0]["running"])
 
     @property
     def kv_tokens(self) -> int:
-        """Tokens in the KV cache."""
+        """Number of tokens in the KV cache."""
         state = self._machine.state[0]
         return int(state["decode_tokens"] + state["partial_tokens"])
 
     @property
     def preemptions(self) -> int:
-        """Preemptions so far."""
+        """Number of preemptions so far."""
         return int(self._machine.state[0]["preemptions"])
 
     @abstractmethod
     def _offer(self, row: int, in_tokens: int, out_tokens: int, level: int, now_ms: float) -> bool:
-        """Let a request arrive; return False if it is rejected."""
+        """Add an arriving request to the engine; return False if it is rejected."""
 
     @abstractmethod
     def _begin(self) -> float:
-        """Begin the next step; return its end."""
+        """Start the next step, and return the time of its end [ms]."""
 
     @abstractmethod
     def _end(self) -> tuple[int, int]:
-        """Advance to the next token; fill the buffers and return the number of rows in each."""
+        """Advance to the next token.
+
+        Fill the buffers of requests, and return the number of requests in each.
+        """
 
 
 class LiveIterations(_LiveTokens):
@@ -121,7 +124,7 @@ class LiveIterations(_LiveTokens):
         self._code = live_iterations
 
     def cancel(self, row: int, now_ms: float) -> None:  # noqa: ARG002
-        """Remove a request, at the latest with the iteration in progress."""
+        """Remove a request, at the latest when the iteration in progress ends."""
         if not self._code.withdraw(self._machine, self._limits, row):
             self._rows.leaving.add(row)
             return
@@ -129,7 +132,7 @@ class LiveIterations(_LiveTokens):
         self._next_ms = None
 
     def step(self) -> Step:
-        """Advance to the end of the iteration."""
+        """Advance to the end of the iteration in progress."""
         step = super().step()
         for row in self._rows.take_leaving():
             self._code.withdraw(self._machine, self._limits, row)
@@ -153,7 +156,7 @@ class LiveIterations(_LiveTokens):
 
 
 class LiveSharing(_LiveTokens):
-    """A live replica whose requests share its time."""
+    """A live replica under processor sharing: all requests of the batch progress at once."""
 
     def __init__(self, times: ProcessorSharingCoefficients, limits: Limits, levels: int = 1) -> None:
         from optimizer.simulation.machine import live_sharing
@@ -163,7 +166,7 @@ class LiveSharing(_LiveTokens):
         self._code = live_sharing
 
     def cancel(self, row: int, now_ms: float) -> None:
-        """Remove a request now."""
+        """Remove a request immediately."""
         self._code.withdraw_shared(self._machine, self._times, row, now_ms)
         self._rows.release(row)
         self._next_ms = None

@@ -1,4 +1,4 @@
-"""Live card that dynamic-batching servers share in time."""
+"""Live replica of a card that dynamic-batching servers share in time."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,10 @@ from optimizer.simulation.live.replica import MIN_ROWS, LiveReplica, Rows, Step
 
 
 class LiveTurns(LiveReplica):
-    """Servers that take turns, one batch at a time; the `level` of a request is the index of its server."""
+    """Dynamic-batching servers that take turns on one card.
+
+    The `level` of a request is the index of its server.
+    """
 
     def __init__(self, servers: Sequence[BatchServer]) -> None:
         from optimizer.simulation.machine import time_sharing
@@ -17,15 +20,15 @@ class LiveTurns(LiveReplica):
         self._code = time_sharing
         self._rows = Rows()
         self._size = MIN_ROWS
-        """Places of each server's requests."""
+        """Length of the array section for each server's requests."""
         heads = self._size * np.arange(len(servers))
         self._card = time_sharing.empty_card(servers, heads, np.zeros(self._size * len(servers)))
         self._row_at = np.zeros(len(self._card.arrival_ms), np.int64)
-        """Request by place."""
+        """Request at each index of the arrays."""
         self._served: list[int] = []
 
     def add(self, now_ms: float, in_tokens: int = 0, out_tokens: int = 1, level: int = 0) -> int:  # noqa: ARG002
-        """Let a request of a server arrive; its queue has no limit."""
+        """Add an arriving request of a server; the queue has no limit."""
         card, row = self._card, self._rows.take()
         if card.ends[level] == (level + 1) * self._size:
             self._repack()
@@ -36,7 +39,7 @@ class LiveTurns(LiveReplica):
         return row
 
     def cancel(self, row: int, now_ms: float) -> None:  # noqa: ARG002
-        """Remove a request; a batch in service still takes its time."""
+        """Remove a request; if its batch is in service, the batch still takes its full time."""
         card = self._card
         for k, (head, end) in enumerate(zip(card.heads.tolist(), card.ends.tolist(), strict=True)):
             for place in head + np.flatnonzero(self._row_at[head:end] == row):
@@ -48,11 +51,11 @@ class LiveTurns(LiveReplica):
         self._rows.leaving.add(row)
 
     def next_ms(self) -> float:
-        """Return the start or the end of the next batch; inf if the card is idle."""
+        """Return the time of the next start or end of a batch [ms]; inf if the card is idle."""
         return float(self._card.free_ms[0]) if self._served else float(self._code.next_start_ms(self._card))
 
     def step(self) -> Step:
-        """Advance to the start or the end of the next batch."""
+        """Advance to the next start or end of a batch."""
         time_ms, card = self.next_ms(), self._card
         if self._served:
             made, ended = self._rows.end(self._served, self._served)
@@ -66,16 +69,19 @@ class LiveTurns(LiveReplica):
 
     @property
     def waiting(self) -> int:
-        """Requests in the queues."""
+        """Number of requests in the queues of all servers."""
         return int((self._card.ends - self._card.heads).sum())
 
     @property
     def running(self) -> int:
-        """Requests in service."""
+        """Number of requests in service."""
         return len(self._served)
 
     def _repack(self) -> None:
-        """Move waiting requests to the first places of their servers, twice as many if few are free."""
+        """Move the waiting requests of each server to the start of its section.
+
+        Lengthen sections if few entries are free.
+        """
         card, old_size = self._card, self._size
         counts = card.ends - card.heads
         if 2 * counts.max() > old_size:

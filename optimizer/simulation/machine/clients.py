@@ -1,4 +1,4 @@
-"""Source of requests: next arrivals, requests held back by the client, and rejections."""
+"""Source of the engine's requests: arrivals, requests held back by the client, and rejections."""
 
 import numpy as np
 
@@ -10,12 +10,12 @@ from optimizer.simulation.machine.queue import join_queue
 from optimizer.simulation.machine.state import EngineState
 
 ON_TIME, HELD_BACK = False, True
-"""Whether requests sent now have just arrived or were held back by the client."""
+"""Values of `held_back`: a request is sent when it arrives, or was held back by the client."""
 
 
 @compiled
 def next_arrival_ms(machine: EngineState) -> float:
-    """Return the time of the next arrival at the client; inf if there is none."""
+    """Return the time of the next arrival at the client [ms]; inf if there is none."""
     state = machine.state[0]
     if state.next_row >= len(machine.rows):
         return np.inf
@@ -26,14 +26,17 @@ def next_arrival_ms(machine: EngineState) -> float:
 
 @compiled
 def has_place(machine: EngineState, limits: Limits) -> bool:
-    """Return whether the client can send another request."""
+    """Return whether the client has a free slot to send another request."""
     state = machine.state[0]
     return state.running + state.waiting < limits.max_in_flight
 
 
 @compiled
 def take_arrivals(machine: EngineState, limits: Limits, held_back: bool) -> None:  # noqa: FBT001
-    """Send the requests that have arrived; those held back count as sent now, not at their arrival."""
+    """Send the requests that have arrived.
+
+    Requests that the client held back count as sent now, not at their arrival.
+    """
     state = machine.state[0]
     while has_place(machine, limits):
         arrival_ms = next_arrival_ms(machine)
@@ -52,7 +55,7 @@ def take_arrivals(machine: EngineState, limits: Limits, held_back: bool) -> None
 
 @compiled
 def admit(machine: EngineState, limits: Limits, row: int) -> bool:
-    """Let a request join the queue; return False if it is rejected."""
+    """Add a request to the queue; return False if it is rejected."""
     state = machine.state[0]
     inside = state.running + state.waiting
     if inside - limits.max_batch >= limits.max_queue or never_fits(machine, limits, row):
@@ -64,7 +67,7 @@ def admit(machine: EngineState, limits: Limits, row: int) -> bool:
 
 @compiled
 def think(machine: EngineState, row: int, since_ms: float) -> None:
-    """Let the user of a completed request think, then send the next one."""
+    """Schedule the next request of a user, whose previous request completed at `since_ms`."""
     if len(machine.wakes_ms) > 0:
         state = machine.state[0]
         wakes_ms = since_ms + machine.rows[row].think_ms

@@ -11,7 +11,7 @@ from optimizer.simulation.batches import CLOCK, COLLECT, GAP, INTERVAL, OLDEST, 
 from optimizer.simulation.machine.compiling import compiled, entry, inlined
 
 TICK_ROUNDING = 1e-9
-"""Share of a tick by which a service can end late because of rounding."""
+"""Fraction of a clock tick by which a service can end late because of rounding."""
 
 
 BATCHES = np.dtype(
@@ -29,11 +29,11 @@ BATCHES = np.dtype(
     ],
     align=True,
 )
-"""State of a server between two events."""
+"""Record of a dynamic-batching server's state between two events."""
 
 
 def empty_server() -> npt.NDArray[Any]:
-    """Return the state of an empty server; the end of an empty batch at 0 opens its first window."""
+    """Return the state of an empty server; an empty batch ends at time 0 and starts the first window."""
     state = np.zeros(1, BATCHES)
     state["batch"] = 1
     return state
@@ -42,14 +42,17 @@ def empty_server() -> npt.NDArray[Any]:
 def run_batches(
     server: BatchServer, arrival_ms: FloatArray, start_ms: FloatArray, last_ms: FloatArray, queue: IntArray
 ) -> tuple[float, float, int]:
-    """Run all requests through an empty server; return its busy time, ∫ batch dt, and its batches.
+    """Run all requests through an empty server.
 
     Args:
         server: the server.
-        arrival_ms: ascending, shape (R,).
+        arrival_ms: arrival times, ascending, shape (R,).
         start_ms: filled with the start of each request's batch; NaN if rejected.
         last_ms: filled with the completion times; NaN if rejected.
-        queue: scratch, shape (R,).
+        queue: scratch array, shape (R,).
+
+    Returns:
+        Busy time [ms], ∫ batch dt, and number of batches.
     """
     start_ms[:] = last_ms[:] = np.nan
     states = empty_server()
@@ -62,17 +65,17 @@ def advance_batches(
     server: BatchServer, states: npt.NDArray[Any], arrival_ms: FloatArray, arrival: int, count: int,
     start_ms: FloatArray, last_ms: FloatArray, queue: IntArray, until_ms: float,
 ) -> None:  # fmt: skip
-    """Run a server up to a time (inclusive).
+    """Run a server up to a time, inclusive.
 
     Args:
         server: the server.
         states: its state, a record of `BATCHES`; changed.
         arrival_ms: arrival times by request, ascending among those that arrive.
-        arrival: first request that arrives.
-        count: end of the requests that arrive.
+        arrival: index of the first request that arrives.
+        count: index after the last request that arrives.
         start_ms: filled with the start of each request's batch.
         last_ms: filled with the completion times.
-        queue: waiting requests from `head` to `tail`, in which rejected ones are missing; changed.
+        queue: requests, of which those from `head` to `tail` wait; rejected ones are absent; changed.
         until_ms: end of the run, not before the last arrival.
     """
     state = states[0]
@@ -122,19 +125,19 @@ def collect(
 
     Args:
         server: the server.
-        now_ms: time at which it became free, or of the latest arrival.
+        now_ms: time at which the server became free, or of the latest arrival.
         deadline: start of the next batch; inf if no request waits.
         arrival_ms: arrival times.
         arrival: index of the next arrival.
-        count: end of the arrivals.
-        queue: waiting requests, from `head` up to `tail`; changed.
+        count: index after the last arrival.
+        queue: requests, of which those from `head` to `tail` wait; changed.
         head: start of the queue.
-        tail: the end of the queue.
+        tail: end of the queue.
         until_ms: end of the run.
 
     Returns:
-        Whether a batch starts; then its start, otherwise the time of the latest arrival; the deadline, the
-        next request to arrive, and the end of the queue.
+        Whether a batch starts; its start, or else the time of the latest arrival; the deadline; the index of
+            the next arrival; the end of the queue.
     """
     # A request that finds the server free does not queue, even without queue places, unless there is a clock.
     queue_limit = server.queue_limit if server.trigger == CLOCK else max(server.queue_limit, 1)
@@ -171,7 +174,7 @@ def first_deadline(
     head: int,
     queue: IntArray,
 ) -> float:
-    """Return the time at which a free server starts its next batch; inf if no request waits."""
+    """Return the time at which a free server starts its next batch [ms]; inf if no request waits."""
     window = server.window_ms
     if server.trigger == CLOCK:
         return max(math.ceil(free_ms / window - TICK_ROUNDING), tick + 1) * window
@@ -186,7 +189,7 @@ def first_deadline(
 
 @compiled
 def next_deadline(server: BatchServer, deadline: float, come_ms: float) -> float:
-    """Return the first deadline after an arrival, when one window follows another."""
+    """Return the first deadline after an arrival [ms], if one window follows another without a pause."""
     window = server.window_ms
     passed = math.floor((come_ms - deadline) / window) + 1
     return deadline + passed * window

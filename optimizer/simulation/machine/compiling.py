@@ -1,8 +1,8 @@
 """Compilation with numba, and the cache of compiled code.
 
-Only the entry points keep their compiled code on disk, next to the package if it is writable, otherwise in
-the user's cache directory. Code under an entry comes from several files, but numba checks only the entry's
-own file; the digest of all of them is therefore part of the file name.
+Only the entry points keep compiled code on disk: next to the package if it is writable, else in the user's
+cache directory. The code of an entry point comes from several files, but numba checks only the file of the
+entry point itself. So the file name includes a digest of all these files.
 """
 
 import hashlib
@@ -21,43 +21,46 @@ from numba.core.types import unliteral
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _jit: Any = partial(njit, nogil=True, error_model="numpy", no_cfunc_wrapper=True, _nrt=False)
-"""Compilation without checks of divisors, which are positive, or reference counts, as nothing is
-allocated.
+"""Compilation without reference counts, because nothing is allocated, and without checks for division by
+zero.
 """
 _allocating_jit: Any = partial(njit, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 """Compilation of functions that allocate arrays."""
 
 
 def compiled(function: _Function) -> _Function:
-    """Compile an internal function; it is cached with the entries that call it, and Python cannot call it."""
+    """Compile an internal function that only compiled code calls.
+
+    It is cached together with the entry points that call it.
+    """
     part: _Function = _for_any_number(_jit(function, no_cpython_wrapper=True))
     return part
 
 
 def inlined(function: _Function) -> _Function:
-    """Compile an internal function, like `compiled`, as a part of its callers."""
+    """Compile an internal function, like `compiled`, and inline it into its callers."""
     part: _Function = _for_any_number(_jit(function, no_cpython_wrapper=True, forceinline=True))
     return part
 
 
 def compiled_with_arrays(function: _Function) -> _Function:
-    """Compile an internal function, like `compiled`, that allocates arrays."""
+    """Compile an internal function that allocates arrays, like `compiled`."""
     part: _Function = _for_any_number(_allocating_jit(function, no_cpython_wrapper=True))
     return part
 
 
 def entry(function: _Function) -> _Function:
-    """Compile a function called from Python, and cache it on disk."""
+    """Compile an entry point, a function that Python calls, and cache it on disk."""
     return _kept(_jit(function))
 
 
 def entry_with_arrays(function: _Function) -> _Function:
-    """Compile a function called from Python that allocates arrays, and cache it on disk."""
+    """Compile an entry point that allocates arrays, and cache it on disk."""
     return _kept(_allocating_jit(function))
 
 
 def _for_any_number(part: Any) -> Any:
-    """Compile a function once for all integers; numba otherwise compiles it again for each literal."""
+    """Make numba compile a function once for all integers, not again for each literal argument."""
     template = part.get_call_template
 
     def of_types(args: Sequence[Any], keywords: dict[str, Any]) -> Any:
@@ -76,13 +79,16 @@ def _kept(point: Any) -> Any:
 
 @contextmanager
 def announcing(announce: Callable[[], None]) -> Iterator[None]:
-    """Context that calls `announce` when an entry starts to compile; cached code is not announced."""
+    """Context that calls `announce` when an entry point starts to compile.
+
+    Loading cached code is not announced.
+    """
     with install_listener("numba:compile", _Announcement(announce)):
         yield
 
 
 class _Announcement(Listener):
-    """Announces the first entry that compiles."""
+    """Listener that announces the first entry point that compiles."""
 
     def __init__(self, announce: Callable[[], None]) -> None:
         self._announce: Callable[[], None] | None = announce
@@ -94,13 +100,13 @@ class _Announcement(Listener):
             self._announce = None
 
     def on_end(self, event: Event) -> None:
-        """Do nothing."""
+        """Do nothing; numba's listener interface requires this method."""
 
 
 class _Files(CompileResultCacheImpl):
-    """Cache files named after all sources that the code can depend on.
+    """Cache files whose names depend on all sources of the compiled code.
 
-    Code of another version is thus never loaded: it can refer to classes that no longer exist.
+    So code of another version is never loaded: it could refer to classes that no longer exist.
     """
 
     def __init__(self, py_func: Callable[..., Any]) -> None:
@@ -116,16 +122,16 @@ class _Files(CompileResultCacheImpl):
 
 
 class _MachineCache(FunctionCache):
-    """Compiled code in files with our own names."""
+    """Cache of compiled code that uses the file names of `_Files`."""
 
     _impl_class = _Files
 
 
 @cache
 def _digest(folder: Path) -> str:
-    """Return a digest of the sources of a package of compiled code, and of its common base.
+    """Return a digest of the sources of a package of compiled code, and of the common modules it uses.
 
-    Other packages' modules that compile nothing are ignored, because changing them leaves the code as it is.
+    Modules of other packages that compile nothing are ignored, because they do not affect the compiled code.
     """
     here = Path(__file__).parent
     texts = [path.read_bytes() for path in sorted(here.parent.glob("*.py"))]

@@ -1,7 +1,7 @@
-"""Decoding requests, filed by the iteration in which each completes.
+"""Decoding requests, listed by the iteration in which each completes.
 
-Every decode iteration makes one token for every output, so its end is known at its start: nothing is counted
-down, and the cost of an iteration does not depend on the batch.
+Every decode iteration makes one token for every output, so the last iteration of an output is known at its
+start. No counters are updated, and the cost of an iteration does not depend on the batch size.
 """
 
 from optimizer.simulation.limits import UNLIMITED
@@ -11,14 +11,14 @@ from optimizer.simulation.machine.state import BLOCK, NO_ITERATION, NO_REQUEST, 
 
 @compiled
 def held_tokens(machine: EngineState, row: int) -> int:
-    """Return the tokens of a request in the KV cache."""
+    """Return the number of tokens of a request in the KV cache."""
     left = machine.rows[row].end - machine.state[0].iteration
     return machine.rows[row].in_tokens + machine.rows[row].out_tokens - 1 - left
 
 
 @compiled
 def begin_answer(machine: EngineState, row: int, left: int) -> None:
-    """File a request that needs `left` further iterations, at least one."""
+    """Add a decoding request that needs `left` further iterations, at least one, to its list."""
     state = machine.state[0]
     end = state.iteration + left
     machine.rows[row].end = end
@@ -33,7 +33,7 @@ def begin_answer(machine: EngineState, row: int, left: int) -> None:
 
 @compiled
 def end_answer(machine: EngineState) -> int:
-    """Remove and return a request that completes with this iteration; NO_REQUEST if there is none."""
+    """Remove and return a request that completes in this iteration; NO_REQUEST if there is none."""
     state = machine.state[0]
     slot = state.iteration & (len(machine.ends) - 1)
     row = machine.ends[slot]
@@ -45,7 +45,7 @@ def end_answer(machine: EngineState) -> int:
 
 @compiled
 def evict_sequence(machine: EngineState, row: int) -> None:
-    """Remove a decoding request before its end, and store the number of tokens made."""
+    """Remove a decoding request before its end, and record the number of tokens it has made."""
     state = machine.state[0]
     slot = machine.rows[row].end & (len(machine.ends) - 1)
     if machine.ends[slot] == row:
@@ -71,7 +71,7 @@ def _forget(machine: EngineState, row: int, slot: int) -> None:
 
 @compiled
 def find_next_end(machine: EngineState) -> None:
-    """Find the iteration in which the next request completes."""
+    """Find the iteration in which the next request completes, and store it in the state."""
     state = machine.state[0]
     if state.decodes == 0:
         state.next_end = UNLIMITED

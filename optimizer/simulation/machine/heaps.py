@@ -1,6 +1,6 @@
-"""Binary heap in arrays, ordered by time, with an item for each time (compiled).
+"""Binary heap in two arrays, ordered by time, with an item for each time (compiled).
 
-Without items, the array of times is passed for both.
+A heap without items passes its array of times for both.
 """
 
 from optimizer.arrays import FloatArray, IntArray
@@ -11,7 +11,7 @@ Items = FloatArray | IntArray
 
 @compiled
 def push(times: FloatArray, items: Items, size: int, time: float, item: float) -> None:
-    """Add a time to a heap of the given size, whose arrays have space for one more."""
+    """Add a time and its item to a heap of `size` entries; the arrays must have space for one more."""
     place = size
     while place > 0:
         parent = (place - 1) // 2
@@ -24,19 +24,19 @@ def push(times: FloatArray, items: Items, size: int, time: float, item: float) -
 
 @compiled
 def replace_first(times: FloatArray, items: Items, size: int, time: float, item: float) -> None:
-    """Replace the smallest time of a heap of the given size."""
+    """Replace the smallest time, and its item, of a heap of `size` entries."""
     _sift_down(times, items, size, 0, time, item)
 
 
 @compiled
 def remove_first(times: FloatArray, items: Items, size: int) -> None:
-    """Remove the smallest time of a heap, which then has the given size."""
+    """Remove the smallest time of a heap, which has `size` entries afterwards."""
     replace_first(times, items, size, times[size], items[size])
 
 
 @compiled
 def remove_at(times: FloatArray, items: Items, size: int, place: int) -> None:
-    """Remove the time at a place of a heap, which then has the given size."""
+    """Remove the time at index `place` of a heap, which has `size` entries afterwards."""
     if place > 0 and times[(place - 1) // 2] > times[size]:
         push(times, items, place, times[size], items[size])
     else:
@@ -45,7 +45,7 @@ def remove_at(times: FloatArray, items: Items, size: int, place: int) -> None:
 
 @compiled
 def _sift_down(times: FloatArray, items: Items, size: int, place: int, time: float, item: float) -> None:
-    """Put a time at a free place of a heap of the given size, or below it."""
+    """Put a time into the free index `place` of a heap of `size` entries, or below smaller children."""
     while 2 * place + 1 < size:
         child = 2 * place + 1
         if child + 1 < size and times[child + 1] < times[child]:

@@ -1,8 +1,8 @@
-"""State machine of iterations: schedules one, advances the clock, and hands out its tokens.
+"""State machine of iterations: schedules an iteration, advances the clock, and records its tokens.
 
-While only decodes are in progress, nothing but their context changes from one iteration to the next: all
-iterations up to the next event pass in one step, whose time is an arithmetic series. A live replica runs the
-same two halves of a step, one iteration at a time.
+While only decodes are in progress, only their context lengths change from one iteration to the next. So all
+iterations up to the next event run in one step, whose time is an arithmetic series. A live replica uses the
+same functions, one iteration at a time.
 """
 
 import numpy as np
@@ -50,10 +50,11 @@ def run_iterations(
 def begin_iterations(
     machine: EngineState, times: IterationCoefficients, limits: Limits, most: int, until_ms: float
 ) -> tuple[float, int]:
-    """Schedule one iteration, or without prompts up to `most` up to the next event.
+    """Schedule one iteration with prompts, or up to `most` iterations of decodes up to the next event.
 
     Returns:
-        Their time and their number; 0 and stuck if no request can progress.
+        Total time [ms] and number of the iterations; if no request can progress, 0, and the state is marked
+            as stuck.
     """
     state = machine.state[0]
     gather_prompts(machine, limits)
@@ -80,7 +81,7 @@ def begin_iterations(
 
 @inlined
 def end_iterations(machine: EngineState, limits: Limits, spent_ms: float, count: int) -> None:
-    """End the scheduled iterations: advance the clock, and hand out their tokens."""
+    """End the scheduled iterations: advance the clock by `spent_ms`, and record their tokens."""
     state = machine.state[0]
     prompts = state.work_prompts > 0
     _pass_time(machine, limits, spent_ms, count, 0 if prompts and limits.prefill_first else count)
@@ -91,7 +92,7 @@ def end_iterations(machine: EngineState, limits: Limits, spent_ms: float, count:
 
 @inlined
 def _finish_prompts(machine: EngineState, limits: Limits) -> None:
-    """Make the next token of each request whose prompt is complete."""
+    """Record the next token of each request whose prompt is complete."""
     state = machine.state[0]
     state.partial, state.partial_tokens = state.work_partial, state.work_partial_tokens
     for i in range(state.work_completed):
@@ -107,9 +108,9 @@ def _finish_prompts(machine: EngineState, limits: Limits) -> None:
 
 @compiled
 def _next_event_ms(machine: EngineState, limits: Limits) -> float:
-    """Return the time of the next arrival that could join the batch; others are not events."""
+    """Return the time of the next arrival that could join the batch [ms]; other arrivals are not events."""
     state = machine.state[0]
-    # The first in the queue might lack memory, but one of higher priority might not.
+    # The first request in the queue might not fit in the KV cache, but one of higher priority might fit.
     overtakes = len(machine.last_waiting) > 1
     joins = (state.waiting == 0 or overtakes) and state.partial == NO_REQUEST
     joins = joins and state.running < limits.max_batch
@@ -120,7 +121,7 @@ def _next_event_ms(machine: EngineState, limits: Limits) -> float:
 def _pass_time(
     machine: EngineState, limits: Limits, spent_ms: float, iterations: int, tokens_each: int
 ) -> None:
-    """Advance the clock, add tokens to every output, and end the completed ones."""
+    """Advance the clock, add tokens to every output, and end the completed outputs."""
     state = machine.state[0]
     if not spent_ms > 0:
         state.stuck = 1

@@ -1,4 +1,4 @@
-"""A tandem with a limit on the jobs inside; the next job enters when one leaves (compiled)."""
+"""A tandem with a limit on the jobs inside; a waiting job enters when another leaves (compiled)."""
 
 from typing import Any, NamedTuple
 
@@ -17,22 +17,22 @@ JOBS = np.dtype(
     [
         ("now_ms", np.float64),
         ("inside", np.int64),
-        ("busy_ms", np.float64),  # of the server
-        ("batch_ms", np.float64),  # integral of its batch over time
+        ("busy_ms", np.float64),  # busy time of the server
+        ("batch_ms", np.float64),  # integral of the server's batch over time
         ("batches", np.int64),
     ],
     align=True,
 )
-"""Totals of a tandem."""
+"""Record of a tandem's totals: clock, jobs inside, busy time, ∫ batch dt and batches."""
 
 
 class TandemState(NamedTuple):
-    """State of a tandem; its stops are the server (index `server_stop`) and the stages."""
+    """State of a tandem, whose stops are the server (index `server_stop`) and the stages."""
 
     server: BatchServer
     server_stop: int
     workers: IntArray
-    """Number of workers of each stop; 1 for the server."""
+    """Number of workers at each stop; 1 for the server."""
     service_ms: FloatArray
     """Service times at each stop [ms], shape (stops, R); unused for the server."""
     first: IntArray
@@ -41,28 +41,28 @@ class TandemState(NamedTuple):
     busy: IntArray
     """Number of busy workers at each stop; for the server, the requests in its batch."""
     behind: IntArray
-    """Next request in the same queue or batch; shape (R,)."""
+    """For each request, the request after it in the same queue or batch, shape (R,)."""
     stop: IntArray
-    """Stop of each request, shape (R,)."""
+    """Current stop of each request, shape (R,)."""
     event_ms: FloatArray
-    """Heap of the ends of services [ms], shape (jobs + 1,)."""
+    """Heap of the end times of services in progress [ms], shape (jobs + 1,)."""
     event_row: IntArray
     start_ms: FloatArray
     """Start of each request's batch [ms]; shape (R,)."""
     events: IntArray
-    """Number of events; shape (1,)."""
+    """Number of entries in the heap, shape (1,)."""
 
 
 def empty_tandem(
     server: BatchServer, server_stop: int, workers: list[int], service_ms: FloatArray, jobs: int
 ) -> TandemState:
-    """Return an empty tandem.
+    """Return the state of an empty tandem.
 
     Args:
-        server: the server.
-        server_stop: index of its stop.
-        workers: workers by stop.
-        service_ms: service times, shape (stops, R).
+        server: the dynamic-batching server.
+        server_stop: index of the server's stop.
+        workers: number of workers by stop.
+        service_ms: service times [ms], shape (stops, R).
         jobs: maximum requests inside.
     """
     stops, rows = len(workers), service_ms.shape[1]
@@ -80,14 +80,14 @@ def advance_jobs(
     yard: TandemState, states: npt.NDArray[Any], come_ms: FloatArray, arrival: int, count: int, jobs: int,
     last_ms: FloatArray, until_ms: float,
 ) -> None:  # fmt: skip
-    """Run a tandem up to a time (inclusive); fill the completion times.
+    """Run a tandem up to a time, inclusive, and fill the completion times.
 
     Args:
-        yard: the tandem; changed.
+        yard: state of the tandem; changed.
         states: its totals, a record of `JOBS`; changed.
-        come_ms: arrivals by request, ascending among those that arrive.
-        arrival: first request that arrives; it enters when fewer than `jobs` are inside.
-        count: end of the requests that arrive.
+        come_ms: arrival times by request, ascending among those that arrive.
+        arrival: index of the first request that arrives; it enters when fewer than `jobs` are inside.
+        count: index after the last request that arrives.
         jobs: maximum requests inside.
         last_ms: completion times by request; filled.
         until_ms: end of the run, not before the last arrival.
@@ -131,7 +131,7 @@ def advance_jobs(
 
 @compiled
 def join(yard: TandemState, row: int, now_ms: float) -> None:
-    """Add a request to the queue of its stop, and serve it if a worker is free."""
+    """Add a request to the queue of its current stop, and serve it if a worker is free."""
     stop = yard.stop[row]
     yard.behind[row] = NO_REQUEST
     if yard.first[stop] == NO_REQUEST:
@@ -144,7 +144,7 @@ def join(yard: TandemState, row: int, now_ms: float) -> None:
 
 @compiled
 def start_services(yard: TandemState, stop: int, now_ms: float) -> None:
-    """Start all services possible at a stop."""
+    """Start as many services at a stop as its free workers and waiting requests allow."""
     row = yard.first[stop]
     if stop == yard.server_stop:
         if yard.busy[stop] > 0 or row == NO_REQUEST:
@@ -165,6 +165,6 @@ def start_services(yard: TandemState, stop: int, now_ms: float) -> None:
 
 @compiled
 def add_end(yard: TandemState, end_ms: float, row: int) -> None:
-    """Schedule the end of a service."""
+    """Add the end of a request's service to the heap."""
     push(yard.event_ms, yard.event_row, yard.events[0], end_ms, row)
     yard.events[0] += 1

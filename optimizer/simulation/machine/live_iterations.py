@@ -1,6 +1,6 @@
-"""Live replica of iterations: the blocks of the state machine, one iteration at a time (compiled).
+"""Live replica of iterations: functions of the state machine, one iteration at a time (compiled).
 
-An iteration is scheduled at its start, and its results are returned at its end; requests that arrive in
+An iteration is scheduled at its start, and its results are returned at its end. Requests that arrive in
 between join the queue immediately. The decoding requests are the first `decodes` entries of `answers`.
 """
 
@@ -21,7 +21,7 @@ from optimizer.simulation.machine.state import NO_ITERATION, NO_REQUEST, EngineS
 def reset_row(
     machine: EngineState, row: int, in_tokens: int, out_tokens: int, level: int, now_ms: float
 ) -> None:
-    """Use a free row for a new request."""
+    """Reset the record at index `row` for a new request."""
     record = machine.rows[row]
     record.in_tokens, record.out_tokens, record.level = in_tokens, out_tokens, level
     record.arrival_ms = record.sent_ms = now_ms
@@ -33,7 +33,7 @@ def reset_row(
 def offer(
     machine: EngineState, limits: Limits, row: int, in_tokens: int, out_tokens: int, level: int, now_ms: float
 ) -> bool:
-    """Let a request arrive now; return False if it is rejected."""
+    """Add a request that arrives now; return False if it is rejected."""
     state = machine.state[0]
     reset_row(machine, row, in_tokens, out_tokens, level, now_ms)
     if state.running + state.waiting == 0:
@@ -45,13 +45,13 @@ def offer(
 def begin_iteration(
     machine: EngineState, times: IterationCoefficients, limits: Limits, scheduled_ms: FloatArray
 ) -> float:
-    """Start an iteration unless one is in progress; return its end [ms], inf if the replica is idle.
+    """Start an iteration unless one is in progress, and return its end [ms]; inf if the replica is idle.
 
     Args:
-        machine: the replica.
+        machine: state of the replica.
         times: latency model.
-        limits: its limits.
-        scheduled_ms: filled with the start, where it is NaN, for requests whose prompts it computes.
+        limits: limits of the replica.
+        scheduled_ms: for requests whose prompts it computes, NaN is replaced by the start of the iteration.
     """
     state = machine.state[0]
     if state.work_ms == 0:
@@ -70,7 +70,7 @@ def begin_iteration(
 
 @compiled
 def schedule(scheduled_ms: FloatArray, row: int, now_ms: float) -> None:
-    """Record the first time of a request in the batch."""
+    """Record the time at which a request first joins the batch [ms]."""
     if np.isnan(scheduled_ms[row]):
         scheduled_ms[row] = now_ms
 
@@ -110,7 +110,7 @@ def end_iteration(machine: EngineState, limits: Limits, made: IntArray, ended: I
 
 @entry
 def withdraw(machine: EngineState, limits: Limits, row: int) -> bool:
-    """Remove a request; return False, and do nothing, if the iteration in progress computes it."""
+    """Remove a request; if the iteration in progress computes it, change nothing and return False."""
     state = machine.state[0]
     if drop_waiting(machine, row):
         return True
@@ -124,7 +124,7 @@ def withdraw(machine: EngineState, limits: Limits, row: int) -> bool:
 
 @compiled
 def _forget_evicted(machine: EngineState, decodes: int) -> None:
-    """Remove the requests from `answers`, of the given number before, that no longer decode."""
+    """Remove the requests that no longer decode from the first `decodes` entries of `answers`."""
     if machine.state[0].decodes == decodes:
         return
     kept = 0

@@ -1,6 +1,6 @@
-"""Live replica of processor sharing: the blocks of the state machine, and the times of tokens (compiled).
+"""Live replica of processor sharing: functions of the state machine, and the times of tokens (compiled).
 
-A token that completes no output changes nothing in the batch, so it is only counted, in `made`.
+A token that does not complete an output changes nothing in the batch, so it is only counted in `made`.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ from optimizer.simulation.machine.sharing import (
 from optimizer.simulation.machine.state import EngineState
 
 TOKEN_ROUNDING = 1e-9
-"""Share of a token within which two tokens coincide."""
+"""Fraction of a token within which two tokens count as simultaneous."""
 
 
 @entry
@@ -33,7 +33,7 @@ def offer_shared(
     machine: EngineState, times: ProcessorSharingCoefficients, limits: Limits, row: int, in_tokens: int,
     out_tokens: int, level: int, now_ms: float,
 ) -> bool:  # fmt: skip
-    """Let a request arrive now; return False if it is rejected."""
+    """Add a request that arrives now; return False if it is rejected."""
     reset_row(machine, row, in_tokens, out_tokens, level, now_ms)
     pass_until(machine, times, max(machine.state[0].now_ms, now_ms), False)  # noqa: FBT003
     return admit(machine, limits, row)
@@ -43,13 +43,13 @@ def offer_shared(
 def next_shared_ms(
     machine: EngineState, times: ProcessorSharingCoefficients, limits: Limits, scheduled_ms: FloatArray
 ) -> float:
-    """Admit waiting requests; return the time of the next token or the next end, inf if there is none.
+    """Admit waiting requests, and return the time of the next token or completion [ms]; inf if there is none.
 
     Args:
-        machine: the replica.
+        machine: state of the replica.
         times: latency model.
-        limits: its limits.
-        scheduled_ms: filled with the present time, where it is NaN, for requests with prompts.
+        limits: limits of the replica.
+        scheduled_ms: for admitted requests with prompts, NaN is replaced by the current time.
     """
     admit_waiting(machine, limits)
     for i in range(machine.state[0].work_prompts):
@@ -61,7 +61,7 @@ def next_shared_ms(
 def pass_shared(
     machine: EngineState, times: ProcessorSharingCoefficients, made: IntArray, ended: IntArray
 ) -> tuple[int, int]:
-    """Advance to the next token or end.
+    """Advance to the next token or completion.
 
     Args:
         machine: the replica.
@@ -94,7 +94,7 @@ def pass_shared(
 def withdraw_shared(
     machine: EngineState, times: ProcessorSharingCoefficients, row: int, now_ms: float
 ) -> None:
-    """Remove a request now."""
+    """Remove a request at time `now_ms`."""
     state = machine.state[0]
     if drop_waiting(machine, row):
         return
@@ -116,7 +116,7 @@ def withdraw_shared(
 
 @compiled
 def _tokens_to(machine: EngineState, i: int) -> float:
-    """Return the tokens by the clock to the next token of an output; inf if that is its last."""
+    """Return how far the token clock advances until the next token of output `i`; inf if that is its last."""
     row = machine.answers[i]
     left = machine.rows[row].out_tokens - 1 - machine.rows[row].made
     return np.inf if left <= 0 else machine.answer_ends[i] - left - machine.state[0].token_clock
@@ -124,7 +124,7 @@ def _tokens_to(machine: EngineState, i: int) -> float:
 
 @compiled
 def _tokens_to_next(machine: EngineState) -> float:
-    """Return the tokens by the clock to the next token that ends no output; inf if there is none."""
+    """Return how far the token clock advances until the next token that ends no output; inf if none."""
     least = np.inf
     for i in range(machine.state[0].decodes):
         least = min(least, _tokens_to(machine, i))
@@ -133,5 +133,5 @@ def _tokens_to_next(machine: EngineState) -> float:
 
 @compiled
 def _next_token_ms(machine: EngineState, times: ProcessorSharingCoefficients) -> float:
-    """Return the time of the next token that ends no output; inf if there is none."""
+    """Return the time of the next token that ends no output [ms]; inf if there is none."""
     return machine.state[0].now_ms + max(_tokens_to_next(machine), 0.0) * token_ms(machine, times)

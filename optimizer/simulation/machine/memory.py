@@ -1,4 +1,4 @@
-"""KV cache: admission of tokens, and preemption when it is full.
+"""KV cache: admission of requests, and preemption when the cache is full.
 
 A request takes memory token by token as its prompt is computed and its output grows. If the next tokens do
 not fit, the request admitted last is preempted; its prompt and its output so far are recomputed later.
@@ -19,7 +19,7 @@ def never_fits(machine: EngineState, limits: Limits, row: int) -> bool:
 
 @compiled
 def fits(machine: EngineState, limits: Limits, tokens: int) -> bool:
-    """Return whether further tokens fit in addition to the next token of every output."""
+    """Return whether `tokens` more tokens fit in the KV cache, beyond the next token of every output."""
     state = machine.state[0]
     return state.decode_tokens + state.partial_tokens + state.decodes + tokens <= limits.kv_tokens
 
@@ -35,7 +35,7 @@ def iterations_that_fit(machine: EngineState, limits: Limits) -> int:
 
 @compiled
 def remember_admission(machine: EngineState, limits: Limits, row: int) -> None:
-    """Record a request as the newest of the batch."""
+    """Record a request as the most recently admitted one."""
     if limits.kv_tokens >= UNLIMITED:
         return
     state = machine.state[0]
@@ -64,7 +64,7 @@ def leave_batch(machine: EngineState, limits: Limits, row: int) -> None:
 
 @compiled
 def evict(machine: EngineState, limits: Limits, row: int) -> None:
-    """Remove a request from the batch before its end, and free its memory."""
+    """Remove a request from the batch before its end, and free its KV cache."""
     state = machine.state[0]
     if row == state.partial:
         state.partial, state.partial_tokens = NO_REQUEST, 0
@@ -75,7 +75,11 @@ def evict(machine: EngineState, limits: Limits, row: int) -> None:
 
 @compiled
 def preempt_until_fits(machine: EngineState, limits: Limits) -> bool:
-    """Preempt the newest requests until every next token fits; return whether any was preempted."""
+    """Preempt the most recently admitted requests until the next token of every output fits.
+
+    Returns:
+        Whether any request was preempted.
+    """
     state = machine.state[0]
     preempted = False
     while not fits(machine, limits, 0):

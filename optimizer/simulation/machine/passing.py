@@ -1,4 +1,4 @@
-"""Runs of requests through a tandem: stages before the server, the server, and stages after it."""
+"""Runs requests through a tandem: stages before the server, the server, and stages after it."""
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def run_line(
 def _passed(
     station: Station, rows: IntArray, come_ms: FloatArray, times_ms: FloatArray
 ) -> tuple[IntArray, FloatArray]:
-    """Return the requests in the order in which they leave a stage, and the times."""
+    """Return the requests in the order in which they leave a stage, and the times of leaving [ms]."""
     left_ms = np.empty(len(rows))
     run_station(come_ms, times_ms[rows], np.zeros(min(station.workers, len(rows) + 1)), left_ms)
     if station.workers == 1:
@@ -58,7 +58,7 @@ def _passed(
 def _run_jobs(
     line: Tandem, come_ms: FloatArray, stage_ms: FloatArray, start_ms: FloatArray, last_ms: FloatArray
 ) -> tuple[float, float, int]:
-    """Run requests through a tandem with a limit on the jobs inside."""
+    """Run all requests through an empty tandem with a limit on the jobs inside."""
     yard, states = tandem_state(line, stage_ms), np.zeros(1, JOBS)
     advance_jobs(yard, states, np.array(come_ms), 0, len(come_ms), line.jobs, last_ms, np.inf)
     start_ms[:] = yard.start_ms
@@ -67,7 +67,10 @@ def _run_jobs(
 
 
 def tandem_state(line: Tandem, stage_ms: FloatArray) -> TandemState:
-    """Return an empty tandem with a limit on the jobs inside, and the times of its requests at each stage."""
+    """Return the state of an empty tandem with a limit on the jobs inside.
+
+    `stage_ms` has the service times of its requests at each stage [ms].
+    """
     before = len(line.before)
     workers = [station.workers for station in line.before]
     workers += [1, *(station.workers for station in line.after)]
@@ -76,7 +79,7 @@ def tandem_state(line: Tandem, stage_ms: FloatArray) -> TandemState:
 
 
 def stage_times_ms(stations: tuple[Station, ...], count: int, rng: np.random.Generator) -> FloatArray:
-    """Draw lognormal service times of `count` requests at each stage, shape (stages, count)."""
+    """Draw lognormal service times of `count` requests at each stage [ms], shape (stages, count)."""
     times = np.empty((len(stations), count))
     for row, station in zip(times, stations, strict=True):
         variance = np.log1p(station.cv * station.cv)

@@ -1,4 +1,7 @@
-"""Requests waiting for a batch slot: by priority, then in order of arrival; preempted ones come first."""
+"""Queue of requests for a batch slot, by priority, then in order of arrival.
+
+Preempted requests come first.
+"""
 
 from optimizer.simulation.machine.compiling import compiled
 from optimizer.simulation.machine.state import NO_REQUEST, EngineState
@@ -37,7 +40,7 @@ def leave_queue(machine: EngineState) -> int:
 
 @compiled
 def drop_waiting(machine: EngineState, row: int) -> bool:
-    """Remove a request from the queue; return False if it does not wait."""
+    """Remove a request from the queue; return False if it is not waiting."""
     state = machine.state[0]
     before, other = NO_REQUEST, state.first_waiting
     for _ in range(state.waiting):
@@ -58,7 +61,7 @@ def drop_waiting(machine: EngineState, row: int) -> bool:
 
 @compiled
 def _last_up_to(machine: EngineState, level: int) -> int:
-    """Return the last waiting request up to a priority rank; `NO_REQUEST` if none waits."""
+    """Return the last waiting request of priority rank `level` or higher; `NO_REQUEST` if none waits."""
     while level >= 0 and machine.last_waiting[level] == NO_REQUEST:
         level -= 1
     return NO_REQUEST if level < 0 else machine.last_waiting[level]
@@ -66,7 +69,7 @@ def _last_up_to(machine: EngineState, level: int) -> int:
 
 @compiled
 def _insert_after(machine: EngineState, row: int, before: int) -> None:
-    """Insert a request after another one, or with `NO_REQUEST` at the front of the queue."""
+    """Insert a request after request `before`, or at the front of the queue if that is `NO_REQUEST`."""
     state = machine.state[0]
     if before == NO_REQUEST:
         machine.rows[row].link = NO_REQUEST if state.waiting == 0 else state.first_waiting

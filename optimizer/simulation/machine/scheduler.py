@@ -1,8 +1,8 @@
 """Scheduling of prompts in the next iteration.
 
-Chunked: decodes come first, and prompts fill the rest of the token budget, the last one partially. Prefill
-first: full prompts up to the budget, at least one, while decodes pause. Both take requests in order, and stop
-at the first that finds no batch slot or no memory.
+With the chunked scheduler, decodes come first, and prompts fill the rest of the token budget, the last one
+partially. With the prefill-first scheduler, full prompts up to the budget, at least one, are computed while
+decodes pause. Both take requests in order, and stop at the first one without a batch slot or memory.
 """
 
 from optimizer.simulation.limits import Limits
@@ -14,7 +14,7 @@ from optimizer.simulation.machine.state import NO_REQUEST, EngineState
 
 @compiled
 def gather_prompts(machine: EngineState, limits: Limits) -> None:
-    """Schedule the prompt work of the next iteration."""
+    """Select the prompt tokens that the next iteration computes."""
     state = machine.state[0]
     state.work_prompts = state.work_tokens = state.work_completed = 0
     state.work_attention = 0.0
@@ -43,13 +43,13 @@ def gather_prompts(machine: EngineState, limits: Limits) -> None:
 
 @compiled
 def tokens_to_compute(machine: EngineState, row: int) -> int:
-    """Return the tokens to compute before the next output token: the prompt, and the lost output."""
+    """Return the number of tokens to compute before the next output token: the prompt, and evicted output."""
     return machine.rows[row].in_tokens + machine.rows[row].made
 
 
 @compiled
 def _add_chunk(machine: EngineState, row: int, start: int, tokens: int) -> None:
-    """Schedule a chunk of a request's prompt that follows its first `start` tokens."""
+    """Schedule a chunk of a request's prompt: `tokens` tokens after the first `start`."""
     state = machine.state[0]
     state.work_prompts += 1
     state.work_tokens += tokens

@@ -1,8 +1,8 @@
-"""State machine of processor sharing, the linear model as in the reference.
+"""State machine of processor sharing, for the linear law of llm-inferno.
 
 No request waits for an iteration to end. With n requests in the batch, a prompt of I tokens progresses by
-1/(γ + δ·I·n) of itself per millisecond and an output by 1/(α + β·n) tokens (eq. 1, 2); the first token comes
-at the end of the prompt.
+1/(γ + δ·I·n) of itself per millisecond and an output by 1/(α + β·n) tokens (eq. 1, 2). The first token is
+made when the prompt completes.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ from optimizer.simulation.machine.queue import leave_queue
 from optimizer.simulation.machine.state import EngineState
 
 ROUNDING = 1e-12
-"""Relative difference within which two end times coincide."""
+"""Relative difference within which two end times count as equal."""
 
 
 @entry
@@ -59,14 +59,14 @@ def admit_waiting(machine: EngineState, limits: Limits) -> None:
 
 @compiled
 def next_progress_ms(machine: EngineState, times: ProcessorSharingCoefficients) -> float:
-    """Return the time at which a prompt or an output completes; inf if the batch is empty."""
+    """Return the time at which the next prompt or output completes [ms]; inf if the batch is empty."""
     state = machine.state[0]
     return np.inf if state.running == 0 else state.now_ms + _until_progress_ms(machine, times)
 
 
 @compiled
 def _admit(machine: EngineState, row: int) -> None:
-    """Admit a request to the batch; one without a prompt has its first token immediately."""
+    """Admit a request to the batch; a request without a prompt makes its first token immediately."""
     state = machine.state[0]
     if machine.rows[row].in_tokens > 0:
         machine.places[state.work_prompts].prompt = row
@@ -78,20 +78,26 @@ def _admit(machine: EngineState, row: int) -> None:
 
 @compiled
 def _prompt_ms(machine: EngineState, times: ProcessorSharingCoefficients, place: int) -> float:
-    """Return the time of an entire prompt in the current batch."""
+    """Return the time of an entire prompt if the current batch did not change [ms].
+
+    Args:
+        machine: state of the replica.
+        times: latency model.
+        place: batch slot of the request.
+    """
     tokens = machine.rows[machine.places[place].prompt].in_tokens
     return times.prefill_base_ms + times.prefill_per_token_ms * tokens * machine.state[0].running
 
 
 @compiled
 def token_ms(machine: EngineState, times: ProcessorSharingCoefficients) -> float:
-    """Return the time of a token in the current batch."""
+    """Return the time of an output token in the current batch [ms]."""
     return times.decode_base_ms + times.decode_per_request_ms * machine.state[0].running
 
 
 @compiled
 def _until_progress_ms(machine: EngineState, times: ProcessorSharingCoefficients) -> float:
-    """Return the time until a prompt or an output completes in the current batch."""
+    """Return the time until the next prompt or output completes, if the batch does not change [ms]."""
     state = machine.state[0]
     least_ms = np.inf
     if state.decodes > 0:
@@ -108,7 +114,14 @@ def pass_until(
     until_ms: float,
     ends: bool,  # noqa: FBT001
 ) -> None:
-    """Advance the clock and all requests; with `ends`, the next to end completes regardless of rounding."""
+    """Advance the clock and all requests to a time.
+
+    Args:
+        machine: state of the replica.
+        times: latency model.
+        until_ms: the time.
+        ends: whether the next request completes then, even if it would be slightly later because of rounding.
+    """
     state = machine.state[0]
     spent_ms = until_ms - state.now_ms
     state.now_ms = until_ms
@@ -156,14 +169,14 @@ def _begin_answer(machine: EngineState, row: int) -> None:
 
 @compiled
 def has_finished_answer(machine: EngineState) -> bool:
-    """Return whether an output is complete."""
+    """Return whether at least one output is complete."""
     state = machine.state[0]
     return state.decodes > 0 and machine.answer_ends[0] <= state.token_clock
 
 
 @compiled
 def finish_answer(machine: EngineState) -> int:
-    """Record the last token of the next complete output, free its batch slot, and return the request."""
+    """Record the last token of a completed output, free its batch slot, and return its request."""
     state = machine.state[0]
     row = machine.answers[0]
     machine.rows[row].last_ms = state.now_ms

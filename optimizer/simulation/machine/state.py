@@ -1,7 +1,7 @@
-"""State of the engine between two steps: one record of the replica, and one of each request.
+"""State of the engine between two steps: one record of the replica, and one record of each request.
 
-Lists are linked through the requests, so a step moves no data. A request is in the list of waiting requests
-or in the list of those that end with the same iteration. -1 ends a list.
+Lists link the records of requests, so a step moves no data. A request is in the list of waiting requests, or
+in a list of requests that complete in the same iteration. -1 ends a list.
 """
 
 from typing import Any, NamedTuple
@@ -15,9 +15,11 @@ from optimizer.simulation.requests import Requests
 
 NO_REQUEST = -1
 NO_ITERATION = -1
-"""End of a request that is not decoding, after it has lost its place."""
+"""Value of `end` for a request that is not decoding because it was preempted."""
 BLOCK = 64
-"""Iterations that share one count of ends, so that the search for the next end can skip them."""
+"""Number of iterations that share one count of completions. The search for the next completion skips blocks
+without any.
+"""
 
 STATE = np.dtype(
     [
@@ -25,25 +27,25 @@ STATE = np.dtype(
         ("iteration", np.int64),  # decode iterations so far, the clock of `end`
         ("next_end", np.int64),  # iteration in which the next request completes
         ("decodes", np.int64),  # decoding requests
-        ("decode_tokens", np.int64),  # their tokens in the KV cache
+        ("decode_tokens", np.int64),  # tokens of decoding requests in the KV cache
         ("running", np.int64),  # requests in the batch: decodes and scheduled prompts
         ("waiting", np.int64),
         ("first_waiting", np.int64),
         ("partial", np.int64),  # request with a partially computed prompt
-        ("partial_tokens", np.int64),  # tokens computed of it
+        ("partial_tokens", np.int64),  # computed tokens of that prompt
         ("youngest", np.int64),  # the request admitted last
         ("next_row", np.int64),  # next request to send
         ("asleep", np.int64),  # users who are thinking
-        ("work_prompts", np.int64),  # scheduled iteration: its prompts
-        ("work_tokens", np.int64),  # their tokens
-        ("work_attention", np.float64),  # their sum of x·(start + x/2)
-        ("work_completed", np.int64),  # prompts that complete
-        ("work_partial", np.int64),  # prompt that is partial afterwards
-        ("work_partial_tokens", np.int64),  # its computed tokens afterwards
-        ("work_ms", np.float64),  # live: time of the iteration in progress, 0 if there is none
+        ("work_prompts", np.int64),  # prompts in the scheduled iteration
+        ("work_tokens", np.int64),  # prompt tokens in the scheduled iteration
+        ("work_attention", np.float64),  # sum over its chunks of c·(start + c/2), for c tokens
+        ("work_completed", np.int64),  # prompts that it completes
+        ("work_partial", np.int64),  # prompt that is partial after it
+        ("work_partial_tokens", np.int64),  # computed tokens of that prompt after it
+        ("work_ms", np.float64),  # live replica: time of the iteration in progress, 0 if there is none
         ("busy_ms", np.float64),
         ("batch_ms", np.float64),  # integral of the batch over time
-        ("token_clock", np.float64),  # processor sharing: tokens of an output present from the start
+        ("token_clock", np.float64),  # processor sharing: tokens of an output that started at time 0
         ("iterations", np.int64),
         ("preemptions", np.int64),
         ("rejected", np.int64),
@@ -51,28 +53,28 @@ STATE = np.dtype(
     ],
     align=True,
 )
-"""Record of the replica."""
+"""Record of the replica's state."""
 
 ROW = np.dtype(
     [
-        ("arrival_ms", np.float64),  # arrival at the client, or wake-up of its user
+        ("arrival_ms", np.float64),  # arrival at the client, or end of its user's thinking time
         ("in_tokens", np.int64),
         ("out_tokens", np.int64),
-        ("think_ms", np.float64),  # thinking time of its user afterwards
-        ("sent_ms", np.float64),  # NaN, like the next two, until it happens
+        ("think_ms", np.float64),  # thinking time of its user after it completes
+        ("sent_ms", np.float64),  # NaN until it happens, like the next two times
         ("first_ms", np.float64),
         ("last_ms", np.float64),
         ("preempted", np.int64),  # number of preemptions
         ("made", np.int64),  # output tokens before the last preemption
         ("end", np.int64),  # iteration in which it completes
         ("level", np.int64),  # rank of its priority, 0 is the highest
-        ("link", np.int64),  # next in the queue, or with the same end
+        ("link", np.int64),  # next request in the queue, or with the same `end`
         ("older", np.int64),  # running request admitted before it
         ("younger", np.int64),
     ],
     align=True,
 )
-"""Record of a request."""
+"""Record of a request's data and state."""
 
 PLACE = np.dtype(
     [
@@ -81,33 +83,35 @@ PLACE = np.dtype(
     ],
     align=True,
 )
-"""Record of a batch slot."""
+"""Record of the prompt progress in a batch slot."""
 
 
 class EngineState(NamedTuple):
-    """A replica and its clients."""
+    """State of a replica and its clients."""
 
     state: npt.NDArray[Any]
     """One record of `STATE`."""
     rows: npt.NDArray[Any]
     """Requests as records of `ROW`, in send order; shape (R,)."""
     places: npt.NDArray[Any]
-    """Records of `PLACE`, one per batch slot."""
+    """One record of `PLACE` for each batch slot."""
     answer_ends: FloatArray
-    """Under processor sharing: heap of the ends of outputs by the token clock."""
+    """Heap of the ends of outputs, measured by the token clock; only under processor sharing."""
     answers: IntArray
     wakes_ms: FloatArray
-    """Heap of the wake-up times of users [ms], shape (users,); empty without users."""
+    """Heap of the times at which users send again [ms], shape (users,); empty without users."""
     ends: IntArray
-    """First request that ends with an iteration, by its number modulo the size, a power of two."""
+    """First request that completes in an iteration, by the iteration's number modulo the size (a power of
+    two).
+    """
     end_counts: IntArray
-    """Number of ends in each block of iterations."""
+    """Number of completions in each block of iterations."""
     last_waiting: IntArray
-    """Last waiting request of each priority, the highest first; shape (levels,)."""
+    """Last waiting request of each priority, highest priority first, shape (levels,)."""
 
 
 def initial_state(requests: Requests, limits: Limits) -> EngineState:
-    """Return an idle replica with all requests still to arrive."""
+    """Return the state of an idle replica before its first request arrives."""
     rows = np.zeros(len(requests), ROW)
     rows["in_tokens"], rows["out_tokens"] = requests.in_tokens, requests.out_tokens
     if requests.arrival_ms is not None:
@@ -142,7 +146,7 @@ def initial_state(requests: Requests, limits: Limits) -> EngineState:
 
 
 def empty_state(rows: int, limits: Limits, levels: int) -> EngineState:
-    """Return an idle replica with free rows and a queue of several priorities."""
+    """Return the state of an idle replica with free records for `rows` requests and `levels` priorities."""
     none = np.zeros(rows, np.int64)
     machine = initial_state(Requests(none, none), limits)
     machine.state["next_row"] = rows
@@ -150,7 +154,7 @@ def empty_state(rows: int, limits: Limits, levels: int) -> EngineState:
 
 
 def with_more_rows(machine: EngineState, rows: int, limits: Limits) -> EngineState:
-    """Return the state with more rows."""
+    """Return a copy of the state with records for `rows` requests."""
     slots = _slots(limits, rows)
     machine.state["next_row"] = rows
     names = {"rows": rows, "places": slots, "answer_ends": slots, "answers": slots}
@@ -158,7 +162,10 @@ def with_more_rows(machine: EngineState, rows: int, limits: Limits) -> EngineSta
 
 
 def with_longer_ends(machine: EngineState, out_tokens: int) -> EngineState:
-    """Return the state for longer outputs; the decoding requests are the first in `answers`."""
+    """Return a copy of the state for outputs of up to `out_tokens` tokens.
+
+    The decoding requests are the first entries of `answers`.
+    """
     blocks = _blocks(out_tokens)
     ends, counts = np.full(blocks * BLOCK, NO_REQUEST, dtype=np.int64), np.zeros(blocks, dtype=np.int64)
     for row in machine.answers[: machine.state[0]["decodes"]]:
@@ -170,12 +177,12 @@ def with_longer_ends(machine: EngineState, out_tokens: int) -> EngineState:
 
 
 def _slots(limits: Limits, rows: int) -> int:
-    """Return the length of arrays with one item per batch slot."""
+    """Return the length of arrays with one entry per batch slot."""
     return min(limits.max_batch, rows) + 1
 
 
 def _blocks(out_tokens: int) -> int:
-    """Return the number of blocks for outputs of a length, a power of two."""
+    """Return a number of blocks, a power of two, that suffices for outputs of a length [tokens]."""
     blocks = 1
     while blocks * BLOCK <= out_tokens:
         blocks *= 2
@@ -183,7 +190,7 @@ def _blocks(out_tokens: int) -> int:
 
 
 def _longer(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    """Return an array with zeros at its end."""
+    """Extend an array with zeros to a size."""
     longer = np.zeros(size, values.dtype)
     longer[: len(values)] = values
     return longer

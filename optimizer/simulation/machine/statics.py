@@ -1,4 +1,4 @@
-"""Static batching: waiting requests start together up to the maximum batch, one batch after the other."""
+"""Static batching: waiting requests start together, up to the maximum batch, one batch after the other."""
 
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ STATICS = np.dtype(
         ("head", np.int64),  # first waiting request in the queue
         ("tail", np.int64),  # end of the queue
         ("batch", np.int64),  # requests of the batch; they precede `head` in the queue, by length
-        ("complete", np.int64),  # those of them that are complete
+        ("complete", np.int64),  # complete requests of the batch
         ("tokens", np.int64),  # tokens of each output in the batch
         ("batches", np.int64),
         ("now_ms", np.float64),
@@ -25,7 +25,7 @@ STATICS = np.dtype(
     ],
     align=True,
 )
-"""State of a replica between two events."""
+"""Record of a replica's state between two events."""
 
 
 def empty_batch() -> npt.NDArray[Any]:
@@ -39,17 +39,17 @@ def run_statics(
     times: StaticCoefficients, max_batch: int, max_queue: int, come_ms: FloatArray, in_tokens: IntArray,
     out_tokens: IntArray, first_ms: FloatArray, last_ms: FloatArray,
 ) -> tuple[float, float, int]:  # fmt: skip
-    """Run all requests, given by ascending arrival; fill the times of their first and last tokens.
+    """Run all requests, sorted by arrival, and fill the times of their first and last tokens.
 
     Args:
         times: latency model.
         max_batch: maximum batch.
-        max_queue: maximum requests waiting; further ones are rejected, with NaN.
-        come_ms: arrivals, shape (R,).
+        max_queue: maximum waiting requests; the times of further requests, which are rejected, are NaN.
+        come_ms: arrival times, shape (R,).
         in_tokens: prompt lengths.
         out_tokens: output lengths, at least one token.
-        first_ms: filled.
-        last_ms: filled.
+        first_ms: filled with the times of first tokens.
+        last_ms: filled with the times of last tokens.
 
     Returns:
         Busy time, ∫ batch dt, and number of batches.
@@ -65,22 +65,22 @@ def run_statics(
 
 
 class StaticLine(NamedTuple):
-    """A replica with static batching and its requests."""
+    """A replica with static batching, and its requests."""
 
     states: npt.NDArray[Any]
     """One record of `STATICS`."""
     come_ms: FloatArray
-    """Arrivals [ms], shape (R,)."""
+    """Arrival times [ms], shape (R,)."""
     in_tokens: IntArray
-    """Prompt lengths."""
+    """Prompt lengths [tokens], shape (R,)."""
     out_tokens: IntArray
-    """Output lengths."""
+    """Output lengths [tokens], shape (R,)."""
     first_ms: FloatArray
-    """Times of the first tokens [ms]."""
+    """Times of the first tokens [ms], shape (R,)."""
     last_ms: FloatArray
-    """Times of the last tokens [ms]."""
+    """Times of the last tokens [ms], shape (R,)."""
     queue: IntArray
-    """Requests of the batch, then those that wait."""
+    """Requests of the batch, followed by the waiting requests."""
 
 
 @entry
@@ -107,7 +107,7 @@ def run_static_batches(times: StaticCoefficients, max_batch: int, max_queue: int
 def offer_static(
     times: StaticCoefficients, max_batch: int, max_queue: int, line: StaticLine, row: int
 ) -> bool:
-    """Let a request arrive at its time in `come_ms`; return False if it is rejected."""
+    """Add a request that arrives at its time in `come_ms`; return False if it is rejected."""
     state = line.states[0]
     is_idle = state.batch == 0 and state.tail == state.head
     if not is_idle and state.tail - state.head >= max_queue:
@@ -122,7 +122,7 @@ def offer_static(
 
 @entry
 def begin_step(times: StaticCoefficients, max_batch: int, line: StaticLine) -> float:
-    """Begin a batch or a decode step unless one is in progress; return its end [ms], inf if idle."""
+    """Start a batch or a decode step unless one is in progress, and return its end [ms]; inf if idle."""
     state = line.states[0]
     if state.end_ms == np.inf and state.batch > 0:
         here = state.batch if times.padded else state.batch - state.complete
@@ -136,7 +136,7 @@ def begin_step(times: StaticCoefficients, max_batch: int, line: StaticLine) -> f
 
 @entry
 def end_step(line: StaticLine) -> None:
-    """End the prompts or the decode step in progress, and record its tokens."""
+    """End the prefill or decode step in progress, and record its tokens."""
     state = line.states[0]
     state.now_ms, state.end_ms = state.end_ms, np.inf
     batch = line.queue[state.head - state.batch : state.head]
@@ -154,7 +154,7 @@ def end_step(line: StaticLine) -> None:
 
 @inlined
 def _run_batch(times: StaticCoefficients, line: StaticLine) -> None:
-    """Complete the batch whose prompts are in progress; all steps between two ends of outputs pass in one."""
+    """Complete the batch whose prefill is in progress; all steps between two completions run at once."""
     state = line.states[0]
     count, now_ms, tokens, batch_ms = state.batch, state.end_ms, 1, 0.0
     batch = line.queue[state.head - count : state.head]
@@ -174,13 +174,13 @@ def _run_batch(times: StaticCoefficients, line: StaticLine) -> None:
 
 @inlined
 def step_ms(times: StaticCoefficients, here: int) -> float:
-    """Return the time of a decode step of so many outputs [ms]."""
+    """Return the time of a decode step with `here` outputs [ms]."""
     return times.decode_base_ms + times.decode_per_request_ms * here
 
 
 @inlined
 def _begin_batch(times: StaticCoefficients, max_batch: int, line: StaticLine) -> None:
-    """Take waiting requests, in the order of their lengths, and compute their prompts."""
+    """Start a batch of waiting requests, sorted by length, and compute their prompts."""
     state = line.states[0]
     count = min(state.tail - state.head, max_batch)
     batch = line.queue[state.head : state.head + count]
@@ -195,7 +195,7 @@ def _begin_batch(times: StaticCoefficients, max_batch: int, line: StaticLine) ->
 
 @compiled
 def _sort_batch(batch: IntArray, in_tokens: IntArray, out_tokens: IntArray) -> int:
-    """Sort the requests of a batch by the lengths of their outputs; return the tokens of their prompts."""
+    """Sort the requests of a batch by output length, and return the total prompt length [tokens]."""
     prompts = 0
     for i in range(len(batch)):
         row, place = batch[i], i

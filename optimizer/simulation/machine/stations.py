@@ -1,4 +1,4 @@
-"""Stages of a tandem: workers that serve one request at a time, first come, first served (compiled)."""
+"""Stages of a tandem: each worker serves one request at a time, first come, first served (compiled)."""
 
 from optimizer.arrays import FloatArray
 from optimizer.simulation.machine.compiling import entry
@@ -9,7 +9,7 @@ from optimizer.simulation.machine.heaps import replace_first
 def run_station(
     come_ms: FloatArray, service_ms: FloatArray, free_ms: FloatArray, left_ms: FloatArray
 ) -> None:
-    """Fill the times at which requests leave a stage.
+    """Fill in the times at which requests leave a stage.
 
     Args:
         come_ms: arrivals, ascending, shape (R,).

@@ -1,4 +1,4 @@
-"""Time-shared card: dynamic-batching servers that take turns, one batch at a time; compiled."""
+"""Card shared in time: dynamic-batching servers take turns on it, one batch at a time (compiled)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,34 +14,34 @@ class SharedCard(NamedTuple):
     """A card that S servers share in time, and their R requests."""
 
     sizes: IntArray
-    """Batch limit of each server, shape (S,)."""
+    """Batch limit of each server [requests], shape (S,)."""
     times: FloatArray
-    """Window, base and slope of each server [ms], shape (S, 3)."""
+    """Batching window, base time and time per request of each server [ms], shape (S, 3)."""
     heads: IntArray
-    """First waiting request of each server, shape (S,)."""
+    """Index of the first waiting request of each server, shape (S,)."""
     ends: IntArray
-    """End of each server's requests, shape (S,)."""
+    """Index after the last request of each server, shape (S,)."""
     since_ms: FloatArray
     """Start of each server's latest batch [ms], shape (S,)."""
     free_ms: FloatArray
     """End of the latest batch on the card [ms], shape (1,)."""
     arrival_ms: FloatArray
-    """Arrivals, one server after the other, ascending within each [ms]; shape (R,)."""
+    """Arrival times, one server after the other, ascending within each server [ms], shape (R,)."""
     start_ms: FloatArray
-    """Start of each request's batch [ms]."""
+    """Start of each request's batch [ms], shape (R,)."""
     last_ms: FloatArray
-    """Completion times [ms]."""
+    """Completion time of each request [ms], shape (R,)."""
     totals: FloatArray
-    """Busy time, ∫ batch dt and batches of each server, shape (S, 3)."""
+    """Busy time [ms], ∫ batch dt and number of batches of each server, shape (S, 3)."""
 
 
 def empty_card(servers: Sequence[BatchServer], heads: IntArray, arrival_ms: FloatArray) -> SharedCard:
-    """Return an empty card, with no requests yet.
+    """Return an empty card before its first request.
 
     Args:
-        servers: its servers.
-        heads: first request of each server, shape (S,).
-        arrival_ms: arrivals, shape (R,).
+        servers: the servers that share the card.
+        heads: index of the first request of each server, shape (S,).
+        arrival_ms: arrival times [ms], shape (R,).
     """
     count, requests = len(servers), len(arrival_ms)
     times = np.array([[float(one.window_ms), one.base_ms, one.slope_ms] for one in servers])
@@ -54,21 +54,21 @@ def empty_card(servers: Sequence[BatchServer], heads: IntArray, arrival_ms: Floa
 
 @entry
 def next_start_ms(card: SharedCard) -> float:
-    """Return the start of the next batch; inf if no request waits."""
+    """Return the start of the next batch [ms]; inf if no request waits."""
     return max(card.free_ms[0], next_turn(card)[1])
 
 
 @entry
 def run_turns(card: SharedCard, until_ms: float) -> None:
-    """Run all batches that start up to a time (inclusive).
+    """Run all batches that start up to a time, inclusive.
 
     A server is ready if its batch is full or its oldest request has waited for the window. Ready servers take
-    turns in the order in which they became ready; if requests remain after a batch is taken, the server is
+    turns in the order in which they became ready. If requests remain after a batch is taken, the server is
     ready again at the start of that batch at the earliest. A batch takes the requests waiting when it starts.
 
     Args:
-        card: the card; changed.
-        until_ms: end of the run.
+        card: state of the card; changed.
+        until_ms: end of the run [ms].
     """
     free_ms = card.free_ms[0]
     while True:
@@ -96,7 +96,10 @@ def run_turns(card: SharedCard, until_ms: float) -> None:
 
 @inlined
 def next_turn(card: SharedCard) -> tuple[int, float]:
-    """Return the first server to be ready and when [ms]; −1 and inf if no requests are left."""
+    """Return the index of the server that is ready next, and when [ms].
+
+    They are −1 and inf if no requests are left.
+    """
     server, ready_ms = -1, np.inf
     for k in range(len(card.sizes)):
         head = card.heads[k]

@@ -10,15 +10,15 @@ from optimizer.simulation.machine.compiling import compiled
 def iteration_ms(
     times: IterationCoefficients, decodes: int, context: int, prompts: int, tokens: int, attention: float
 ) -> float:
-    """Return the time of an iteration.
+    """Return the time of an iteration [ms].
 
     Args:
-        times: coefficients.
-        decodes: decoding requests.
-        context: tokens of KV cache that they read.
-        prompts: prompts in the iteration.
-        tokens: tokens computed of these prompts.
-        attention: pairs of prompt tokens.
+        times: coefficients of the iteration law.
+        decodes: number of decoding requests.
+        context: tokens of KV cache that the decoding requests read.
+        prompts: number of prompts in the iteration.
+        tokens: number of prompt tokens computed.
+        attention: number of pairs of prompt tokens.
     """
     compute_ms = times.compute_per_token_ms * (decodes + tokens)
     hidden_ms = times.weight_read_ms
@@ -36,13 +36,16 @@ def iteration_ms(
 
 @compiled
 def iterations_ms(first_ms: float, growth_ms: float, count: int) -> float:
-    """Return the time of `count` iterations, each `growth_ms` longer than the one before it."""
+    """Return the total time of `count` iterations [ms], each `growth_ms` longer than the previous one."""
     return count * first_ms + growth_ms * (count * (count - 1) / 2)
 
 
 @compiled
 def iterations_until(span_ms: float, first_ms: float, growth_ms: float) -> int:
-    """Return the smallest number, at least 1, of such iterations that take `span_ms` or longer."""
+    """Return the smallest number of iterations, at least 1, that together take `span_ms` or longer.
+
+    Each iteration is `growth_ms` longer than the previous one.
+    """
     half = first_ms - growth_ms / 2
     count = math.ceil(2 * span_ms / (half + math.sqrt(half * half + 2 * growth_ms * span_ms)))
     count = max(count, 1)
