@@ -1,1 +1,1 @@
-"""The choice of candidates: the problem as arrays, and its solvers."""
+"""Solvers of the planning problem, which is given as arrays: they choose candidates for every server."""

@@ -1,7 +1,7 @@
-"""Block decomposition: servers not coupled by an exceeded limit are solved separately, and cached.
+"""Block decomposition: servers that no exceeded limit couples are solved separately.
 
-Partitioning the servers relaxes the problem, because each block can use all of every limit. If the blocks'
-solutions together satisfy the limits, they solve the problem (eq. 237). Equation numbers refer to
+Solving blocks separately relaxes the problem, because each block can use all of every limit. If the solutions
+of all blocks together satisfy the limits, they solve the problem (eq. 237). Equation numbers refer to
 ``docs/math.md``.
 """
 
@@ -23,11 +23,11 @@ Solve = Callable[[Problem, Deadline], Solution]
 
 @dataclass(frozen=True, slots=True)
 class SolvedBlocks:
-    """A problem with a partition of its servers into blocks, and the solution of each."""
+    """A problem, a partition of its servers into blocks, and the solution of each block."""
 
     problem: Problem
     block: IntArray
-    """Block of each server: the smallest index of its servers; shape (S,)."""
+    """Block of each server, named by the smallest server index in it, shape (S,)."""
     solutions: dict[int, Solution] = field(default_factory=dict)
 
     @property
@@ -40,7 +40,7 @@ class SolvedBlocks:
 
     @property
     def solution(self) -> Solution:
-        """The solutions of all blocks combined; bounds of levels after an unproved one are trivial."""
+        """Combined solution of all blocks; levels after an unproved one have trivial bounds."""
         parts, holds, levels = self.solutions.values(), True, []
         floors = trivial_bounds(self.problem)
         for reached in levels_of(self.problem, self.replicas, proved=True):
@@ -53,7 +53,7 @@ class SolvedBlocks:
 
 
 def _gap(level: SolvedLevel) -> float:
-    """Return the difference between value and bound; 0 if it is rounding."""
+    """Return the difference between a level's value and bound; 0 if it is only rounding."""
     gap = np.inf if level.bound is None else level.value - level.bound
     return gap if gap > ROUNDING * max(1.0, abs(level.value)) else 0.0
 
@@ -85,7 +85,10 @@ def solve_in_blocks(
 
 
 def _first_blocks(problem: Problem) -> IntArray:
-    """Return initial blocks: servers of a route, and all servers on shared cards, must be solved together."""
+    """Return the initial block of each server, shape (S,).
+
+    Servers of one route share a block, and so do all servers on shared cards.
+    """
     block = np.arange(len(problem.priority))
     for group in (group for each in problem.topologies for group in each.groups()):
         together = np.isin(block, block[list(group)])
@@ -94,7 +97,10 @@ def _first_blocks(problem: Problem) -> IntArray:
 
 
 def _joined(found: SolvedBlocks) -> SolvedBlocks | None:
-    """Merge the blocks that jointly exceed a limit or a price step; None if there are none."""
+    """Merge the blocks that jointly exceed a limit or the first price step of a tier.
+
+    None if there are none.
+    """
     problem, replicas = found.problem, found.replicas
     tiers, used = problem.tiers, problem.limits.used(replicas)
     exceeded = problem.left_by(replicas) < 0
@@ -110,7 +116,7 @@ def _joined(found: SolvedBlocks) -> SolvedBlocks | None:
 
 
 def _differing(problem: Problem, other: Problem) -> BoolArray:
-    """Return a mask of servers whose candidates or limits differ between two problems, shape (S,)."""
+    """Return a mask of the servers whose candidates or limits differ between two problems, shape (S,)."""
     differ = differing(problem, other)
     for one, another in ((problem, other), (other, problem)):
         mine, theirs = (_amounts(each) for each in (one, another))
@@ -124,6 +130,9 @@ def _differing(problem: Problem, other: Problem) -> BoolArray:
 
 
 def _amounts(problem: Problem) -> dict[tuple[str, str, str], float]:
-    """Return the amount of each row by its names, because two problems can number rows differently."""
+    """Return the amount of each limit row by the names of the row.
+
+    Two problems can number their rows differently, so the names identify them.
+    """
     rows = zip(problem.limits.items, problem.limits.amount.tolist(), strict=True)
     return {(*item.key, item.part): amount for item, amount in rows}

@@ -24,7 +24,10 @@ SessionFactory = Callable[[MilpModel], Session]
 
 
 def highs_session(model: MilpModel, *, lean: bool = False) -> RelaxingSession:
-    """Load a model into HiGHS, which is imported here; `lean`: it focuses on proving the bound."""
+    """Load a model into HiGHS, which is imported here because that is slow.
+
+    `lean` makes HiGHS focus on the bound.
+    """
     from optimizer.milp.highs import HighsSession
 
     return HighsSession(model, lean=lean)
@@ -37,7 +40,7 @@ def solve_milp(
     *,
     related: RelatedSolution | None = None,
 ) -> Solution:
-    """Solve a problem level by level; the result is no worse than the current or the greedy allocation.
+    """Solve a problem level by level; the result is no worse than the current and the greedy allocation.
 
     Args:
         problem: the planning problem.
@@ -69,19 +72,19 @@ class CompactModel(LevelSolver):
         )
 
     def restart(self) -> None:
-        """Restart with the first level, in a model without fixed levels."""
+        """Restart with the first level, in a model without constraints on earlier levels."""
         super().restart()
         self.loaded = self._session(self.formulation.model)
 
     def fix(self, served: np.ndarray, unserved: np.ndarray) -> None:
-        """Require some servers to be served, and others to be unserved, from now on."""
+        """Require some servers to be served and others to be unserved from now on; masks of shape (S,)."""
         super().fix(served, unserved)
         formulation = self.formulation
         self.loaded.set_upper(formulation.unserved[served[formulation.servers]], 0.0)
         self.loaded.set_upper(np.flatnonzero(unserved[formulation.column_servers]), 0.0)
 
     def hold(self, objective: LevelObjective, most: float) -> None:
-        """Add a row that limits an objective to the value reached."""
+        """Add a row that limits an objective to at most a value."""
         super().hold(objective, most)
         most -= self.formulation.constant(objective)
         self.loaded.add_limit(self.formulation.coefficients(objective), most)
@@ -91,7 +94,7 @@ class CompactModel(LevelSolver):
         return True
 
     def minimise(self, objective: LevelObjective, known: KnownBounds, deadline: Deadline) -> LevelResult:
-        """Minimise one level, using half of the time if there is no start."""
+        """Minimise one level; without an initial solution, use at most half of the remaining time."""
         formulation, floor = self.formulation, known.all_answers
         start = formulation.point(self.incumbent.replicas) if self.is_feasible else None
         if start is not None and not formulation.model.holds(start):

@@ -1,6 +1,6 @@
 """The planning problem as a mixed-integer model: one accelerator per server, or numbers of replicas.
 
-A `Problem`, with or without capacities, becomes a `Formulation`: the model as arrays, and the meaning of its
+A `Problem`, with or without limits, becomes a `Formulation`: the model as arrays, and the meaning of its
 variables. Equation numbers refer to ``docs/math.md``.
 """
 
@@ -21,12 +21,15 @@ from optimizer.topologies.topology import Label, Values, Variables
 
 
 def formulate(problem: Problem) -> Formulation:
-    """Formulate the problem, with numbers of replicas if plans are mixed or a topology requires them."""
+    """Return the model of a problem.
+
+    It has numbers of replicas if plans are mixed or a topology requires it.
+    """
     return _mixed(problem) if problem.is_mixed else _single(problem)
 
 
 def _single(problem: Problem) -> Formulation:
-    """Formulate the choice of at most one column per server (eq. 36-38)."""
+    """Return the model that chooses at most one column per server (eq. 36-38)."""
     table, (columns, most, each) = problem.table, single_columns(problem)
     own = np.flatnonzero(table.source[columns] != Source.units)
     servers, row = np.unique(table.server[columns[own]], return_inverse=True)
@@ -45,7 +48,7 @@ def _single(problem: Problem) -> Formulation:
 
 
 def _mixed(problem: Problem) -> Formulation:
-    """Formulate the choice of a number of replicas for every column (eq. 39-48)."""
+    """Return the model that chooses a number of replicas for every column (eq. 39-48)."""
     columns, most, each = mixed_columns(problem)
     servers = _with_partners(problem, np.unique(problem.table.server[columns]))
     found = Formulation(problem, columns, most, each, servers)
@@ -53,7 +56,7 @@ def _mixed(problem: Problem) -> Formulation:
     found.value_offset, found.changed_offset = float(problem.none_value[servers].sum()), float(counts.sum())
     _add_columns(found, (problem.replica_value[columns] - problem.discount[columns]) * each)
     leaves = problem.none_changed[servers] - counts
-    for one in problem.topologies:  # they state whether other columns of their servers have replicas
+    for one in problem.topologies:  # topologies define for which other columns a server can have replicas
         leaves[(one.joint_load & ~one.idle)[servers]] = 0.0
     _add_unserved(found, 0.0, leaves)
     blocks = [_staying(found), _keeping(found), *found.topology_blocks()]
@@ -73,7 +76,7 @@ def _mixed(problem: Problem) -> Formulation:
 
 
 def _with_partners(problem: Problem, servers: IntArray) -> IntArray:
-    """Return servers plus those that share a load with them, which can lack candidates."""
+    """Return the given servers plus those that share a load with them, which can lack candidates."""
     joint = [g for each in problem.topologies for g in each.groups() if each.joint_load[[*g]].all()]
     partners = [s for group in joint if np.isin(group, servers).any() for s in group]
     return np.union1d(servers, np.array(partners, np.int64))
@@ -103,7 +106,13 @@ def _column_labels(found: Formulation) -> Iterator[Label]:
 
 
 def _labels(letter: str, meaning: str, servers: IntArray) -> Callable[[], Iterator[Label]]:
-    """Return a function that yields the labels of a variable for each of some servers."""
+    """Return a function that yields the label of a variable for each of some servers.
+
+    Args:
+        letter: letter of the variable.
+        meaning: meaning of the variable, for the legend.
+        servers: the servers.
+    """
     return lambda: ((f"{letter}_{server}", meaning, server, -1) for server in servers.tolist())
 
 
@@ -116,7 +125,11 @@ def _add_unserved(found: Formulation, value: FloatArray | float, changes: Values
 
 
 def _staying(found: Formulation) -> ModelRows:
-    """Add s: whether a server keeps a pool on its current accelerators; that needs a replica (eq. 43)."""
+    """Add the variables s, which are 1 if a server keeps a replica on a current accelerator (eq. 43).
+
+    Returns:
+        The rows that allow s = 1 only with such a replica.
+    """
     problem, columns, servers = found.problem, found.columns, found.column_servers
     here = np.flatnonzero(problem.on_current[columns] & (problem.current_cost[servers] > 0))
     several = problem.current_pools[servers[here]] > 1
@@ -136,7 +149,7 @@ def _staying(found: Formulation) -> ModelRows:
 
 
 def _keeping(found: Formulation) -> ModelRows:
-    """Add k; k = 1 fixes its server to exactly the current replicas (eq. 44-46)."""
+    """Add the variables k, where k = 1 fixes a server to exactly its current replicas (eq. 44-46)."""
     problem, columns, each, rows = found.problem, found.columns, found.replicas_each, ModelRows()
     now = problem.current_count[columns]
     exact, of = current_allocations(problem, columns[now <= found.most * each])
@@ -164,14 +177,17 @@ def _keeping(found: Formulation) -> ModelRows:
 
 
 def _block_of(found: Formulation, some: IntArray) -> tuple[IntArray, IntArray]:
-    """Return a row number for each selected server (-1 for others), and the columns that have one."""
+    """Return a row number for each selected server (-1 for others), and the columns of these servers."""
     block = np.full(len(found.servers), -1)
     block[some] = np.arange(len(some))
     return block, np.flatnonzero(block[found.row] >= 0)
 
 
 def _add_covering(found: Formulation) -> None:
-    """Require served pools to carry the load (eq. 39), or without reserve only the load (eq. 145)."""
+    """Require that pools of served servers carry the load with reserve (eq. 39), or the load alone (eq.
+
+    145).
+    """
     problem, reserve, table = found.problem, found.problem.reserve, found.problem.table
     load = problem.grown_load_rps[found.servers]
     bare = 1 / problem.growth[found.servers]
@@ -192,7 +208,7 @@ def _add_covering(found: Formulation) -> None:
 
 
 def _add_reserves_of_one_pool(found: Formulation) -> None:
-    """Require the pool sized with the reserve, unless the server is unserved or without reserve (eq. 238)."""
+    """Require a pool sized with the reserve, unless a server is unserved or without reserve (eq. 238)."""
     reserve, columns = found.problem.reserve, found.columns
     some = np.flatnonzero(reserve.one_pool[found.servers])
     block, mine = _block_of(found, some)
@@ -205,7 +221,7 @@ def _add_reserves_of_one_pool(found: Formulation) -> None:
 
 
 def _add_replica_limits(found: Formulation) -> None:
-    """Limit the replicas of served servers; unserved ones have none (eq. 40, 41)."""
+    """Limit the numbers of replicas of served servers; unserved servers have none (eq. 40, 41)."""
     problem, m = found.problem, len(found.servers)
     least = problem.min_replicas[found.servers].astype(np.float64)
     together = np.bincount(found.row, found.most * found.replicas_each, minlength=m)
@@ -217,7 +233,7 @@ def _add_replica_limits(found: Formulation) -> None:
 
 
 def _add_exclusions(found: Formulation) -> None:
-    """Let an all-or-nothing column exclude all other columns of its server."""
+    """Add rows so that an all-or-nothing column excludes all other columns of its server."""
     divisible = found.problem.divisible[found.columns]
     some = np.unique(found.row[~divisible])
     block, mine = _block_of(found, some)

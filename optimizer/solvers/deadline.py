@@ -30,7 +30,7 @@ class Deadline:
         return time.perf_counter() >= self.at_s
 
     def share(self, part: float) -> "Deadline":
-        """Return the deadline of a step that can use a fraction, from 0 to 1, of the remaining time."""
+        """Return the deadline of a step that can use a fraction, 0 to 1, of the remaining time."""
         return Deadline.after(self.left_s * part) if part < 1 else self
 
     def sooner(self, other: "Deadline") -> "Deadline":

@@ -8,11 +8,11 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray, pairs_of_equal
 
 PAIRWISE = 32
-"""Maximum rows of a group for which all pairs are compared at once; larger groups are compared by blocks."""
+"""Maximum rows of a group for which all pairs are compared at once; larger groups are compared in blocks."""
 BLOCK = 256
 """Number of rows in a block."""
 MAX_COMPARED = 4_000
-"""Maximum rows of a group that are compared; larger groups keep all rows."""
+"""Maximum rows of a group that are compared; larger groups keep all their rows."""
 
 
 def nondominated(group: IntArray, keys: FloatArray) -> BoolArray:
@@ -39,7 +39,10 @@ def nondominated(group: IntArray, keys: FloatArray) -> BoolArray:
 
 
 def _front(keys: FloatArray) -> BoolArray:
-    """Return the nondominated rows of one group, sorted by their sums, so that dominating rows come first."""
+    """Return the nondominated rows of one group.
+
+    Rows are sorted by the sums of their keys, so that dominating rows precede the dominated ones.
+    """
     kept = np.zeros(len(keys), np.bool_)
     front = keys[:0]
     for begin in range(0, len(keys), BLOCK):
@@ -58,7 +61,10 @@ def _dominates(others: FloatArray, keys: FloatArray) -> BoolArray:
 
 
 def _all_at_most(these: FloatArray, those: FloatArray) -> BoolArray:
-    """Return a mask of rows whose keys are all at most those of the other rows; keys are the first axis."""
+    """Return a mask of rows whose keys are all at most those of the other rows.
+
+    The first axis is the keys.
+    """
     shape = np.broadcast_shapes(these.shape[1:], those.shape[1:])
     at_most = np.ones(shape, np.bool_)
     for this, that in zip(these, those, strict=True):

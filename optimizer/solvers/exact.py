@@ -1,7 +1,7 @@
-"""Exact solution: selects branch and price, the compact model, or one after the other.
+"""Exact solution of planning problems: by branch and price, by the compact model, or by both in turn.
 
-One pattern per server is the tighter model. The compact model has fewer variables if few servers have many
-replicas each, and is the only model for solvers other than HiGHS (docs/solver.md).
+Branch and price has the tighter relaxation. The compact model has fewer variables if few servers have many
+replicas each, and it is the only model for solvers other than HiGHS (docs/solver.md).
 """
 
 from dataclasses import replace
@@ -21,13 +21,15 @@ from optimizer.solvers.solution import Solution, Status
 PATTERNS_FROM_COLUMNS = 5_000
 """Number of columns from which single-accelerator plans are solved by branch and price."""
 COMPACT_TO_SERVERS = 200
-"""Maximum number of servers for which a mixed plan falls back to the compact model if proofs are weak."""
+"""Maximum number of servers for which a mixed plan falls back to the compact model if branch and price proves
+too little.
+"""
 PATTERNS_SHARE = 0.8
-"""Fraction of the remaining time in which branch and price must prove the service of such a plan."""
+"""Fraction of the remaining time in which branch and price must prove the service levels of a mixed plan."""
 SINGLE_SHARE = 0.2
 """Fraction of the time for the single-accelerator plan if the mixed plan is not proved."""
 MIN_SINGLE_S = 0.5
-"""Minimum time for that plan, or the entire time limit if that is shorter [s]."""
+"""Minimum time for the single-accelerator plan [s], or the entire time limit if that is shorter."""
 
 
 def solve_exactly(
@@ -63,7 +65,7 @@ def solve_exactly(
 
 
 def check_columns(problem: Problem) -> None:
-    """Check that a problem that only the compact model supports is not too large for it.
+    """Check that a problem that needs the compact model is not too large for it.
 
     Raises:
         SpecError: the problem is too large.
@@ -78,10 +80,10 @@ def check_columns(problem: Problem) -> None:
 
 
 def _solve_mixed(problem: Problem, deadline: Deadline, related: RelatedSolution | None) -> Solution:
-    """Solve for a mixed plan; return the single-accelerator plan if that is better than an unproved one.
+    """Solve for a mixed plan; if it is unproved and the single-accelerator plan is better, return the latter.
 
-    The single-accelerator plan always gets some time, if necessary after the deadline. A solve that starts
-    from a related solution does not need it.
+    The single-accelerator plan always gets some time, if necessary after the deadline. It is not needed if
+    the solve starts from a related solution.
     """
     if related is not None:
         return _by_either(problem, deadline, related)
@@ -107,5 +109,6 @@ def _by_either(problem: Problem, deadline: Deadline, related: RelatedSolution | 
     found = solve_patterns(problem, deadline, related, service_by=deadline.share(PATTERNS_SHARE))
     if found.status is Status.optimal or deadline.passed:
         return found
-    # It does not start from the solution found so far, because ties would then depend on the machine.
+    # The compact model does not start from this solution, because ties would then depend on the machine's
+    # speed.
     return merge(problem, solve_milp(problem, lean, deadline, related=related), found)

@@ -1,6 +1,6 @@
-"""Capacity expansion: units to add so that every server is served, and the value of one more unit.
+"""Capacity expansion: units to add to limits so that every server is served, and the value of one more unit.
 
-The `Problem` must be feasible with enough added units; the model has one more variable for each item that can
+The `Problem` must be feasible with enough added units. The model has one more variable for each item that can
 be added. Equation numbers refer to ``docs/math.md``.
 """
 
@@ -19,17 +19,17 @@ from optimizer.solvers.problem import Problem, gap_target
 from optimizer.tolerances import value_slack
 
 AMPLE = 2.0**52
-"""Amount that suffices for every candidate."""
+"""Amount of a limited item that suffices for every candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """Units to add to the limits."""
+    """Units to add to the limits so that every server is served."""
 
     added: IntArray
-    """Units of each limited item, shape (R,)."""
+    """Number of units to add to each limited item, shape (R,)."""
     proved: bool
-    """Whether the expansion is proved optimal at both levels."""
+    """Whether both levels, value and number of units, are proved optimal."""
 
 
 def least_expansion(
@@ -41,18 +41,18 @@ def least_expansion(
     with_reserve: BoolArray | None = None,
     session: SessionFactory = highs_session,
 ) -> Expansion | None:
-    """Return the units to add that minimise the value, and then their number (eq. 61), or vice versa.
+    """Return the units to add that minimise the transition cost, then their number (eq. 61), or vice versa.
 
     Args:
-        problem: the planning problem; `from_nothing`, its value is the total cost.
-        deadline: when the solver must end.
-        units_first: whether the number of units comes before the value (eq. 62).
+        problem: the planning problem; with `from_nothing`, the transition cost is the total cost.
+        deadline: time at which the solver must end.
+        units_first: whether to minimise the number of units before the transition cost (eq. 62).
         item: the only item of which units can be added; None: all.
-        with_reserve: servers that must have their reserve if they require one, shape (S,); None: all.
+        with_reserve: servers that must have the reserve they require, shape (S,); None: all.
         session: factory that loads a model into a solver.
 
     Returns:
-        The units; None if no units serve every server.
+        The expansion; None if no number of units serves every server.
 
     Raises:
         OutOfTimeError: the deadline passed before any solution was found.
@@ -71,7 +71,7 @@ def least_expansion(
     value, units = np.pad(formulation.value, (0, len(items))), np.repeat([0.0, 1.0], [n, len(items)])
     gap = gap_target(problem.options, len(formulation.columns))
     objectives = (units, value) if units_first else (value, units)
-    first = _in_time(loaded, objectives[0], None, gap, deadline.left_s / 2)  # it has no start
+    first = _in_time(loaded, objectives[0], None, gap, deadline.left_s / 2)  # there is no initial solution
     if first.x is None:
         return None
     reached = float(objectives[0] @ first.x)
@@ -84,14 +84,14 @@ def least_expansion(
 
 
 def _missing(problem: Problem, replicas: IntArray) -> IntArray:
-    """Return the units of each item that a solution uses beyond the existing ones, if addable; shape (R,)."""
+    """Return the units of each addable item that a solution uses beyond the existing amount, shape (R,)."""
     limits = problem.limits
     over = np.maximum(limits.of_sources(-problem.left_by(replicas)), 0.0)
     return np.round(np.where(limits.addable & limits.own, over, 0.0)).astype(np.int64)
 
 
 def fits_in_units(problem: Problem, deadline: Deadline) -> bool:
-    """Return whether every server of a problem can be served with its reserve with the units that exist.
+    """Return whether the existing units suffice to serve every server of a problem with its reserve.
 
     Raises:
         OutOfTimeError: the deadline passed before the solver decided it.
@@ -109,7 +109,7 @@ def fits_in_units(problem: Problem, deadline: Deadline) -> bool:
 
 
 def unit_prices(problem: Problem, deadline: Deadline) -> FloatArray | None:
-    """Return the shadow price of each limited item per unit [cents/h] (eq. 60).
+    """Return the shadow price of each limited item [cents/h per unit], shape (R,) (eq. 60).
 
     These are the dual values of the limits in the relaxation of the value level with every server served;
     shape (R,). All candidates are included, even those that need more cards than exist.
@@ -145,9 +145,9 @@ def unit_prices(problem: Problem, deadline: Deadline) -> FloatArray | None:
 
 
 def _expandable(problem: Problem) -> tuple[Formulation, MilpModel, IntArray]:
-    """Return the formulation with ample units, and a model in which units are added to the existing ones.
+    """Return the formulation with ample units, and a model in which units can be added to the existing ones.
 
-    The last variables are the added units; the item of each is also returned.
+    The last variables of the model are the added units. The item of each of these variables is also returned.
     """
     amount, addable = problem.limits.amount, problem.limits.addable
     formulation = formulate(problem.with_amounts(np.where(addable, AMPLE, amount)))
@@ -164,7 +164,11 @@ def _expandable(problem: Problem) -> tuple[Formulation, MilpModel, IntArray]:
 def _in_time(
     session: Session, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
 ) -> RunResult:
-    """Minimise from a start, or else until any solution is found."""
+    """Minimise an objective from an initial solution, or without one until any solution is found.
+
+    Raises:
+        OutOfTimeError: no solution was found in time.
+    """
     stopped = RunResult(RunStatus.time_limit, None, -np.inf, 0.0)
     result = session.minimise(objective, start, gap, time_limit_s) if time_limit_s > 0 else stopped
     if start is None and result.x is None and result.outcome is RunStatus.time_limit:

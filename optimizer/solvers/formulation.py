@@ -1,4 +1,4 @@
-"""A mixed-integer model of the planning problem, and the meaning of its variables."""
+"""Mixed-integer models of the planning problem, with the meaning of their variables."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -15,43 +15,46 @@ from optimizer.topologies.topology import Label, ModelColumns, Variables
 
 @dataclass(frozen=True, slots=True)
 class SharedRows:
-    """Rows of the limits in a model; all shapes (K,)."""
+    """Rows of the limits in a model; arrays have shape (K,)."""
 
     row: IntArray
-    """Index of the row."""
+    """Index of each row in the model."""
     limit: IntArray
-    """Index into the limits of the problem."""
+    """Index of each row's limit in the problem."""
     divisor: FloatArray
     """Amount of the limit that one unit of the row represents."""
 
 
 @dataclass
 class Formulation:
-    """A model and the meaning of its variables: the columns, one u per server, then other blocks."""
+    """A mixed-integer model and the meaning of its variables.
+
+    The first variables are the columns, then u for each server, then other blocks.
+    """
 
     problem: Problem
     columns: IntArray
-    """Candidate of each of the first n variables, as a row of the table, shape (n,)."""
+    """Candidate of each of the first n variables, as a row of the candidate table, shape (n,)."""
     most: IntArray
-    """Upper bounds of the columns, shape (n,)."""
+    """Upper bound of each column, shape (n,)."""
     replicas_each: IntArray
     """Number of replicas that one unit of each column represents, shape (n,)."""
     servers: IntArray
-    """Server of each of the next m variables, which are 1 if it is unserved; shape (m,)."""
+    """Server of each of the next m variables u, which are 1 if the server is unserved, shape (m,)."""
     value_offset: float = 0.0
-    """Constant term of the value level."""
+    """Constant term of the objective of the value level [cents/h]."""
     changed_offset: float = 0.0
     blocks: list[Variables] = field(default_factory=list)
-    """All blocks of variables, in order."""
+    """Blocks of variables, in their order in the model."""
     size: int = 0
-    """Number of variables added so far."""
+    """Number of variables that have been added."""
     rows: ModelRows = field(default_factory=ModelRows)
     shared: SharedRows = field(init=False)
-    """The rows of the limits."""
+    """Rows of the limits in the model."""
     unreserved: IntArray = field(init=False)
-    """Variables that are 1 if a server is served without its reserve."""
+    """Indices of the variables that are 1 if a server is served without its reserve."""
     unreserved_servers: IntArray = field(init=False)
-    """Servers of these variables."""
+    """Server of each variable in `unreserved`."""
 
     @cached_property
     def column_servers(self) -> IntArray:
@@ -60,22 +63,22 @@ class Formulation:
 
     @cached_property
     def row(self) -> IntArray:
-        """Place of each column's server among the servers, shape (n,)."""
+        """Index of each column's server in `servers`, shape (n,)."""
         return np.searchsorted(self.servers, self.column_servers)
 
     @property
     def unserved(self) -> IntArray:
-        """Indices of the variables u."""
+        """Indices of the variables u, which are 1 if a server is unserved."""
         return np.arange(len(self.columns), len(self.columns) + len(self.servers))
 
     def add(self, block: Variables) -> IntArray:
-        """Add variables, and return their indices."""
+        """Add a block of variables, and return their indices."""
         self.blocks.append(block)
         self.size += len(block.upper)
         return np.arange(self.size - len(block.upper), self.size)
 
     def add_limits(self) -> None:
-        """Add the rows of the limits, in multiples of the common divisors of the columns' uses (eq. 37, 42).
+        """Add the rows of the limits, scaled by the common divisors of the columns' uses (eq. 37, 42).
 
         Price steps after the first are variables (eq. 147).
         """
@@ -105,7 +108,7 @@ class Formulation:
         )
 
     def topology_blocks(self) -> list[ModelRows]:
-        """Add the variables of topologies; return their rows."""
+        """Add the variables of topologies, and return the rows of their constraints."""
         rows, problem = [], self.problem
         for topology in problem.topologies:
             columns = ModelColumns(
@@ -129,12 +132,12 @@ class Formulation:
 
     @cached_property
     def value(self) -> FloatArray:
-        """Objective of the value level [cents/h], by variable."""
+        """Coefficient of each variable in the value level, the transition cost [cents/h]."""
         return self._of_blocks("value")
 
     @cached_property
     def changed(self) -> FloatArray:
-        """Objective of the changes level, by variable."""
+        """Coefficient of each variable in the changes level."""
         return self._of_blocks("changes")
 
     def _of_blocks(self, name: str) -> FloatArray:
@@ -143,7 +146,7 @@ class Formulation:
 
     @property
     def labels(self) -> list[Label]:
-        """Meaning of each variable; further ones with the same name are numbered."""
+        """Meaning of each variable; variables with the same name are numbered from the second on."""
         found, seen = list[Label](), Counter[str]()
         for name, meaning, server, accelerator in (label for each in self.blocks for label in each.labels()):
             seen[name] += 1
@@ -152,7 +155,7 @@ class Formulation:
         return found
 
     def coefficients(self, objective: LevelObjective) -> FloatArray:
-        """Return the coefficients of a level, by variable."""
+        """Return the coefficient of each variable in the objective of a level."""
         found, n = objective.on_value * self.value + objective.on_changes * self.changed, len(self.columns)
         found[self.unserved] += objective.on_unserved[self.servers]
         off_preferred = self.problem.off_preferred_rpm[self.columns] * self.replicas_each
@@ -164,16 +167,16 @@ class Formulation:
         return found
 
     def constant(self, objective: LevelObjective) -> float:
-        """Return the constant term of a level."""
+        """Return the constant term of the objective of a level."""
         changes = objective.on_changes * self.changed_offset
         return objective.outside + objective.on_value * self.value_offset + changes
 
     def point(self, replicas: IntArray) -> FloatArray:
-        """Return the model's point for a solution whose replicas are all in columns of the model."""
+        """Return the values of the model's variables for a solution with all its replicas in columns."""
         return np.concatenate([each.point(replicas) for each in self.blocks]).astype(np.float64)
 
     def replicas(self, x: FloatArray, rows: int) -> IntArray:
-        """Return the replicas of each row of the candidate table at a point of the model."""
+        """Return the replicas of each row of the candidate table for values of the model's variables."""
         replicas = np.zeros(rows, np.int64)
         replicas[self.columns] = np.round(x[: len(self.columns)]).astype(np.int64) * self.replicas_each
         return replicas

@@ -1,9 +1,8 @@
-"""The reference's priority-and-regret heuristic, made deterministic: the baseline.
+"""Baseline heuristic by priority and regret, as in llm-inferno (docs/glossary.md) but deterministic.
 
 Servers are processed by priority, then by the cost of missing their best candidate (regret), then by value.
-Each gets its best candidate if it still fits; otherwise it is queued again with its next candidate. Ties are
-broken by spare capacity, then by order. Source: the greedy solver of the reference, llm-inferno's optimizer
-(docs/glossary.md), without its defects.
+Each gets its best candidate if that still fits; otherwise it is queued again with its next candidate. Ties
+are broken by spare capacity, then by order. Known defects of llm-inferno's greedy solver are corrected.
 """
 
 import heapq
@@ -20,7 +19,7 @@ from optimizer.solvers.solution import Solution, Status
 
 
 def solve_greedy(problem: Problem) -> Solution:
-    """Choose one candidate per server within the limits, greedily."""
+    """Solve a problem greedily: choose one candidate per server within the limits."""
     replicas = greedy_replicas(problem)
     return Solution(replicas, Status.heuristic, "greedy", levels_of(problem, replicas, proved=False))
 
@@ -31,7 +30,8 @@ def greedy_replicas(problem: Problem) -> IntArray:
     table = problem.table
     choices, left = _choices(problem, ~problem.repeats), Remaining(problem.limits)
     chosen = _placed(problem, choices, left)
-    # Cards that a server leaves for its reserve could serve one that is left out.
+    # Servers move for their reserves only if all are served, because the cards that they leave could serve
+    # another server.
     chosen = _give_reserves(problem, chosen, left, moving=len(chosen) == len(choices))
     replicas = np.zeros(len(table), np.int64)
     replicas[chosen] = table.num_replicas[chosen]
@@ -39,8 +39,17 @@ def greedy_replicas(problem: Problem) -> IntArray:
 
 
 def _placed(problem: Problem, choices: Mapping[int, Sequence[int]], left: Remaining) -> list[int]:
-    """Return the candidates chosen for servers one by one, and subtract them from the remaining capacity."""
-    # In plain numbers, because each turn reads only one or two of them.
+    """Choose a candidate for one server after the other, and subtract its use from the remaining capacity.
+
+    Args:
+        problem: the planning problem.
+        choices: candidates of each server, best first.
+        left: remaining capacity; changed.
+
+    Returns:
+        The chosen candidates.
+    """
+    # Python lists, because each step reads only one or two items.
     value, priority = problem.value.tolist(), problem.priority.tolist()
     each = problem.table.num_replicas.tolist()
     chosen, taken = list[int](), dict.fromkeys(choices, 0)
@@ -65,23 +74,23 @@ def _placed(problem: Problem, choices: Mapping[int, Sequence[int]], left: Remain
 
 
 def rows_by_server(problem: Problem, rows: IntArray) -> dict[int, list[int]]:
-    """Return candidates that are in the order of their servers by server."""
+    """Group candidates, which must be sorted by server, by their server."""
     server = problem.table.server[rows]
     return {int(server[begin]): rows[begin:end].tolist() for begin, end in runs(server)}
 
 
 def _choices(problem: Problem, among: BoolArray) -> dict[int, list[int]]:
-    """Return those of the given candidates that serve in full, by server, best first."""
+    """Return the given candidates that serve in full, by server, best first."""
     return rows_by_server(problem, best_first(problem, np.flatnonzero(problem.full & among)))
 
 
 def best_first(problem: Problem, rows: IntArray, *goals: BoolArray) -> IntArray:
-    """Return the given candidates by server, best first in the order of all levels.
+    """Sort candidates by server, and for each server from best to worst in the order of all levels.
 
     Args:
         problem: the planning problem.
         rows: the candidates, shape (N,).
-        goals: criteria after the members that candidates serve; shapes (C,).
+        goals: further criteria, which rank after the members that candidates serve, shapes (C,).
     """
     keys = (
         *problem.unserved_parts,
@@ -95,13 +104,13 @@ def best_first(problem: Problem, rows: IntArray, *goals: BoolArray) -> IntArray:
 
 
 def best_of_each(problem: Problem, rows: IntArray) -> IntArray:
-    """Return the best of some candidates for each server that has one, with its reserve if it can be."""
+    """Return the best of the given candidates for each server, preferring those with its reserve."""
     order = best_first(problem, rows, ~problem.table.reserved)
     return order[np.unique(problem.table.server[order], return_index=True)[1]]
 
 
 def solve_separable(problem: Problem) -> Solution:
-    """Solve a single-accelerator plan without limits, in which servers are independent."""
+    """Solve a single-accelerator problem without limits, in which servers are independent."""
     replicas = np.zeros(len(problem.table), np.int64)
     chosen = best_of_each(problem, np.flatnonzero(problem.full))
     replicas[chosen] = problem.table.num_replicas[chosen]
@@ -109,10 +118,10 @@ def solve_separable(problem: Problem) -> Solution:
 
 
 def _give_reserves(problem: Problem, chosen: list[int], left: Remaining, *, moving: bool) -> list[int]:
-    """Replace candidates by those with the reserve of their servers, as far as they fit.
+    """Replace candidates by ones that include the reserve of their server, as far as they fit.
 
-    Servers get reserves in the order in which they were served, and no server loses replicas for another's
-    reserve. Only with `moving` they can change accelerators.
+    Servers get reserves in the order in which they were served, and no server loses replicas for the reserve
+    of another. Servers can change accelerators only with `moving`.
     """
     table = problem.table
     if not problem.reserve.wanted.any():

@@ -1,8 +1,7 @@
-"""Levels of a given solution: service, value and changes; and the comparison of two solutions.
+"""Values of a solution at each lexicographic level, comparison of two solutions, and simple bounds.
 
-Also bounds by plain arithmetic, if no solver proves a better one.
-
-Equation numbers refer to ``docs/math.md``.
+The levels are service, value and changes. The bounds need no solver, and apply if a solver proves no better
+one. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,11 +16,11 @@ from optimizer.solvers.solution import SolvedLevel
 from optimizer.tolerances import COVER, value_slack
 
 BELOW = 1 - 1e-8
-"""Factor that keeps a bound below the values that tolerances allow."""
+"""Factor on bounds that keeps them below the values that tolerances allow."""
 
 
 def served(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return a mask of the servers with an allocation, shape (S,)."""
+    """Return a mask of the servers that have an allocation, shape (S,)."""
     has = problem.has_some_of(replicas > 0)
     for topology in problem.topologies:
         has = topology.served(problem.table, replicas, has)
@@ -29,9 +28,9 @@ def served(problem: Problem, replicas: IntArray) -> BoolArray:
 
 
 def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return a mask of the servers that a solution serves in full; shape (S,).
+    """Return a mask of the servers that a solution serves in full, shape (S,).
 
-    For a shared queue, only the members of its candidate count.
+    A shared queue counts if all members of its candidate are served.
     """
     table, load = problem.table, problem.load_rps.copy()
     taken = np.flatnonzero((replicas > 0) & problem.is_queue[table.server])
@@ -46,7 +45,7 @@ def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
 
 
 def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return a mask of the servers whose allocation, or lack of one, does not change; shape (S,)."""
+    """Return a mask of the servers whose allocation, or lack of one, stays the same, shape (S,)."""
     taken = replicas > 0
     stays = problem.on_current & (replicas == problem.current_count) & taken
     pools, kept = problem.by_server(taken), problem.by_server(stays)
@@ -55,9 +54,10 @@ def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
 
 
 def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return a mask of the servers served without their required reserve, shape (S,) (eq. 143).
+    """Return a mask of the servers that are served without their required reserve, shape (S,) (eq. 143).
 
-    Divisible pools have their headroom if they carry the load with it; other reserves are as sized.
+    Divisible pools have their headroom if they carry the load with it. Other reserves are included in the
+    sizing.
     """
     table, reserve = problem.table, problem.reserve
     carried = problem.by_server(np.where(problem.divisible, replicas * table.max_rate_rps, 0.0))
@@ -67,9 +67,10 @@ def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
 
 
 def reserves_held(problem: Problem, replicas: IntArray) -> tuple[BoolArray, BoolArray]:
-    """Return masks of the servers that require a reserve and of those that have it, shapes (S,).
+    """Return a mask of the servers that require a reserve, and one of those that have it, both of shape (S,).
 
-    A server that is not served in full has no reserve. One that rents or is on shared cards requires none.
+    A server that is not served in full has no reserve. A server that rents, or is on shared cards, requires
+    none.
     """
     elsewhere = ~problem.table.is_pool
     required = problem.reserve.wanted & ~problem.has_some_of((replicas > 0) & elsewhere)
@@ -77,13 +78,13 @@ def reserves_held(problem: Problem, replicas: IntArray) -> tuple[BoolArray, Bool
 
 
 def transition_value(problem: Problem, replicas: IntArray) -> float:
-    """Return the transition value of a solution [cents/h]."""
+    """Return the transition cost of a solution [cents/h]."""
     value = float(values_of(problem, replicas).sum())
     return value + problem.tiers.difference(problem.limits.used(replicas))
 
 
 def values_of(problem: Problem, replicas: IntArray) -> FloatArray:
-    """Return the transition value of each server at list prices [cents/h], shape (S,)."""
+    """Return the transition cost of each server at list prices [cents/h], shape (S,)."""
     pools, here = replicas * problem.table.cost_per_replica, problem.on_current
     cost, elsewhere = problem.by_server(pools), problem.by_server(np.where(here, 0.0, pools))
     stays, same = problem.has_some_of(here & (replicas > 0)), unchanged(problem, replicas)
@@ -92,12 +93,12 @@ def values_of(problem: Problem, replicas: IntArray) -> FloatArray:
 
 
 def changes_of(problem: Problem, replicas: IntArray) -> int:
-    """Return the number of servers that a solution changes."""
+    """Return the number of servers whose allocation a solution changes."""
     return int((~unchanged(problem, replicas) * problem.counted).sum())
 
 
 class Reached:
-    """Values of a solution at each level, computed on first use."""
+    """A solution with its value at each level, computed on first use."""
 
     def __init__(self, problem: Problem, replicas: IntArray) -> None:
         self.problem, self.replicas = problem, replicas
@@ -105,7 +106,7 @@ class Reached:
         self._known: dict[str, float] = {}
 
     def of(self, objective: LevelObjective) -> float:
-        """Return the objective's value; service levels in integer steps."""
+        """Return the value of an objective; service levels are in integer steps."""
         if objective.name not in self._known:
             self._known[objective.name] = self._of(objective)
         return self._known[objective.name]
@@ -121,7 +122,7 @@ class Reached:
         return total + (objective.on_changes * changes_of(problem, replicas) if objective.on_changes else 0.0)
 
     def differences(self, than: "Reached") -> Iterator[float]:
-        """Yield the difference to another solution at each level; 0 if they are equal.
+        """Yield the difference to another solution at each level, positive if this one is worse; 0 if equal.
 
         Service and changes are compared as integers, the value with its slack (eq. 35, 50).
         """
@@ -136,7 +137,7 @@ class Reached:
 
 
 def levels_of(problem: Problem, replicas: IntArray, *, proved: bool) -> tuple[SolvedLevel, ...]:
-    """Return every level with its value for a solution, which is also the bound if it is proved."""
+    """Return every level with its value for a solution; if `proved`, the value is also the bound."""
     return bounded_levels(problem, replicas, {}, infinite=np.inf if proved else None)
 
 
@@ -145,13 +146,13 @@ def bounded_levels(
 ) -> tuple[SolvedLevel, ...]:
     """Return every level with its value for a solution, and its bound.
 
-    A goal is proved if value and bound differ by less than solvers can distinguish.
+    A goal counts as proved if value and bound differ by less than solvers can distinguish.
 
     Args:
         problem: the planning problem.
-        replicas: the solution, shape (C,).
-        bounds: bounds by level name, those of service levels in steps; inf if the value is proved.
-        infinite: bound of levels without a finite one; None if they have none.
+        replicas: replicas of each candidate in the solution, shape (C,).
+        bounds: bounds by level name, in steps for service levels; inf if the value is proved.
+        infinite: bound of levels that have no finite one; None if they have none.
     """
     reached, levels = Reached(problem, replicas), []
     for objective in problem.objectives:
@@ -166,7 +167,10 @@ def bounded_levels(
 
 
 def with_outside(problem: Problem, without: BoolArray) -> list[LevelObjective]:
-    """Return the levels plus the contribution of servers without a candidate, shape (S,), to any solution."""
+    """Return the levels including the contribution of servers without a candidate to any solution.
+
+    `without` is a mask of these servers, shape (S,).
+    """
     value = float(problem.none_value[without].sum()) + problem.tiers.committed
     changes = float(problem.none_changed[without].sum())
     return [
@@ -181,19 +185,19 @@ def is_better(problem: Problem, replicas: IntArray, than: IntArray) -> bool:
 
 
 def trivial_bounds(problem: Problem) -> dict[str, float]:
-    """Return bounds of all levels that hold for any solution; those of service levels in steps."""
+    """Return bounds of all levels that hold for any solution, in steps for service levels."""
     every = np.arange(len(problem.table))
     bounds = dict.fromkeys((each.name for each in problem.objectives), 0.0)
     return bounds | {VALUE: least_value(problem, every, all_served=False)}
 
 
 def least_value(problem: Problem, rows: IntArray, *, all_served: bool) -> float:
-    """Return the minimum value of any solution with some candidates [cents/h].
+    """Return the minimum transition cost of any solution with the given candidates [cents/h].
 
     Args:
         problem: the planning problem.
         rows: the candidates; every server to be served must have one.
-        all_served: whether every server that has a candidate is served.
+        all_served: whether every server that has a candidate must be served.
     """
     served = np.full(len(problem.priority), np.inf)
     if problem.is_mixed:
@@ -207,10 +211,10 @@ def least_value(problem: Problem, rows: IntArray, *, all_served: bool) -> float:
 
 
 def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
-    """Return the minimum value of each served server with fractional replicas (eq. 39, 43); shape (S,).
+    """Return the minimum transition cost of each server with fractional replicas [cents/h], shape (S,).
 
-    It serves all load on the cheapest candidate, and can keep its current replicas in addition, which counts
-    as not moving.
+    The cheapest candidate serves all load. The server can keep its current replicas in addition, which counts
+    as not moving (eq. 39, 43).
     """
     rate, load = problem.table.max_rate_rps[rows], problem.table.load_rps[rows]
     split = np.divide(load, rate, out=np.zeros(len(rows)), where=load > 0)
@@ -221,6 +225,6 @@ def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
     np.minimum.at(least, problem.table.server[rows], each * count * BELOW)
     stays = problem.has_some_of(rows[problem.on_current[rows]])
     value = np.where(problem.joint_load, 0.0, least)
-    # The additional cost of replicas elsewhere is included in this value.
+    # The cost in `value` already includes replicas on other accelerators.
     none = np.zeros_like(value)
     return problem.transition_value(np.arange(len(stays)), value, none, stays, none > 0)

@@ -1,4 +1,4 @@
-"""The lexicographic solve: levels are minimised in order, each subject to the values reached before.
+"""Lexicographic solve: minimises the levels in order, each subject to the values reached at earlier levels.
 
 It works with any `LevelSolver` and returns a `Solution`. Equation numbers refer to ``docs/math.md``.
 """
@@ -19,11 +19,12 @@ from optimizer.solvers.subset_sums import fixed_by_subset_sum
 from optimizer.tolerances import ROUNDING
 
 SHARES = (("rate", 0.4), ("servers", 0.2), (VALUE, 0.9), (CHANGES, 1.0), ("", 0.4))
-"""Fraction of the remaining time for a level, by the suffix of its name; the last entry is for goals."""
+"""Fraction of the remaining time for a level, by the suffix of the level's name; the last entry is for goals.
+"""
 
 
 class LexicographicSolve:
-    """One lexicographic solve, with proved bounds and optimistic assumptions for each level."""
+    """One lexicographic solve, with its proved bounds and its optimistic assumptions about service levels."""
 
     def __init__(
         self,
@@ -32,14 +33,14 @@ class LexicographicSolve:
         related: RelatedSolution | None = None,
         service_by: Deadline | None = None,
     ) -> None:
-        """Start from the solver's incumbent.
+        """Start from the incumbent of the solver.
 
         Args:
             solver: the formulation.
             deadline: deadline for all levels.
             related: solution of a problem that differs in one change.
-            service_by: time by which service levels must be proved; the solve ends at the first unproved one,
-                so each can use all of that time. None solves as far as possible.
+            service_by: time by which service levels must be proved. The solve ends at the first unproved one,
+                so each can use all of that time. None: solve as far as possible.
         """
         self.solver, self.problem, self.incumbent = solver, solver.problem, solver.incumbent
         self.deadline, self.service_by = deadline, service_by
@@ -47,7 +48,7 @@ class LexicographicSolve:
         self.without = solver.without_candidates
 
     def solve(self) -> Solution:
-        """Minimise all levels in their order."""
+        """Minimise all levels in their order, and return the solution."""
         for optimistic in (True, False):
             if self._minimise_all(optimistic=optimistic):
                 break
@@ -56,13 +57,13 @@ class LexicographicSolve:
         return self._solution()
 
     def _minimise_all(self, *, optimistic: bool) -> bool:
-        """Minimise all levels; return whether a solution confirms the optimistic assumptions."""
+        """Minimise all levels; return whether the incumbent confirms the optimistic assumptions."""
         self.solver.restart()
         self.bounds = trivial_bounds(self.problem)
-        """Bounds by level name; those of service levels in steps."""
+        """Bounds by level name, in steps for service levels."""
         self.proved = True
         self.matches_related = self.related is not None
-        """Whether all levels so far equal those of the related solution, so that its bounds hold."""
+        """Whether all levels so far equal those of the related solution, so that its bounds apply."""
         self.assumed: list[tuple[LevelObjective, float]] = []
         for objective in self.solver.objectives:
             if not self._minimise(objective, optimistic=optimistic):
@@ -95,13 +96,13 @@ class LexicographicSolve:
         return all(self.solver.value_of(objective) <= least for objective, least in self.assumed)
 
     def _due(self, objective: LevelObjective) -> Deadline:
-        """Return the deadline of a level."""
+        """Return the time at which the minimisation of a level must end."""
         if self.service_by is not None and not objective.is_goal:
             return self.service_by if objective.is_service else self.deadline
         return self.deadline.share(next(share for end, share in SHARES if objective.name.endswith(end)))
 
     def _known_bounds(self, objective: LevelObjective) -> KnownBounds:
-        """Return the bounds of a level known without a solver (eq. 123, 133)."""
+        """Return the bounds of a level that are known without a solver (eq. 123, 133)."""
         least, related = self._least(objective), self.related
         compares = objective.is_service or objective.on_value
         if related is None or not self.matches_related or not compares:
@@ -112,7 +113,7 @@ class LexicographicSolve:
         return KnownBounds(least, bound if related.with_less is not None else -np.inf)
 
     def _least(self, objective: LevelObjective) -> float:
-        """Return the bound of a level that follows from the levels fixed so far."""
+        """Return the lower bound of a level that follows from the constraints on earlier levels."""
         if objective.on_value:
             rows = np.flatnonzero(~self.without[self.problem.table.server])
             all_served = bool((self.solver.forced_served | self.without).all())
@@ -122,14 +123,18 @@ class LexicographicSolve:
         return objective.steps(self.solver.forced_unserved | self.without)
 
     def _may_be_zero(self, objective: LevelObjective, due: Deadline) -> bool:
-        """Return whether all servers of a level are optimistically assumed to be served."""
+        """Return whether to assume, optimistically, that all servers of a level can be served."""
         counts = (objective.on_unserved > 0) & ~self.without
         if not objective.is_service or (self.related is not None and (counts & self.related.left_out).any()):
             return False
         return not (counts & ~self.solver.forced_served).any() or self.solver.can_serve_all(objective, due)
 
     def _settle(self, objective: LevelObjective, value: float, bound: float) -> None:
-        """Fix a level from now on; for a service level, fix the servers that it determines (eq. 134)."""
+        """Constrain a level to the value reached from now on.
+
+        For a service level, also fix the servers that its value determines to be served or unserved (eq.
+        134).
+        """
         self.bounds[objective.name] = min(bound, value)
         if objective.is_service:
             self.assumed.append((objective, value))
@@ -156,7 +161,7 @@ class LexicographicSolve:
         return float((~stays & changes).sum())
 
     def _solution(self) -> Solution:
-        """Return the incumbent with its levels recomputed in integers."""
+        """Return the incumbent, with its levels recomputed in integers."""
         problem = self.problem
         replicas = with_reserves_found(problem, self.incumbent.replicas)
         replicas = with_more_spare_capacity(problem, replicas)
@@ -174,7 +179,7 @@ class LexicographicSolve:
         return Solution(replicas, Status.optimal if proved else Status.feasible, solver, levels)
 
     def _is_within_gap(self, replicas: IntArray, levels: tuple[SolvedLevel, ...]) -> bool:
-        """Return whether levels are proved by the rule of `verify`; solvers have their own tolerances."""
+        """Return whether all levels are proved by the rule of `verify`; solvers use other tolerances."""
         problem = self.problem
         costs = float(problem.current_cost.sum() + (replicas * problem.table.cost_per_replica).sum())
         constants = {

@@ -1,7 +1,7 @@
-"""Shared limits, as rows over the candidates: use · replicas ≤ amount.
+"""Limits that servers share, as rows over the candidates: use · replicas ≤ amount.
 
-A candidate uses few of the rows, so each has a short list of entries. Solvers read these rows and know no
-limit by name.
+A candidate uses few of the rows, so it has a short list of entries. Solvers read these rows and do not depend
+on the names of limits.
 """
 
 import math
@@ -27,7 +27,7 @@ from optimizer.tolerances import ROUNDING
 
 @dataclass(frozen=True, slots=True)
 class LimitItem:
-    """The item that a row limits."""
+    """The item that a row limits, such as the cards of a type."""
 
     limit: Limit
     item: str
@@ -36,7 +36,7 @@ class LimitItem:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Names of the limit and the item."""
+        """Name of the limit and name of the item."""
         return self.limit.name, self.item
 
     @property
@@ -46,7 +46,7 @@ class LimitItem:
 
     @property
     def source(self) -> tuple[str, str]:
-        """Names of the limit and the item whose amount applies to the row."""
+        """Name of the limit and name of the item whose amount applies to the row."""
         return self.limit.follows or self.limit.name, self.item
 
 
@@ -58,11 +58,12 @@ class LimitRows:
     amount: FloatArray
     """Available amount of each item, shape (R,)."""
     row: IntArray
-    """Rows that a candidate uses, shape (C, J); unused places have a use of 0."""
+    """Rows that each candidate uses, shape (C, J); unused entries have a use of 0."""
     use: FloatArray
-    """Amount that one replica of the candidate uses in each row, shape (C, J)."""
+    """Amount of each of these rows that one replica of the candidate uses, shape (C, J)."""
     source: IntArray
-    """Row whose amount applies to each row: itself, unless its limit follows another; shape (R,)."""
+    """Row whose amount applies to each row, shape (R,): the row itself, unless its limit follows another one.
+    """
 
     def __len__(self) -> int:
         """Return the number of rows R."""
@@ -70,33 +71,39 @@ class LimitRows:
 
     @property
     def keys(self) -> list[tuple[str, str]]:
-        """Names of the limit and the item of each row."""
+        """Name of the limit and name of the item, for each row."""
         return [item.key for item in self.items]
 
     @property
     def whole(self) -> BoolArray:
-        """Whether amounts and uses of each row are integers, shape (R,)."""
+        """Mask of the rows whose amounts and uses are integers, shape (R,)."""
         return np.array([item.limit.whole for item in self.items], np.bool_)
 
     @property
     def addable(self) -> BoolArray:
-        """Whether amounts can be increased, shape (R,)."""
+        """Mask of the rows whose amounts can be increased, shape (R,)."""
         added = np.array([item.limit.can_be_added for item in self.items], np.bool_)
         return added[self.source]
 
     @property
     def own(self) -> BoolArray:
-        """Whether each row has its own amount, shape (R,)."""
+        """Mask of the rows that have their own amount, shape (R,)."""
         return np.asarray(self.source == np.arange(len(self)), np.bool_)
 
     def of_sources(self, amount: FloatArray) -> FloatArray:
-        """Return, at each source row, the maximum amount of its rows, and -inf elsewhere; shapes (R,)."""
+        """Return, at each row in `source`, the maximum amount of its rows, and -inf elsewhere.
+
+        Shapes (R,).
+        """
         largest = np.full(len(self), -np.inf)
         np.maximum.at(largest, self.source, amount)
         return largest
 
     def used(self, replicas: IntArray) -> FloatArray:
-        """Return the amount of each item that a solution, shape (C,), uses; shape (R,)."""
+        """Return the amount of each item that a solution uses, shape (R,).
+
+        `replicas` is the number of replicas of each candidate, shape (C,).
+        """
         use = self.use * replicas[:, None]
         used: FloatArray = np.bincount(self.row.ravel(), use.ravel(), len(self)).astype(np.float64)
         return used
@@ -107,14 +114,14 @@ class LimitRows:
         return use
 
     def most_replicas(self) -> FloatArray:
-        """Return the largest number of replicas of each candidate that fits alone, shape (C,)."""
+        """Return the maximum number of replicas of each candidate within the limits alone, shape (C,)."""
         most, there = np.full(self.use.shape, np.inf), self.amount[self.row]
         np.floor_divide(there, self.use, out=most, where=(self.use > 0) & np.isfinite(there))
         fewest: FloatArray = most.min(axis=1, initial=np.inf)
         return fewest
 
     def scaled(self, each: IntArray, also: int = -1) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Return the used rows, scaled by the greatest common divisor of their uses.
+        """Return the rows that candidates use, scaled by the greatest common divisor of their uses.
 
         Args:
             each: replicas that one unit of a candidate represents, shape (C,).
@@ -134,14 +141,14 @@ class LimitRows:
         return rows, divisor, np.where(whole[rows], np.floor(amount), amount)
 
     def groups(self) -> IntArray:
-        """Return a number for each candidate, equal for those that use the same rows; shape (C,)."""
+        """Return a number for each candidate that is equal for candidates with the same rows, shape (C,)."""
         if self.row.shape[1] < 2:
             return np.asarray(self.row.sum(axis=1), np.int64)
         used = np.where(self.use > 0, self.row, -1)
         return np.unique(used, axis=0, return_inverse=True)[1].reshape(len(used)).astype(np.int64)
 
     def entries(self) -> list[list[tuple[int, float]]]:
-        """Return row and use of each candidate's entries in rows with an amount, for scalar loops."""
+        """Return the row and use of each candidate's entries in rows with a finite amount."""
         amount = self.amount.tolist()
         places = zip(self.row.tolist(), self.use.tolist(), strict=True)
         return [
@@ -150,18 +157,23 @@ class LimitRows:
         ]
 
     def take(self, candidates: IntArray | BoolArray) -> "LimitRows":
-        """Return the rows over some of the candidates."""
+        """Return the rows restricted to some of the candidates."""
         return replace(self, row=self.row[candidates], use=self.use[candidates])
 
     def with_more_use(self, row: int, more: FloatArray) -> "LimitRows":
-        """Return the rows with additional use, shape (C,), of an item by a replica of each candidate."""
+        """Return the rows with additional use of one item by a replica of each candidate.
+
+        Args:
+            row: row of the item.
+            more: additional use by one replica, shape (C,).
+        """
         of_row = self.used_of(row, np.ones(len(more), np.int64)) + more
         use = np.column_stack([np.where(self.row == row, 0.0, self.use), of_row])
         return replace(self, row=np.column_stack([self.row, np.full(len(more), row)]), use=use)
 
 
 class Remaining:
-    """Remaining capacity of the limits while replicas are placed one by one, in plain numbers."""
+    """Capacity of the limits that remains while replicas are placed one by one, in plain numbers."""
 
     def __init__(self, limits: LimitRows, left: FloatArray | None = None) -> None:
         """Start with the amounts of the limits, or with `left`, shape (R,)."""
@@ -169,17 +181,20 @@ class Remaining:
         self.entries = limits.entries()
 
     def most(self, candidate: int) -> float:
-        """Return the maximum number of replicas of a candidate that fits."""
+        """Return the maximum number of further replicas of a candidate that fits."""
         return min((self.left[row] // use for row, use in self.entries[candidate]), default=math.inf)
 
     def take(self, candidate: int, count: int) -> None:
-        """Subtract the use of replicas of a candidate; add it back if the count is negative."""
+        """Subtract the use of a candidate's replicas from the remaining capacity.
+
+        A negative count adds it back.
+        """
         for row, use in self.entries[candidate]:
             self.left[row] -= use * count
 
 
 def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
-    """Return the rows of all limits of a system over some candidates, minus the use of kept replicas."""
+    """Return the rows of all limits of a system over its candidates, minus the use of kept replicas."""
     system = candidates.system
     priced = tiered(system.accelerators, system.capacity)
     replicas = _replicas(candidates, table, priced)
@@ -210,13 +225,13 @@ def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
 
 
 def _replicas(candidates: Candidates, table: CandidateTable, priced: list[PricedUnits]) -> Replicas:
-    """Return one replica of each candidate; accelerators with tiers are priced at their first step."""
+    """Return arrays that describe one replica of each candidate, priced at its first price step."""
     arrays, system = candidates.arrays, candidates.system
     # Rentals and shared cards have indices after the last accelerator.
     slices = np.array([*(item.multiplicity for item in system.accelerators.values()), 1, 1], np.int64)
     accelerators = table.units_per_replica // slices[table.accelerator]
     discount = np.zeros(len(slices))
-    for item in (item for item in priced if not item.is_type):  # the first cards of a type cost their price
+    for item in (item for item in priced if not item.is_type):  # the first step of a card tier has this price
         discount[arrays.accelerator_names.index(item.name)] = item.listed - item.steps[0][1]
     return Replicas(
         table.accelerator,
@@ -235,7 +250,10 @@ def _replicas(candidates: Candidates, table: CandidateTable, priced: list[Priced
 
 
 def extra_per_replica(system: System, names: tuple[str, ...], table: CandidateTable) -> FloatArray:
-    """Return the extra replicas per replica of a candidate during a full roll-out, shape (C,) (eq. 185)."""
+    """Return the extra replicas per replica of each candidate during a full roll-out, shape (C,) (eq.
+
+    185).
+    """
     surge = [*(system.servers[name].surge for name in names), 0.0]  # shared cards belong to no server
     if not any(surge):
         return np.zeros(len(table))
@@ -244,7 +262,7 @@ def extra_per_replica(system: System, names: tuple[str, ...], table: CandidateTa
 
 
 def _entries(uses: Sequence[tuple[IntArray, FloatArray]], count: int) -> tuple[IntArray, FloatArray]:
-    """Return the rows and uses of each candidate, shapes (C, J), given those of each row."""
+    """Convert the uses of each row to the rows and uses of each candidate, shapes (C, J)."""
     users = np.concatenate([np.zeros(0, np.int64), *(users for users, _ in uses)])
     order = np.argsort(users, kind="stable")
     candidate, size = users[order], np.bincount(users, minlength=count)

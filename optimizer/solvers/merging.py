@@ -1,6 +1,6 @@
-"""Merges two solutions of one problem: the better one, with every bound of both that applies to it.
+"""Merges two solutions of one problem: takes the better one, with every bound of either that applies to it.
 
-A bound of a level applies to solutions that are no worse than its own at all earlier levels.
+A bound of a level applies to solutions that are no worse than its own solution at all earlier levels.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from optimizer.tolerances import ROUNDING
 
 
 def merge(problem: Problem, first: Solution, second: Solution) -> Solution:
-    """Return the proved solution, or else the better one, or the first if they are equal.
+    """Return the proved one of two solutions, or else the better one; the first if they are equal.
 
     If neither is proved, each level gets the better of the bounds that apply.
     """
@@ -40,7 +40,7 @@ def not_worse_than(problem: Problem, other: IntArray, found: Solution) -> Soluti
 
 
 def _bounds_for(problem: Problem, replicas: IntArray, solution: Solution) -> dict[str, float]:
-    """Return the bounds of a solution that apply to given replicas; service levels in steps.
+    """Return the bounds of a solution that apply to given replicas, in steps for service levels.
 
     After a level at which the replicas are worse, levels have trivial bounds.
     """
@@ -55,10 +55,10 @@ def _bounds_for(problem: Problem, replicas: IntArray, solution: Solution) -> dic
 
 
 def merged_bounds(best: Sequence[SolvedLevel], other: Sequence[SolvedLevel]) -> list[float | None]:
-    """Return the better bound of each level for the better of two plans, by their reported values.
+    """Return the better bound of each level for the better of two plans, by the reported values.
 
-    No bound exceeds its value. Bounds of the other plan apply while its values at earlier levels are no
-    better.
+    No bound exceeds the value of its level. Bounds of the other plan apply as long as its values at earlier
+    levels are no better.
     """
     bounds: list[float | None] = []
     holds = True

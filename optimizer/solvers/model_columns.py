@@ -13,14 +13,14 @@ from optimizer.tolerances import COVER
 
 
 def fitting_candidates(problem: Problem) -> IntArray:
-    """Return the nondominated candidates that fit alone."""
+    """Return the nondominated candidates that fit within the limits without other candidates."""
     columns: IntArray = nondominated_candidates(problem)
     columns = columns[problem.table.source[columns] != Source.units]
     return columns[(problem.limits.most_replicas() >= problem.table.num_replicas)[columns]]
 
 
 def single_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the columns of a plan of one accelerator per server, and the rest as `mixed_columns` does."""
+    """Return the columns of a single-accelerator plan, their upper bounds, and the replicas per unit."""
     own, (units, most_units) = fitting_candidates(problem), _shared_units(problem)
     columns = np.concatenate([own, units])
     most = np.concatenate([np.ones(len(own), np.int64), most_units])
@@ -38,11 +38,11 @@ def _shared_units(problem: Problem) -> tuple[IntArray, IntArray]:
 
 
 def nondominated_candidates(problem: Problem) -> IntArray:
-    """Return the candidates not dominated by another of their server, in their order (section 12).
+    """Return the candidates that no other one of their server dominates, in their order (section 12).
 
     Candidates of one type that use the same limits are compared. One dominates another if it is no worse in
-    value, use and changes; among equal ones the smaller batch is kept, then the first. The current allocation
-    is always kept, because only it has no changes.
+    value, use and changes. Among equal candidates the one with the smallest batch is kept, then the first.
+    The current allocation is always kept, because only it has no changes.
     """
     use = problem.limits.use * problem.table.num_replicas[:, None]
     keys = np.column_stack(
@@ -59,7 +59,7 @@ def nondominated_candidates(problem: Problem) -> IntArray:
 
 
 def _nondominated(problem: Problem, rows: IntArray, keys: FloatArray) -> IntArray:
-    """Return the rows not dominated by another of the same server, type and limits.
+    """Return the candidates that no other one of the same server, type and limits dominates.
 
     Args:
         problem: the planning problem.
@@ -74,7 +74,7 @@ def _nondominated(problem: Problem, rows: IntArray, keys: FloatArray) -> IntArra
 
 
 def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the columns of a mixed plan, the maximum useful number of each, and the replicas of one unit.
+    """Return the columns of a mixed plan, the maximum useful number of each, and the replicas per unit.
 
     A column whose targets also hold at every lower load can be a pool with any number of replicas. Otherwise
     the column is all-or-nothing: it is used as sized, or not at all.
@@ -88,7 +88,7 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
     indivisible = ~divisible & problem.full
     fitting = problem.limits.most_replicas()
     most, indivisible = np.minimum(most, fitting), indivisible & (table.num_replicas <= fitting)
-    # Value and use of a replica, and the rate; the columns of current accelerators are always kept.
+    # Keys: value and use of one replica, and its rate. Columns on current accelerators are always kept.
     several = problem.on_current & (problem.current_pools[table.server] > 1)
     place = np.where(several, table.accelerator + 1, 0)
     rate = np.minimum(table.max_rate_rps, problem.grown_load_rps[table.server])
@@ -113,7 +113,7 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def current_allocations(problem: Problem, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the current allocations that serve their servers in full; the limits are not checked.
+    """Return the current allocations that serve their servers in full; limits are not checked.
 
     Args:
         problem: the planning problem.

@@ -1,4 +1,4 @@
-"""The compact model as an LP or MPS file, with a legend of its variables."""
+"""Writes the compact model as an LP or MPS file, with a legend of its variables."""
 
 import csv
 import io
@@ -21,16 +21,17 @@ from optimizer.topologies.topology import Label
 
 
 def write_model(problem: Problem, solution: Solution, names: tuple[tuple[str, ...], ...], path: Path) -> None:
-    """Write the model of the value level as LP or MPS, by the suffix, and a legend next to it.
+    """Write the model of the value level as an LP or MPS file, and a legend next to it.
 
-    Earlier levels are fixed to the solution's full service, so the optimum of the file is the value of an
-    exact plan without partial service. The legend, FILE.legend.csv, states the meaning of each variable.
+    Earlier levels are fixed to the full service of the solution, so the optimum of the file is the transition
+    cost of an exact plan without partial service. The legend, FILE.legend.csv, states the meaning of each
+    variable.
 
     Args:
         problem: the planning problem.
         solution: its solution.
-        names: the names of servers and of accelerators.
-        path: FILE.lp or FILE.mps.
+        names: names of servers, and names of accelerators.
+        path: FILE.lp or FILE.mps; the suffix selects the format.
 
     Raises:
         SpecError: the suffix is of neither format, or the file cannot be written.
@@ -58,10 +59,10 @@ def check_model_file(path: Path) -> None:
 def _value_level(
     problem: Problem, solution: Solution, formulation: Formulation
 ) -> tuple[MilpModel, FloatArray]:
-    """Return the model with all levels before the value fixed, and the value objective.
+    """Return the model with all levels before the value level fixed, and the objective of the value level.
 
-    Neither file format has a constant in the objective, so it is the coefficient of a last variable fixed to
-    1.
+    Neither file format supports a constant in the objective. So the constant is the coefficient of an
+    additional last variable, which is fixed to 1.
     """
     model, full = formulation.model, served_in_full(problem, solution.replicas)
     reached = Reached(problem, np.where(full[problem.table.server], solution.replicas, 0))
@@ -82,7 +83,7 @@ def _value_level(
 
 
 def _legend(labels: list[Label], names: tuple[tuple[str, ...], ...]) -> str:
-    """Return the meaning of each variable as CSV."""
+    """Return a CSV table with the meaning of each variable."""
     servers, accelerators = names
     legend = io.StringIO()
     table = csv.writer(legend, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""The largest load that limits allow if servers can be served in part, without full service first."""
+"""Maximum load that the limits allow if servers can be served in part, instead of full service first."""
 
 import numpy as np
 
@@ -9,12 +9,13 @@ from optimizer.solvers.problem import Problem
 
 
 def most_load_rps(problem: Problem, servers: BoolArray, time_limit_s: float) -> float | None:
-    """Return the largest load of some servers that their replicas can carry together [requests/s] (eq. 239).
+    """Return the maximum load that replicas of some servers can carry together [requests/s] (eq. 239).
 
     Args:
         problem: the planning problem, with the amounts that the other servers leave.
-        servers: the servers, shape (S,); queues and servers that roll out carry nothing in part.
-        time_limit_s: time limit; without a proof by then the result is None.
+        servers: mask of the servers, shape (S,); shared queues and servers that roll out carry nothing in
+            part.
+        time_limit_s: time limit; the result is None if it is not proved by then.
 
     Raises:
         SolverError: the solver failed.

@@ -1,8 +1,9 @@
-"""The levels of a problem, in their order, as objectives to minimise.
+"""Lexicographic levels of a problem as objectives to minimise, in their order.
 
-The order is: for each priority from the highest down, the unserved request rate and the number of unserved
-servers, in integer steps; the goals, which are missing reserves and load off preferred accelerators; the
-transition value; the number of changed servers. Equation numbers refer to ``docs/math.md``.
+For each priority, from the highest down, there are two service levels: the unserved request rate and the
+number of unserved servers, both in integer steps. Then follow the goals (missing reserves, and load off
+preferred accelerators), the transition cost, and the number of changed servers. Equation numbers refer to
+``docs/math.md``.
 """
 
 from collections.abc import Iterator
@@ -21,34 +22,35 @@ VALUE = "value"
 CHANGES = "changes"
 OFF_PREFERRED = "load off preferred accelerators"
 RATE_UNIT_RPM = 1e-3
-"""Loads are rounded to integer multiples of this unit [requests/min]."""
+"""Unit of loads in service levels, to which they are rounded [requests/min]."""
 MAX_WHOLE_RATE = 1e9
-"""Maximum integer for a load; a coarser unit is used if one would exceed it."""
+"""Maximum integer that represents a load; a coarser unit is used if a load would exceed it."""
 INTEGER_SLACK = 0.5
-"""Slack of the constraint on an integer level: half a step, far above solver tolerances."""
+"""Slack of the constraint on an integer level: half a step, which is far above solver tolerances."""
 STEP_SLACK = 1e-4
-"""Fraction of a step by which a bound must exceed an integer to exclude it."""
+"""Fraction of a step by which a bound must exceed an integer to exclude this integer."""
 
 
 def reserve_level(priority: int) -> str:
-    """Return the name of the level of a priority's reserves."""
+    """Return the name of the level for the reserves of a priority."""
     return f"reserve of {priority_name(priority)}: load without it"
 
 
 def proved_within(
     name: str, value: float, bound: float, gap: float, constants: float = 0.0, *, is_service: bool = False
 ) -> bool:
-    """Return whether a level counts as proved: its value and bound differ by a gap, or by rounding.
+    """Return whether a level counts as proved: its value and bound differ at most by the gap, or by rounding.
 
-    The gap is relative to the solver's objective, which omits constants in the levels of value and changes.
+    The gap is relative to the objective of the solver, which omits constants in the levels of value and
+    changes.
 
     Args:
-        name: the level.
-        value: its value.
-        bound: its bound.
+        name: name of the level.
+        value: value of the level.
+        bound: bound of the level.
         gap: the relative gap.
         constants: largest sum of the omitted constants.
-        is_service: whether it is a service level, whose weights are integers.
+        is_service: whether this is a service level, whose weights are integers.
     """
     scale = abs(value) + constants
     if is_service:
@@ -58,31 +60,35 @@ def proved_within(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelObjective:
-    """One level: a sum over servers and candidates."""
+    """Objective of one level: a sum over servers and candidates."""
 
     name: str
     on_unserved: FloatArray
-    """Cost of leaving each server unserved; integers, shape (S,)."""
+    """Cost of leaving each server unserved, as an integer, shape (S,)."""
     active: BoolArray
-    """Servers that can have an allocation; the others come later; shape (S,)."""
+    """Mask of the servers that can have an allocation, shape (S,); other servers are added at later levels.
+    """
     on_value: float = 0.0
     on_changes: float = 0.0
     on_unreserved: FloatArray | None = None
-    """Cost of serving each server without its reserve [requests/min], shape (S,); None if 0."""
+    """Cost of serving each server without its reserve [requests/min], shape (S,); None if there is no cost.
+    """
     on_off_preferred: float = 0.0
-    """1 if the level counts the load off preferred accelerators, else 0."""
+    """1 if the level counts load off preferred accelerators, else 0."""
     on_columns: FloatArray | None = None
-    """Cost of the members that each candidate leaves unserved, shape (C,); None if all candidates serve
-    all.
+    """Cost of the queue members that each candidate leaves unserved, shape (C,); None if all candidates serve
+    all members.
     """
     unit: float = 1.0
-    """Size of one step of a service level in its reported unit (requests/min, or servers)."""
+    """Size of one step of a service level, in its reported unit: requests/min, or servers."""
     measure: FloatArray | None = None
-    """Reported value of each unserved server before rounding, shape (S,); None if not a service level."""
+    """Reported value of leaving each server unserved, before rounding, shape (S,); None for other levels than
+    service.
+    """
     column_measure: FloatArray | None = None
-    """Reported value of the members that each candidate leaves unserved, shape (C,)."""
+    """Reported value of the queue members that each candidate leaves unserved, shape (C,)."""
     outside: float = 0.0
-    """Contribution of commitments and of servers without a candidate, the same for any solution."""
+    """Contribution of commitments and of servers without a candidate, which is the same for any solution."""
 
     @property
     def is_service(self) -> bool:
@@ -96,15 +102,15 @@ class LevelObjective:
 
     @property
     def step(self) -> float:
-        """Smallest difference of two values; 0 if any difference is possible."""
+        """Smallest possible difference of two values; 0 if any difference is possible."""
         return 0.0 if self.on_value or self.is_goal else 1.0
 
     def slack(self, value: float) -> float:
-        """Return the amount by which later solutions can exceed the reached value."""
+        """Return the amount by which solutions of later levels can exceed a value reached."""
         return INTEGER_SLACK if self.step else value_slack(value)
 
     def tolerance(self, value: float, gap: float) -> float:
-        """Return the difference of value and bound at which the level counts as proved, for a gap."""
+        """Return the difference of value and bound at which the level counts as proved for a relative gap."""
         inside = abs(value - self.outside)
         return max(gap * inside, self.step * (1 - STEP_SLACK), ROUNDING * max(1.0, inside))
 
@@ -112,16 +118,23 @@ class LevelObjective:
         """Return the value of a service level for a solution, in integer steps.
 
         Args:
-            left: servers without an allocation, shape (S,).
-            taken: mask of the chosen candidates, shape (C,); None if none leaves members unserved.
+            left: mask of the servers without an allocation, shape (S,).
+            taken: mask of the chosen candidates, shape (C,); None if no candidate leaves members unserved.
         """
         return _sum(self.on_unserved, left, self.on_columns, taken)
 
     def reported(self, steps: float, left: BoolArray, taken: BoolArray | None = None) -> float:
-        """Return a bound in steps as reported with the value of a solution (eq. 136).
+        """Convert a bound in steps to the reported unit, to be reported with the value of a solution (eq.
 
-        Levels are compared as integers, so a bound equal to the solution's steps is reported as its value,
-        and the gap is that of the steps.
+        136).
+
+        Levels are compared as integers. So a bound that equals the solution's steps is reported as the
+        solution's value, and the gap is that of the steps.
+
+        Args:
+            steps: the bound in steps.
+            left: mask of the servers without an allocation, shape (S,).
+            taken: mask of the chosen candidates, shape (C,); None if no candidate leaves members unserved.
         """
         if self.measure is None:
             return steps
@@ -131,7 +144,13 @@ class LevelObjective:
         return value if steps == whole else value * steps / whole
 
     def steps_of(self, bound: float, left: BoolArray, taken: BoolArray | None = None) -> float:
-        """Return the steps of a bound that is reported with the value of a solution."""
+        """Convert a bound, reported with the value of a solution, to integer steps.
+
+        Args:
+            bound: the bound in the reported unit.
+            left: mask of the servers without an allocation, shape (S,).
+            taken: mask of the chosen candidates, shape (C,); None if no candidate leaves members unserved.
+        """
         if self.measure is None:
             return bound
         value = _sum(self.measure, left, self.column_measure, taken)
@@ -140,7 +159,7 @@ class LevelObjective:
 
 @dataclass(frozen=True, slots=True)
 class LevelConstraint:
-    """A fixed level: later solutions must not exceed the value reached."""
+    """Constraint of a level: later solutions must not exceed the value reached."""
 
     objective: LevelObjective
     most: float
@@ -163,11 +182,11 @@ def service_objectives(
     """Yield the service levels in order (eq. 34, 35, 179).
 
     Args:
-        members: members of the servers.
+        members: members of the servers: the servers themselves, or the servers of a shared queue.
         table: the candidates.
         to_serve: whether a server without an allocation counts as unserved, shape (S,).
-        min_replicas: minimum replicas of each server.
-        priority: priority of each server.
+        min_replicas: minimum number of replicas of each server, shape (S,).
+        priority: priority of each server, shape (S,).
     """
     wanted = to_serve[members.server]
     wanted = wanted & ((members.load_rps > 0) | (min_replicas[members.server] > 0))
@@ -195,7 +214,10 @@ def service_objectives(
 
 
 def _whole_rates(load_rpm: FloatArray) -> tuple[FloatArray, float]:
-    """Return loads as integer multiples of a unit, at least 1 if positive, and the unit."""
+    """Return loads as integer multiples of a unit, and the unit [requests/min].
+
+    A positive load is at least 1 unit.
+    """
     unit = max(RATE_UNIT_RPM, float(load_rpm.max(initial=0)) / MAX_WHOLE_RATE)
     multiples = np.where(load_rpm > 0, np.maximum(np.round(load_rpm / unit), 1), 0).astype(np.int64)
     divisor = int(np.gcd.reduce(multiples)) or 1
@@ -205,7 +227,7 @@ def _whole_rates(load_rpm: FloatArray) -> tuple[FloatArray, float]:
 def later_objectives(
     priority: IntArray, load_rps: FloatArray, wants_reserve: BoolArray, *, preference: bool
 ) -> Iterator[LevelObjective]:
-    """Yield the levels after service: goals (eq. 143, 144), value (eq. 31-33) and changes.
+    """Yield the levels after service: goals (eq. 143, 144), transition cost (eq. 31-33) and changes.
 
     Args:
         priority: priority of each server, shape (S,).

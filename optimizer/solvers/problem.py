@@ -1,7 +1,7 @@
 """The planning problem as arrays.
 
-`Candidates` become a `Problem`: candidates, and the load, priority and current allocation of each server.
-Solvers turn a `Problem` into a `Solution` and use no names. Equation numbers refer to ``docs/math.md``.
+`Candidates` become a `Problem`, with the load, priority and current allocation of each server. Solvers turn a
+`Problem` into a `Solution` and use no names. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Collection, Sequence
@@ -29,7 +29,7 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 SomeTopology = TypeVar("SomeTopology", bound=Topology)
 Array = Any
-"""Array of any type, shape (S,)."""
+"""Array of any type with one entry per server, shape (S,)."""
 GAP_FREE_COLUMNS = 2000
 """Maximum number of columns for which the default gap is 0; larger models use `DEFAULT_GAP`."""
 DEFAULT_GAP = 1e-4
@@ -45,9 +45,11 @@ class Problem:
     table: CandidateTable
     """The C candidates, including those that a limit on replicas prevents from serving a server alone."""
     full: BoolArray
-    """Whether a candidate's replicas serve its server in full, shape (C,)."""
+    """Whether the replicas of each candidate serve its server in full, shape (C,)."""
     to_serve: BoolArray
-    """Whether a server counts as unserved without an allocation: it has load, or a minimum of replicas."""
+    """Whether each server counts as unserved without an allocation, shape (S,): it has load or a minimum of
+    replicas.
+    """
     load_rps: FloatArray
     """Load of each server [requests/s], shape (S,)."""
     priority: IntArray
@@ -57,43 +59,45 @@ class Problem:
     max_replicas: IntArray
     """Maximum replicas of each server, shape (S,)."""
     current_replicas: IntArray
-    """Replicas of each server's current pools by accelerator, with rentals and shared cards; -1: no pool
-    there. Shape (S, A + 2).
+    """Number of replicas of each server's current pools, by accelerator, then for rentals and for shared
+    cards; -1 where it has no pool. Shape (S, A + 2).
     """
     current_pools: IntArray
     """Number of each server's current pools, shape (S,)."""
     current_cost: FloatArray
     """Cost of each server's current allocation [cents/h], shape (S,)."""
     none_changed: BoolArray
-    """Whether removing a server's allocation is a change, because it runs now; shape (S,)."""
+    """Whether each server runs now, so that removing its allocation is a change, shape (S,)."""
     limits: LimitRows
-    """Limits shared by all servers; without rows the servers are independent."""
+    """Limits that all servers share; without rows, the servers are independent."""
     options: OptimizerOptions
     reserve: ReserveArrays
-    """Required reserves of servers, shapes (S,)."""
+    """Reserves that servers require, shapes (S,)."""
     tiers: Tiers
-    """Price steps of accelerators."""
+    """Price tiers of accelerators and card types."""
     preference: bool
-    """Whether a server prefers some accelerators."""
+    """Whether any server prefers some accelerators."""
     members: MemberArrays
-    """Members of the servers: themselves, or the servers of a shared queue."""
+    """Members of each server: the server itself, or the servers of a shared queue."""
     is_queue: BoolArray
-    """Whether a server is a shared queue, which has one pool; shape (S,)."""
+    """Whether each server is a shared queue, which has one pool, shape (S,)."""
     queue_parts: QueueParts | None = None
-    """Partial service of shared queues; None if no queue can be served in part."""
+    """Data on partial service of shared queues; None if no queue can be served in part."""
     excluded: frozenset[int] = frozenset()
-    """Servers that get no replicas although they need some."""
+    """Servers that must get no replicas although they need some."""
     topologies: tuple[Topology, ...] = ()
-    """Structures that serve several servers together; their extra servers follow those of the system."""
+    """Structures that serve several servers together, such as routes and shared cards; their extra servers
+    follow those of the system.
+    """
 
     @cached_property
     def on_current(self) -> BoolArray:
-        """Whether a candidate is on a current accelerator of its server, shape (C,)."""
+        """Mask of the candidates on a current accelerator of their server, shape (C,)."""
         return frozen(self.current_replicas[self.table.server, self.table.accelerator] >= 0)
 
     @cached_property
     def current_count(self) -> IntArray:
-        """Current replicas of the pool of a candidate's server on its accelerator, shape (C,)."""
+        """Replicas that each candidate's server runs on the candidate's accelerator now, shape (C,)."""
         return frozen(np.maximum(self.current_replicas[self.table.server, self.table.accelerator], 0))
 
     @property
@@ -102,18 +106,18 @@ class Problem:
         return self.options.heterogeneous or any(each.counts_replicas for each in self.topologies)
 
     def topology(self, wanted: type[SomeTopology]) -> SomeTopology | None:
-        """Return the topology of a class; None if there is none."""
+        """Return the topology of a class; None if the problem has none of it."""
         return next((each for each in self.topologies if isinstance(each, wanted)), None)
 
     @cached_property
     def joint_load(self) -> BoolArray:
-        """Whether a topology's rows carry the load of a server, shape (S,)."""
+        """Mask of the servers whose load the rows of a topology carry, shape (S,)."""
         nobody = np.zeros(len(self.priority), np.bool_)
         return frozen(np.logical_or.reduce([nobody, *(each.joint_load for each in self.topologies)]))
 
     @cached_property
     def counted(self) -> FloatArray:
-        """1 for servers that count in the number of changes, 0 for extra ones; shape (S,)."""
+        """1 for servers that count in the number of changes, 0 for topologies' extra servers, shape (S,)."""
         extra = sum(each.extra_servers for each in self.topologies)
         return frozen((np.arange(len(self.priority)) < len(self.priority) - extra).astype(np.float64))
 
@@ -124,18 +128,18 @@ class Problem:
 
     @property
     def own(self) -> BoolArray:
-        """Whether a candidate's replicas serve its server only, shape (C,)."""
+        """Mask of the candidates whose replicas serve only their own server, shape (C,)."""
         return self.table.alone
 
     @cached_property
     def replica_value(self) -> FloatArray:
-        """Transition value of one replica of each candidate [cents/h], shape (C,)."""
+        """Transition cost of one replica of each candidate [cents/h], shape (C,)."""
         cost = self.table.cost_per_replica
         return frozen(cost + self.options.transition_penalty * np.where(self.on_current, 0.0, cost))
 
     @cached_property
     def leaving_value(self) -> FloatArray:
-        """Transition value of giving up all current accelerators of a server [cents/h], shape (S,)."""
+        """Transition cost of leaving all current accelerators of each server [cents/h], shape (S,)."""
         return frozen(self.options.transition_penalty * self.current_cost)
 
     def transition_value(
@@ -146,17 +150,18 @@ class Problem:
         stays: BoolArray,
         unchanged: BoolArray,
     ) -> FloatArray:
-        """Return the transition value of servers [cents/h] (eq. 31-33); all shapes (N,).
+        """Return the transition cost of servers [cents/h] (eq. 31-33); all shapes (N,).
 
-        In a single-accelerator plan, unchanged servers count as 0, regardless of their stated cost, but not
-        on shared cards, whose cost is that of the cards.
+        In a single-accelerator plan, the cost of unchanged servers is 0, whatever cost they state. On shared
+        cards it is the cost of the cards.
 
         Args:
             server: the servers.
-            cost: cost of their replicas [cents/h].
-            elsewhere: part of that cost not on their current accelerators.
-            stays: whether they keep a replica on a current accelerator.
-            unchanged: whether they keep exactly their current allocation on own cards, or remain without one.
+            cost: cost of the replicas of each server [cents/h].
+            elsewhere: part of `cost` that is not on current accelerators of the server [cents/h].
+            stays: whether the server keeps a replica on a current accelerator.
+            unchanged: whether the server keeps exactly its current allocation on own cards, or remains
+                without one.
         """
         old = self.current_cost[server]
         value = cost - old + self.options.transition_penalty * (elsewhere + np.where(stays, 0.0, old))
@@ -164,7 +169,7 @@ class Problem:
 
     @cached_property
     def value(self) -> FloatArray:
-        """Transition value of each candidate with all its replicas [cents/h], shape (C,)."""
+        """Transition cost of each candidate with all its replicas [cents/h], shape (C,)."""
         cost, here = self.table.cost_cents_per_h, self.on_current
         elsewhere = np.where(here, 0.0, cost)
         same = ~self.changed & self.own
@@ -172,59 +177,65 @@ class Problem:
 
     @cached_property
     def changed(self) -> BoolArray:
-        """Whether a candidate with all its replicas differs from its server's current allocation, (C,)."""
+        """Mask of the candidates that, with all replicas, differ from the current allocation, shape (C,)."""
         same: BoolArray = self.current_count == self.table.num_replicas
         return frozen(~(self.on_current & same & (self.current_pools[self.table.server] == 1)))
 
     @cached_property
     def spare_share(self) -> FloatArray:
-        """Spare capacity of each candidate with all replicas, relative to the load; shape (C,) (eq. 89)."""
+        """Spare capacity of each candidate with all its replicas, relative to the load, shape (C,) (eq.
+
+        89).
+        """
         load = self.table.load_rps
         most = self.table.num_replicas * self.table.max_rate_rps
         return frozen(np.divide(most, load, out=np.ones(len(load)), where=load > 0) - 1)
 
     @cached_property
     def none_value(self) -> FloatArray:
-        """Transition value of leaving each server without an allocation [cents/h], shape (S,)."""
+        """Transition cost of leaving each server without an allocation [cents/h], shape (S,)."""
         every, none = np.arange(len(self.priority)), np.zeros(len(self.priority))
         return frozen(self.transition_value(every, none, none, none > 0, ~self.none_changed))
 
     @cached_property
     def divisible(self) -> BoolArray:
-        """Whether a candidate can be a pool with any number of replicas, next to others; shape (C,)."""
+        """Mask of the candidates that can be a pool of any size, next to other pools, shape (C,)."""
         one_pool = self.reserve.surges | self.is_queue
         if self.is_mixed and not self.options.heterogeneous:
             one_pool = one_pool | ~self.joint_load
         as_sized = one_pool[self.table.server]
         as_sized |= self.reserve.one_pool[self.table.server] & self.table.reserved
-        # Patterns can have any number of units.
+        # Patterns on shared cards can have any number of units.
         as_sized &= self.table.source != Source.units
         return frozen(self.table.meets_targets_below_max_rate & ~as_sized)
 
     @cached_property
     def growth(self) -> FloatArray:
-        """Load that several pools must carry for a reserve, as a multiple of the load; shape (S,)."""
+        """Load that several pools must carry for a reserve, as a multiple of the load, shape (S,)."""
         return frozen(self.reserve.growth)
 
     @cached_property
     def grown_load_rps(self) -> FloatArray:
-        """Load of each server with this growth [requests/s], shape (S,)."""
+        """Load of each server times `growth` [requests/s], shape (S,)."""
         return frozen(self.load_rps * self.growth)
 
     @cached_property
     def off_preferred_rpm(self) -> FloatArray:
-        """Load of one replica of each candidate off the preferred accelerators [requests/min] (eq. 144)."""
+        """Load that one replica of each candidate carries off preferred accelerators [requests/min] (eq.
+
+        144).
+        """
         carried = np.minimum(self.table.max_rate_rps, self.table.load_rps)
         return frozen(np.where(self.table.preferred, 0.0, carried * SECONDS_PER_MINUTE))
 
     @cached_property
     def off_preferred_total(self) -> FloatArray:
-        """Load of all replicas of each candidate off the preferred accelerators [requests/min]."""
+        """Load that all replicas of each candidate carry off preferred accelerators [requests/min]."""
         return frozen(self.off_preferred_rpm * self.table.num_replicas)
 
     @cached_property
     def repeats(self) -> BoolArray:
-        """Whether a candidate differs from the previous one only in its replicas; shape (C,)."""
+        """Mask of the candidates that differ from the previous one only in their replicas, shape (C,)."""
         pair = np.column_stack(
             [
                 self.table.server,
@@ -238,7 +249,7 @@ class Problem:
 
     @cached_property
     def objectives(self) -> tuple[LevelObjective, ...]:
-        """All levels, in order."""
+        """All lexicographic levels, in order."""
         wanted = self.reserve.wanted
         return (
             *service_objectives(self.members, self.table, self.to_serve, self.min_replicas, self.priority),
@@ -247,46 +258,46 @@ class Problem:
 
     @cached_property
     def leaves_members(self) -> bool:
-        """Whether any candidate serves only some members of its server."""
+        """Whether any candidate serves only some queue members of its server."""
         return bool((self.table.members != ALL_MEMBERS).any())
 
     @property
     def is_limited(self) -> bool:
-        """Whether servers share a limit, or a cost."""
+        """Whether servers share a limit or a cost, so that they are not independent."""
         return bool(np.isfinite(self.limits.amount).any() or len(self.tiers.row))
 
     @property
     def is_compact_only(self) -> bool:
-        """Whether only the compact model supports it, because not every column serves one server in full."""
+        """Whether only the compact model can solve it, because not every column serves one server in full."""
         return self.leaves_members or bool(self.topologies)
 
     @cached_property
     def unserved_parts(self) -> tuple[FloatArray, ...]:
-        """Members that candidates leave unserved, by service level; shapes (C,)."""
+        """Queue members that each candidate leaves unserved, by service level, shapes (C,)."""
         return tuple(level.on_columns for level in self.objectives if level.on_columns is not None)
 
     def by_server(self, amount: FloatArray | IntArray | BoolArray) -> FloatArray:
-        """Return the sum of an amount of candidates, shape (C,), for each server; shape (S,)."""
+        """Sum an amount of each candidate, shape (C,), by server, shape (S,)."""
         return np.bincount(self.table.server, amount, len(self.priority)).astype(np.float64, copy=False)
 
     def has_some_of(self, rows: IntArray | BoolArray) -> BoolArray:
-        """Return the servers of some candidates, shape (S,)."""
+        """Return a mask of the servers of the given candidates, shape (S,)."""
         return np.isin(np.arange(len(self.priority)), self.table.server[rows])
 
     def with_partners(self, chosen: BoolArray) -> BoolArray:
-        """Return the chosen servers, shape (S,), plus the servers that topologies couple to them."""
+        """Return the chosen servers plus the servers that topologies couple to them, shape (S,)."""
         for each in self.topologies:
             chosen = each.together(chosen)
         return chosen
 
     def without_idle(self, replicas: IntArray) -> IntArray:
-        """Return a solution without replicas that serve no requests, except current ones; shapes (C,)."""
+        """Return a solution without replicas that serve no requests, except current ones, shape (C,)."""
         for each in self.topologies:
             replicas = each.without_idle(self.table, replicas, self.on_current)
         return replicas
 
     def take(self, rows: IntArray, chosen: BoolArray | None = None) -> "Problem":
-        """Return the problem with the given candidates, and only for the chosen servers if given."""
+        """Return the problem with only the given candidates and, if given, only the chosen servers."""
         return replace(
             self,
             table=self.table.take(rows),
@@ -296,13 +307,13 @@ class Problem:
         )
 
     def of_servers(self, chosen: BoolArray) -> "Problem":
-        """Return the problem in which only the chosen servers are served and have candidates."""
+        """Return the problem in which only the chosen servers are to be served and have candidates."""
         some = self.take(np.flatnonzero(chosen[self.table.server]), chosen)
         return replace(some.from_nothing(~chosen), to_serve=self.to_serve & chosen)
 
     @cached_property
     def without_reserves(self) -> "Problem":
-        """The problem in which no server requires a reserve; rows are those of `load_rows`."""
+        """The problem in which no server requires a reserve; its candidates are `load_rows`."""
         wanted = self.reserve.wanted
         if not wanted.any():
             return self
@@ -312,12 +323,12 @@ class Problem:
 
     @cached_property
     def load_rows(self) -> IntArray:
-        """Candidates that are sized for the load alone."""
+        """Candidates that are sized for the load without a reserve."""
         with_reserve = self.repeats & self.reserve.wanted[self.table.server]
         return frozen(np.flatnonzero(~with_reserve))
 
     def serving_all_members(self) -> "Problem":
-        """Return the problem with only the candidates that serve all members of their server."""
+        """Return the problem with only the candidates that serve all queue members of their server."""
         return self.take(np.flatnonzero(self.table.members == ALL_MEMBERS))
 
     def with_amounts(self, amount: FloatArray) -> "Problem":
@@ -325,7 +336,7 @@ class Problem:
         return replace(self, limits=replace(self.limits, amount=amount))
 
     def left_by(self, replicas: IntArray) -> FloatArray:
-        """Return the remaining amount of each limited item under a solution, shape (R,)."""
+        """Return the amount of each limited item that a solution leaves unused, shape (R,)."""
         used = self.limits.used(replicas)
         left: FloatArray = self.limits.amount - used
         if self.tiers.budget_row >= 0:
@@ -333,23 +344,26 @@ class Problem:
         return left
 
     def after(self, replicas: IntArray) -> "Problem":
-        """Return the problem with the limits and tiers that a solution leaves."""
+        """Return the problem with the amounts and price tiers that a solution leaves."""
         found = self.with_amounts(self.left_by(replicas))
         return replace(found, tiers=self.tiers.after(self.limits.used(replicas)))
 
     @cached_property
     def discount(self) -> FloatArray:
-        """Discount of one replica of each candidate from the list price, in the first tier; shape (C,)."""
+        """Discount of one replica of each candidate from list price, in the first tier [cents/h], (C,)."""
         return frozen((self.limits.use * self.tiers.discount(len(self.limits))[self.limits.row]).sum(axis=1))
 
     @cached_property
     def model_value(self) -> FloatArray:
-        """Transition value of each candidate with all replicas, in the first tier [cents/h]; shape (C,)."""
+        """Transition cost of each candidate with all replicas, in the first tier [cents/h], shape (C,)."""
         return frozen(self.value - self.discount * self.table.num_replicas)
 
     @cached_property
     def at_list_price(self) -> "Problem":
-        """The problem with the budget at the last price of each tier; solutions satisfy the true budget."""
+        """The problem whose budget counts the last price of each tier.
+
+        Its solutions also satisfy the true budget.
+        """
         row, rises = self.tiers.budget_row, self.tiers.rises(len(self.limits))
         more = (self.limits.use * rises[self.limits.row]).sum(axis=1)
         if row < 0 or not more.any():
@@ -358,7 +372,11 @@ class Problem:
         return replace(self, limits=limits, tiers=replace(self.tiers, budget_row=-1))
 
     def from_nothing(self, servers: BoolArray | bool = True) -> "Problem":  # noqa: FBT001, FBT002
-        """Return the problem without current allocations of some servers, (S,): their value is their cost."""
+        """Return the problem in which some servers have no current allocation.
+
+        The transition cost of these servers is their cost. `servers` is a mask, shape (S,), or True for all
+        servers.
+        """
         return replace(
             self,
             current_replicas=np.where(np.reshape(servers, (-1, 1)), -1, self.current_replicas),
@@ -369,16 +387,16 @@ class Problem:
 
 
 def topologies_of(system: System) -> list[type[Topology]]:
-    """Return the topologies of the features that a system uses, in the order of the table."""
+    """Return the topologies that the features of a system need, in the order of the table of topologies."""
     return [topology for feature, topology in TOPOLOGIES.items() if feature in system.features]
 
 
 def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Problem:
-    """Build the planning problem of some candidates.
+    """Build the planning problem of the candidates of a system.
 
     Args:
-        candidates: the candidates of a system.
-        excluded: servers that get no replicas although they need some; they count as unserved.
+        candidates: the candidates.
+        excluded: names of servers that must get no replicas although they need some; they count as unserved.
     """
     servers, system = candidates.arrays.servers, candidates.system
     names = candidates.arrays.server_names
@@ -422,7 +440,10 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
 
 
 def _current_replicas(candidates: Candidates, extra: int) -> IntArray:
-    """Return current replicas by server and accelerator; extra servers own the cards that are shared now."""
+    """Return the current number of replicas by server and accelerator; -1 where there is no pool.
+
+    The cards that are shared now belong to extra servers.
+    """
     found = np.pad(candidates.arrays.servers.current_replicas, ((0, extra), (0, 0)), constant_values=-1)
     place_of = {name: a for a, name in enumerate(candidates.arrays.accelerator_names)}
     for server in candidates.system.servers.values() if extra else ():
@@ -434,7 +455,10 @@ def _current_replicas(candidates: Candidates, extra: int) -> IntArray:
 def _rows_and_topologies(
     candidates: Candidates, used: Sequence[type[Topology]], excluded: Collection[str], servers: int
 ) -> tuple[CandidateTable, tuple[Topology, ...]]:
-    """Return all candidates, with those of topologies last among equal ones, and the topologies."""
+    """Return the table of all candidates, and the topologies.
+
+    Among equal candidates, those of topologies are last.
+    """
     tables = candidates.own_tables
     source = [0] * len(tables)
     for place, topology in enumerate(used, 1):
@@ -460,7 +484,7 @@ def _rows_and_topologies(
 
 
 def gap_target(options: OptimizerOptions, columns: int) -> float:
-    """Return the relative gap at which the solver can stop, for a number of columns."""
+    """Return the relative gap at which the solver can stop, for a model with a number of columns."""
     if options.gap is not None:
         return options.gap
     return 0.0 if columns <= GAP_FREE_COLUMNS else DEFAULT_GAP

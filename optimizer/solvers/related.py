@@ -1,7 +1,7 @@
-"""The solution of a related problem that differs in one change: a warm start, and possibly bounds.
+"""Solution of a related problem with one difference: a warm start, and in some cases a source of bounds.
 
-What-if questions about a plan use its solution as a warm start. If a question only restricts the problem, the
-bounds of the plan also hold.
+What-if questions about a plan start from its solution. If a question only restricts the problem, the bounds
+of the plan also apply.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -21,29 +21,29 @@ class RelatedSolution:
     """Solution of a related problem with the same servers and loads."""
 
     replicas: IntArray
-    """Replicas in the candidates of the current problem, possibly infeasible there; shape (C,)."""
+    """Replicas of each candidate of the current problem, shape (C,); they can be infeasible there."""
     left_out: BoolArray
-    """Mask of the servers that it does not serve, shape (S,)."""
+    """Mask of the servers that the related solution does not serve, shape (S,)."""
     levels: tuple[SolvedLevel, ...]
-    """Levels of the solution, with bounds."""
+    """Levels of the related solution, with bounds."""
     restricts: bool = False
-    """Whether every solution of the current problem is one of the related problem, so that its bounds
-    hold.
+    """Whether every solution of the current problem is a solution of the related one, so that its bounds
+    apply.
     """
     with_less: Problem | None = None
-    """The related problem, if candidates of the current one can carry more; otherwise None."""
+    """The related problem, if candidates can carry more in the current problem; otherwise None."""
 
     def bound_of(self, objective: LevelObjective) -> float:
-        """Return the bound of service or value, for solutions that are equally good at the earlier levels."""
+        """Return the bound of a service or value level, for solutions equally good at earlier levels."""
         level = next(each for each in self.levels if each.name == objective.name)
         if objective.is_service:
             return objective.steps(self.left_out) if level.is_proved(0.0) else objective.outside
         return -np.inf if level.bound is None else level.bound
 
     def carried_before(self, problem: Problem) -> FloatArray:
-        """Return the maximum rate per replica of a candidate in the other problem [requests/s], shape (C,).
+        """Return the related problem's maximum rate per replica of each candidate [requests/s], shape (C,).
 
-        -inf if the other problem lacks the candidate, or allows it only with a fixed number of replicas.
+        It is -inf if that problem lacks the candidate, or allows it only with a fixed number of replicas.
         """
         then: dict[tuple[int, int], float] = {}
         if self.with_less is not None:
@@ -54,7 +54,7 @@ class RelatedSolution:
 
 
 def differing(problem: Problem, other: Problem) -> BoolArray:
-    """Return a mask of servers whose candidates differ between two problems, shape (S,)."""
+    """Return a mask of the servers whose candidates differ between two problems, shape (S,)."""
     one, two = (
         np.column_stack([each.full, *(getattr(each.table, field.name) for field in fields(each.table))])
         for each in (problem, other)
@@ -69,8 +69,8 @@ def repaired(problem: Problem, replicas: IntArray) -> IntArray:
     """Return a feasible solution, in which servers that do not fit are placed again greedily.
 
     Servers that lose some of their pools, because a question removes an accelerator, are also placed again.
-    If a limit is exceeded, servers lose their replicas from the lowest priority up, and among equals those
-    with the smallest use first.
+    If a limit is exceeded, servers lose their replicas from the lowest priority up. Among equal priorities,
+    servers with the smallest use are first.
     """
     shares = (replicas[~problem.own] > 0).any()
     if shares and not ((problem.left_by(replicas) < 0).any() or _short(problem, replicas).any()):
@@ -92,17 +92,20 @@ def repaired(problem: Problem, replicas: IntArray) -> IntArray:
 
 
 def _short(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return a mask of servers that lack some of their pools, including both of a route, shape (S,)."""
+    """Return a mask of the servers that lack some of their pools, shape (S,).
+
+    Of a route, both servers are marked.
+    """
     return (problem.by_server(replicas) > 0) & ~problem.with_partners(served_in_full(problem, replicas))
 
 
 def completed(problem: Problem, replicas: IntArray, settled: BoolArray) -> IntArray:
-    """Return a solution in which all servers not in `settled` are served greedily.
+    """Return a solution in which the servers not in `settled` are served greedily.
 
     Args:
         problem: the planning problem.
-        replicas: replicas of each candidate of the settled servers; shape (C,).
-        settled: servers that keep these replicas, or remain without any; shape (S,).
+        replicas: replicas of each candidate of the settled servers, shape (C,).
+        settled: mask of the servers that keep these replicas, or remain without any, shape (S,).
     """
     answer = np.where(settled[problem.table.server], replicas, 0)
     if not settled.all():

@@ -1,9 +1,8 @@
-"""Saturation policies: partial service from the remaining capacity, after any solver.
+"""Saturation policies: partial service from the capacity that a solution leaves.
 
 The remaining capacity is used for replicas of unserved servers. A server takes the accelerator on which the
-remaining capacity serves the largest share of its load, and keeps it if it can have only one pool. With a
-minimum number of replicas, the served share is the smaller of the share of its load and the share of this
-minimum.
+remaining capacity serves the largest share of its load, and stays there if it can have only one pool. For a
+server with a minimum number of replicas, the served share is at most its share of this minimum.
 """
 
 import heapq
@@ -30,7 +29,7 @@ class LeftoverAllocation:
     replicas: IntArray
     """Replicas of each candidate, shape (C,)."""
     partly: BoolArray
-    """Servers, or queues with a member, that are served in part, shape (S,)."""
+    """Mask of the servers that are served in part, shape (S,); for queues, with a member served in part."""
     finished: bool = True
     """Whether the policy was completed before the deadline."""
 
@@ -40,9 +39,9 @@ def share_leftover(
 ) -> LeftoverAllocation:
     """Allocate the capacity that a solution leaves, by the saturation policy of the options.
 
-    ``PriorityExhaustive``: each server in turn takes all that it can use. ``PriorityRoundRobin`` and
-    ``RoundRobin``: one replica per turn, for the server with the smallest served share of its load, among
-    those of a priority or among all. Capacity that is not allocated by the deadline stays free.
+    ``PriorityExhaustive``: one server after the other takes all that it can use. ``PriorityRoundRobin`` and
+    ``RoundRobin``: in each turn, the server with the smallest served share of its load gets one replica,
+    among the servers of a priority or among all. Capacity that is not allocated by the deadline stays free.
     """
     partly = np.zeros(len(problem.priority), np.bool_)
     limited = np.isfinite(problem.limits.amount).any()
@@ -73,32 +72,32 @@ def share_leftover(
 
 @dataclass(frozen=True, slots=True)
 class _OpenQueue:
-    """A queue whose next member can be served in part.
+    """A shared queue whose next member can be served in part.
 
-    A queue with replicas gets more of the same; one without gets its first on the accelerator that serves
-    most.
+    A queue with replicas gets more replicas of the same candidate. A queue without replicas gets its first
+    one on the accelerator that serves most load.
     """
 
     parts: QueueParts
     problem: Problem
     rows: tuple[int, ...]
-    """Candidates that can get further replicas."""
+    """Candidates of which the queue can get further replicas."""
     bits: int
-    """Members served in full, as bits."""
+    """Members served in full, as a bit mask."""
     priority: int
-    """Priority of the next member."""
+    """Priority of the next member, which can be served in part."""
 
     def share(self, taken: Sequence[int]) -> float:
-        """Return the share of the next member that given replicas of each candidate serve."""
+        """Return the served share of the next member, for given numbers of replicas of each candidate."""
         return max((self._share(row, taken[row]) for row in self.rows if taken[row]), default=0.0)
 
     def best(self, taken: Sequence[int], left: Remaining, most: int) -> tuple[int, int] | None:
-        """Return the candidate that serves most of the next member, and the useful further replicas.
+        """Return the candidate that serves most of the next member, and its useful number of replicas.
 
         Args:
-            taken: replicas of each candidate.
+            taken: number of replicas of each candidate.
             left: remaining capacity of the limits.
-            most: maximum replicas of the queue.
+            most: maximum number of replicas of the queue.
         """
         now, found = self.share(taken), list[tuple[float, float, int, int]]()
         for row in [row for row in self.rows if taken[row]] or self.rows:
@@ -115,7 +114,7 @@ class _OpenQueue:
 
 
 def queues_with_parts(problem: Problem, replicas: IntArray) -> Mapping[int, _OpenQueue]:
-    """Return the queues, by server, that a policy can serve further."""
+    """Return the queues, by server, that a saturation policy can serve further."""
     if problem.queue_parts is None:
         return {}
     found, table, members = {}, problem.table, problem.members
@@ -125,7 +124,7 @@ def queues_with_parts(problem: Problem, replicas: IntArray) -> Mapping[int, _Ope
         _, part = problem.queue_parts.members(server, bits)
         if part is None:
             continue
-        if not len(rows):  # candidates that serve only that loaded member
+        if not len(rows):  # use candidates that serve only this member
             mine = np.flatnonzero(members.server == server)
             bit, has_load = 1 << members.place[mine], members.load_rps[mine] > 0
             loaded, bits = int(bit[has_load].sum()), int(bit[~has_load].sum())
@@ -138,9 +137,9 @@ def queues_with_parts(problem: Problem, replicas: IntArray) -> Mapping[int, _Ope
 
 
 class _Leftover:
-    """Remaining capacity, and the replicas for which it is used.
+    """Allocation of remaining capacity in progress, with the replicas for which it is used.
 
-    The state is in plain numbers because tens of thousands of turns each read only a few candidates.
+    The state consists of Python numbers, because tens of thousands of turns each read only a few candidates.
     """
 
     def __init__(
@@ -169,8 +168,8 @@ class _Leftover:
     def allocate_round_robin(self, members: Sequence[int]) -> None:
         """Allocate one replica at a time to the server with the smallest served share of its load.
 
-        When nothing fits any more, a server that could be served better by the remaining capacity of another
-        accelerator moves there, and the turns continue with the capacity that it frees.
+        If no further replica fits, a server moves to another accelerator on which the remaining capacity
+        would serve it better, and the turns continue with the capacity that this frees.
         """
         while self._in_time():
             queue = [(self.share(server), turn, server) for turn, server in enumerate(members)]
@@ -187,7 +186,7 @@ class _Leftover:
                 return
 
     def _in_time(self) -> bool:
-        """Return whether there is time for another step, and record it if not."""
+        """Return whether there is time for another step; if not, mark the allocation as unfinished."""
         self.finished = self.finished and not self.deadline.passed
         return self.finished
 
@@ -211,8 +210,8 @@ class _Leftover:
     def _best_column(self, server: int) -> tuple[int, int] | None:
         """Return the candidate that serves most of a server's load, and the useful number of its replicas.
 
-        A server that has a pool and can have only one gets replicas of the same candidate. Ties are broken by
-        cost, then by order.
+        A server that has a pool and can have only one gets more replicas of the same candidate. Ties are
+        broken by cost, then by order.
         """
         if server in self.queues:
             return self.queues[server].best(self.taken, self.left, self.most[server])
@@ -232,18 +231,24 @@ class _Leftover:
         return [candidate for candidate in self.candidates.get(server, []) if self.taken[candidate]]
 
     def _has(self, server: int) -> tuple[float, int]:
-        """Return the rate that a server's replicas carry [requests/s], and their number."""
+        """Return the rate that the replicas of a server carry [requests/s], and their number."""
         mine = self._mine(server)
         return sum(self.taken[c] * self.rate[c] for c in mine), sum(self.taken[c] for c in mine)
 
     def share(self, server: int) -> float:
-        """Return the served share of a server, or of the next member of a queue."""
+        """Return the served share of a server's load, or for a queue that of its next member."""
         if server in self.queues:
             return self.queues[server].share(self.taken)
         return self._share_of(server, *self._has(server))
 
     def _share_of(self, server: int, carried_rps: float, count: int) -> float:
-        """Return the served share: of the load, or of the minimum replicas if that is smaller."""
+        """Return the smaller of the served share of the load and the share of the minimum number of replicas.
+
+        Args:
+            server: the server.
+            carried_rps: rate that its replicas carry [requests/s].
+            count: number of its replicas.
+        """
         load, least = self.load[server], self.least[server]
         of_load = carried_rps / load if load > 0 else 1.0
         of_least = count / least if least > 0 else 1.0

@@ -1,4 +1,4 @@
-"""Result of a solver: replicas, and the value, bound and gap of each level."""
+"""Result of a solver: replicas, and the value, bound and gap of each lexicographic level."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,19 +11,19 @@ SolverName = Literal["separable", "milp", "greedy"]
 
 
 class Status(StrEnum):
-    """Proof status of a solution."""
+    """Whether a solution is proved optimal, or how it was found."""
 
     optimal = "optimal"
-    """Proved within the gap, at every level."""
+    """Proved within the gap at every level."""
     feasible = "feasible"
-    """The solver stopped early."""
+    """The solver stopped before a proof."""
     heuristic = "heuristic"
-    """Found without a proof."""
+    """Found by a heuristic, without a proof."""
 
 
 @dataclass(frozen=True, slots=True)
 class SolvedLevel:
-    """One level of the lexicographic order with its result."""
+    """A lexicographic level with its result."""
 
     name: str
     value: float
@@ -32,26 +32,26 @@ class SolvedLevel:
 
     @property
     def gap(self) -> float | None:
-        """Relative distance between value and bound."""
+        """Relative difference between value and bound; None without a bound."""
         if self.bound is None:
             return None
         return max(self.value - self.bound, 0.0) / max(abs(self.value), 1e-9)
 
     def is_proved(self, gap: float) -> bool:
-        """Return whether value and bound differ by at most the gap."""
+        """Return whether value and bound differ by at most a relative gap."""
         return self.gap is not None and self.gap <= max(gap, ROUNDING)
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Solution of a solver."""
+    """Solution of a planning problem."""
 
     replicas: IntArray
-    """Replicas of each candidate, 0 if not chosen; shape (C,)."""
+    """Number of replicas of each candidate, 0 if not chosen, shape (C,)."""
     status: Status
     solver: SolverName
     levels: tuple[SolvedLevel, ...]
 
     def level(self, name: str) -> SolvedLevel:
-        """Return the level of that name."""
+        """Return the level with a name."""
         return next(level for level in self.levels if level.name == name)

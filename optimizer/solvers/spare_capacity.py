@@ -1,4 +1,4 @@
-"""Tie-breaking: among solutions that are equal at every level, prefer more spare capacity.
+"""Tie-breaking between solutions that are equal at every level: more spare capacity is preferred.
 
 Equation numbers refer to ``docs/math.md``.
 """
@@ -10,7 +10,7 @@ from optimizer.solvers.problem import Problem
 
 
 def with_reserves_found(problem: Problem, replicas: IntArray) -> IntArray:
-    """Return the solution in which pools as large as candidates with a reserve are these candidates."""
+    """Replace pools by candidates with a reserve if they have the same number of replicas."""
     table, found = problem.table, replicas.copy()
     sized = np.flatnonzero(problem.repeats & table.reserved & ~problem.divisible)
     alone = problem.by_server(replicas > 0) == 1
@@ -23,8 +23,9 @@ def with_reserves_found(problem: Problem, replicas: IntArray) -> IntArray:
 def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
     """Return an equally good solution in which no server can switch to a candidate with more spare capacity.
 
-    In the order of names, each server with one pool switches to the candidate with the most spare capacity
-    among those within the limits that have the same value and count equally as a change. No level changes.
+    In the order of names, each server with one pool switches to the candidate with the most spare capacity.
+    Only candidates within the limits count that have the same value and are equally a change. No level
+    changes.
 
     Args:
         problem: the planning problem.
@@ -51,7 +52,14 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
 
 
 def _exchanged(problem: Problem, replicas: IntArray, own: IntArray, better: IntArray) -> IntArray:
-    """Exchange candidates for better ones, those with most spare capacity first, until none fits."""
+    """Exchange candidates for better ones, those with the most spare capacity first, until none fits.
+
+    Args:
+        problem: the planning problem.
+        replicas: replicas of each candidate, shape (C,).
+        own: current candidate of each possible exchange.
+        better: candidate that would replace it.
+    """
     problem = problem.at_list_price
     table, spare, left = problem.table, problem.spare_share, problem.left_by(replicas)
     rows, use = problem.limits.row, problem.limits.use * table.num_replicas[:, None]

@@ -1,9 +1,9 @@
-"""Complete solutions with saturation policies: service in full, then in part, then reserves and value.
+"""Solutions with saturation policies: full service, then partial service, then reserves and value.
 
-A stage plans some priorities, as if no server required a reserve: down to the first priority that cannot be
-served in full, or all of them with ``delayedBestEffort``. Pools of partial service then stay fixed. Servers
-that are served in full stay served, but later stages can move them to free cards for lower priorities. A last
-solve adds reserves and minimises the value.
+A stage plans the priorities down to the first one that cannot be served in full, or all of them with
+``delayedBestEffort``, as if no server required a reserve. Then the pools of partial service are fixed.
+Servers that are served in full stay served, but later stages can move them to free cards for lower
+priorities. A last solve adds reserves and minimises the transition cost.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from optimizer.solvers.saturation import queues_with_parts, share_leftover
 from optimizer.solvers.solution import Solution, SolvedLevel, Status
 
 SHARING_S = 0.5
-"""Time to allocate the remaining capacity if the solver used all of its time [s]."""
+"""Time to allocate the remaining capacity if the solver has used all of its time [s]."""
 
 Solve = Callable[[Problem, Deadline], Solution]
 """Function that solves a problem by a deadline."""
@@ -56,23 +56,25 @@ def solve_in_stages(
 
 
 class _Stages:
-    """What servers are served so far: in full, by pools that can still change, or in part."""
+    """Service that the stages have settled: servers served in full, whose pools can change, or in part."""
 
     def __init__(self, problem: Problem, solve: Solve, deadline: Deadline) -> None:
         self.problem, self.solve, self.deadline = problem, solve, deadline
         self.priority = _first_loaded(problem)
         self.due = deadline.later(SHARING_S)
         self.in_full = np.zeros(len(problem.priority), np.bool_)
-        """Servers settled to be served in full, with only some members if they are queues; shape (S,)."""
+        """Mask of the servers settled to be served in full, shape (S,); of queues, possibly only some
+        members.
+        """
         self.full, self.partial = np.zeros((2, len(problem.table)), np.int64)
-        """Replicas of each candidate for these servers, and for partial service; shapes (C,)."""
+        """Replicas of each candidate for servers in full, and for partial service, shapes (C,)."""
         self.service: list[SolvedLevel] = []
         """Service levels of the settled priorities."""
         self.solved: list[Solution] = []
         self.finished = True
 
     def settle_all(self, first: Solution | None) -> None:
-        """Settle the service of all priorities, stage by stage; `first` solves the first stage, if known."""
+        """Settle the service of all priorities, stage by stage; `first`, if known, solves the first stage."""
         problem, unsettled = self.problem, np.ones(len(self.problem.priority), np.bool_)
         ranks = np.unique(problem.members.priority)
         while unsettled.any():
@@ -90,17 +92,20 @@ class _Stages:
             unsettled &= ~now
 
     def _settled(self, unsettled: BoolArray) -> int:
-        """Return the lowest priority that the current stage settles."""
+        """Return the lowest priority that the current stage settles.
+
+        `unsettled` is a mask of the servers that are not yet settled, shape (S,).
+        """
         waiting = self.priority[unsettled & waiting_servers(self.problem, self.full)]
         in_one = self.problem.options.delayed_best_effort or self.problem.leaves_members
         return int(self.problem.members.priority.max() if in_one or not len(waiting) else waiting.min())
 
     def _solve(self, servers: BoolArray, among: BoolArray | None = None, share: float = 0.5) -> None:
-        """Solve for some servers with the capacity that partial service leaves, and serve no fewer in full.
+        """Solve for some servers within the capacity that partial service leaves, keeping full service.
 
         Args:
-            servers: the servers, shape (S,).
-            among: candidates that can be used, shape (C,); None: all.
+            servers: mask of the servers, shape (S,).
+            among: mask of the candidates that can be used, shape (C,); None: all.
             share: fraction of the remaining time.
         """
         rows = servers[self.problem.table.server]
@@ -114,7 +119,7 @@ class _Stages:
         self.full[rows] = found.replicas
 
     def _serve_in_part(self, now: BoolArray) -> None:
-        """Allocate the capacity that servers served in full leave, by the policy, to the given servers."""
+        """Allocate the capacity that full service leaves to the given servers, by the saturation policy."""
         problem = replace(self.problem.after(self.partial), to_serve=self.problem.to_serve & now)
         sharing = share_leftover(problem, self.full, self.due)
         self.finished &= sharing.finished
@@ -124,7 +129,7 @@ class _Stages:
         self.in_full &= ~sharing.partly
 
     def give_reserves(self, problem: Problem) -> None:
-        """Give servers that are served in full their reserves, by priority, and minimise the value.
+        """Give servers that are served in full their reserves, by priority, and minimise the transition cost.
 
         Args:
             problem: the problem with reserves.
@@ -137,7 +142,9 @@ class _Stages:
 
     @property
     def solution(self) -> Solution:
-        """The solution: service levels as settled; the others, and their gaps, are those of the last solve.
+        """The solution.
+
+        Its service levels are as settled; other levels, and all gaps, are those of the last solve.
 
         Partial service has no bound, because it results from a procedure instead of an objective.
         """
@@ -155,7 +162,7 @@ class _Stages:
 
 
 def _first_loaded(problem: Problem) -> IntArray:
-    """Return the priority of each server, for a queue that of its first member with load; shape (S,)."""
+    """Return the priority of each server, shape (S,); for a queue, that of its first member with load."""
     members, idle = problem.members, np.iinfo(np.int64).max
     loaded, first = members.load_rps > 0, np.full(len(problem.priority), idle)
     np.minimum.at(first, members.server[loaded], members.priority[loaded])
@@ -163,7 +170,7 @@ def _first_loaded(problem: Problem) -> IntArray:
 
 
 def _with_members_of(problem: Problem, replicas: IntArray) -> tuple[Problem, BoolArray]:
-    """Return the problem whose queues have only the members that a solution serves, and their candidates.
+    """Restrict the queues of a problem to the members that a solution serves, and to their candidates.
 
     On another accelerator, replicas could serve another member in part.
     """
@@ -180,7 +187,7 @@ def _with_members_of(problem: Problem, replicas: IntArray) -> tuple[Problem, Boo
 
 
 def waiting_servers(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return a mask of the servers with unserved load that a policy can serve; shape (S,)."""
+    """Return a mask of the servers with unserved load that a saturation policy can serve, shape (S,)."""
     has_candidate = problem.has_some_of(problem.table.meets_targets_below_max_rate)
     waiting = has_candidate & problem.to_serve & ~served(problem, replicas)
     if problem.queue_parts is not None:

@@ -1,6 +1,6 @@
-"""Servers that the optimum of a service level proves served, or unserved.
+"""Servers that the optimum of a service level proves to be served, or to be unserved.
 
-The weights of a level's unserved servers add up to the level's value. Often only one or few sets of servers
+The weights of the unserved servers add up to the value of the level. Often only one or a few sets of servers
 have that sum, so most servers are determined before the next levels are solved. Equation numbers refer to
 ``docs/math.md``.
 """
@@ -10,11 +10,12 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray
 
 MAX_BITS = 100_000_000
-"""Maximum product of total and servers that is processed; every sum is one bit per server."""
+"""Maximum product of total weight and number of servers that is processed; every sum is one bit per server.
+"""
 
 
 def fixed_by_subset_sum(weight: FloatArray, total: float) -> tuple[BoolArray, BoolArray]:
-    """Return the servers in no set, and those in every set, of a given total weight (eq. 134).
+    """Return the servers in no set, and those in every set, of servers with a given total weight (eq. 134).
 
     Args:
         weight: integer weights, shape (S,); servers of weight 0 are ignored.
@@ -34,7 +35,7 @@ def fixed_by_subset_sum(weight: FloatArray, total: float) -> tuple[BoolArray, Bo
         sums.append((sums[-1] | sums[-1] << one) & below)
     if not sums[-1] >> whole:
         return served, left_out
-    # Backwards from the last server: the sums of earlier servers from which the total can be reached.
+    # From the last server backwards: the sums of the servers before it that can still reach the total.
     reaching = 1 << whole
     for server, one, before in zip(servers[::-1], each[::-1], sums[-2::-1], strict=True):
         served[server] = not (before << one) & reaching

@@ -1,6 +1,6 @@
 """Initial solutions: the current allocations as far as feasible, and the greedy plan.
 
-They need no solver, and a solver that is stopped early returns nothing worse.
+They need no solver. A solver that is stopped early never returns a worse solution.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from optimizer.solvers.related import repaired
 
 
 def best_initial_solution(problem: Problem) -> IntArray:
-    """Return the better, over all levels, of the current allocations completed greedily and the greedy plan.
+    """Return the better of two solutions: the current allocations completed greedily, and the greedy plan.
 
     Returns:
         Replicas of each candidate, shape (C,).
@@ -25,9 +25,9 @@ def best_initial_solution(problem: Problem) -> IntArray:
 
 
 def _staying(problem: Problem) -> IntArray:
-    """Return the replicas of servers that need no more units on their current accelerators, shape (C,).
+    """Return the current replicas of servers that need no more units on their accelerators, shape (C,).
 
-    If the current allocations fit, these also fit together.
+    If the current allocations fit, these replicas also fit together.
     """
     table = problem.table
     enough = problem.on_current & (table.num_replicas <= problem.current_count)
@@ -42,16 +42,21 @@ def _staying(problem: Problem) -> IntArray:
 
 
 def in_columns(columns: IntArray, problem: Problem, replicas: IntArray) -> IntArray:
-    """Return a single-pool solution expressed in the columns of a model, which are rows of the table.
+    """Express a solution with one pool per server in the columns of a model.
 
-    A candidate missing from the model is replaced by the better one of its server with the same limits, as
-    sized.
+    A candidate that is missing from the model is replaced by the better one of its server with the same
+    limits, as sized.
+
+    Args:
+        columns: candidates that are columns of the model.
+        problem: the planning problem.
+        replicas: replicas of each candidate, shape (C,).
     """
     table, answer, groups = problem.table, replicas.copy(), problem.limits.groups()
     use, columns = problem.limits.use, np.sort(columns)
     outside = np.ones(len(table), np.bool_)
     outside[columns] = False
-    if problem.options.heterogeneous:  # a pool of any size goes to the row of its pair that the model has
+    if problem.options.heterogeneous:  # use the model's candidate of the same server and accelerator
         twins = np.flatnonzero(outside & problem.repeats & problem.divisible & (answer > 0))
         twins = twins[~outside[twins - 1]]
         answer[twins - 1] = answer[twins]
@@ -61,7 +66,7 @@ def in_columns(columns: IntArray, problem: Problem, replicas: IntArray) -> IntAr
         mine = columns[slice(*np.searchsorted(server, (table.server[c], table.server[c] + 1)))]
         can = (groups[mine] == groups[c]) & problem.full[mine] & (table.reserved[mine] >= table.reserved[c])
         can &= table.members[mine] & table.members[c] == table.members[c]
-        can &= problem.own[mine] == problem.own[c]  # others need more than their own replicas
+        can &= problem.own[mine] == problem.own[c]  # other candidates need more than their own replicas
         can &= (use[mine] * table.num_replicas[mine][:, None] <= answer[c] * use[c]).all(axis=1)
         answer[c] = 0
         if can.any():

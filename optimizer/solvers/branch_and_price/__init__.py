@@ -1,1 +1,1 @@
-"""Branch and price: the choice as one pattern of replicas per server (math.md section 18)."""
+"""Branch and price: each server gets one pattern, which is a combination of replicas (math.md section 18)."""

@@ -1,4 +1,7 @@
-"""The Lagrangian bound of a level from dual values, by plain arithmetic rounded to the safe side (eq. 91)."""
+"""Lagrangian bound of a level from dual values, computed without a solver and rounded to the safe side (eq.
+
+91).
+"""
 
 import math
 
@@ -11,13 +14,13 @@ ULP = 2.0**-52
 
 
 def lagrangian_bound(master: MasterProblem, duals: FloatArray, least: FloatArray) -> float:
-    """Return the bound that dual values prove.
+    """Return the Lagrangian bound that dual values prove for a level.
 
     Args:
         master: the level.
-        duals: one for each shared row, not below zero.
-        least: the least reduced cost of each active server, over all its columns; infinity for a server
-            without any, so that there is no solution.
+        duals: dual value of each shared row, at least 0.
+        least: the least reduced cost of each active server over all its columns; inf for a server without
+            columns, so that there is no solution.
     """
     if np.isposinf(least).any():
         return math.inf
@@ -28,6 +31,6 @@ def lagrangian_bound(master: MasterProblem, duals: FloatArray, least: FloatArray
         *(-worth).tolist(),
         *master.step_bound(duals).tolist(),
     ]
-    # Each term is a sum of few products.
+    # Each term is a sum of a few products, so its rounding error is a few ULP.
     terms = len(worth) + 8
     return math.fsum(parts) - terms * ULP * math.fsum(np.abs(parts).tolist())

@@ -1,6 +1,6 @@
-"""The candidates that patterns are made of, and the limits that they share.
+"""Candidates of which patterns consist, and the limits that the candidates share.
 
-Takes a `Problem`, gives `PatternCandidates`. Equation numbers refer to ``docs/math.md``.
+A `Problem` becomes `PatternCandidates`. Equation numbers refer to ``docs/math.md``.
 """
 
 from dataclasses import dataclass
@@ -22,52 +22,53 @@ LOAD = 1 - COVER
 
 @dataclass(frozen=True)
 class PatternCandidates:
-    """Candidates whose replicas form patterns; shapes (n,) unless stated otherwise."""
+    """Candidates of which patterns consist; arrays have shape (n,) unless stated otherwise."""
 
     row: IntArray
-    """Row of the candidate table, sorted by server."""
+    """Row of each candidate in the candidate table, sorted by server."""
     server: IntArray
     divisible: BoolArray
-    """Whether any number of replicas is possible; otherwise the number from sizing, or none."""
+    """Whether any number of replicas is possible; otherwise only the number from sizing, or none."""
     share: FloatArray
-    """Fraction of its server's load per replica, at most the load with headroom; 1 without load."""
+    """Fraction of the server's load, with headroom, that one replica carries; 1 without load."""
     row_used: IntArray
-    """Rows that a replica uses, shape (n, J)."""
+    """Limit rows that a replica uses, shape (n, J)."""
     use: FloatArray
-    """Use of these rows by one replica, in multiples of the row's divisor; shape (n, J)."""
+    """Amount of each of these rows that one replica uses, in multiples of the row's divisor, shape (n, J)."""
     cost: FloatArray
-    """Value of one replica without the saving from staying [cents/h]."""
+    """Transition cost of one replica, without the saving from keeping a replica on its accelerator [cents/h].
+    """
     here: BoolArray
-    """Whether it is on the accelerator that its server runs on now."""
+    """Whether the candidate is on an accelerator that its server runs on now."""
     amount: FloatArray
-    """Amount of each row, in multiples of its divisor; shape (K,)."""
+    """Available amount of each limit row, in multiples of its divisor, shape (K,)."""
     limits: IntArray
-    """Index of each row into the limits of the problem, shape (K,)."""
+    """Index of each row among the limits of the problem, shape (K,)."""
     divisor: FloatArray
-    """Divisor of each row, shape (K,)."""
+    """Amount of the limit that one unit of each row represents, shape (K,)."""
     whole: BoolArray
-    """Whether amount and use are integers, shape (K,)."""
+    """Whether the amount and the uses of each row are integers, shape (K,)."""
     tiers: Tiers
-    """Prices that depend on how many accelerators are used; rows are those of the limits of the problem."""
+    """Price tiers; their row numbers are those of the problem's limits."""
     off_preferred: FloatArray
-    """Load of one replica off the preferred accelerators [requests/min]."""
+    """Load that one replica carries off its server's preferred accelerators [requests/min]."""
 
     @cached_property
     def first_sizes(self) -> FloatArray:
-        """Right-hand side of each row: its amount, or the size of the first price step; shape (K,)."""
+        """Right-hand side of each row: its amount, or the size of its first price step, shape (K,)."""
         amount, place = self.amount.copy(), self.place_of(self.tiers.row)
         amount[place[place >= 0]] = self.tiers.size[self.tiers.first][place >= 0]
         return amount
 
     def place_of(self, row: IntArray) -> IntArray:
-        """Return the index of limits of the problem among the rows, -1 for limits without a row."""
+        """Return the row of each limit of the problem; -1 for limits without a row."""
         place = np.searchsorted(self.limits, row)
         here = np.append(self.limits, -1)[place] == row
         return np.where(here, place, -1)
 
     @cached_property
     def step_use(self) -> FloatArray:
-        """Coefficient of each later price step in each row, shape (J, K)."""
+        """Coefficient of each price step after the first in each row, shape (J, K)."""
         use = np.zeros((len(self.tiers.later), len(self.amount)))
         for row, coefficient in self.tiers.step_entries():
             place = self.place_of(row)
@@ -76,18 +77,18 @@ class PatternCandidates:
         return use
 
     def most_replicas(self) -> FloatArray:
-        """Return the maximum number of replicas of each candidate within the limits, shape (n,)."""
+        """Return the maximum number of replicas of each candidate that the limits allow alone, shape (n,)."""
         most, used = np.full(self.use.shape, np.inf), self.use > 0
         np.divide(np.append(self.amount, 0.0)[self.row_used], self.use, out=most, where=used)
         fewest: FloatArray = np.floor(most.min(axis=1, initial=np.inf) + ROUNDING)
         return fewest
 
     def used_by(self, candidate: IntArray, count: IntArray) -> FloatArray:
-        """Return the use of each row by patterns, in multiples of its divisor; shape (P, K).
+        """Return the amount of each row that patterns use, in multiples of the row's divisor, shape (P, K).
 
         Args:
-            candidate: candidates of each pattern, -1 in unused places; shape (P, W).
-            count: replicas of each of them, 0 in unused places; shape (P, W).
+            candidate: candidates of each pattern, -1 for unused entries, shape (P, W).
+            count: number of replicas of each of these candidates, 0 for unused entries, shape (P, W).
         """
         use, patterns = np.zeros((len(candidate), len(self.amount))), np.arange(len(candidate))
         for at, replicas in zip(candidate.T, count.T, strict=True):
@@ -97,7 +98,7 @@ class PatternCandidates:
 
     @property
     def servers(self) -> IntArray:
-        """The servers that have a candidate, in their order."""
+        """Servers that have a candidate, in ascending order."""
         return np.unique(self.server)
 
 
@@ -110,17 +111,17 @@ def candidates_of(problem: Problem) -> PatternCandidates:
     else:
         row = fitting_candidates(problem)
         each, divisible = table.num_replicas[row], np.zeros(len(row), np.bool_)
-    # A pattern takes several candidates of a server, so each carries a share of its load; without load it
-    # takes one replica of any.
+    # A pattern can have several candidates of a server, and each carries a share of the load. Without load,
+    # one replica of any candidate suffices.
     server = table.server[row]
     load = problem.load_rps[server]
     share = np.divide(table.max_rate_rps[row], load, out=np.ones(len(row)), where=load > 0)
-    # Only limits that some candidate uses have a row, scaled to small whole numbers for solver and cuts.
+    # Only limits that some candidate uses have a row; it is scaled to small integers for the solver and cuts.
     mine = problem.limits.take(row)
     limits, divisor, amount = mine.scaled(each, problem.tiers.budget_row)
     used = mine.use > 0
     row_used = np.where(used, np.searchsorted(limits, mine.row), 0)
-    if len(row) and not len(limits):  # what candidates use is of no other's concern
+    if len(row) and not len(limits):  # no limit applies to these candidates
         used, row_used = used[:, :0], row_used[:, :0]
     use = np.divide(mine.use[:, : used.shape[1]], divisor[row_used], out=np.zeros(used.shape), where=used)
     return PatternCandidates(

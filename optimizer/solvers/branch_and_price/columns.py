@@ -1,6 +1,6 @@
-"""Columns: an empty one or a pattern per server, with its use of each limit and its share of each level.
+"""Columns of the master problem: one pattern of a server, or no allocation.
 
-Takes `PatternCandidates`, gives `PatternColumns` as arrays. Equation numbers refer to ``docs/math.md``.
+`PatternCandidates` become `PatternColumns`, which are arrays. Equation numbers refer to ``docs/math.md``.
 """
 
 from dataclasses import dataclass, replace
@@ -20,40 +20,44 @@ COUNT_ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class PatternColumns(RowArrays):
-    """Columns of one server each: a pattern, or nothing."""
+    """Columns of the master problem.
+
+    Each is a pattern of one server, or its empty column without an allocation.
+    """
 
     server: IntArray
-    """Shape (P,)."""
+    """Server of each column, shape (P,)."""
     candidate: IntArray
-    """Candidates of the pattern, -1 in unused places; shape (P, W)."""
+    """Candidates of each pattern, -1 for unused entries, shape (P, W)."""
     count: IntArray
-    """Replicas of each of them, shape (P, W)."""
+    """Number of replicas of each of these candidates, shape (P, W)."""
     use: FloatArray
-    """Use of each row, in multiples of the row's divisor; shape (P, K)."""
+    """Amount of each limit row that the column uses, in multiples of the row's divisor, shape (P, K)."""
     value: FloatArray
-    """Value of the server with this pattern at first-step prices [cents/h]; shape (P,) (eq. 31-33)."""
+    """Transition cost of the server with this column at first-step prices [cents/h], shape (P,) (eq. 31-33).
+    """
     changed: FloatArray
-    """1 if the server runs something else now, shape (P,)."""
+    """1 if the column differs from the server's current allocation, else 0, shape (P,)."""
     served: BoolArray
-    """Whether the column is a pattern, shape (P,)."""
+    """Whether the column is a pattern and not empty, shape (P,)."""
     unreserved: BoolArray
-    """Whether it serves its server without the required reserve, shape (P,)."""
+    """Whether the column serves its server without the required reserve, shape (P,)."""
     off_preferred: FloatArray
-    """Load off preferred accelerators [requests/min], shape (P,)."""
+    """Load that the column carries off preferred accelerators [requests/min], shape (P,)."""
 
     def __len__(self) -> int:
         """Return the number of columns P."""
         return len(self.server)
 
     def joined(self, other: "PatternColumns") -> "PatternColumns":
-        """Return the concatenation with other columns."""
+        """Return these columns followed by other columns."""
         width = max(self.candidate.shape[1], other.candidate.shape[1])
         first, second = self.widened(width), other.widened(width)
         pairs = zip(first.columns(), second.columns(), strict=True)
         return PatternColumns(*(np.concatenate(pair) for pair in pairs))
 
     def widened(self, width: int) -> "PatternColumns":
-        """Return the columns padded to a number of candidates per pattern."""
+        """Return the columns padded to `width` candidates per pattern."""
         if width == self.candidate.shape[1]:
             return self
         more = ((0, 0), (0, width - self.candidate.shape[1]))
@@ -61,7 +65,7 @@ class PatternColumns(RowArrays):
         return replace(self, candidate=candidate, count=np.pad(self.count, more))
 
     def weights(self, objective: LevelObjective) -> FloatArray:
-        """Return the coefficient of each column in an objective, shape (P,)."""
+        """Return the coefficient of each column in the objective of a level, shape (P,)."""
         weights: FloatArray = np.where(self.served, 0.0, objective.on_unserved[self.server])
         weights = weights + objective.on_value * self.value + objective.on_changes * self.changed
         weights = weights + objective.on_off_preferred * self.off_preferred
@@ -70,7 +74,7 @@ class PatternColumns(RowArrays):
         return weights + np.where(self.unreserved, objective.on_unreserved[self.server], 0.0)
 
     def replicas(self, chosen: IntArray, candidates: PatternCandidates, rows: int) -> IntArray:
-        """Return the replicas of each row of the candidate table for chosen columns."""
+        """Return the number of replicas of each row of the candidate table for the chosen columns."""
         replicas = np.zeros(rows, np.int64)
         candidate, count = self.candidate[chosen], self.count[chosen]
         used = candidate >= 0
@@ -81,20 +85,20 @@ class PatternColumns(RowArrays):
 def patterns(
     problem: Problem, candidates: PatternCandidates, candidate: IntArray, count: IntArray
 ) -> PatternColumns:
-    """Return patterns as columns, without those that exceed a limit on their own.
+    """Return patterns as columns, without patterns that exceed a limit on their own.
 
     Args:
-        problem: what to choose from.
-        candidates: what patterns are made of.
-        candidate: candidates of each pattern, -1 in unused places but the first; shape (P, W).
-        count: replicas of each of them, shape (P, W).
+        problem: the planning problem.
+        candidates: the candidates of which patterns consist.
+        candidate: candidates of each pattern, -1 for unused entries except the first, shape (P, W).
+        count: number of replicas of each of these candidates, shape (P, W).
     """
     used, at = candidate >= 0, np.maximum(candidate, 0)
     server = candidates.server[candidate[:, 0]] if len(candidate) else np.zeros(0, np.int64)
     replicas = np.where(used, count, 0)
     use = candidates.used_by(candidate, replicas)
-    # A move is paid for what runs elsewhere than now. A server is kept if it has exactly its current pools,
-    # with their replicas.
+    # Replicas on other accelerators than now cost the transition penalty. A server is unchanged if it has
+    # exactly its current pools, with their replicas.
     pools = replicas * problem.table.cost_per_replica[candidates.row[at]]
     elsewhere = np.where(candidates.here[at], 0.0, pools).sum(axis=1)
     stays = np.asarray((used & candidates.here[at]).any(axis=1), np.bool_)
@@ -114,13 +118,13 @@ def patterns(
         unreserved=_without_reserve(problem, candidates, server, at, replicas),
         off_preferred=(replicas * candidates.off_preferred[at]).sum(axis=1),
     )
-    # What exceeds a limit alone is in no solution, but would be in relaxations.
+    # A pattern that exceeds a limit alone is in no solution, but could be used by a relaxation.
     there = np.asarray((use <= candidates.amount).all(axis=1), np.bool_)
     return columns if there.all() else columns.take(there)
 
 
 def nothing(problem: Problem, candidates: PatternCandidates, servers: IntArray) -> PatternColumns:
-    """Return the column of no allocation for some servers (eq. 32)."""
+    """Return the empty column, without an allocation, of each of some servers (eq. 32)."""
     none = np.full((len(servers), 1), -1, np.int64)
     return PatternColumns(
         server=servers,
@@ -138,14 +142,14 @@ def nothing(problem: Problem, candidates: PatternCandidates, servers: IntArray) 
 def _without_reserve(
     problem: Problem, candidates: PatternCandidates, server: IntArray, at: IntArray, replicas: IntArray
 ) -> BoolArray:
-    """Return a mask of the patterns that lack their server's reserve, shape (P,) (eq. 143).
+    """Return a mask of the patterns that lack the reserve of their server, shape (P,) (eq. 143).
 
     Args:
-        problem: what to choose from.
-        candidates: what patterns are made of.
+        problem: the planning problem.
+        candidates: the candidates of which patterns consist.
         server: server of each pattern, shape (P,).
-        at: candidates of each pattern, whichever in unused places; shape (P, W).
-        replicas: replicas of each of them, 0 in unused places; shape (P, W).
+        at: candidates of each pattern, any index for unused entries, shape (P, W).
+        replicas: number of replicas of each of these candidates, 0 for unused entries, shape (P, W).
     """
     if not problem.reserve.wanted.any():
         return np.zeros(len(server), np.bool_)
@@ -159,7 +163,7 @@ def _without_reserve(
 
 
 def first_columns(problem: Problem, candidates: PatternCandidates) -> PatternColumns:
-    """Return the patterns of one candidate, and in mixed plans the current allocations."""
+    """Return the initial columns: patterns of one candidate, and for mixed plans the current allocations."""
     found = _of_one(problem, candidates, np.ones(len(problem.priority)))
     if not problem.options.heterogeneous:
         return found
@@ -169,12 +173,21 @@ def first_columns(problem: Problem, candidates: PatternCandidates) -> PatternCol
 
 
 def needed(missing: FloatArray, share: FloatArray, least: FloatArray) -> FloatArray:
-    """Return the number of replicas that carry a missing share of the load, at least a minimum."""
+    """Return the number of replicas that carry the missing share of a load, but at least a minimum.
+
+    Args:
+        missing: missing share of the load.
+        share: share of the load that one replica carries.
+        least: minimum number of replicas.
+    """
     return np.maximum(np.ceil(np.maximum(missing, 0) / share - COUNT_ROUNDING), np.maximum(least, 0.0))
 
 
 def _of_one(problem: Problem, candidates: PatternCandidates, carried: FloatArray) -> PatternColumns:
-    """Return the patterns of one candidate that carry a share of their server's load, shape (S,)."""
+    """Return the patterns with one candidate that carry a given share of their server's load.
+
+    `carried` is that share for each server, shape (S,).
+    """
     least = problem.min_replicas[candidates.server].astype(np.float64)
     load = np.where(problem.load_rps[candidates.server] > 0, LOAD * carried[candidates.server], 0.0)
     count = np.maximum(needed(load, candidates.share, least), 1.0)
@@ -185,7 +198,7 @@ def _of_one(problem: Problem, candidates: PatternCandidates, carried: FloatArray
 
 
 def _as_it_runs(problem: Problem, candidates: PatternCandidates) -> PatternColumns:
-    """Return the current allocations that serve in full, even if they are not minimal patterns."""
+    """Return the current allocations that serve in full as patterns, even if fewer replicas would suffice."""
     row, of = current_allocations(problem, candidates.row[candidates.divisible])
     order = np.argsort(of, kind="stable")
     row, of = row[order], of[order]

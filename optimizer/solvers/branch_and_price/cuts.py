@@ -1,7 +1,7 @@
-"""Chvátal-Gomory cuts of the limits: valid for integer solutions, violated by fractional ones.
+"""Chvátal-Gomory cuts of the limits: integer solutions satisfy them, fractional ones can violate them.
 
-Pricing ignores the dual values of cuts, so all relevant columns must be known. Equation numbers
-refer to ``docs/math.md``.
+Pricing ignores the dual values of cuts, so the pool must contain all relevant columns. Equation numbers refer
+to ``docs/math.md``.
 """
 
 from dataclasses import replace
@@ -17,46 +17,46 @@ from optimizer.solvers.branch_and_price.pool import ColumnPool
 from optimizer.solvers.deadline import Deadline
 
 MAX_ROWS = 3
-"""Maximum rows of a cut."""
+"""Maximum number of limit rows that a cut combines."""
 EACH_ROUND = 15
-"""Maximum cuts per round."""
+"""Maximum number of cuts added per round."""
 ROUNDS = 20
-"""Maximum rounds."""
+"""Maximum number of rounds of cuts."""
 MIN_GAIN = 0.01
-"""Minimum gain, as a fraction of the distance from bound to cutoff, of one in three consecutive rounds."""
+"""Minimum gain of one in three consecutive rounds, as a fraction of the distance from bound to cutoff."""
 VIOLATION = 1e-3
-"""Minimum violation of a cut."""
+"""Minimum violation of a cut by a relaxation."""
 
 
 def with_cuts(
     master: MasterProblem, pool: ColumnPool, columns: IntArray, cutoff: float, deadline: Deadline
 ) -> Node | None:
-    """Return a level with cuts, as far as these raise its bound towards a cutoff.
+    """Return a level with cuts that raise its bound towards a cutoff.
 
     Args:
         master: the level.
-        pool: the columns.
-        columns: those that solutions below the cutoff have, and perhaps others.
-        cutoff: only solutions below it are of use.
-        deadline: when to stop.
+        pool: the column pool.
+        columns: columns that include all those of solutions below the cutoff.
+        cutoff: only solutions below this value are needed.
+        deadline: time to stop.
 
     Returns:
-        The level over those of these columns that solutions below the cutoff use, and possibly others; None
-        if the time was too short for a relaxation.
+        The level with cuts, restricted to those of the given columns that solutions below the cutoff can use;
+            None if there was no time for a relaxation.
 
     Raises:
         SolverError: the solver failed.
     """
 
     def relaxed(within: MasterProblem, start: IntArray) -> Node | None:
-        """Solve a relaxation over the columns to its end; None if the time did not suffice."""
+        """Solve a relaxation over the given columns to optimality; None if there was not enough time."""
         found = RestrictedMaster(within, pool, start, columns).solve(within, deadline, cutoff)
         if found is None or not found.finished:
             return None
         return Node(within, found, found.bound, columns=columns)
 
-    # Cuts raise the bound, the bound removes columns, fewer columns allow stronger cuts. It ends when all
-    # solutions below the cutoff are excluded, or when three rounds gained little.
+    # Cuts raise the bound, a higher bound removes columns, and fewer columns allow stronger cuts. The loop
+    # ends when all solutions below the cutoff are excluded, or when three rounds gain little.
     best, weak = relaxed(master, columns[:0]), 0
     for _ in range(ROUNDS):
         if best is None or best.bound >= cutoff or deadline.passed or weak == 3:
@@ -73,7 +73,7 @@ def with_cuts(
 
 
 def _with(node: Node, pool: ColumnPool, cuts: list[ChvatalGomoryCut]) -> MasterProblem:
-    """Return a level with more cuts, without the cuts that are slack in its relaxation."""
+    """Return a level with more cuts, and without the cuts that are slack in its relaxation."""
     master, relaxed = node.master, node.relaxed
     use, amount = pool.columns.use[relaxed.used], master.candidates.amount
     tight = [cut for cut in master.cuts if relaxed.part @ cut.of(use) > cut.most(amount) - VIOLATION]
@@ -81,14 +81,14 @@ def _with(node: Node, pool: ColumnPool, cuts: list[ChvatalGomoryCut]) -> MasterP
 
 
 def _violated(node: Node, pool: ColumnPool) -> list[ChvatalGomoryCut]:
-    """Return the most violated cuts of a relaxation, relative to the norm of their coefficients."""
+    """Return the cuts that a relaxation violates most, relative to the norm of their coefficients."""
     used, part = node.relaxed.used, node.relaxed.part
     candidates, use = node.master.candidates, pool.columns.use[used]
     amount = rounded_down(candidates.amount)
     found: list[tuple[float, ChvatalGomoryCut]] = []
     rows = np.flatnonzero(use.any(axis=0) & candidates.whole).tolist()
-    # The sum of some rows, divided by an integer and rounded down on both sides, holds for whole columns. A
-    # relaxation violates it if its parts of columns add up to more.
+    # The sum of some rows, divided by an integer and rounded down on both sides, holds for integer numbers of
+    # columns. A relaxation with fractions of columns can violate it.
     for together in range(1, MAX_ROWS + 1):
         for some in combinations(rows, together):
             most = amount[list(some)].sum()
@@ -105,7 +105,7 @@ def _violated(node: Node, pool: ColumnPool) -> list[ChvatalGomoryCut]:
 
 
 def _below_cutoff(node: Node, pool: ColumnPool, cutoff: float) -> IntArray:
-    """Return the columns that solutions below the cutoff can have, and those of the relaxation (eq. 93)."""
+    """Return the columns that solutions below the cutoff can use, and those of the relaxation (eq. 93)."""
     slack, _ = reduced_cost_slack(node, pool)
     kept = node.relaxed.bound + slack <= cutoff
     kept[node.relaxed.used] = True

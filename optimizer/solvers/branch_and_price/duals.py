@@ -1,7 +1,6 @@
-"""Dual values of a solution's levels, and the bounds that they prove by plain arithmetic.
+"""Dual values for the levels of a solution, and the bounds that they prove without a solver.
 
-Bounds are computed without a solver; dual values come from one relaxation for each level. Equation numbers
-refer to ``docs/math.md``.
+The dual values come from one relaxation per level. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +19,7 @@ from optimizer.solvers.problem import Problem
 from optimizer.tolerances import value_slack
 
 WHOLE = 1e-6
-"""Tolerance before the bound of an integer level is rounded up."""
+"""Relative tolerance used when the bound of an integer level is rounded up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,39 +28,39 @@ class DualMultipliers:
 
     level: str
     limits: FloatArray
-    """Multiplier per unit of each limited item, not negative; shape (R,)."""
+    """Dual value per unit of each limited item, at least 0, shape (R,)."""
     levels: Mapping[str, float]
-    """Multiplier per step of each earlier level, not negative."""
+    """Dual value per step of each earlier level, at least 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class DualLevel:
-    """A level, with earlier levels held at the values of a solution."""
+    """A level of a solution; earlier levels are constrained to the values that the solution reaches."""
 
     name: str
     master: MasterProblem
     left_out: BoolArray
-    """Servers that the solution does not serve, shape (S,)."""
+    """Mask of the servers that the solution does not serve, shape (S,)."""
 
     @property
     def whole(self) -> bool:
-        """Whether its values are integers."""
+        """Whether the values of the level are integers."""
         return bool(self.master.objective.step)
 
     def reported(self, bound: float) -> float:
-        """Return a bound of the master problem as a bound of the level."""
+        """Convert a bound of the master problem to a bound of the level in its reported unit."""
         least = float(np.ceil(bound - WHOLE * max(1.0, abs(bound)) ** 0.5)) if self.whole else bound
         return self.master.objective.reported(least, self.left_out)
 
     def duals(self, multipliers: DualMultipliers) -> FloatArray:
-        """Return multipliers by shared row of the master problem."""
+        """Return dual values in the order of the master problem's shared rows."""
         candidates = self.master.candidates
         held = [multipliers.levels.get(each.objective.name, 0.0) for each in self.master.held]
         duals: FloatArray = np.concatenate([multipliers.limits[candidates.limits] * candidates.divisor, held])
         return duals
 
     def multipliers(self, duals: FloatArray, limits: int) -> DualMultipliers:
-        """Return dual values of the master problem's rows by limited item and level."""
+        """Assign the dual values of the master problem's rows to limited items and earlier levels."""
         candidates = self.master.candidates
         prices = np.zeros(limits)
         prices[candidates.limits] = duals[: len(candidates.limits)] / candidates.divisor
@@ -71,15 +70,15 @@ class DualLevel:
 
 
 class DualBounds:
-    """Levels of a solution, and the bounds that dual values prove."""
+    """Levels of a solution, and the bounds that dual values prove for them."""
 
     def __init__(self, problem: Problem, left_out: BoolArray, reached: Mapping[str, float]) -> None:
-        """Take a solution.
+        """Store the solution whose levels are bounded.
 
         Args:
             problem: the planning problem.
-            left_out: servers that it does not serve, shape (S,).
-            reached: its value, and its amount of each goal, by the name of the level.
+            left_out: mask of the servers that the solution does not serve, shape (S,).
+            reached: transition cost of the solution, and its amount of each goal, by level name.
         """
         self.problem, self.left_out, self.reached = problem, left_out, reached
         self.pool = ColumnPool.of(problem)
@@ -101,7 +100,7 @@ class DualBounds:
                 settled = settled | (objective.on_unserved > 0)
 
     def bound(self, level: DualLevel, multipliers: DualMultipliers) -> float:
-        """Return the bound of a level that multipliers prove."""
+        """Return the bound of a level that dual values prove."""
         duals = level.master.capped(np.maximum(level.duals(multipliers), 0.0))
         least = least_of_servers(level.master, self.pool, duals)
         return level.reported(lagrangian_bound(level.master, duals, least[level.master.servers]))
@@ -109,18 +108,18 @@ class DualBounds:
     def multipliers(
         self, reached: Mapping[str, float], deadline: Deadline
     ) -> list[tuple[DualLevel, DualMultipliers, float]]:
-        """Return multipliers of each level, from one relaxation each, and the bounds that they prove.
+        """Return dual values of each level, from one relaxation each, and the bounds that they prove.
 
-        A level whose relaxation does not end in time has the bound that holds without multipliers.
+        If a relaxation does not finish in time, its level gets the bound that holds without dual values.
 
         Args:
-            reached: the values of the levels in the solution.
-            deadline: when to stop.
+            reached: value of each level in the solution.
+            deadline: time to stop.
 
         Raises:
             SolverError: the solver failed.
         """
-        # Plans without a proof need no solver; HiGHS is imported where it is used.
+        # Checking a proof needs no solver, so the solver is imported only here.
         from optimizer.solvers.branch_and_price.generation import generate_columns
 
         found, limits, nothing = [], len(self.problem.limits), np.zeros(0, np.int64)

@@ -1,4 +1,4 @@
-"""Column generation: a restricted master problem that grows, and the Lagrangian bound of its dual values.
+"""Column generation: a restricted master problem to which columns are added, and its Lagrangian bound.
 
 Equation numbers refer to ``docs/math.md``.
 """
@@ -18,30 +18,30 @@ from optimizer.spec.prices import ENDLESS
 from optimizer.tolerances import ROUNDING
 
 EACH_ROUND = 3
-"""Maximum columns per server and round."""
+"""Maximum number of columns added per server and round."""
 ARTIFICIAL_COSTS = (1e1, 1e3, 1e5, 1e7, 1e9)
 """Costs of the artificial column of a server that must be served, as multiples of the largest weight. The
-higher ones apply only if a cutoff must be reached, because a limit on large weights can be met by leaving a
-tiny part of a server unserved.
+higher costs apply only if a cutoff must be reached: with large weights, a limit can be met by leaving a tiny
+part of a server unserved.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class MasterSolution:
-    """A solution of the relaxation of a master problem."""
+    """Solution of the relaxation of a master problem."""
 
     duals: FloatArray
-    """Dual values of the shared rows, not below zero."""
+    """Dual values of the shared rows, at least 0."""
     bound: float
-    """The Lagrangian bound that they prove."""
+    """Lagrangian bound that the dual values prove."""
     used: IntArray
     """Columns of the pool with a positive value in the relaxation, shape (U,)."""
     part: FloatArray
-    """Value of each of them, shape (U,)."""
+    """Value of each column in `used`, shape (U,)."""
     finished: bool
-    """Whether no column has a negative reduced cost."""
+    """Whether no column has a negative reduced cost, so that the relaxation is solved to optimality."""
     feasible: bool
-    """Whether the relaxation serves all that must be served."""
+    """Whether the relaxation serves every server that must be served."""
     value: float = np.inf
     """Optimum of the restricted master problem."""
 
@@ -49,7 +49,7 @@ class MasterSolution:
 def generate_columns(
     master: MasterProblem, pool: ColumnPool, start: IntArray, deadline: Deadline
 ) -> MasterSolution | None:
-    """Solve the relaxation of a level over all patterns; patterns that are found are added to the pool.
+    """Solve the relaxation of a level over all patterns, and add the patterns found to the pool.
 
     Args:
         master: the level.
@@ -67,18 +67,18 @@ def generate_columns(
 
 
 class RestrictedMaster:
-    """The restricted master problem of a level and its nodes: columns of negative reduced cost are added."""
+    """Restricted master problem of a level and its nodes; columns of negative reduced cost are added."""
 
     def __init__(
         self, master: MasterProblem, pool: ColumnPool, start: IntArray, rows: IntArray | None = None
     ) -> None:
-        """Start with some columns.
+        """Build the linear program with the initial columns.
 
         Args:
             master: the level.
-            pool: the columns.
-            start: initial columns, in addition to those of unserved servers.
-            rows: the columns of the pool that count, in their order, so that none are priced; None: all.
+            pool: the column pool.
+            start: initial columns, in addition to the empty columns.
+            rows: the only columns of the pool to use, so that no patterns are priced; None: all columns.
         """
         self.master, self.pool = master, pool
         self.priced = rows is None and len(pool.subproblems.server) > 0
@@ -94,7 +94,7 @@ class RestrictedMaster:
             np.concatenate([np.ones(count), np.full(len(limits), -np.inf)]),
             np.concatenate([np.ones(count), limits]),
         )
-        # Columns: an artificial one per server, so that the program is feasible, price steps, and patterns.
+        # Columns: an artificial one per server, so that the program is feasible; price steps; patterns.
         self.largest, self.penalty = max(largest, 1.0), 0
         every = np.arange(count)
         self.lp.add(np.full(count, ARTIFICIAL_COSTS[0] * self.largest), every, every, np.ones(count))
@@ -110,13 +110,15 @@ class RestrictedMaster:
     def solve(
         self, master: MasterProblem, deadline: Deadline, cutoff: float = -np.inf
     ) -> MasterSolution | None:
-        """Solve, price and add columns until none has a negative reduced cost; None if there was no time.
+        """Solve, price and add columns until no column has a negative reduced cost.
+
+        None if there was no time.
 
         Args:
             master: the level, or a node of it.
             deadline: time to stop; the bound is then that of the latest dual values.
-            cutoff: value from which solutions are of no use. If the bound reaches it, servers that must be
-                served may keep their artificial columns.
+            cutoff: only solutions below this value are needed. If the bound reaches it, servers that must be
+                served can keep their artificial columns.
 
         Raises:
             SolverError: the solver failed.
@@ -133,7 +135,7 @@ class RestrictedMaster:
             of_server = np.full(len(self.pool.problem.priority), -np.inf)
             of_server[self.servers] = result.row_price[:count]
             reduced = priced(self.weight, self.shared, duals)
-            # Known columns first: patterns are priced only when no known one improves the program.
+            # Add known columns first, and price patterns only if no known column improves the solution.
             if self._add_known(reduced, of_server):
                 continue
             least, gained = self._price(duals, reduced)
@@ -144,14 +146,14 @@ class RestrictedMaster:
                 best = self._solution(duals, bound, result.x, value, finished=done)
             if not done:
                 continue
-            # Where a server still takes its artificial column, that costs more, until none does.
+            # If a server still uses its artificial column, raise the cost of these columns until none does.
             if best.feasible or best.bound >= cutoff or self.penalty == len(ARTIFICIAL_COSTS) - 1:
                 break
             self._set_penalty(self.penalty + 1)
         return best
 
     def _add(self, places: IntArray) -> None:
-        """Add columns to the linear program, by their index in `rows`."""
+        """Add columns, given by their indices in `rows`, to the linear program."""
         if not len(places):
             return
         start, row, value = self.master.entries(self.pool.columns.take(self.rows[places]))
@@ -160,13 +162,13 @@ class RestrictedMaster:
         self.has[places] = True
 
     def _set_penalty(self, place: int) -> None:
-        """Set the cost of the artificial columns to one of `ARTIFICIAL_COSTS`."""
+        """Set the cost of the artificial columns to the item of `ARTIFICIAL_COSTS` at an index."""
         if place != self.penalty:
             self.penalty = place
             self.lp.reprice(np.full(len(self.servers), ARTIFICIAL_COSTS[place] * self.largest))
 
     def _enter(self, master: MasterProblem) -> None:
-        """Update to new columns of the pool and to the columns that a node allows."""
+        """Update the linear program to new columns of the pool, and to the columns that a node allows."""
         self._take_in(self._new_rows())
         if master is self.master:
             return
@@ -181,11 +183,11 @@ class RestrictedMaster:
         self.lp.allow(np.concatenate([endless, np.where(sizes >= ENDLESS, np.inf, sizes), upper]))
 
     def _new_rows(self) -> IntArray:
-        """Return the columns added to the pool since the last call."""
+        """Return the columns that were added to the pool since the last call."""
         return np.arange(len(self.rows), len(self.pool.columns) if self.priced else 0)
 
     def _take_in(self, rows: IntArray) -> None:
-        """Store the coefficients of columns of the pool, without adding them to the linear program."""
+        """Store the coefficients of columns of the pool without adding them to the linear program."""
         master, new = self.master, self.pool.columns.take(rows)
         self.rows = np.concatenate([self.rows, rows])
         self.weight = np.concatenate([self.weight, new.weights(master.objective)])
@@ -194,7 +196,7 @@ class RestrictedMaster:
         self.has = np.concatenate([self.has, np.zeros(len(new), np.bool_)])
 
     def _add_known(self, reduced: FloatArray, of_server: FloatArray) -> bool:
-        """Add the known columns of least negative reduced cost; return whether there were any."""
+        """Add the known columns with the least negative reduced costs; return whether there were any."""
         server = self.pool.columns.server[self.rows]
         reduced = reduced - of_server[server]
         better = np.flatnonzero(self.allowed & ~self.has & (reduced < -self.tolerance))
@@ -202,7 +204,11 @@ class RestrictedMaster:
         return len(better) > 0
 
     def _price(self, duals: FloatArray, reduced: FloatArray) -> tuple[FloatArray, bool]:
-        """Return the least reduced cost of each server over all patterns, and whether new ones were added."""
+        """Price all patterns, and add new ones to the pool.
+
+        Returns:
+            The least reduced cost of each server over all its patterns, and whether any were added.
+        """
         least = np.full(len(self.pool.problem.priority), np.inf)
         np.minimum.at(least, self.pool.columns.server[self.rows], np.where(self.allowed, reduced, np.inf))
         if not self.priced:
@@ -230,7 +236,7 @@ class RestrictedMaster:
 
 
 def _best_of_each(server: IntArray, cost: FloatArray, items: IntArray) -> IntArray:
-    """Return the few items of least cost of each server."""
+    """Return the `EACH_ROUND` items of least cost of each server."""
     order = np.lexsort((cost, server))
     ordered = server[order]
     first = np.searchsorted(ordered, ordered)

@@ -1,7 +1,7 @@
-"""The master problem of one level: its objective, the levels held before it, and the shared rows.
+"""Master problem of one level: its objective, constraints on earlier levels, and the rows that servers share.
 
-Takes `PatternColumns`, gives coefficients of columns and models over some of them. Equation numbers refer to
-``docs/math.md``.
+`PatternColumns` get their coefficients here, and a model can be built from some of them. Equation numbers
+refer to ``docs/math.md``.
 """
 
 from dataclasses import dataclass, replace
@@ -19,44 +19,49 @@ from optimizer.tolerances import ROUNDING
 
 
 def rounded_down(units: FloatArray) -> FloatArray:
-    """Return amounts rounded down to integers, of any shape."""
+    """Round amounts down to integers, with a tolerance for rounding errors; any shape."""
     whole: FloatArray = np.floor(units + ROUNDING)
     return whole
 
 
 @dataclass(frozen=True, slots=True)
 class ChvatalGomoryCut:
-    """A rank-one cut: the use of some limits, divided and rounded down (eq. 132)."""
+    """A rank-one Chvátal-Gomory cut: a sum of limit rows, divided by an integer and rounded down (eq.
+
+    132).
+    """
 
     rows: tuple[int, ...]
-    """Rows of limits, all of whole numbers."""
+    """Limit rows that are summed; all have integer coefficients."""
     divisor: int
 
     def of(self, use: FloatArray) -> FloatArray:
-        """Return the coefficients of columns by their use, shape (P, K); shape (P,)."""
+        """Return the coefficient of each column, shape (P,), from its use of limit rows, shape (P, K)."""
         return rounded_down(use[:, list(self.rows)].sum(axis=1) / self.divisor)
 
     def most(self, amount: FloatArray) -> float:
-        """Return the right-hand side, from the amount of each row, shape (K,)."""
+        """Return the right-hand side of the cut, from the amount of each row, shape (K,)."""
         return float(rounded_down(rounded_down(amount)[list(self.rows)].sum() / self.divisor))
 
 
 @dataclass(frozen=True)
 class MasterProblem:
-    """One level to minimise over columns, or one of its nodes."""
+    """Minimisation of one level over columns, at the root or at a node of the branching tree."""
 
     candidates: PatternCandidates
     objective: LevelObjective
     held: tuple[LevelConstraint, ...]
     forced_served: BoolArray
-    """Servers that must take a pattern, shape (S,)."""
+    """Servers that must have a pattern, shape (S,)."""
     forced_unserved: BoolArray
-    """Servers that must take none, shape (S,)."""
+    """Servers that must have no allocation, shape (S,)."""
     cuts: tuple[ChvatalGomoryCut, ...] = ()
-    """Valid only if all relevant columns are in the pool: pricing ignores their dual values."""
+    """Cuts. They are valid only if the pool contains all relevant columns, because pricing ignores their
+    duals.
+    """
 
     def branch(self, server: int, *, served: bool) -> "MasterProblem":
-        """Return the master problem with one server forced to be served, or to be unserved."""
+        """Return the child node in which a server is forced to be served, or to be unserved."""
         mine = np.arange(len(self.forced_served)) == server
         if served:
             return replace(self, forced_served=self.forced_served | mine)
@@ -64,17 +69,20 @@ class MasterProblem:
 
     @property
     def active(self) -> BoolArray:
-        """Servers that can have an allocation; the others follow at later levels; shape (S,)."""
+        """Servers that can have an allocation at this level, shape (S,).
+
+        Other servers are added at later levels.
+        """
         return self.objective.active
 
     @property
     def servers(self) -> IntArray:
-        """The active servers that have a candidate, in their order."""
+        """Active servers that have a candidate, in ascending order."""
         mine = self.candidates.servers
         return mine[self.active[mine]]
 
     def allowed(self, columns: PatternColumns) -> BoolArray:
-        """Return a mask of the columns that the master problem allows, shape (P,)."""
+        """Return a mask of the columns that this node allows, shape (P,)."""
         server = columns.server
         closed = np.where(columns.served, self.forced_unserved[server], self.forced_served[server])
         allowed: BoolArray = self.active[server] & ~closed
@@ -82,38 +90,38 @@ class MasterProblem:
 
     @property
     def limits(self) -> FloatArray:
-        """Right-hand sides of the rows that servers share: units, then held levels, then cuts."""
+        """Right-hand sides of the rows that servers share: limits, then earlier levels, then cuts."""
         held, amount = [each.most - each.objective.outside for each in self.held], self.candidates.amount
         first = self.candidates.first_sizes
         return np.concatenate([first, held, [cut.most(amount) for cut in self.cuts]])
 
     @property
     def step_weights(self) -> FloatArray:
-        """Objective coefficient of each later price step, shape (J,)."""
+        """Objective coefficient of each price step after the first, shape (J,)."""
         return self.objective.on_value * self.candidates.tiers.more
 
     @cached_property
     def step_shared(self) -> FloatArray:
-        """Coefficients of later price steps in every shared row, shape (J, rows)."""
+        """Coefficients of price steps after the first in every shared row, shape (J, rows)."""
         more = self.candidates.tiers.more
         held = [(each.objective.on_value * more)[:, None] for each in self.held]
         return np.hstack([self.candidates.step_use, *held, np.zeros((len(more), len(self.cuts)))])
 
     @property
     def step_sizes(self) -> FloatArray:
-        """Size of each later price step, shape (J,)."""
+        """Size of each price step after the first, shape (J,)."""
         tiers = self.candidates.tiers
         return tiers.size[tiers.later]
 
     def step_entries(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return later price steps as columns of the matrix: start index, rows and values of each."""
+        """Return the price steps after the first as sparse matrix columns: start index, rows and values."""
         shared = self.step_shared
         step, row = np.nonzero(shared)
         start = np.concatenate([[0], np.cumsum(np.bincount(step, minlength=len(shared)))])
         return start, len(self.servers) + row, shared[step, row]
 
     def step_amounts(self, columns: PatternColumns) -> FloatArray:
-        """Return the joint use of each later price step by some columns, shape (J,)."""
+        """Return the joint use of each price step after the first by the given columns, shape (J,)."""
         tiers, candidates = self.candidates.tiers, self.candidates
         used = np.zeros(int(max(tiers.row, default=-1)) + 1)
         place = candidates.place_of(tiers.row)
@@ -121,9 +129,10 @@ class MasterProblem:
         return tiers.steps(used)[tiers.later]
 
     def capped(self, duals: FloatArray) -> FloatArray:
-        """Return dual values at which no step without an end has a negative reduced cost.
+        """Limit dual values so that no price step without an upper bound has a negative reduced cost.
 
-        Any that are not below zero prove a bound; beyond what the last step costs, they would prove nothing.
+        Any dual values of at least 0 prove a bound, but values above the cost of the last step would prove
+        nothing.
         """
         if not len(self.candidates.tiers.row):
             return duals
@@ -138,7 +147,10 @@ class MasterProblem:
         return capped
 
     def step_bound(self, duals: FloatArray) -> FloatArray:
-        """Return the contribution of each later price step to the Lagrangian bound, shape (J,) (eq. 148)."""
+        """Return the contribution of each price step after the first to the Lagrangian bound, shape (J,) (eq.
+
+        148).
+        """
         reduced = self.step_weights + self.step_shared @ duals
         return np.minimum(reduced, 0.0) * np.where(self.step_sizes >= ENDLESS, 0.0, self.step_sizes)
 
@@ -148,7 +160,7 @@ class MasterProblem:
         return np.hstack([columns.use, *held, *(cut.of(columns.use)[:, None] for cut in self.cuts)])
 
     def entries(self, columns: PatternColumns) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return columns of the matrix: start index, rows and values of each."""
+        """Return the given columns as sparse matrix columns: start index, rows and values."""
         shared = self.shared(columns)
         place = np.searchsorted(self.servers, columns.server)
         entries = np.hstack([np.ones((len(columns), 1)), shared])
@@ -160,9 +172,9 @@ class MasterProblem:
         return start, rows[used], entries[used]
 
     def model(self, columns: PatternColumns) -> MilpModel:
-        """Return the choice of one column for every active server, of those given, as a model (eq. 90).
+        """Return the MILP that chooses one of the given columns for every active server (eq. 90).
 
-        After the columns come the later price steps.
+        Its variables are the columns, followed by the price steps after the first.
         """
         start, row, value = self.entries(columns)
         more, step_row, step_value = self.step_entries()

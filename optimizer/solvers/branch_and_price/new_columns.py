@@ -1,7 +1,8 @@
-"""A level restricted to solutions that use a new column, if a related problem bounds all the others.
+"""Search of a level for solutions with a new column, if a related problem bounds all other solutions.
 
-A related problem with fewer columns contains every solution without a new column. All others use a new column
-of a server; if the server is restricted to its new columns, the relaxation is far tighter (eq. 133).
+A related problem with fewer columns contains every solution without a new column. Every other solution uses a
+new column of some server. If that server is restricted to its new columns, the relaxation is far tighter (eq.
+133).
 """
 
 import numpy as np
@@ -14,19 +15,19 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.related import RelatedSolution, differing
 
 SHARE = 0.7
-"""Share of a level's time for these solutions."""
+"""Fraction of a level's remaining time that the search for each server can use."""
 
 
 def search_new_columns(
     search: LevelSearch, related: RelatedSolution, unchanged: float, deadline: Deadline
 ) -> None:
-    """Search solutions that use a new column for a better one, and bound the level by the result.
+    """Search for a better solution that uses a new column, and bound the level by the result.
 
     Args:
-        search: the level.
+        search: the search of the level.
         related: solution of a problem that has fewer columns.
-        unchanged: lower bound of solutions without a new column; minus infinity if unproved.
-        deadline: when the level is due.
+        unchanged: lower bound of solutions without a new column; -inf if unproved.
+        deadline: deadline of the level.
 
     Raises:
         SolverError: the solver failed.
@@ -49,7 +50,10 @@ def search_new_columns(
 
 
 def _bound_with(search: LevelSearch, new: IntArray, deadline: Deadline) -> float:
-    """Return a bound of the solutions that have one of some columns of a server; keep a better solution."""
+    """Return a lower bound of the solutions that use one of the given columns of a server.
+
+    A better solution that is found becomes the incumbent.
+    """
     with search.pool.restricted_to(new):
         relaxed = generate_columns(search.master, search.pool, search.own, deadline)
         if relaxed is None:
@@ -62,7 +66,7 @@ def _bound_with(search: LevelSearch, new: IntArray, deadline: Deadline) -> float
 
 
 def _is_new(search: LevelSearch, related: RelatedSolution, columns: PatternColumns) -> BoolArray:
-    """Return a mask of the columns that the related problem does not have, shape (P,)."""
+    """Return a mask of the columns that the related problem lacks, shape (P,)."""
     problem, carried = search.solver.problem, related.carried_before(search.solver.problem)
     used, row = columns.candidate >= 0, search.pool.candidates.row[np.maximum(columns.candidate, 0)]
     before = (columns.count * np.where(used, carried[row], 0.0)).sum(axis=1)

@@ -1,8 +1,8 @@
 """Branching on unserved servers: a tree of nodes, each with its own relaxation.
 
-A relaxation can leave fractions of servers unserved, but no solution can. With a fractional server served in
-one child and unserved in the other, a few nodes bring the bound close to the optimum. Equation numbers refer
-to ``docs/math.md``.
+A relaxation can leave fractions of servers unserved, but no solution can. If a fractional server is served in
+one child node and unserved in the other, a few nodes bring the bound close to the optimum. Equation numbers
+refer to ``docs/math.md``.
 """
 
 from bisect import insort
@@ -27,10 +27,10 @@ class Node:
     master: MasterProblem
     relaxed: MasterSolution
     bound: float
-    """Lower bound of its solutions: of its relaxation or its parent, whichever is larger."""
+    """Lower bound of the node's solutions: that of its relaxation or of its parent, whichever is larger."""
     depth: int = 0
     columns: IntArray | None = None
-    """The only relevant columns of the pool, over which its relaxation was solved; None: all."""
+    """The only relevant columns of the pool, over which the relaxation was solved; None: all columns."""
 
     @classmethod
     def root(cls, master: MasterProblem, relaxed: MasterSolution) -> "Node":
@@ -42,7 +42,7 @@ class BranchTree:
     """The open nodes of a level, sorted by bound (eq. 131)."""
 
     def __init__(self, root: Node, pool: ColumnPool, cutoff: float) -> None:
-        """Start with the root.
+        """Start the tree with its root node.
 
         Args:
             root: the level.
@@ -56,11 +56,13 @@ class BranchTree:
 
     @property
     def bound(self) -> float:
-        """Lower bound of the level, unless the cutoff is less."""
+        """Lower bound of the level: that of the best open node, at most the cutoff."""
         return min(self.cutoff, self.nodes[0].bound) if self.nodes else self.cutoff
 
     def grow(self, deadline: Deadline) -> None:
-        """Branch on the best node, the deepest of equal ones, until it has no fractionally unserved server.
+        """Branch on the node of least bound until no server in it is fractionally unserved.
+
+        Among equal nodes, the deepest one is used.
 
         Raises:
             SolverError: the solver failed.
@@ -86,7 +88,7 @@ class BranchTree:
 
 
 def _fractional_server(node: Node, pool: ColumnPool) -> int | None:
-    """Return the server with the most fractional unserved part; None if all are integer."""
+    """Return the server whose unserved fraction is nearest to one half; None if no server is fractional."""
     part = unserved_fractions(node, pool)
     distance = np.minimum(part, 1 - part)
     distance[node.master.forced_served | node.master.forced_unserved] = 0.0
@@ -95,11 +97,11 @@ def _fractional_server(node: Node, pool: ColumnPool) -> int | None:
 
 
 def reduced_cost_slack(node: Node, pool: ColumnPool) -> tuple[FloatArray, FloatArray]:
-    """Return the minimum increase of a solution above the node's bound by using each column.
+    """Return how far a solution that uses a column is at least above the node's bound.
 
     Returns:
-        That for each column of the pool, infinity for those that the node does not allow; and the least
-        reduced cost of each server, infinity for those without columns.
+        This increase for each column of the pool, inf for columns that the node does not allow; and the least
+            reduced cost of each server, inf for servers without columns.
     """
     columns, master = pool.columns, node.master
     allowed = master.allowed(columns) & ~pool.excluded
@@ -115,7 +117,7 @@ def reduced_cost_slack(node: Node, pool: ColumnPool) -> tuple[FloatArray, FloatA
 
 
 def unserved_fractions(node: Node, pool: ColumnPool) -> FloatArray:
-    """Return the unserved fraction of each server in a node's relaxation, shape (S,)."""
+    """Return the unserved fraction of each server in the relaxation of a node, shape (S,)."""
     used = node.relaxed.used
     nothing = ~pool.columns.served[used]
     servers, parts = pool.columns.server[used[nothing]], node.relaxed.part[nothing]

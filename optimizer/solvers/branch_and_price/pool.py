@@ -1,4 +1,4 @@
-"""The column pool: the known columns of every server, and the pricing of all others.
+"""Column pool: the known columns of every server, and the pricing of all other columns.
 
 It uses no solver. Equation numbers refer to ``docs/math.md``.
 """
@@ -24,25 +24,25 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.problem import Problem
 
 MARGIN = 1e-12
-"""Relative difference of two reduced costs that is rounding."""
+"""Relative difference of two reduced costs that counts as rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class PricingResult:
-    """Result of pricing: columns below limits of the reduced cost."""
+    """Result of pricing: the columns whose reduced cost is at most a limit."""
 
     columns: PatternColumns
     floor: FloatArray
-    """Bound of the reduced cost for servers whose search was cut, otherwise infinity; shape (S,)."""
+    """Lower bound of the reduced cost for servers whose enumeration was cut short, else inf, shape (S,)."""
 
     @property
     def complete(self) -> bool:
-        """Whether all columns below the limits were found."""
+        """Whether all columns within the limits were found."""
         return not np.isfinite(self.floor).any()
 
 
 class ColumnPool:
-    """The columns that are known so far, and the pricing of the others."""
+    """The known columns, and the pricing of other columns."""
 
     def __init__(
         self,
@@ -55,21 +55,21 @@ class ColumnPool:
         self.problem, self.candidates, self.columns = problem, candidates, columns
         self.subproblems, self.due = subproblems, due
         self.excluded = np.zeros(len(columns), np.bool_)
-        """Columns that are excluded while the pool is restricted to others of their server."""
+        """Mask of the columns excluded while their servers are restricted to other columns."""
         rng = np.random.default_rng(0)
         self._marks = rng.integers(1, 2**63, len(candidates.row) + len(problem.priority), np.uint64)
         keys = self._key(columns)
         self._rows = np.argsort(keys, kind="stable")
-        """Row of each column, in the order of their keys."""
+        """Row of each column, sorted by the key of the column."""
         self._keys = keys[self._rows]
 
     @classmethod
     def of(cls, problem: Problem, due: Deadline | None = None) -> "ColumnPool":
-        """Return the initial pool of a problem.
+        """Return the initial column pool of a problem.
 
         Args:
             problem: the planning problem.
-            due: when pricing stops; None: at its end.
+            due: time at which pricing must stop; None: no deadline.
         """
         candidates = candidates_of(problem)
         unserved = nothing(problem, candidates, candidates.servers)
@@ -78,13 +78,13 @@ class ColumnPool:
         return pool
 
     def _key(self, columns: PatternColumns) -> npt.NDArray[np.uint64]:
-        """Return a hash of each column that does not depend on the order of its candidates."""
+        """Return a hash of each column, which does not depend on the order of its candidates."""
         own = np.where(columns.candidate >= 0, self._marks[columns.candidate], 0).astype(np.uint64)
         key = (own * columns.count.astype(np.uint64)).sum(axis=1, dtype=np.uint64)
         return np.where(columns.served, key, self._marks[len(self.candidates.row) + columns.server])
 
     def add(self, found: PatternColumns) -> None:
-        """Add the columns that are not in the pool."""
+        """Add columns that are not yet in the pool."""
         key, first = np.unique(self._key(found), return_index=True)
         place = np.searchsorted(self._keys, key)
         new = np.append(self._keys, 0)[place] != key
@@ -96,9 +96,10 @@ class ColumnPool:
             self._keys = np.insert(self._keys, place[new], key[new])
 
     def rows_of(self, replicas: IntArray) -> IntArray:
-        """Return the rows of a solution, shape (C,), one per server; missing patterns are added to the pool.
+        """Return the column of each server in a solution; missing patterns are added to the pool.
 
-        A server without an allocation has the row of its empty column.
+        A server without an allocation has its empty column. The solution is given as replicas of each
+        candidate, shape (C,).
         """
         candidates, servers = self.candidates, self.candidates.servers
         rows = np.flatnonzero(~self.columns.served[: len(servers)])
@@ -118,7 +119,7 @@ class ColumnPool:
 
     @contextmanager
     def restricted_to(self, rows: IntArray) -> Iterator[None]:
-        """Restrict the server of some columns to these, without pricing it."""
+        """Context in which servers are restricted to the given columns, and are not priced."""
         excluded, subproblems = self.excluded.copy(), self.subproblems
         mine = self.columns.server == self.columns.server[rows[0]]
         mine[rows] = False
@@ -138,20 +139,21 @@ class ColumnPool:
         *,
         only_best: bool = False,
     ) -> PricingResult:
-        """Return the columns whose reduced cost is at most a limit by server, shape (S,).
+        """Return the columns whose reduced cost is at most the limit of their server.
 
         Args:
             master: the level.
-            duals: one for each shared row.
-            limit: by server.
+            duals: dual value of each shared row.
+            limit: maximum reduced cost by server, shape (S,).
             most: maximum number of columns.
-            only_best: whether columns of more than their server's least reduced cost can be omitted.
+            only_best: whether columns that do not have the least reduced cost of their server can be omitted.
         """
-        # The reduced cost of a pattern is a sum over its replicas (`weight`) and a constant (`own`): prices
-        # of the limits, the objective of this level, and by their dual values those of the levels held.
+        # The reduced cost of a pattern is a sum over its replicas (`weight`) plus a constant (`own`). It
+        # includes the prices of the limits, the objective of this level, and earlier levels at their dual
+        # values.
         limit = np.where(master.active & ~master.forced_unserved, limit, -np.inf)
         candidates, subproblems = self.candidates, self.subproblems
-        prices = np.append(duals[: len(candidates.amount)], 0.0)  # without any row, of nothing
+        prices = np.append(duals[: len(candidates.amount)], 0.0)  # an unused entry costs nothing
         weight = (prices[candidates.row_used] * candidates.use).sum(axis=1)
         own = np.zeros(len(subproblems.server))
         held = zip(master.held, duals[len(candidates.amount) :].tolist(), strict=False)
@@ -167,8 +169,8 @@ class ColumnPool:
         found = enumerate_patterns(
             candidates, subproblems, weight, limits, most=most, due=self.due, only_best=only_best
         )
-        # Subproblems that are cut short still give a bound. If all columns are wanted, a part of them is
-        # useless.
+        # Subproblems that are cut short still give a bound. If all columns are requested, an incomplete set
+        # is useless.
         floor = np.full(len(self.problem.priority), np.inf)
         np.minimum.at(floor, subproblems.server, np.where(found.cut, found.least, np.inf) + own)
         none = found.cut.any() and not only_best
@@ -177,25 +179,25 @@ class ColumnPool:
 
 
 def reduced_costs(master: MasterProblem, columns: PatternColumns, duals: FloatArray) -> FloatArray:
-    """Return the reduced costs of columns, before the dual value of their server's row; shape (P,)."""
+    """Return the reduced costs of columns, without the dual value of their server's row, shape (P,)."""
     return priced(columns.weights(master.objective), master.shared(columns), duals)
 
 
 def priced(weight: FloatArray, shared: FloatArray, duals: FloatArray) -> FloatArray:
-    """Return weights plus the priced use of shared rows, shape (P,).
+    """Return weights plus the use of shared rows at their dual values, shape (P,).
 
     Args:
-        weight: shape (P,).
-        shared: coefficients in every shared row, shape (P, rows).
-        duals: one for each row.
+        weight: weight of each column, shape (P,).
+        shared: coefficient of each column in every shared row, shape (P, rows).
+        duals: dual value of each row.
     """
-    # A product by `@` of so many rows and so few columns takes several times as long.
+    # With many rows and few columns, a product with `@` takes several times as long.
     cost: FloatArray = weight + np.einsum("pr,r->p", shared, duals)
     return cost
 
 
 def least_of_servers(master: MasterProblem, pool: ColumnPool, duals: FloatArray) -> FloatArray:
-    """Return the least reduced cost of each server over all its columns; infinity for inactive servers."""
+    """Return the least reduced cost of each server over all its columns; inf for inactive servers."""
     columns = pool.columns
     allowed = master.allowed(columns)
     least = np.full(len(pool.problem.priority), np.inf)
@@ -203,7 +205,7 @@ def least_of_servers(master: MasterProblem, pool: ColumnPool, duals: FloatArray)
     if not len(pool.subproblems.server):
         return least
     while True:
-        # Columns cheaper by rounding alone are not searched for; the margin is subtracted instead.
+        # Columns that are cheaper only by rounding are not searched for; the margin is subtracted instead.
         margin = np.where(np.isfinite(least), MARGIN * np.maximum(1.0, np.abs(least)), 0.0)
         result = pool.price_columns(master, duals, least - margin, only_best=True)
         found, cost = least - margin, reduced_costs(master, result.columns, duals)
@@ -212,4 +214,4 @@ def least_of_servers(master: MasterProblem, pool: ColumnPool, duals: FloatArray)
         cut = floored < found
         if not (cut & (found < least - margin)).any():
             return floored
-        least = np.where(cut, found, least)  # a search that was cut goes further below a cheaper column
+        least = np.where(cut, found, least)  # repeat with a lower limit for servers that were cut short

@@ -1,9 +1,9 @@
-"""The pricing problem: every pattern of a server below a limit of its reduced cost, for all servers at once.
+"""Pricing problem: finds every pattern with a reduced cost below a limit, for all servers at once.
 
-The weight of a pattern is a sum over its replicas. Candidates of a server are taken in the order of weight
-per load, so the remaining load costs at least the weight per load of the next candidate. Servers are rows of
-arrays; one step chooses the number of replicas of the next candidate of every server. Equation numbers refer
-to ``docs/math.md``.
+The weight of a pattern is a sum over its replicas. The candidates of a server are taken in the order of
+weight per load, so the remaining load costs at least the weight per load of the next candidate. Servers are
+rows of arrays. Each step chooses the number of replicas of the next candidate of every server. Equation
+numbers refer to ``docs/math.md``.
 """
 
 from dataclasses import dataclass, replace
@@ -17,35 +17,37 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.problem import Problem
 
 MAX_FOUND = 100_000
-"""Approximate maximum number of patterns of one enumeration."""
+"""Approximate maximum number of patterns that one enumeration returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class PricingSubproblems(RowArrays):
-    """The pricing subproblems: one for each server, or one without and one with each current accelerator."""
+    """Pricing subproblems: one per server, or one without and one with each of its current accelerators."""
 
     server: IntArray
-    """Shape (Q,)."""
+    """Server of each subproblem, shape (Q,)."""
     first: IntArray
-    """Candidate with at least one replica in every pattern, -1 for none; shape (Q,)."""
+    """Candidate that has at least one replica in every pattern, -1 for none, shape (Q,)."""
     candidates: IntArray
-    """Candidates to choose from, -1 after the last; shape (Q, M)."""
+    """Candidates that patterns can use, -1 after the last one, shape (Q, M)."""
     load: FloatArray
-    """Share of the load to carry, shape (Q,)."""
+    """Share of the server's load that a pattern must carry, shape (Q,)."""
     least: FloatArray
-    """Minimum replicas, shape (Q,)."""
+    """Minimum number of replicas of a pattern, shape (Q,)."""
     most: FloatArray
-    """Maximum replicas, shape (Q,)."""
+    """Maximum number of replicas of a pattern, shape (Q,)."""
     value: FloatArray
-    """Constant part of the value of a subproblem's patterns, without their candidates' costs; shape (Q,)."""
+    """Constant part of the transition cost of a subproblem's patterns, without their replicas' costs, shape
+    (Q,).
+    """
     unreserved: BoolArray
-    """Whether they count as without their server's reserve, shape (Q,)."""
+    """Whether the patterns count as lacking the reserve of their server, shape (Q,)."""
 
     def with_growth(self, growth: FloatArray) -> "PricingSubproblems":
-        """Return the subproblems, with a second one for each server whose load must be able to grow.
+        """Return the subproblems, plus a second one for each server whose load must be able to grow.
 
         Args:
-            growth: the load that must be carried, as a multiple of the load; shape (S,).
+            growth: load that must be carried, as a multiple of the load, shape (S,).
         """
         growing = np.flatnonzero(growth[self.server] > 1)
         rows = np.concatenate([np.arange(len(self.server)), growing])
@@ -56,24 +58,24 @@ class PricingSubproblems(RowArrays):
 
 @dataclass(frozen=True, slots=True)
 class EnumeratedPatterns:
-    """Patterns below their limits."""
+    """Patterns whose weights are within the limits of their subproblems."""
 
     subproblem: IntArray
-    """Shape (P,)."""
+    """Subproblem of each pattern, shape (P,)."""
     candidate: IntArray
-    """Shape (P, W), -1 in unused places."""
+    """Candidates of each pattern, -1 for unused entries, shape (P, W)."""
     count: IntArray
-    """Shape (P, W)."""
+    """Number of replicas of each of these candidates, shape (P, W)."""
     cut: BoolArray
-    """Subproblems whose search was cut short, shape (Q,)."""
+    """Mask of the subproblems whose enumeration was cut short, shape (Q,)."""
     least: FloatArray
-    """Lower bound of the weight of a subproblem's patterns, by plain arithmetic; shape (Q,)."""
+    """Lower bound of the weight of each subproblem's patterns, shape (Q,)."""
 
 
 def subproblems_of(problem: Problem, candidates: PatternCandidates) -> PricingSubproblems:
-    """Return the subproblems of every server that has a divisible candidate.
+    """Return the pricing subproblems of every server that has a divisible candidate.
 
-    Where moving off what runs now costs something, a pattern that keeps a replica there saves that.
+    If leaving the current accelerators costs something, patterns that keep a replica there save that cost.
     """
     own = np.flatnonzero(candidates.divisible)
     servers, begin, size = np.unique(candidates.server[own], return_index=True, return_counts=True)
@@ -81,8 +83,8 @@ def subproblems_of(problem: Problem, candidates: PatternCandidates) -> PricingSu
     place = np.arange(width)
     at = np.minimum(begin[:, None] + place, max(len(own) - 1, 0))
     table = np.where(place < size[:, None], own[at] if len(own) else -1, -1)
-    # Subproblems of a server that pays for leaving: one without the accelerators that it runs on, which pays,
-    # and for each of these one that keeps a replica there, which does not.
+    # A server for which moving costs something has several subproblems. One excludes its current accelerators
+    # and pays for moving. Each of the others keeps a replica on a current accelerator, and does not pay.
     move = problem.leaving_value[servers]
     here = np.where(table >= 0, candidates.here[table], False) & (move > 0)[:, None]  # noqa: FBT003
     keeps, at_place = np.nonzero(here)
@@ -113,30 +115,30 @@ def enumerate_patterns(
     *,
     only_best: bool = False,
 ) -> EnumeratedPatterns:
-    """Return every minimal pattern whose candidates weigh no more than its subproblem's limit.
+    """Return every minimal pattern whose weight is at most the limit of its subproblem.
 
-    Each candidate alone respects the limits, but several candidates together can exceed them.
+    Each candidate alone respects the limits on cards, but several candidates together can exceed them.
 
     Args:
         candidates: the candidates.
-        subproblems: the subproblems, Q rows.
-        weight: weight of one replica of each candidate, not below zero; shape (n,).
-        limit: the maximum weight of a pattern, minus infinity for none; shape (Q,).
-        most: maximum number of patterns; if there are more, all subproblems are cut, or with `only_best`
-            those with the most patterns.
-        due: deadline; subproblems that are not fully searched by then are cut. None: no deadline.
-        only_best: whether patterns heavier than others of their subproblem can be omitted.
+        subproblems: the Q subproblems.
+        weight: weight of one replica of each candidate, at least 0, shape (n,).
+        limit: maximum weight of a pattern, -inf for subproblems without any, shape (Q,).
+        most: maximum number of patterns. If there are more, all subproblems are cut short, or with
+            `only_best` those with the most patterns.
+        due: deadline; subproblems that are not fully enumerated by then are cut short. None: no deadline.
+        only_best: whether patterns heavier than another of their subproblem can be omitted.
     """
     return _Enumeration(candidates, subproblems, weight, limit, most, only_best=only_best).run(due)
 
 
 @dataclass(frozen=True, slots=True)
 class _Prefixes(RowArrays):
-    """Prefixes of patterns; shapes (B,), paths (B, W)."""
+    """Incomplete patterns during enumeration; arrays have shape (B,), paths have shape (B, W)."""
 
     subproblem: IntArray
     missing: FloatArray
-    """Share of the load that is not carried yet."""
+    """Share of the load that is not yet carried."""
     replicas: FloatArray
     weight: FloatArray
     candidate: IntArray
@@ -145,7 +147,14 @@ class _Prefixes(RowArrays):
     def extended(
         self, candidate: IntArray, number: FloatArray, each: FloatArray, share: FloatArray
     ) -> "_Prefixes":
-        """Return the prefixes with a number of replicas of a candidate each, which can be 0."""
+        """Return each prefix extended by a number of replicas, possibly 0, of a candidate.
+
+        Args:
+            candidate: the candidate for each prefix.
+            number: number of its replicas.
+            each: weight of one replica.
+            share: share of the load that one replica carries.
+        """
         taken = number > 0
         rows = np.flatnonzero(taken)
         place = (self.candidate[rows] >= 0).sum(axis=1)
@@ -163,14 +172,20 @@ class _Prefixes(RowArrays):
 
 
 def _wider(paths: IntArray, fill: int, places: int) -> IntArray:
-    """Return a copy of paths padded with empty places."""
+    """Return a copy of paths padded with unused entries.
+
+    Args:
+        paths: the paths, shape (B, W).
+        fill: value of unused entries.
+        places: new number of entries.
+    """
     wider = np.full((len(paths), paths.shape[1] + places), fill, np.int64)
     wider[:, : paths.shape[1]] = paths
     return wider
 
 
 class _Enumeration:
-    """One enumeration: the prefixes that can still stay below their limits, candidate by candidate."""
+    """One enumeration: extends the prefixes that can stay within their limits, candidate by candidate."""
 
     def __init__(
         self,
@@ -193,10 +208,10 @@ class _Enumeration:
         self.share = np.take_along_axis(share, order, axis=1)
         exist = candidates.most_replicas()
         self.cap = np.where(self.candidate >= 0, exist[self.candidate], 0.0)
-        # The share of the load that all later candidates can carry, after the last none.
+        # The share of the load that all later candidates can carry; 0 after the last one.
         carried = np.cumsum((self.cap * self.share)[:, ::-1], axis=1)[:, ::-1]
         self.carried = np.hstack([carried, np.zeros((len(order), 1))])
-        # Per load and per replica, the least that any later candidate weighs; after the last, infinity.
+        # The minimum weight per load, and per replica, of any later candidate; inf after the last one.
         beyond = np.full((len(order), 1), np.inf)
         self.per_load = np.hstack([self.each / self.share, beyond])
         least = np.minimum.accumulate(self.each[:, ::-1], axis=1)[:, ::-1]
@@ -207,7 +222,7 @@ class _Enumeration:
         self.found: list[_Prefixes] = []
 
     def run(self, due: Deadline | None) -> EnumeratedPatterns:
-        """Extend the prefixes by one candidate after the other until the deadline."""
+        """Extend the prefixes by one candidate at a time until all are complete or the deadline passes."""
         prefixes = self._first()
         needs = prefixes.replicas < self.subproblems.least[prefixes.subproblem]
         done = (prefixes.missing <= 0) & ~needs & (prefixes.candidate[:, 0] >= 0)
@@ -223,7 +238,10 @@ class _Enumeration:
         return self._result()
 
     def _first(self) -> _Prefixes:
-        """Return the prefix of every subproblem with a limit: empty, or one replica where the server runs."""
+        """Return the initial prefix of every subproblem with a limit.
+
+        It is empty, or has one replica on an accelerator that the server runs on now.
+        """
         subproblem = np.flatnonzero(self.limit > -np.inf)
         first = self.subproblems.first[subproblem]
         one = (first >= 0).astype(np.float64)
@@ -240,7 +258,11 @@ class _Enumeration:
         return prefixes.take(least <= self.limit[subproblem])
 
     def _step(self, prefixes: _Prefixes, rank: int) -> _Prefixes:
-        """Complete each prefix with the candidate of a rank; return prefixes with fewer replicas of it."""
+        """Complete each prefix with the candidate of a rank.
+
+        Returns:
+            The prefixes with fewer replicas of this candidate, which the next candidates must complete.
+        """
         at = prefixes.subproblem, rank
         candidate, each, share, cap = self.candidate[at], self.each[at], self.share[at], self.cap[at]
         least = self.subproblems.least[prefixes.subproblem] - prefixes.replicas
@@ -249,7 +271,8 @@ class _Enumeration:
         below = prefixes.weight + need * each <= self.limit[prefixes.subproblem]
         ends = np.flatnonzero(below & (need <= most))
         self._note(prefixes.take(ends).extended(candidate[ends], need[ends], each[ends], share[ends]))
-        # Fewer than that: what is missing then weighs at least the next candidate's, a line in their number.
+        # With fewer replicas, the missing load costs at least the weight per load of the next candidate, so
+        # the minimum weight is linear in the number of replicas.
         fewer = np.minimum(need - 1, most)
         fewest = self._fewest(prefixes, rank, fewer)
         numbers = np.maximum(fewer - fewest + 1, 0).astype(np.int64)
@@ -264,7 +287,10 @@ class _Enumeration:
         return longer.take(carries & below)
 
     def _least_weight(self, prefixes: _Prefixes, rank: int) -> FloatArray:
-        """Return the minimum weight of patterns with a prefix and candidates from a rank on (eq. 92)."""
+        """Return the minimum weight of the patterns that start with each prefix (eq. 92).
+
+        The rest of a pattern uses candidates from the given rank on.
+        """
         at = prefixes.subproblem, rank
         more = self.subproblems.least[prefixes.subproblem] - prefixes.replicas
         least: FloatArray = prefixes.weight + np.maximum(
@@ -273,7 +299,13 @@ class _Enumeration:
         return least
 
     def _fewest(self, prefixes: _Prefixes, rank: int, most: FloatArray) -> FloatArray:
-        """Return the fewest replicas of a candidate with which the least weight stays below the limit."""
+        """Return the fewest replicas of a candidate with which the minimum weight stays within the limit.
+
+        Args:
+            prefixes: the prefixes.
+            rank: rank of the candidate.
+            most: maximum number of replicas for each prefix.
+        """
         at = prefixes.subproblem, rank
         after = self.per_load[prefixes.subproblem, rank + 1]
         last = ~np.isfinite(after)
@@ -281,12 +313,12 @@ class _Enumeration:
         saved = self.share[at] * after - np.where(self.candidate[at] >= 0, self.each[at], 0.0)
         over = prefixes.weight + np.maximum(prefixes.missing, 0) * after - self.limit[prefixes.subproblem]
         fewest = np.ceil(np.divide(over, saved, out=np.zeros(len(over)), where=saved > 0) - 1e-9)
-        # No prefix that lacks load goes on after the last candidate.
+        # A prefix with missing load cannot be completed after the last candidate.
         fewest = np.where(last & (prefixes.missing > 0), most + 1, np.maximum(fewest, 0.0))
         return np.minimum(fewest, most + 1)
 
     def _note(self, complete: _Prefixes) -> None:
-        """Note complete patterns; cut subproblems if there are too many."""
+        """Store complete patterns; if there are too many, cut subproblems short."""
         if not len(complete.subproblem):
             return
         self.found.append(complete)
@@ -300,7 +332,7 @@ class _Enumeration:
             self.found_of[self.cut] = 0
 
     def _cut_largest(self, size: IntArray, most: int) -> None:
-        """Cut the largest subproblems until the sizes of the others add up to the maximum, or cut all."""
+        """Cut the largest subproblems short until the others have at most `most` patterns, or cut all."""
         order = np.argsort(-size, kind="stable")
         left = size.sum() - np.cumsum(size[order])
         self.cut[order[: int((left > most).sum()) + 1] if self.only_best else order] = True
@@ -321,6 +353,6 @@ class _Enumeration:
 
 
 def _times(amount: FloatArray, each: FloatArray) -> FloatArray:
-    """Return the product with a weight that can be infinite; 0 if the amount is 0."""
+    """Return `amount` times a weight that can be infinite; 0 if the amount is 0."""
     product: FloatArray = np.multiply(amount, each, out=np.zeros(len(amount)), where=amount > 0)
     return product

@@ -1,6 +1,6 @@
-"""The search of one level: restricted master heuristic, branching, and a reduced-cost window.
+"""Search of one level: restricted master heuristic, branching, and a reduced-cost window.
 
-A solution that uses a column of reduced cost r exceeds the relaxation's bound by at least r. So a model
+A solution that uses a column of reduced cost r exceeds the bound of the relaxation by at least r. So a model
 without the columns above some reduced cost contains every solution below the bound plus that cost. Equation
 numbers refer to ``docs/math.md``.
 """
@@ -24,26 +24,27 @@ from optimizer.solvers.level_solver import LevelSolver
 from optimizer.solvers.related import completed
 
 FIRST_CORE, SECOND_CORE = (2_000, 10), (8_000, 40)
-"""Columns that the restricted master heuristic adds to those of the relaxation, before and after branching:
-in total, and per server."""
+"""Maximum number of columns that the restricted master heuristic adds to those of the relaxation, in total
+and per server: first before branching, then after it.
+"""
 CORE_S, SECOND_CORE_SHARE = 4.0, 0.6
-"""Time limit of one heuristic [s], and the share of the remaining time that the second one can use."""
+"""Time limit of the first heuristic [s], and fraction of the remaining time for the second one."""
 MAX_COLUMNS = 30_000
-"""Maximum columns of a model."""
+"""Maximum number of columns of a model."""
 COLUMNS_PER_S = 25_000
-"""Maximum columns per second of remaining time, because loading a model cannot be interrupted."""
+"""Maximum number of columns per second of remaining time, because loading a model cannot be interrupted."""
 PRESOLVED_EACH = 10
-"""Maximum columns per server for presolve, which cannot be interrupted either."""
+"""Maximum number of columns per server for which presolve is on, because it cannot be interrupted either."""
 FEW_SERVERS = 200
-"""Maximum servers for which models are solved for the proof and more columns are enumerated."""
+"""Maximum number of servers for which models are solved for the proof, and more columns are enumerated."""
 MAX_KNOWN = 8_000
-"""Minimum number of columns below the cutoff to enumerate before branching, whatever the time."""
+"""Number of columns below the cutoff that are enumerated before branching, whatever the remaining time."""
 SHRINKS = 4
-"""Windows tried for the restricted master heuristic, each a sixteenth of the previous one."""
+"""Number of windows tried for the restricted master heuristic, each a sixteenth of the previous one."""
 TREE_SHARE = 0.7
-"""Share of a level's time for branching."""
+"""Fraction of a level's time for branching."""
 MAX_NODES = 8
-"""Maximum open nodes whose reduced costs select columns; with more, those of the root do."""
+"""Maximum number of open nodes whose reduced costs select columns; with more nodes, the root's are used."""
 
 
 class LevelSearch:
@@ -57,14 +58,14 @@ class LevelSearch:
         relaxed: MasterSolution,
         bound: float = -np.inf,
     ) -> None:
-        """Start with the relaxation of the level.
+        """Start from the relaxation of the level.
 
         Args:
-            solver: has the incumbent, and whether it keeps the levels before.
+            solver: the formulation, with the incumbent and the constraints on earlier levels.
             master: the level.
-            pool: the columns.
-            relaxed: the relaxation of the level.
-            bound: a known bound.
+            pool: the column pool.
+            relaxed: solution of the relaxation of the level.
+            bound: a known lower bound of the level.
         """
         self.solver, self.master, self.pool = solver, master, pool
         self.small = len(master.servers) <= FEW_SERVERS
@@ -72,20 +73,20 @@ class LevelSearch:
         self.root = Node.root(master, relaxed)
         self.nodes = [self.root]
         self.solved, self.solved_bound = np.zeros(0, np.int64), np.inf
-        """Columns of the last model, and the bound of all solutions that take no others."""
+        """Columns of the last model, and a lower bound of the solutions that use only these columns."""
         self.enumerated = -np.inf
-        """Value up to which the columns of all solutions are known."""
+        """Value below which all solutions use only columns of the pool."""
         self.own = pool.rows_of(solver.incumbent.replicas)
-        """The incumbent's columns."""
+        """Columns of the incumbent."""
         self._update()
 
     def _update(self) -> None:
-        """Recompute reduced costs, feasibility and value after changes of the pool or the incumbent."""
+        """Recompute reduced costs, feasibility and value after the pool or the incumbent has changed."""
         least = np.full(len(self.pool.columns), np.inf)
         for node in self.nodes:
             slack, _ = reduced_cost_slack(node, self.pool)
             least = np.minimum(least, np.maximum(node.relaxed.bound + slack, node.bound))
-        # Without any solution all columns are out of reach.
+        # If no solution exists, no column has a finite reduced cost.
         floor = self.floor if np.isfinite(self.floor) else -np.inf
         self.reduced = np.maximum(least - floor, 0.0)
         self.feasible = self.solver.is_feasible
@@ -93,31 +94,31 @@ class LevelSearch:
 
     @property
     def floor(self) -> float:
-        """The least bound of the nodes, to which reduced costs add."""
+        """Least bound of the open nodes, to which reduced costs are added."""
         return self.nodes[0].bound
 
     @property
     def tolerance(self) -> float:
-        """The distance of value and bound at which the level is proved."""
+        """Difference of value and bound at which the level counts as proved."""
         return self.master.objective.tolerance(self.value, self.solver.gap)
 
     @property
     def cutoff(self) -> float:
-        """The value below which a solution improves the incumbent by more than the tolerance."""
+        """Value below which a solution improves on the incumbent by more than the tolerance."""
         return self.value - self.tolerance * (1 - 1e-6) if self.feasible else np.inf
 
     @property
     def proved(self) -> bool:
-        """Whether the distance of value and bound is within the tolerance."""
+        """Whether the difference of value and bound is within the tolerance."""
         return self.feasible and self.value - self.bound <= self.tolerance
 
     @property
     def window(self) -> float:
-        """The reduced cost up to which columns can be in a solution below the cutoff."""
+        """Largest reduced cost that a column in a solution below the cutoff can have."""
         return max(self.cutoff - self.floor, 0.0) * (1 + 1e-9) + 1e-12
 
     def run(self, deadline: Deadline, *, only_complete: bool = False) -> None:
-        """Search until the level is proved or the time is over.
+        """Search until the level is proved or the deadline passes.
 
         Args:
             deadline: time to stop.
@@ -129,12 +130,12 @@ class LevelSearch:
         self.solve_window(deadline, only_complete=only_complete)
 
     def solve_core(self, deadline: Deadline, total: int, each: int) -> None:
-        """Solve over the columns that the relaxation uses, and those of least reduced cost.
+        """Solve a model of the columns that the relaxation uses and those of least reduced cost.
 
         Args:
-            deadline: when to stop.
+            deadline: time to stop.
             total: maximum number of columns of least reduced cost.
-            each: the same per server.
+            each: maximum number of these columns per server.
         """
         if self.proved or deadline.passed or self._window_is_small(total):
             return
@@ -152,7 +153,7 @@ class LevelSearch:
             self._solve(columns, min(deadline.left_s, CORE_S))
 
     def _enumerate_nearest(self) -> None:
-        """Add all columns of the largest of several windows that is small enough to enumerate."""
+        """Add all columns of the largest window that is small enough to enumerate."""
         window = self.window
         for _ in range(SHRINKS if self.feasible else 0):
             if self._enumerate(window, MAX_KNOWN):
@@ -160,14 +161,14 @@ class LevelSearch:
             window /= 16.0
 
     def _window_is_small(self, total: int) -> bool:
-        """Return whether all columns below the cutoff are known and fit in the heuristic."""
+        """Return whether all columns below the cutoff are known, and are at most `total`."""
         known = self.feasible and self.enumerated >= self.floor + self.window
         return known and int((self.reduced <= self.window).sum()) <= total
 
     def _thrift_ranks(self) -> IntArray:
-        """Return the rank of each column within its server by its total use, relative to the limits.
+        """Rank the columns of each server by their total use relative to the limits.
 
-        It distinguishes columns if nothing is scarce in the relaxation.
+        The ranks distinguish columns if no limit is scarce in the relaxation.
         """
         columns, amount = self.pool.columns, np.maximum(self.master.candidates.amount, 1.0)
         order = np.lexsort(((columns.use / amount).sum(axis=1), columns.server))
@@ -177,7 +178,7 @@ class LevelSearch:
         return ranks
 
     def branch(self, deadline: Deadline) -> None:
-        """Branch on fractionally unserved servers."""
+        """Branch on fractionally unserved servers, and update the bound and the open nodes."""
         if self.proved or deadline.passed or not self.feasible:
             return
         tree = self._tree(deadline.share(TREE_SHARE))
@@ -189,7 +190,10 @@ class LevelSearch:
         self._update()
 
     def _tree(self, deadline: Deadline) -> BranchTree | None:
-        """Branch, over only the relevant columns if they are known; None if there was no time."""
+        """Return the branching tree, restricted to the relevant columns if they are known.
+
+        None if out of time.
+        """
         cutoff = self.cutoff
         columns = self.columns_below_cutoff(_in_time(deadline) if self.small else MAX_KNOWN)
         if columns is None:
@@ -204,25 +208,33 @@ class LevelSearch:
         return tree
 
     def columns_below_cutoff(self, most: int, of: BoolArray | None = None) -> IntArray | None:
-        """Return all columns of solutions below the cutoff; None if they are too many to know them.
+        """Return all columns that solutions below the cutoff can use.
+
+        None if there are too many to enumerate.
 
         Args:
-            most: columns from which on they are too many.
-            of: servers whose columns are wanted, shape (S,); None: of all.
+            most: maximum number of columns.
+            of: servers whose columns are returned, shape (S,); None: all.
         """
         if not self._enumerate(self.window, most, of):
             return None
         return np.flatnonzero(self.reduced <= self.window)
 
     def solve_window(self, deadline: Deadline, *, only_complete: bool) -> None:
-        """Solve over the columns below the cutoff, or over as many of them as there is time for (eq. 93)."""
+        """Solve a model of the columns below the cutoff, or of those for which there is time (eq. 93).
+
+        Args:
+            deadline: time to stop.
+            only_complete: whether to solve only if all columns fit in the model.
+        """
         if self.proved or deadline.passed or not self.feasible:
             return
         window, most = self.window, int(min(MAX_COLUMNS, COLUMNS_PER_S * deadline.left_s))
         possible = self.reduced[np.isfinite(self.reduced)]
         if most < len(possible):
             window = min(window, float(np.partition(possible, most)[most]))
-        # All columns below the cutoff prove the level; fewer may still improve the incumbent.
+        # A model with all columns below the cutoff proves the level; one with fewer can still improve the
+        # incumbent.
         complete = self._enumerate(window, _in_time(deadline))
         every = self.nondominated_columns(np.flatnonzero(self.reduced <= window))
         columns = every[np.argsort(self.reduced[every], kind="stable")[:most]]
@@ -235,19 +247,26 @@ class LevelSearch:
             self.bound = max(self.bound, min(self.solved_bound, self.floor + window, self.value))
 
     def take_over(self) -> None:
-        """Update to an incumbent from another search."""
+        """Update the search after another search has improved the incumbent."""
         self.own = self.pool.rows_of(self.solver.incumbent.replicas)
         self._update()
 
     def _enumerate(self, window: float, most: int = MAX_FOUND, of: BoolArray | None = None) -> bool:
-        """Add all columns of reduced cost up to a window, of some servers or all; return if complete."""
+        """Add all columns with reduced cost up to a window to the pool; return whether all were found.
+
+        Args:
+            window: maximum reduced cost.
+            most: maximum number of columns.
+            of: servers whose columns are enumerated, shape (S,); None: all.
+        """
         value = self.floor + window
         if not len(self.pool.subproblems.server) or value <= self.enumerated:
             return True
         for node in self.nodes:
             if node.columns is not None:
                 continue
-            # A column can be in a solution below `value` only if its reduced cost fits between the two.
+            # A column can be in a solution below `value` only if its reduced cost is at most `value` minus
+            # the bound.
             _, least = reduced_cost_slack(node, self.pool)
             limit = np.where(np.isfinite(least), least + value - node.relaxed.bound, -np.inf)
             limit = limit if of is None else np.where(of, limit, -np.inf)
@@ -260,9 +279,9 @@ class LevelSearch:
         return True
 
     def nondominated_columns(self, columns: IntArray) -> IntArray:
-        """Return those of some columns that no other column of their server dominates at this level.
+        """Return the given columns that no other one of their server dominates at this level.
 
-        For a level of service and those before it, only the use of limits counts, so many patterns are equal.
+        At a service level, only the use of limits and the earlier levels count, so many patterns are equal.
         """
         mine = self.pool.columns.take(columns)
         objectives = [self.master.objective, *(each.objective for each in self.master.held)]
@@ -270,7 +289,7 @@ class LevelSearch:
         return columns[nondominated(mine.server, np.hstack(keys))]
 
     def _solve(self, columns: IntArray, time_s: float) -> RunResult:
-        """Solve a model of some columns and those of the incumbent; keep a better solution."""
+        """Solve a model of the given columns and the incumbent's; a better solution becomes the incumbent."""
         start = None
         if self.feasible:
             own = self.own[self.master.active[self.pool.columns.server[self.own]]]
@@ -296,7 +315,7 @@ class LevelSearch:
         return result
 
     def _offer(self, chosen: IntArray) -> None:
-        """Offer a solution, as one column per active server, to the incumbent."""
+        """Offer a solution, given as one column per active server, to the incumbent."""
         problem, pool = self.solver.problem, self.pool
         replicas = pool.columns.replicas(chosen, pool.candidates, len(problem.table))
         settled = self.solver.without_candidates.copy()
@@ -307,5 +326,5 @@ class LevelSearch:
 
 
 def _in_time(deadline: Deadline) -> int:
-    """Return the number of columns that the remaining time allows to enumerate."""
+    """Return the number of columns that can be enumerated in the remaining time."""
     return int(np.clip(4 * COLUMNS_PER_S * deadline.left_s, MAX_KNOWN, MAX_FOUND))

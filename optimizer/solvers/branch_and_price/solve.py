@@ -1,6 +1,6 @@
-"""Branch and price: a problem as one pattern per server, solved by column generation level by level.
+"""Branch and price: one pattern per server, found by column generation level by level (math.md section 18).
 
-Takes a `Problem` with capacities, gives a `Solution` (math.md section 18).
+It solves a `Problem` with limits and returns a `Solution`.
 """
 
 from collections.abc import Sequence
@@ -30,19 +30,19 @@ def solve_patterns(
     *,
     service_by: Deadline | None = None,
 ) -> Solution:
-    """Choose one pattern per server within the capacities, level by level.
+    """Choose one pattern per server within the limits, level by level.
 
-    It starts from the best of the running allocation, the greedy plan, and other known solutions.
+    The initial solution is the best of the current allocation, the greedy plan, and that of `related`.
 
     Args:
-        problem: the planning problem, with capacities.
+        problem: the planning problem, with limits.
         deadline: deadline of all levels; None: after the time limit of the options.
         related: the solution of a problem with one difference.
-        service_by: deadline for the proofs of all levels of service; the solve ends at the first that is
-            unproved, and if there are too many columns to enumerate. None: it continues without proofs.
+        service_by: deadline for the proofs of all service levels. The solve ends at the first level that is
+            unproved by then, or that has too many columns to enumerate. None: it continues without proofs.
 
     Raises:
-        SolverError: the solver failed, or what it returned breaks a limit.
+        SolverError: the solver failed, or its solution exceeds a limit.
     """
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
     starts = [best_initial_solution(problem)]
@@ -52,7 +52,7 @@ def solve_patterns(
 
 
 class ColumnGeneration(LevelSolver):
-    """The formulation with one column per server and pattern."""
+    """Formulation with one column per server and pattern."""
 
     def __init__(
         self,
@@ -72,18 +72,18 @@ class ColumnGeneration(LevelSolver):
         super().__init__(problem, self.pool.candidates.servers, incumbent, gap)
 
     def restart(self) -> None:
-        """Start again with the first level; known columns are kept."""
+        """Restart with the first level, keeping the known columns and the incumbent."""
         super().restart()
         self._root: Node | None = None
 
     def can_serve_all(self, objective: LevelObjective, deadline: Deadline) -> bool:
-        """Return whether the relaxation of a level of service is 0."""
+        """Return whether the relaxation of a service level has value 0."""
         relaxed = self._relaxed(objective, deadline)
         least = objective.outside + ROUNDING * float(objective.on_unserved.sum())
         return relaxed is not None and relaxed.finished and relaxed.bound <= least
 
     def minimise(self, objective: LevelObjective, known: KnownBounds, deadline: Deadline) -> LevelResult:
-        """Minimise one level by column generation, branching and restricted master problems."""
+        """Minimise a level by column generation, branching and restricted master problems."""
         relaxed = self._relaxed(objective, deadline)
         if relaxed is None or self._root is None:
             return LevelResult(known.all_answers, proved=False)
@@ -94,7 +94,7 @@ class ColumnGeneration(LevelSolver):
         return LevelResult(search.bound, search.proved, search.feasible)
 
     def _relaxed(self, objective: LevelObjective, deadline: Deadline) -> MasterSolution | None:
-        """Solve the relaxation of a level, unless it is already solved; None if there was no time."""
+        """Solve the relaxation of a level unless it is already solved; None if there was no time."""
         if self._root is not None and self._root.master.objective is objective:
             return self._root.relaxed
         master = MasterProblem(
