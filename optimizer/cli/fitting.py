@@ -57,8 +57,8 @@ class FitFlags(Request):
     engine: Annotated[str | None, Flag("TEXT")] = None
     """Serving engine and its version."""
     hold_out: Annotated[int, Flag("N")] = Field(0, ge=1)
-    """Exclude the N highest rates of each request shape, and saturated runs, from the fit; report the errors
-    there.
+    """Exclude the N highest rates of each request shape, and closed loops of several users, from the fit;
+    report the errors there.
     """
     output: Annotated[Path | None, Flag("FILE", short="-o")] = None
     """Write the profile to FILE.yaml or FILE.json."""

@@ -1,1 +1,1 @@
-"""Token times from benchmarks: measured runs, the latency model fitted to them, and its predictions."""
+"""Fits latency models to benchmark runs, and predicts runs with fitted models."""

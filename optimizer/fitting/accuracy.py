@@ -13,7 +13,7 @@ ERROR_DIGITS = 4
 
 
 def errors_of(runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics]) -> FitErrors:
-    """Return Σ|predicted − measured| / Σ measured, and the median relative error, of TTFT and ITL."""
+    """Return the errors of TTFT and ITL: Σ|predicted − measured| / Σ measured, and median relative error."""
     ttft, itl = (_errors(runs, figures, name) for name in ("ttft_ms", "itl_ms"))
     return FitErrors(
         ttft=ttft[0], ttft_median=ttft[1], itl=itl[0], itl_median=itl[1], runs=max(ttft[2], itl[2])
@@ -21,7 +21,7 @@ def errors_of(runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics]) -> Fi
 
 
 def relative_error(run: BenchmarkRun, figures: RunMetrics, name: str) -> float | None:
-    """Return the relative error of a prediction; None if a value is missing."""
+    """Return the relative error of a predicted metric: predicted over measured, minus 1; None if unknown."""
     measured, predicted = getattr(run.measured, name), getattr(figures, name)
     if measured is None or not np.isfinite(predicted):
         return None
@@ -45,5 +45,5 @@ def _errors(
 
 
 def rounded(value: float, digits: int = 6) -> float:
-    """Return a value rounded to significant digits, as in documents."""
+    """Round a value to significant digits, as in documents."""
     return float(f"{value:.{digits}g}")

@@ -1,4 +1,4 @@
-"""Insertion of a fitted profile into the documents of a system, leaving the other text unchanged."""
+"""Inserts a fitted profile into the documents of a system, and leaves all other text unchanged."""
 
 import os
 from collections.abc import Sequence
@@ -16,23 +16,24 @@ from optimizer.spec.editing import with_item
 from optimizer.spec.system import join_parts, joined_document
 
 _BATCH_KEYS = {"maxBatchSize", "atTokens"}
-"""Keys replaced together by a profile with its own batch limit."""
+"""Keys that a profile with a batch limit replaces together."""
 
 
 @dataclass(frozen=True, slots=True)
 class WithProfile:
-    """A system with an inserted profile."""
+    """Documents of a system with an inserted profile."""
 
     source: str
-    """File of the document that contains it."""
+    """File of the document that contains the profile."""
     text: Text | None
-    """Text of that document, changed only in the entry; None if the entry's text is shared with other
-    places."""
+    """Text of that document, changed only in the entry; None if that is impossible, for example because an
+    alias shares the entry's text with other places.
+    """
     parts: tuple[Part, ...]
     """All documents of the system."""
 
     def text_for(self, path: Path) -> str | None:
-        """Return the changed text for the document's own file or a system of one document; else None."""
+        """Return the changed text if `path` is the document's file, or if it is the only one; else None."""
         if self.text is None:
             return None
         same_format = (path.suffix.lower() == ".json") == self.text.json_only
@@ -50,7 +51,7 @@ def with_profile(
     """Insert a profile into a system, replacing the token times of its model and accelerator.
 
     Args:
-        path: the system.
+        path: file or folder of the system.
         profile: the profile.
         model: name of the model in the system; default: that of the profile.
         accelerator: name of the accelerator in the system; default: that of the profile.
@@ -65,12 +66,12 @@ def with_profile(
     part = _holder(parts, *names)
     edited = _edited(part, entry)
     changed = tuple(edited if item is part else item for item in parts)
-    join_parts(changed)  # rejects contradictions
+    join_parts(changed)  # loading rejects contradictions
     return WithProfile(part.source, edited.text, changed)
 
 
 def _check_names(specs: Sequence[SystemSpec], model: str, accelerator: str) -> None:
-    """Check that the system knows the names of an entry; its token times can be missing."""
+    """Check that the system contains the model and the accelerator; token times for them can be missing."""
     accelerators = sorted({item.name for spec in specs for item in spec.accelerators})
     if accelerator not in accelerators:
         known = ", ".join(accelerators) or "none"
@@ -91,7 +92,7 @@ def _check_names(specs: Sequence[SystemSpec], model: str, accelerator: str) -> N
 
 
 def _holder(parts: Sequence[Part], model: str, accelerator: str) -> Part:
-    """Return the document with the entry of a pair, otherwise the last with profiles, or the last."""
+    """Return the document with the entry of a model and accelerator; else the last with profiles, or last."""
     for part in parts:
         if any((item.name, item.accelerator) == (model, accelerator) for item in part.spec.models):
             return part
@@ -99,7 +100,7 @@ def _holder(parts: Sequence[Part], model: str, accelerator: str) -> Part:
 
 
 def _edited(part: Part, entry: dict[str, Any]) -> Part:
-    """Return a document with an entry; without text if the text cannot be changed in this entry alone."""
+    """Return the document with an entry added or replaced; without text if that alone cannot be changed."""
     assert part.text is not None
     models = list(part.spec.models)
     pair = entry["name"], entry["acc"]
@@ -121,7 +122,7 @@ def _edited(part: Part, entry: dict[str, Any]) -> Part:
 
 
 def _merged(old: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry with the old one's keys other than token times and batch limit."""
+    """Return the entry with all keys of the old one except token times and batch limit."""
     replaced = {field.alias or name for name, field in LawFields.model_fields.items()}
     replaced |= {"provenance"} | (_BATCH_KEYS if "maxBatchSize" in entry else set())
     lower = {key.lower() for key in replaced | entry.keys()}

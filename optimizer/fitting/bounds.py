@@ -1,7 +1,7 @@
-"""Bounds that no engine beats: reading the weights once, and computing a token at the peak rate.
+"""Lower bounds on fitted times: the time to read the weights once, and to compute a token at the peak rate.
 
-A fit below them has times that are not per token, counts several replicas as one, or has other weights.
-Bounds are checked only if the catalogue has the model and the accelerator.
+If a fitted time is below its bound, the measured times are not per token, several replicas count as one, or
+the weights are different. Bounds are checked only if the catalogue has the model and the accelerator.
 """
 
 import math
@@ -17,28 +17,30 @@ from optimizer.quantities import quantity
 from optimizer.timing import PerfParms
 
 TOLERANCE = 0.9
-"""Share of a bound below which a parameter is reported: the accuracy of data sheets and parameter counts."""
+"""Fraction of a bound below which a parameter is reported; allows for errors of data sheets and parameter
+counts.
+"""
 IDEAL = Efficiency(
     weight_bandwidth=1.0, expert_bandwidth=1.0, bf16=1.0, fp8=1.0, fp4=1.0, experts=1.0, link=math.inf,
     link_pcie=math.inf, generations={},
 )  # fmt: skip
-"""Data sheet rates, and links that take no time."""
+"""Efficiencies of ideal hardware: the rates of the data sheet, and links that take no time."""
 
 
 class Bounds(NamedTuple):
-    """Least times of a model on a replica."""
+    """Minimum times of a model on a replica."""
 
     replica: str
     weights_gb: float
-    """Weights that an iteration of one token reads [GB]."""
+    """Weights that an iteration of one token must read [GB]."""
     alpha_ms: float
-    """Time to read them [ms] (B1, eq. 241)."""
+    """Minimum time to read these weights [ms], a bound on α (B1, eq. 241)."""
     beta_ms: float
-    """Time to compute a token [ms] (B2)."""
+    """Minimum time to compute a token [ms], a bound on β (B2)."""
 
 
 def bounds_of(model: str, accelerator: str, cards: int, weights: str | None) -> Bounds | None:
-    """Return the bounds of a model on the cards of a replica; None if the catalogue does not know them."""
+    """Return the bounds of a model on the cards of a replica; None if the catalogue lacks a name."""
     try:
         facts, devices = find_slice(accelerator)
         deployment = Deployment(tp=devices * cards, weights=weights)
@@ -56,9 +58,10 @@ def tell_bounds(bounds: Bounds, law: PerfParms, errors: PerfParms, accepted: flo
 
     Args:
         bounds: the bounds.
-        law: fitted parameters.
-        errors: their standard errors; a parameter within two of them of its bound is not reported.
-        accepted: tokens of a step with speculative decoding, 1 without.
+        law: fitted parameters of the latency model.
+        errors: standard errors of the parameters; a parameter within two of them of its bound is not
+            reported.
+        accepted: tokens per decode step with speculative decoding; 1 without it.
     """
     alpha_ms, beta_ms = law.base_ms, law.compute_per_token_ms
     least = bounds.alpha_ms / accepted

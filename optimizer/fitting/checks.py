@@ -1,7 +1,8 @@
-"""Identities between the metrics of a run, for every tool, and the consequences of violations.
+"""Checks the consistency of the metrics that a benchmark tool reports, and corrects or excludes runs.
 
-"E" is the time per token from latencies: (mean latency − mean TTFT) / (mean output − 1), eq. 240. Bounds come
-from sound reports of five tools. A1 … T1 name the identities on docs/math.md.
+Metrics of a run satisfy identities, named A1 to T1 in docs/math.md. "E" is the time per token from latencies:
+(mean latency − mean TTFT) / (mean output − 1), eq. 240. The bounds were found from valid reports of five
+tools.
 """
 
 import math
@@ -13,32 +14,32 @@ from optimizer.fitting.record import RunRecord
 from optimizer.quantities import counted, quantity
 
 CHUNKS = 1.3
-"""Ratio of ITL to E from which a chunk has several tokens; valid files reach 1.08."""
+"""Ratio of ITL to E above which a streamed chunk has several tokens; valid files reach 1.08."""
 TOO_SHORT = 0.7
 """Ratio of ITL to E below which tokens were counted twice; valid files have at least 0.78."""
 SAME = 0.05
 """Maximum relative deviation of an exact ITL from E; beyond it, E replaces the ITL."""
 LATE_MEDIAN = 1.5
-"""Ratio of median to mean TTFT from which clocks are wrong; valid files reach 1.1."""
+"""Ratio of median to mean TTFT above which clocks are wrong; valid files reach 1.1."""
 MANY_FAILED = 0.10
-"""Share of failed requests above which the load differs from the stated one."""
+"""Share of failed requests above which the engine's load differs too much from the stated one."""
 MIN_CANCELLED = 30
-"""Requests that a cancelled run must have completed."""
+"""Minimum number of requests that a cancelled run must have completed to be used."""
 IDLE = 0.75
-"""Ratio of requests in flight to users below which users paused; valid files with six requests per user
-reach 0.79.
+"""Ratio of requests in flight to users below which users paused between requests; valid files with six
+requests per user have at least 0.79.
 """
 SAME_COUNT = 0.02
-"""Maximum relative difference between rate × duration and the completed requests."""
+"""Maximum relative difference between rate × duration and the number of completed requests."""
 EQUAL_CV = 0.1
-"""Coefficient of variation below which lengths are equal enough for medians."""
+"""Coefficient of variation of lengths below which a median can replace the mean."""
 WARM_PROMPTS = 0.05
-"""Share of prompt tokens from the prefix cache above which β is not that of cold prompts."""
+"""Share of prompt tokens from the prefix cache above which β is not the one of uncached prompts."""
 MAX_MS, MAX_TOKENS = 1e9, 1e9
 LEAST_TOKEN_MS = 0.1
-"""Time per token that no engine reaches [ms]."""
+"""Time per token below that of any engine [ms]."""
 OUTLAST = 2.0
-"""Ratio of a request's lifetime to the duration of its run that no measurement window explains."""
+"""Ratio of the mean time of a request to the duration of its run above which a unit must be wrong."""
 UNCOUNTED = 0.4
 """Ratio of ITL to E below which tokens are missing from the count; tokens counted twice give 0.5."""
 TIMES = {
@@ -47,7 +48,7 @@ TIMES = {
 }  # fmt: skip
 
 
-# --- runs that are left out -------------------------------------------------------------------------------
+# --- excluded runs ----------------------------------------------------------------------------------------
 
 
 def why_broken(record: RunRecord) -> str | None:
@@ -86,7 +87,7 @@ def _no_times(record: RunRecord) -> str | None:
 
 
 def _other_unit(record: RunRecord) -> str | None:
-    """Return the reason why the times of a run cannot have their unit: too short or too long (L1)."""
+    """Return the reason why a run's times must have a wrong unit: too short or too long (L1); else None."""
     each = [value for value in (record.itl_ms, record.tpot_ms, record.tpot_median_ms) if value]
     if each and max(each) < LEAST_TOKEN_MS:
         return f"no engine reaches its {ms(max(each))} a token: its times are probably in s instead of ms"
@@ -99,7 +100,7 @@ def _other_unit(record: RunRecord) -> str | None:
 
 
 def _broken_clocks(record: RunRecord) -> str | None:
-    """Return the contradiction between the times of a run (T1); None if there is none."""
+    """Describe a contradiction between the times of a run (T1); None if there is none."""
     mean, median, latency = record.ttft_ms, record.ttft_median_ms, record.latency_ms
     if mean and latency and mean >= latency and (record.output.mean or 0.0) > 1:
         return (
@@ -112,7 +113,7 @@ def _broken_clocks(record: RunRecord) -> str | None:
 
 
 def why_other_load(record: RunRecord, itl_ms: float | None) -> str | None:
-    """Return the reason why successful requests did not have the run's load (A5); None if they had it."""
+    """Return the reason why successful requests did not see the stated load (A5); None if they did."""
     done = record.completed
     if record.cancelled and done is not None and done < MIN_CANCELLED:
         return f"the run was cancelled after {counted(done, 'request')}"
@@ -127,21 +128,21 @@ def why_other_load(record: RunRecord, itl_ms: float | None) -> str | None:
 
 
 def failed_share(record: RunRecord) -> float:
-    """Return the share of requests that failed."""
+    """Return the fraction of a run's requests that failed."""
     return record.lost / max(record.sent, 1.0)
 
 
 def failures(record: RunRecord) -> str:
-    """Return the number of failed requests as text."""
+    """Describe the number of failed requests: ``12 of 100 requests failed``."""
     stopped = ", and the run was cancelled" if record.cancelled else ""
     return f"{quantity(record.lost)} of {counted(record.sent, 'request')} failed{stopped}"
 
 
-# --- figures ----------------------------------------------------------------------------------------------
+# --- metrics ----------------------------------------------------------------------------------------------
 
 
 def without_broken_mean(record: RunRecord, say: Say) -> RunRecord:
-    """Return a record without its mean TTFT if single requests distort it and it is not needed."""
+    """Return the record without its mean TTFT if that is impossible and other metrics replace it."""
     needed = not (record.exact_itl and record.itl_ms and record.ttft_median_ms)
     if _is_possible(record.ttft_ms) or needed:
         return record
@@ -150,7 +151,7 @@ def without_broken_mean(record: RunRecord, say: Say) -> RunRecord:
 
 
 def cleaned(record: RunRecord, say: Say) -> RunRecord:
-    """Return a record without empty times, whose window ends with its requests, and with its rate (A4)."""
+    """Return the record without zero times, with its window cut at the last request, and with a rate (A4)."""
     changes: dict[str, Any] = {name: getattr(record, name) or None for name in TIMES}
     changes["users"] = record.users if record.users and 0 < record.users < math.inf else None
     duration, late = record.duration_s, -(record.cooldown_s or 0.0)
@@ -173,7 +174,7 @@ def cleaned(record: RunRecord, say: Say) -> RunRecord:
 
 
 def _tell_tokens(record: RunRecord, rate: float, say: Say) -> None:
-    """Report output tokens per second that do not match the successful requests (A4)."""
+    """Report (with `say`) output tokens per second that do not match the successful requests (A4)."""
     each, mean = (record.tokens_rps or 0.0) / rate, record.output.mean or 0.0
     if each and record.asked_tokens is None and abs(each / mean - 1) > SAME_COUNT:
         say(
@@ -184,7 +185,7 @@ def _tell_tokens(record: RunRecord, rate: float, say: Say) -> None:
 
 
 def time_per_token(record: RunRecord, say: Say) -> float | None:
-    """Return the time per token [ms] over all gaps: E where latencies are known (A1, A3, eq. 240)."""
+    """Return the mean time per token after the first [ms]: E if latencies are known (A1, A3, eq. 240)."""
     whole, first, gaps = record.latency_ms, record.ttft_ms, (record.output.mean or 0.0) - 1
     itl, tpot = record.itl_ms, record.tpot_ms
     if whole and first and gaps > 0:
@@ -210,7 +211,7 @@ def time_per_token(record: RunRecord, say: Say) -> float | None:
 
 
 def _most_per_token(record: RunRecord, gaps: float) -> float | None:
-    """Return the time per token with which all users of a closed loop are in flight (L1), None if unknown."""
+    """Return the time per token [ms] if all users of a closed loop are in flight (L1); None if unknown."""
     users, rate, first = record.users, record.throughput_rps, record.ttft_ms or record.ttft_median_ms
     if record.is_rated or not (users and rate and first and gaps > 0):
         return None
@@ -239,13 +240,13 @@ def _tell_itl(record: RunRecord, itl: float, used: float, source: str, say: Say)
 
 
 def in_flight(record: RunRecord, itl_ms: float | None) -> float | None:
-    """Return the mean requests in flight by Little's law; None if a figure is missing (L1)."""
+    """Return the mean number of requests in flight by Little's law (L1); None if a metric is missing."""
     lifetime, rate = _lifetime_ms(record, itl_ms), record.throughput_rps
     return None if lifetime is None or rate is None else rate * lifetime / 1000
 
 
 def _lifetime_ms(record: RunRecord, itl_ms: float | None) -> float | None:
-    """Return the mean time from sending to the last token; None if a figure is missing."""
+    """Return the mean time from sending to the last token [ms]; None if a metric is missing."""
     first = record.ttft_ms or record.ttft_median_ms
     if record.latency_ms or not (itl_ms and first):
         return record.latency_ms
@@ -253,7 +254,7 @@ def _lifetime_ms(record: RunRecord, itl_ms: float | None) -> float | None:
 
 
 def tell_conditions(record: RunRecord, say: Say) -> None:
-    """Report conditions under which the times depend on the workload, not only on the engine."""
+    """Report (with `say`) conditions that make the times depend on the workload, not only on the engine."""
     if record.asked_tokens is not None:
         asked, came = quantity(record.asked_tokens), quantity(record.output.mean or 0.0)
         say("asked", f"the report counts {asked} tokens a request as asked for; {came} came")
@@ -279,5 +280,5 @@ def _is_possible(value: float | None) -> bool:
 
 
 def ms(value: float) -> str:
-    """Return a time as text."""
+    """Format a time with three significant digits and its unit."""
     return f"{quantity(value, 3)} ms"

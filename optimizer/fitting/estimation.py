@@ -1,7 +1,8 @@
-"""Fit of the parameters that minimise the error of replayed runs.
+"""Estimates the parameters that minimise the errors of replayed benchmark runs.
 
-Residuals are logarithms of predicted over measured metrics, under a robust loss (eq. 98). A replayed run is a
-rough function of the parameters, so derivatives are differences over steps that change the times by percents.
+Residuals are logarithms of predicted over measured metrics, under a robust loss (eq. 98). The metrics of a
+replayed run are a rough function of the parameters, so derivatives are finite differences over steps that
+change the times by several percent.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,41 +21,43 @@ from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.limits import Limits
 
 LOSS_SCALE = 0.05
-"""Residuals above this count linearly instead of quadratically."""
+"""Residual above which the loss is about linear instead of quadratic."""
 WEIGHTS = {"itl_ms": 1.0, "ttft_ms": 0.6, "throughput_rps": 1.0}
-"""Weights of residuals: median TTFTs scatter twice as much as ITLs."""
+"""Weights of residuals by metric: median TTFTs scatter about twice as much as ITLs."""
 MOVE = 0.03
-"""Target root mean square change of residuals in a difference: the roughness of a replay is about 0.005."""
+"""Target root-mean-square change of residuals in a finite difference; the roughness of a replay is about
+0.005.
+"""
 FIRST_STEP, MIN_STEP, MAX_STEP = 0.1, 0.02, 0.5
-"""Steps for differences, relative to a parameter's scale."""
+"""Steps of finite differences, relative to a parameter's scale."""
 MAX_JACOBIANS = 16
 FIRST_JACOBIANS = 5
-"""Jacobians computed for every starting point; only the best one continues."""
+"""Number of Jacobians computed for every starting point; only the best point continues."""
 MAX_ROUNDS = 6
 WORTH_A_ROUND = 0.01
-"""Minimum relative gain of the loss for another round of short and full runs."""
+"""Minimum relative improvement of the loss for another round of short and full runs."""
 MIN_SHARE = 1e-4
 """Smallest value, relative to a parameter's scale, at which derivatives are evaluated."""
 NOTHING_COMPLETED = 3.0
 """Residual of a run in which the model completes no request."""
 TOLERANCE = 1e-3
 DAMPINGS = (1e-4, 1e-2, 0.1, 1.0, 10.0)
-"""Factors on the previous best damping, all tried at once."""
+"""Factors on the previous best damping; all are tried at once."""
 MAX_DAMPING = 1e4
 MIN_NOISE = 0.003
-"""Minimum relative error assumed: clock of the client, and randomness of drawn lengths."""
+"""Minimum assumed relative error of measurements, due to the client's clock and randomly drawn lengths."""
 MAX_CHORDS = 5
-"""Maximum number of steps when refitting without a shape."""
+"""Maximum number of steps of a refit without one shape (pair of request lengths)."""
 CHORD_DAMPINGS = (1e-4, 0.3)
 
 Progress = Callable[[str], None]
 
 
 class Residuals(NamedTuple):
-    """Compared metrics, shapes (N,)."""
+    """The N metrics that are compared with measurements, one residual each; shapes (N,)."""
 
     run: IntArray
-    """Index of the run."""
+    """Index of the metric's run."""
     name: tuple[str, ...]
     """Name of the metric."""
     log_measured: FloatArray
@@ -62,7 +65,7 @@ class Residuals(NamedTuple):
 
 
 def residual_rows(runs: Sequence[BenchmarkRun]) -> Residuals:
-    """Return the compared metrics of runs: times, and the throughput of clients that send without waiting."""
+    """Return the metrics of runs to compare: times, and throughput of closed loops of several users."""
     rows = [
         (i, name, value)
         for i, run in enumerate(runs)
@@ -80,10 +83,10 @@ def residual_rows(runs: Sequence[BenchmarkRun]) -> Residuals:
 
 @dataclass(frozen=True, slots=True)
 class FitProblem:
-    """Runs to be fitted, replayed in parallel threads.
+    """The runs to fit, which are replayed in parallel threads.
 
-    Long runs are also replayed in a shortened form: its prediction, multiplied by the ratio of the full to
-    the short run under another model, approximates that of the full run.
+    Long runs also have a short form. The prediction of the full run is approximated by that of the short run,
+    multiplied by the ratio full/short for other parameters.
     """
 
     whole: tuple[BenchmarkReplay, ...]
@@ -92,7 +95,7 @@ class FitProblem:
 
     @classmethod
     def of(cls, runs: Sequence[BenchmarkRun], limits: Limits) -> "FitProblem":
-        """Draw the requests of all runs."""
+        """Create the problem: draw the requests of all runs, in full and short form."""
         whole = tuple(BenchmarkReplay.of(run, limits) for run in runs)
         short = tuple(
             whole[i] if (cut := with_fewer_requests(run)) is run else BenchmarkReplay.of(cut, limits)
@@ -101,19 +104,19 @@ class FitProblem:
         return cls(whole, short, residual_rows(runs))
 
     def take(self, names: Sequence[str], values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the residuals of the full runs under a model, and log(full/short); shapes (N,)."""
+        """Return the residuals of the full runs at a point, and log(full/short) of metrics; shapes (N,)."""
         whole, short = (self.logs_of(names, [values], replays)[0] for replays in (self.whole, self.short))
         return self.rows.weight * (whole - self.rows.log_measured), whole - short
 
     def short_residuals(
         self, names: Sequence[str], points: Sequence[FloatArray], excess: FloatArray | float
     ) -> list[FloatArray]:
-        """Return the residuals of the short runs under each of several models; shapes (N,).
+        """Return the residuals of the short runs at each of several points; shapes (N,).
 
         Args:
-            names: parameters.
-            points: their values, one array per model.
-            excess: log(full/short) of each residual.
+            names: names of the parameters.
+            points: values of the parameters, one array for each point.
+            excess: log(full/short) of each metric, which is added to the residuals.
         """
         return [
             self.rows.weight * (found + excess - self.rows.log_measured)
@@ -121,14 +124,14 @@ class FitProblem:
         ]
 
     def whole_residuals(self, names: Sequence[str], points: Sequence[FloatArray]) -> list[FloatArray]:
-        """Return the residuals of the full runs and the prior residuals under each of several models."""
+        """Return the residuals of the full runs, then the prior residuals, at each of several points."""
         return [
             np.append(self.rows.weight * (found - self.rows.log_measured), prior_residuals(names, point))
             for found, point in zip(self.logs_of(names, points, self.whole), points, strict=True)
         ]
 
     def without(self, rows: BoolArray) -> "FitProblem":
-        """Return the problem without some residuals, and without the runs that have no others."""
+        """Return the problem without the residuals in a mask, and without runs that have no others."""
         runs, place = np.unique(self.rows.run[~rows], return_inverse=True)
         kept = Residuals(
             place,
@@ -141,12 +144,12 @@ class FitProblem:
     def logs_of(
         self, names: Sequence[str], points: Sequence[FloatArray], replays: Sequence[BenchmarkReplay]
     ) -> list[FloatArray]:
-        """Return the logarithms of the compared metrics of some replays under each of several models."""
+        """Return the logarithms of the compared metrics of replays at each of several points; shapes (N,)."""
         laws = [coefficients(names, point) for point in points]
         return [self.logs(figures) for figures in simulate_all(replays, laws)]
 
     def logs(self, figures: Sequence[RunMetrics]) -> FloatArray:
-        """Return the logarithms of the compared metrics, shape (N,), from the metrics of each run."""
+        """Return the logarithms of the compared metrics, shape (N,), given all metrics of each run."""
         values = [getattr(figures[i], name) for i, name in zip(self.rows.run, self.rows.name, strict=True)]
         predicted = np.array(values, dtype=np.float64)
         known = predicted > 0
@@ -157,27 +160,27 @@ class FitProblem:
 def simulate_all(
     replays: Sequence[BenchmarkReplay], laws: Sequence[IterationCoefficients]
 ) -> list[list[RunMetrics]]:
-    """Return the metrics of every run under each of several models, in parallel threads."""
+    """Simulate every run with each of several latency models, in parallel threads; return the metrics."""
     tasks = [(law, run) for law in range(len(laws)) for run in range(len(replays))]
-    tasks.sort(key=lambda task: -len(replays[task[1]]))  # the long ones first
+    tasks.sort(key=lambda task: -len(replays[task[1]]))  # longest runs first
     found = dict(in_threads(lambda task: (task, replays[task[1]].simulate(laws[task[0]])), tasks))
     return [[found[law, run] for run in range(len(replays))] for law in range(len(laws))]
 
 
 @dataclass(frozen=True, slots=True)
 class FitResult:
-    """Parameters that minimise the loss, and the derivatives of the residuals."""
+    """Fitted parameters that minimise the loss, with the derivatives of the residuals."""
 
     names: tuple[str, ...]
     values: FloatArray
     """Parameter values, shape (P,)."""
     scales: FloatArray
     residuals: FloatArray
-    """Residuals at these values, shape (N,)."""
+    """Residuals at the fitted values, shape (N,)."""
     jacobian: FloatArray
-    """Derivatives of the residuals by parameters relative to their scales, shape (N, P)."""
+    """Derivatives of the residuals with respect to parameters divided by their scales, shape (N, P)."""
     penalties: FloatArray
-    """Derivatives of the prior residuals, shape (K, P)."""
+    """The same derivatives of the K prior residuals, shape (K, P)."""
     loss: float
 
     @property
@@ -186,7 +189,7 @@ class FitResult:
         return 1 / np.sqrt(1 + (self.residuals / LOSS_SCALE) ** 2)
 
     def without(self, name: str) -> "FitResult":
-        """Return the result without a parameter."""
+        """Return the result without the named parameter."""
         kept = [i for i, other in enumerate(self.names) if other != name]
         drawn = [other for other in DRAWN if other in self.names]
         return replace(
@@ -199,7 +202,7 @@ class FitResult:
         )
 
     def with_another(self, name: str, scale: float) -> "FitResult":
-        """Return the result with another parameter at its scale, as a starting point."""
+        """Return the result with another parameter at the value `scale`, as the starting point of a refit."""
         return replace(
             self,
             names=(*self.names, name),
@@ -210,7 +213,7 @@ class FitResult:
         )
 
     def standard_errors(self) -> FloatArray:
-        """Return the standard errors from the runs alone, shape (P,); 0 for parameters at 0."""
+        """Return the standard errors of parameters, ignoring priors, shape (P,); 0 for parameters at 0."""
         free = self.values > 0
         weighted = self.jacobian[:, free] * np.sqrt(self.weights)[:, None]
         spare = max(len(self.residuals) - int(free.sum()), 1)
@@ -228,19 +231,19 @@ class FitResult:
         return table / np.where(lengths > 0, lengths, np.inf)
 
     def without_effect(self) -> list[str]:
-        """Return the non-zero parameters that change no residual."""
+        """Return the names of non-zero parameters that affect no residual."""
         free = [name for name, value in zip(self.names, self.values, strict=True) if value > 0]
         moves = np.abs(self.sensitivities()).sum(axis=0) > 0
         return [name for name, moved in zip(free, moves, strict=True) if not moved]
 
     def condition(self) -> float:
-        """Return the condition number of the equilibrated Jacobian, inf if a parameter has no effect."""
+        """Return the condition number of the normalised Jacobian; inf if a parameter has no effect."""
         table = self.sensitivities()
         return float(np.linalg.cond(table)) if table.any(axis=0).all() else float("inf")
 
 
 def soft_l1(residuals: FloatArray) -> float:
-    """Return the soft-L1 loss of residuals: quadratic for small ones, linear for large ones."""
+    """Return the soft-L1 loss: about quadratic in small residuals and linear in large ones."""
     return float(LOSS_SCALE**2 * (np.sqrt(1 + (residuals / LOSS_SCALE) ** 2) - 1).sum())
 
 
@@ -250,11 +253,11 @@ def fitted_parameters(
     begin: Iterable[StartPoint],
     progress: Progress = lambda _: None,
 ) -> FitResult:
-    """Return the best non-negative parameters from several starting points.
+    """Fit non-negative parameters from several starting points; return the best result.
 
     Args:
         problem: the runs.
-        names: the parameters.
+        names: names of the parameters.
         begin: starting points.
         progress: called with progress messages.
 
@@ -278,16 +281,16 @@ def fitted_parameters(
 
 
 def refine(problem: FitProblem, solution: FitResult, progress: Progress = lambda _: None) -> FitResult:
-    """Return the best parameters near a given result."""
+    """Continue the search from a given result; return the best parameters nearby."""
     x = np.maximum(solution.values / solution.scales, MIN_SHARE)
     return _settle(problem, solution.names, solution.scales, x, progress)
 
 
 def refit_without(problem: FitProblem, solution: FitResult, rows: BoolArray) -> FloatArray | None:
-    """Return the parameters fitted without some residuals; None if the others do not identify them.
+    """Return the parameters fitted without the residuals in a mask; None if the others do not identify them.
 
-    The search starts at the full fit and keeps its Jacobian, which hardly changes over so short a distance:
-    so a step costs one replay of the runs.
+    The search starts at the full fit and keeps its Jacobian, which hardly changes over such a short distance.
+    So each step needs only one replay of the runs.
     """
     free = solution.values > 0
     jacobian = np.vstack([solution.jacobian[~rows], solution.penalties]) * free
@@ -314,7 +317,7 @@ def refit_without(problem: FitProblem, solution: FitResult, rows: BoolArray) -> 
 def _settle(
     problem: FitProblem, names: Sequence[str], scales: FloatArray, x: FloatArray, progress: Progress
 ) -> FitResult:
-    """Alternate between descent on short runs and evaluation of full runs until the loss stops improving."""
+    """Alternate between minimising on short runs and evaluating full runs until the loss stops improving."""
     least, best = np.inf, x
     for _ in range(MAX_ROUNDS):
         residuals, excess = problem.take(names, x * scales)
@@ -344,10 +347,11 @@ def _descend(
     excess: FloatArray | float,
     jacobians: int,
 ) -> tuple[FloatArray, float]:
-    """Return the parameters relative to their scales that minimise the loss of the short runs, and that loss.
+    """Minimise the loss of the short runs; return the parameters divided by their scales, and the loss.
 
-    Iteratively reweighted Levenberg-Marquardt: the bounded linear problem is solved for several dampings, and
-    all solutions are evaluated, because a rough function can stop a search that tries one at a time.
+    The method is iteratively reweighted Levenberg-Marquardt. The bounded linear problem is solved for several
+    dampings and all solutions are evaluated, because on a rough function a search that tries one at a time
+    can get stuck.
     """
     x = begin
     residuals = _all_residuals(problem, names, [x * scales], excess)[0]
@@ -372,7 +376,7 @@ def _descend(
 
 
 def _damped(jacobian: FloatArray, residuals: FloatArray, x: FloatArray, damping: float) -> FloatArray:
-    """Return the non-negative solution of the damped linear problem."""
+    """Return the non-negative solution of the linear least-squares problem with the given damping."""
     from scipy.optimize import lsq_linear
 
     root = (1 + (residuals / LOSS_SCALE) ** 2) ** -0.25
@@ -387,14 +391,14 @@ def _damped(jacobian: FloatArray, residuals: FloatArray, x: FloatArray, damping:
 def _differences(
     problem: FitProblem, names: Sequence[str], scales: FloatArray, x: FloatArray, steps: FloatArray
 ) -> FloatArray:
-    """Return the derivatives with respect to all parameters, by finite differences; shape (N + K, P)."""
+    """Return the derivatives of residuals and prior residuals by finite differences, shape (N + K, P)."""
     moved = [(x + step * unit) * scales for step, unit in zip(steps, np.eye(len(x)), strict=True)]
     middle, *others = _all_residuals(problem, names, [x * scales, *moved], 0.0)
     return np.column_stack([(one - middle) / step for one, step in zip(others, steps, strict=True)])
 
 
 def _steps(jacobian: FloatArray) -> FloatArray:
-    """Return the steps at which each parameter changes the residuals equally, well above their roughness."""
+    """Return steps at which all parameters change the residuals equally, well above the roughness."""
     moves = np.sqrt((jacobian**2).mean(axis=0))
     return np.asarray(np.clip(MOVE / np.maximum(moves, 1e-9), MIN_STEP, MAX_STEP))
 
@@ -402,6 +406,6 @@ def _steps(jacobian: FloatArray) -> FloatArray:
 def _all_residuals(
     problem: FitProblem, names: Sequence[str], points: Sequence[FloatArray], excess: FloatArray | float
 ) -> list[FloatArray]:
-    """Return the residuals of the short runs and the prior residuals under each of several models."""
+    """Return the residuals of the short runs, followed by the prior residuals, at each of several points."""
     found = problem.short_residuals(names, points, excess)
     return [np.append(one, prior_residuals(names, point)) for one, point in zip(found, points, strict=True)]

@@ -1,4 +1,4 @@
-"""Fit of a profile to benchmark reports."""
+"""Fits a model profile to benchmark reports."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ from optimizer.schema.provenance import FitErrors, Provenance, domain_of
 from optimizer.timing import PerfParms
 
 LOW_LOAD = 0.85
-"""Share of a shape's maximum rate below which cross-validation errors are evaluated."""
+"""Fraction of a shape's maximum rate below which its runs count in cross-validation."""
 
 
 def fit(
@@ -90,7 +90,7 @@ def fit(
 def _below_bounds(
     benchmarks: Sequence[Benchmark], model: str, options: FitOptions, law: PerfParms, errors: PerfParms
 ) -> list[str]:
-    """Return sentences about parameters that are below what the card allows."""
+    """Return sentences about fitted parameters that are below the hardware's lower bounds."""
     bounds = bounds_of(
         model, options.key.accelerator, options.key.cards or cards_of(benchmarks), options.key.weights
     )
@@ -104,9 +104,10 @@ def _below_bounds(
 def _left_out(
     problem: FitProblem, solution: FitResult, runs: Sequence[BenchmarkRun], progress: Progress
 ) -> dict[str, FitErrors]:
-    """Return the errors at the lower rates of each shape when the fit leaves it out.
+    """Cross-validate: return the errors at the lower rates of each shape if it is excluded from the fit.
 
-    The parameters are refitted without the shape, starting from the full fit.
+    The parameters are refitted without the shape, starting from the full fit. A shape is a pair of request
+    lengths.
     """
     shapes = shapes_of(runs)
     if len(shapes) < 3:
@@ -128,13 +129,13 @@ def _left_out(
 
 
 def _of_rates(runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics]) -> FitErrors | None:
-    """Return the errors of the runs with a rate; None if there are none."""
+    """Return the errors over all runs but closed loops of several users; None if there are none."""
     pairs = [(run, found) for run, found in zip(runs, figures, strict=True) if not run.is_full]
     return errors_of([run for run, _ in pairs], [found for _, found in pairs]) if pairs else None
 
 
 def _of_throughput(runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics]) -> float | None:
-    """Return the median relative error of the throughput of clients that send without waiting."""
+    """Return the median relative error of throughput over closed loops of several users; None if none."""
     errors = [
         abs(error)
         for run, found in zip(runs, figures, strict=True)

@@ -1,4 +1,4 @@
-"""Model selection: drop, one at a time, parameters that the runs cannot identify."""
+"""Model selection: drops, one at a time, parameters that the runs cannot identify."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,39 +10,40 @@ from optimizer.fitting.parameters import ADDED_LATER, BY_NAME, DRAWN, SIMPLIFIED
 from optimizer.quantities import be, counted
 
 MAX_CONDITION = 30.0
-"""Limit of the condition number of the equilibrated Jacobian; two columns at an angle of 4° reach it."""
+"""Maximum condition number of the normalised Jacobian; two columns at an angle of 4° reach it."""
 HOPELESS = 1e4
-"""Condition number from which its size is meaningless."""
+"""Condition number above which its size is meaningless, so messages omit it."""
 MAX_RELATIVE_ERROR = 0.6
-"""Relative standard error above which a parameter counts as unknown."""
+"""Relative standard error above which a parameter is dropped as unknown."""
 LITTLE = 0.25
-"""Share of its plausible value below which a parameter probably fits noise, unless well known."""
+"""Fraction of a parameter's plausible value below which it probably fits noise, unless it is well known."""
 LITTLE_KNOWN = 0.2
 CLEARLY = 0.15
 """Maximum relative standard error of an added parameter. Standard errors ignore the roughness of replays: a
-spurious parameter has been found four of them away from 0."""
+spurious parameter was once found four standard errors away from 0.
+"""
 CLEARLY_BETTER = 0.99865
-"""Confidence above which an added parameter is kept: three standard errors, more with few runs."""
+"""Confidence at which an added parameter is kept: three standard errors, more with few runs."""
 CONFIDENCE = 0.975
 WELL_KNOWN = {"base_ms": 0.05, "compute_per_token_ms": 0.15}
-"""Relative distance of an end of the 95 % interval above which α or β is poorly known."""
+"""Relative half-width of the 95 % interval above which α or β counts as poorly known."""
 VALUES_EACH = 1.5
 """Minimum number of measured values per parameter."""
 TOO_FEW = "too few measured values"
 MANY_RUNS = "a sweep of rates for several shapes"
 IT_IS_0 = "it is 0 within the accuracy of the runs"
 TIED = 0.35
-"""Component in the unidentified direction above which a parameter belongs to it."""
+"""Component of the least identified direction above which a parameter belongs to this direction."""
 
 
 def fit_identifiable(
     problem: FitProblem, names: Sequence[str], begin: Sequence[StartPoint], progress: Progress
 ) -> tuple[FitResult, list[str]]:
-    """Fit the identifiable parameters; report the others, and runs that would identify them.
+    """Fit the identifiable parameters; also return sentences on the others, and on runs to identify them.
 
     Args:
         problem: the runs.
-        names: candidate parameters.
+        names: names of all parameters to consider.
         begin: starting points.
         progress: called with progress messages.
 
@@ -70,7 +71,7 @@ def fit_identifiable(
 
 
 def _affordable(names: Sequence[str], measured: int) -> list[str]:
-    """Return the parameters that a number of measured values can determine."""
+    """Return the parameters to fit: as many as the number of measured values can determine."""
     gone = [name for name in SIMPLIFIED_FIRST if name in names][
         : max(len(names) - int(measured / VALUES_EACH), 0)
     ]
@@ -78,7 +79,7 @@ def _affordable(names: Sequence[str], measured: int) -> list[str]:
 
 
 def _told(left_out: Mapping[str, str], measured: int) -> list[str]:
-    """Return the reason why parameters are not fitted, and runs that would identify those that are not 0."""
+    """Return sentences on why parameters are not fitted, and on runs that would identify non-zero ones."""
     few = [BY_NAME[name].key for name, why in left_out.items() if why == TOO_FEW]
     found = []
     for name, why in left_out.items():
@@ -93,7 +94,7 @@ def _told(left_out: Mapping[str, str], measured: int) -> list[str]:
 
 
 def _unknown_basics(problem: FitProblem, solution: FitResult, left_out: Mapping[str, float]) -> list[str]:
-    """Return sentences about α and β, which are always fitted, if the runs do not determine them."""
+    """Return sentences about α and β, which are always fitted, if the runs do not determine them well."""
     errors = solution.standard_errors() * _student(solution, CONFIDENCE)
     found = []
     for name, value, error in zip(solution.names, solution.values, errors, strict=True):
@@ -115,7 +116,7 @@ def _unknown_basics(problem: FitProblem, solution: FitResult, left_out: Mapping[
 
 
 def _student(solution: FitResult, confidence: float) -> float:
-    """Return the quantile of Student's distribution for the spare residuals of a fit."""
+    """Return the quantile of Student's distribution for the residual degrees of freedom of a fit."""
     from scipy.special import stdtrit
 
     return float(stdtrit(max(len(solution.residuals) - len(solution.names), 1), confidence))
@@ -128,7 +129,7 @@ def _with_what_shows(
     begin: Sequence[StartPoint],
     progress: Progress,
 ) -> FitResult:
-    """Return the best fit with those further parameters that the runs clearly identify."""
+    """Return the fit with those of the parameters `added` that the runs clearly identify."""
     for name in added:
         key, scale = BY_NAME[name].key, begin[0][name]
         progress(f"with {key}")
@@ -142,13 +143,13 @@ def _with_what_shows(
 
 
 def _gain(solution: FitResult, more: FitResult) -> float:
-    """Return the F statistic of one more parameter; below 0 if the search with it ended at a worse fit."""
+    """Return the F statistic of one more parameter; negative if the search with it ended at a worse fit."""
     free = len(more.residuals) - len(more.names)
     return free * (solution.loss - more.loss) / max(more.loss, 1e-300)
 
 
 def _weakest(solution: FitResult) -> tuple[str | None, str]:
-    """Return the parameter to drop and the reason; None if all are identified."""
+    """Return the parameter to drop next and the reason; None if the runs identify all parameters."""
     droppable = [name for name in SIMPLIFIED_FIRST if name in solution.names]
     free = [name for name, value in zip(solution.names, solution.values, strict=True) if value > 0]
     zero = [name for name in droppable if name not in free]
@@ -179,7 +180,7 @@ def _weakest(solution: FitResult) -> tuple[str | None, str]:
 
 
 def _unseen_direction(solution: FitResult, free: Sequence[str]) -> list[str]:
-    """Return the parameters that can change together with hardly any effect on the residuals."""
+    """Return the parameters that can change together with almost no effect on the residuals."""
     table = solution.sensitivities()
     _, _, directions = np.linalg.svd(table, full_matrices=False)
     shares = np.abs(directions[-1])

@@ -1,4 +1,4 @@
-"""Interval of α, due to noise, randomly drawn requests, and parameters that are not fitted (eq. 242)."""
+"""Confidence interval of α, from noise, random requests and parameters that are not fitted (eq. 242)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,27 +11,27 @@ from optimizer.fitting.parameters import coefficients
 from optimizer.fitting.replay import MANY_REQUESTS, BenchmarkReplay
 
 NOISE = 0.01
-"""Relative noise of a measured figure: clock of the client, and state of the server."""
+"""Relative noise of a measured metric, due to the client's clock and the state of the server."""
 NORMAL = 1.96
-"""Half width of a 95 % interval in standard errors."""
+"""Half-width of a 95 % interval in standard errors."""
 UNSEEN = 1e-9
-"""Information about a parameter that changes no figure."""
+"""Fisher information assumed for a parameter that affects no metric."""
 ALPHA = "base_ms"
 
 
 def alpha_interval(
     problem: FitProblem, solution: FitResult, left_out: Mapping[str, float]
 ) -> tuple[float, float]:
-    """Return the 95 % interval of α [ms], from one more weighted step.
+    """Return the 95 % confidence interval of α [ms], from one more weighted least-squares step.
 
-    A measured figure weighs as its noise allows: that of the run, and that of its requests, which are other
-    ones than those of the replay. Parameters that are left out are at most about as large as in physical
-    starting points.
+    Each measured metric is weighted by its variance: that of the measurement, and that of its random
+    requests, which are not those of the replay. Parameters that are not fitted are assumed to be at most
+    about as large as their plausible values.
 
     Args:
         problem: the runs.
         solution: the fit.
-        left_out: plausible values of the parameters that it leaves out.
+        left_out: plausible values of the parameters that are not fitted, by name.
     """
     from scipy.optimize import lsq_linear
 
@@ -56,7 +56,7 @@ def alpha_interval(
 
 
 def _over_draws(problem: FitProblem, solution: FitResult) -> tuple[FloatArray, FloatArray]:
-    """Return mean and variance of the logarithms of the figures over other requests, shapes (N,)."""
+    """Return mean and variance of the logarithms of the metrics over other random requests, shapes (N,)."""
     many = [BenchmarkReplay.of(one.run, one.limits, MANY_REQUESTS) for one in problem.whole]
     singles = [replace(one, draws=(draw,)) for one in many for draw in one.draws]
     figures = iter(simulate_all(singles, [coefficients(solution.names, solution.values)])[0])
@@ -68,7 +68,7 @@ def _over_draws(problem: FitProblem, solution: FitResult) -> tuple[FloatArray, F
 
 
 def _moves(problem: FitProblem, solution: FitResult, left_out: Mapping[str, float]) -> FloatArray:
-    """Return the changes of the figures by each parameter left out at its plausible value, shape (N, E)."""
+    """Return the changes of log metrics by each unfitted parameter at its plausible value, shape (N, E)."""
     names = (*solution.names, *left_out)
     points: Sequence[FloatArray] = [
         np.concatenate([solution.values, [value * (name == other) for other, value in left_out.items()]])

@@ -1,4 +1,4 @@
-"""Token counts that a client draws, if all runs of a report have the same distribution."""
+"""Finds the distribution of request lengths that all runs of a report share."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,12 +11,13 @@ from optimizer.fitting.record import RunRecord, TokenStats
 from optimizer.fitting.runs import TokenCounts
 
 UNIFORM_WITHIN = 0.12
-"""Relative deviation from the standard deviation of a uniform distribution up to which lengths count as
-uniform."""
+"""Maximum relative difference from a uniform distribution's standard deviation at which lengths count as
+uniform.
+"""
 
 
 def with_shared_lengths(runs: Sequence[RunRecord]) -> Iterator[RunRecord]:
-    """Yield runs with the lengths that the client draws: all runs of a report share one distribution."""
+    """Yield the runs of a report with the length distribution that the client draws from in all of them."""
     prompts, answers = ([getattr(run, name) for run in runs] for name in ("prompt", "output"))
     counts = [run.completed or 0.0 for run in runs]
     drawn = _shared(prompts, counts), _shared(answers, counts)
@@ -25,7 +26,7 @@ def with_shared_lengths(runs: Sequence[RunRecord]) -> Iterator[RunRecord]:
 
 
 def _shared(lengths: Sequence[TokenStats], counts: Sequence[float]) -> TokenCounts | None:
-    """Return the common distribution of lengths, uniform if they fit one; None if nothing was completed."""
+    """Return the common distribution of lengths, uniform if that fits; None if no request was completed."""
     known = [
         (one, count)
         for one, count in zip(lengths, counts, strict=True)
@@ -42,7 +43,8 @@ def _shared(lengths: Sequence[TokenStats], counts: Sequence[float]) -> TokenCoun
     if ends:
         least, most = min(low for low, _ in ends), max(high for _, high in ends)
         half = (most - least) / 2
-        # Long outputs complete less often in time: the range is more reliable than the mean of the completed.
+        # Requests with long outputs complete less often in time, so the range is more reliable than their
+        # mean.
         if half > 0 and abs(deviation * math.sqrt(3) / half - 1) < UNIFORM_WITHIN:
             return TokenCounts.of((least + most) / 2, half / math.sqrt(3))
     return TokenCounts.of(mean, deviation)

@@ -1,4 +1,4 @@
-"""Conversion of a reported run to the run of a single engine, which is replayed."""
+"""Converts a reported run to the run of a single engine, which can be replayed."""
 
 import math
 import re
@@ -25,40 +25,42 @@ from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements
 from optimizer.quantities import counted, quantity
 
 FEW_FAILED = 0.01
-"""Share of failed requests up to which they are not reported."""
+"""Share of failed requests up to which failures are ignored."""
 CROWDED = 1.05
-"""Ratio of requests in flight to users above which rate or latency include other requests."""
+"""Ratio of requests in flight to users above which the rate or the latency must include other requests."""
 LIVES = 6
-"""Requests per user from which the start and end of a run have little influence."""
+"""Number of requests per user above which the start and the end of a run have little influence."""
 NOT_SENT, CLIENT_DELAY_MS = 0.95, 10.0
-"""Share of the offered rate that was sent, and median delay, from which the client was the limit (R1)."""
+"""Criteria for a client that is the bottleneck (R1): it sends less than this share of the offered rate, and
+its median delay exceeds this time [ms].
+"""
 SHARED = (
     "offered_rps", "sent_rps", "throughput_rps", "tokens_rps", "users", "in_flight", "requested", "completed",
     "failed", "incomplete",
 )  # fmt: skip
-"""Attributes that are divided among equal engines."""
+"""Attributes of a record that are divided by the number of equal engines."""
 
 
 class Engines(NamedTuple):
-    """Facts about the engines behind the address."""
+    """Engines behind the measured address; None if unknown."""
 
     replicas: int | None = None
     cards: int | None = None
-    """Accelerators of one engine."""
+    """Number of accelerators of one engine."""
 
 
 class Replayed(NamedTuple):
-    """The run to replay (None if it is excluded), and the decisions about it."""
+    """The run to replay (None if it is excluded), and notes on the decisions about it."""
 
     run: BenchmarkRun | None
     notes: tuple[Note, ...]
 
 
 def as_replayed(record: RunRecord, engines: Engines) -> Replayed:
-    """Return the run that a record describes, as one engine saw it.
+    """Convert a record to the run of one engine, or exclude it; return notes on all decisions.
 
     Raises:
-        FitError: the record leaves open how many engines were measured.
+        FitError: the record does not determine how many engines were measured.
     """
     notes: list[Note] = []
 
@@ -81,10 +83,10 @@ def as_replayed(record: RunRecord, engines: Engines) -> Replayed:
 
 
 def _of_one_engine(record: RunRecord, engines: Engines, say: Say) -> RunRecord:
-    """Return the share of one of several equal engines.
+    """Return the record of one engine: rates and counts divided by the number of engines.
 
     Raises:
-        FitError: the record has a text that might state engines, or engines that are not equal.
+        FitError: the record has a text that might state a number of engines, or its engines are not equal.
     """
     known, stated = engines.replicas, record.replicas
     if known is None and record.split is not None:
@@ -113,7 +115,7 @@ def _of_one_engine(record: RunRecord, engines: Engines, say: Say) -> RunRecord:
 
 
 def _loaded(record: RunRecord, itl_ms: float | None, say: Say) -> RunRecord:
-    """Return a run with the load that the engine saw (A5, L1, L2, R1)."""
+    """Return the record with the load that the engine really saw (A5, L1, L2, R1)."""
     busy, done, users = in_flight(record, itl_ms), record.completed or 0.0, record.users or 1.0
     failed = failed_share(record) > FEW_FAILED
     if record.is_rated:
@@ -130,7 +132,7 @@ def _loaded(record: RunRecord, itl_ms: float | None, say: Say) -> RunRecord:
 
 
 def _with_pauses(record: RunRecord, busy: float, users: float, say: Say) -> RunRecord:
-    """Return a run with the think time of its users (L1, L2)."""
+    """Return the record with the think time of its users, if they paused between requests (L1, L2)."""
     if busy < IDLE * users and record.throughput_rps:
         think_ms = 1000 * (users - busy) / record.throughput_rps
         say(
@@ -149,7 +151,7 @@ def _with_pauses(record: RunRecord, busy: float, users: float, say: Say) -> RunR
 
 
 def _as_sent(record: RunRecord, busy: float | None, say: Say, *, kept: float) -> RunRecord:
-    """Return a run with a rate as the engine saw it: of its successes, or of a client at its limit (R1)."""
+    """Return the record with the rate of successful requests, or as that of a bottlenecked client (R1)."""
     offered, sent, delay = record.offered_rps or math.inf, record.sent_rps, record.client_delay_ms
     if not math.isfinite(offered):
         return record

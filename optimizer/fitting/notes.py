@@ -1,4 +1,4 @@
-"""Sentences about decisions on runs: one for each topic, with all runs that it concerns."""
+"""Notes on decisions about runs, combined to one sentence for each topic with all runs that it concerns."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -6,22 +6,22 @@ from typing import NamedTuple
 from optimizer.arrays import grouped
 
 Say = Callable[[str, str], None]
-"""Takes the topic of a decision and its sentence."""
+"""Function that records a note: it takes the topic of a decision and a sentence."""
 LEFT_OUT = "left out"
 """Topic of decisions that are reported for each run separately."""
 
 
 class Note(NamedTuple):
-    """A decision about a run."""
+    """A note on a decision about a run."""
 
     source: str
     topic: str
     text: str
-    """The sentence after the name of the run."""
+    """Text of the sentence that follows the name of the run."""
 
 
 def sentences(notes: Iterable[Note]) -> list[str]:
-    """Return one sentence for each topic, with the numbers of the first run."""
+    """Combine notes to one sentence for each topic, with the numbers of its first run."""
     topics = grouped(((note.source if note.topic == LEFT_OUT else None, note.topic), note) for note in notes)
     return [_sentence(*same) for same in topics.values()]
 

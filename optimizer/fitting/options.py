@@ -1,4 +1,4 @@
-"""Options of a fit: facts about the measurement that reports do not contain."""
+"""Options of a fit, and facts about the measurement that reports do not contain."""
 
 from dataclasses import dataclass, field
 
@@ -11,16 +11,16 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSetup:
-    """Model, accelerator and engine that were measured."""
+    """Measured model, accelerator and engine."""
 
     model: str | None = None
     """Name of the model; None selects the name in the reports."""
     accelerator: str = UNKNOWN
     cards: int | None = None
-    """Accelerators of one replica; None selects those of the reports, otherwise one."""
+    """Number of accelerators of one replica; None selects that of the reports, otherwise 1."""
     weights: str | None = None
     engine: str | None = None
-    """Engine and its version."""
+    """Serving engine and its version; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,16 @@ class FitOptions:
     """Options of a fit."""
 
     hold_out: int = 0
-    """Number of highest rates of each shape held out; if not 0, runs at full throughput are held out as
-    well."""
+    """Number of highest rates of each shape (pair of request lengths) that are held out of the fit; if not 0,
+    closed loops of several users are held out as well.
+    """
     terms: tuple[str, ...] = FULL_LAW
     max_in_flight: int | None = None
-    """Concurrency limit of the client, if a report states none."""
+    """Maximum requests that the client keeps in flight, for reports that do not state it; None for no limit.
+    """
     leave_out: bool = True
-    """Whether to cross-validate by leaving out shapes."""
+    """Whether to cross-validate by excluding one shape (pair of request lengths) at a time."""
     key: MeasuredSetup = field(default_factory=MeasuredSetup)
     replicas: int | None = None
-    """Equal replicas behind the address that was measured; None selects those of the reports."""
+    """Number of equal replicas behind the measured address; None selects that of the reports."""
     settings: ServerSettings = field(default_factory=ServerSettings)

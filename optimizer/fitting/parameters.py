@@ -1,4 +1,4 @@
-"""Parameters of the fit: names, starting points, and the order in which they are dropped."""
+"""Parameters of the fitted latency model: names, starting points, and the order of dropping them."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class Parameter(NamedTuple):
     """Key in documents."""
     unit: str
     shown_by: str
-    """Runs that identify it, in words."""
+    """Description of runs that identify the parameter."""
 
 
 _MANY = "a run with many users, 64 for example,"
@@ -40,9 +40,9 @@ PARAMETERS = (
 BY_NAME = {parameter.name: parameter for parameter in PARAMETERS}
 FULL_LAW = tuple(BY_NAME)
 LIGHT_LAW = FULL_LAW[:2]
-"""α and β: what shows where requests hardly overlap."""
+"""α and β: the parameters that runs identify if requests hardly overlap."""
 REFERENCE_LAW = FULL_LAW[:3]
-"""α, β and γ: the latency model of the reference."""
+"""α, β and γ: llm-inferno's latency model."""
 SIMPLIFIED_FIRST = (
     "front_end_lag",
     "pipeline_depth",
@@ -54,42 +54,49 @@ SIMPLIFIED_FIRST = (
 )
 """Order in which unidentifiable parameters are dropped; α and β are never dropped."""
 ADDED_LATER = ("per_prompt_ms", "pause_offset_ms")
-"""Parameters added to a model fitted without them, if the runs clearly identify them.
+"""Parameters that are added after the others are fitted, if the runs clearly identify them.
 
-Not every engine has these costs, and including them makes the attention cost of prompts hard to identify.
+Not every engine has these costs, and including them from the start makes the attention cost of prompts hard
+to identify.
 """
 
 
 StartPoint = Mapping[str, float]
 """Starting point of a fit: a positive value of every parameter, also used as its scale."""
 KNEES_TOKENS = (200.0, 100.0, 400.0)
-"""m/β of the starting points: tokens whose compute hides behind reading the weights, on current GPUs."""
+"""Values of m/β in starting points [tokens]: number of tokens computed in the time of reading the weights, on
+current GPUs.
+"""
 DEPTHS = (0.5, 0.1, 0.9)
-"""k₀ of the starting points: engines emit a token at once, or schedule the next iteration before."""
+"""Values of k₀ in starting points: an engine emits a token immediately, or first schedules the next
+iteration.
+"""
 GAMMA_TO_READ = 1e-5
-"""γ/m: KV cache bytes per token over bytes of the weights, with grouped-query attention."""
+"""γ/m in starting points: KV cache bytes per token over bytes of the weights, with grouped-query attention.
+"""
 ATTENTION_TO_COMPUTE = 5e-5
-"""q/β: hidden size and layers give 3e-5 … 1e-4 for models of 7B to 70B."""
+"""q/β in starting points: hidden size and layers give 3e-5 to 1e-4 for models of 7 to 70 billion parameters.
+"""
 SEQUENCE_MS = 0.015
-"""b of the starting points [ms]: sampling and scheduling on the host."""
+"""b in starting points [ms]: sampling and scheduling on the host for each sequence."""
 PROMPT_MS = 0.5
-"""r of the starting points [ms]: admission of a request on the host."""
+"""r in starting points [ms]: admission of a request on the host."""
 DRAWN = ("weight_read_ms", "prompt_attention_ms", "per_sequence_ms")
 """Parameters with a prior: `prior_residuals` pulls them towards a plausible value."""
 PLAUSIBILITY = 0.05
-"""Prior residual of a parameter at twice its plausible value; equivalent to one outlier."""
+"""Prior residual of a parameter at twice its plausible value; as large as one outlier."""
 LEAST_PLAUSIBLE = 1e-12
-"""Least plausible value, for a model whose β is 0."""
+"""Minimum plausible value of a parameter, for a fit with β = 0."""
 LAG = 1e-3
 PAUSE_OFFSET_MS = 5.0
 MIN_OFFSET_MS = 2.0
 
 
 def starts(runs: Sequence[BenchmarkRun]) -> list[StartPoint]:
-    """Return physical starting points from the runs with the least load.
+    """Return physically plausible starting points, derived from the runs with the least load.
 
-    The ITL of a lone request is nearly α; its TTFT grows with the prompt by β. Reading the weights takes as
-    long as computing a few hundred tokens.
+    The ITL of a request that is alone is almost α, and its TTFT grows by β per prompt token. Reading the
+    weights takes as long as computing a few hundred tokens.
     """
     least_itl = min(run.measured.itl_ms for run in runs if run.measured.itl_ms is not None)
     compute = _compute_per_token_ms(runs, least_itl)
@@ -106,7 +113,7 @@ def starts(runs: Sequence[BenchmarkRun]) -> list[StartPoint]:
 
 
 def _compute_per_token_ms(runs: Sequence[BenchmarkRun], least_itl_ms: float) -> float:
-    """Return β from the difference in TTFT between long and short prompts, both at low load."""
+    """Estimate β [ms/token] from the difference in TTFT between long and short prompts at low load."""
     least = _least_ttft_ms(runs)
     (short, short_ms), (long, long_ms) = least[0], least[-1]
     if long > 2 * short and long_ms > short_ms:
@@ -115,7 +122,7 @@ def _compute_per_token_ms(runs: Sequence[BenchmarkRun], least_itl_ms: float) -> 
 
 
 def _least_ttft_ms(runs: Sequence[BenchmarkRun]) -> list[tuple[float, float]]:
-    """Return prompt lengths, ascending, with the smallest TTFT measured at each."""
+    """Return ascending prompt lengths [tokens], each with the smallest TTFT measured at it [ms]."""
     least: dict[int, tuple[float, float]] = {}
     for run in runs:
         if run.measured.ttft_ms is not None:
@@ -132,15 +139,15 @@ def _least_offset_ms(runs: Sequence[BenchmarkRun], least_itl_ms: float, compute:
 
 
 def coefficients(names: Sequence[str], values: FloatArray) -> IterationCoefficients:
-    """Return the coefficients from some parameters; the others are 0."""
+    """Return the coefficients with the given values of the named parameters; the others are 0."""
     return IterationCoefficients(**dict(zip(names, map(float, values), strict=True)))
 
 
 def prior_residuals(names: Sequence[str], values: FloatArray) -> FloatArray:
     """Return residuals that grow with the distance from physically plausible values (eq. 99).
 
-    They determine parameters that the measurements do not identify: prompts of few lengths do not separate
-    compute from attention, and low batches do not show how much compute hides behind reading the weights.
+    They determine parameters that the measurements do not identify: a few prompt lengths do not separate
+    compute from attention, and small batches do not show how much compute overlaps with reading the weights.
     """
     given = dict(zip(names, values, strict=True))
     return np.array(
@@ -149,7 +156,7 @@ def prior_residuals(names: Sequence[str], values: FloatArray) -> FloatArray:
 
 
 def plausible(name: str, values: Mapping[str, float]) -> float:
-    """Return the plausible value of a parameter of `DRAWN`, from parameters that runs always identify."""
+    """Return the plausible value of a parameter in `DRAWN`, given those that runs always identify."""
     compute = max(values["compute_per_token_ms"], LEAST_PLAUSIBLE)
     if name == "weight_read_ms":
         return KNEES_TOKENS[0] * compute

@@ -1,4 +1,4 @@
-"""Predictions of a fitted profile: replayed benchmark runs, and steady states in closed form."""
+"""Predicts with a fitted profile: benchmark runs by replay, and steady states in closed form."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,19 +17,19 @@ from optimizer.quantities import precise, quantity
 from optimizer.timing import PerfParms
 
 LIVES_OF_CLOSED = 60
-"""Requests per user of a closed loop if the run has no duration."""
+"""Number of requests per user of a closed loop if the run has no duration."""
 MIN_OF_CLOSED = 2000
 MAX_BATCH = 1 << 14
-"""Maximum batch in a steady state, if neither server nor client limits it."""
+"""Maximum batch in a steady state if neither the server nor the client limits it [requests]."""
 
 
 class Predicted(Document):
-    """Prediction of a profile for one row."""
+    """Prediction of a profile for one run or steady state."""
 
     source: str = ""
-    """Name of the row."""
+    """Name of the predicted run or steady state."""
     kind: Literal["run", "steady"]
-    """`run`: a run from an empty server; `steady`: a steady state."""
+    """`run`: a run that starts with an empty server; `steady`: a steady state."""
     ttft_ms: float | None = None
     """Median time to first token [ms]."""
     itl_ms: float | None = None
@@ -37,31 +37,31 @@ class Predicted(Document):
     throughput_rps: float | None = None
     """Throughput of completed requests [requests/s]."""
     ttft_percentiles: Percentiles | None = None
-    """Percentiles of the time to first token."""
+    """Percentiles of the time to first token [ms]."""
     itl_percentiles: Percentiles | None = None
-    """Percentiles of the inter-token latency, averaged per request."""
+    """Percentiles of the mean inter-token latency of each request [ms]."""
     in_flight: float | None = None
     """Mean number of requests in flight."""
     errors: dict[str, float] = Field(default_factory=dict)
     """Relative error by measured metric: predicted over measured, minus 1."""
     outside: tuple[str, ...] = ()
-    """Quantities in which the row is outside the measured domain of the profile."""
+    """Quantities in which the run is outside the measured domain of the profile."""
     message: str | None = None
     """Reason for missing metrics."""
 
 
 def predict(profile: FittedProfile, runs: Sequence[BenchmarkRun]) -> list[Predicted]:
-    """Predict each of some runs or steady states."""
+    """Predict each of the given runs and steady states."""
     return in_threads(lambda run: _predicted(profile, run), list(runs))
 
 
 def predict_run(law: PerfParms, run: BenchmarkRun, profile: FittedProfile) -> RunMetrics:
-    """Replay a run of finite length under a latency model, and return its metrics.
+    """Replay a run of finite length with a latency model; return its metrics.
 
     Args:
-        law: latency model.
+        law: parameters of the latency model.
         run: the run.
-        profile: profile with the settings of the server.
+        profile: profile that contains the settings of the server.
     """
     times = coefficients_of(law)
     return BenchmarkReplay.of(run, profile.settings.limits(), MANY_REQUESTS).simulate(times, detailed=True)
@@ -127,7 +127,7 @@ def _steady(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
 
 
 def _judged(profile: FittedProfile, run: BenchmarkRun, answer: Predicted) -> Predicted:
-    """Add the errors of a prediction, and the quantities in which the row is outside the profile's domain."""
+    """Add to a prediction its errors, and the quantities in which the run is outside the profile's domain."""
     errors = {
         name: getattr(answer, name) / measured - 1
         for name in RunMeasurements._fields

@@ -1,4 +1,4 @@
-"""Fitted profile: a document with a latency model, its errors, its domain, and the measurements."""
+"""The document of a fitted profile: a latency model with its errors, domain and measurements."""
 
 import os
 from operator import not_
@@ -28,14 +28,14 @@ SHARED_FIELDS = (
     "burst",
     "think_ms",
 )
-"""Fields that a point has in common with its run."""
+"""Fields that `MeasuredPoint` and `BenchmarkRun` have in common."""
 
 
 class MeasuredPoint(Document):
-    """A measured run with its prediction; fields are named after the columns of a CSV file of points."""
+    """A measured run with its prediction; fields have the names of the columns in CSV files of points."""
 
     source: str = ""
-    """File, and run in it."""
+    """Name of the file, and of the run in it."""
     in_tokens: Quantity
     """Mean prompt length [tokens]."""
     out_tokens: Quantity
@@ -53,35 +53,35 @@ class MeasuredPoint(Document):
     arrival_cv: float | None = Field(None, exclude_if=is_none)
     """Coefficient of variation of the interarrival times, if it differs from that of `arrivals`."""
     rate_rps: Quantity | None = Field(None, exclude_if=is_none)
-    """Offered rate [requests/s]."""
+    """Offered rate [requests/s]; absent for a closed loop."""
     duration_s: Quantity | None = Field(None, exclude_if=is_none)
-    """Duration [s]."""
+    """Duration of the run [s]; absent if the run ends with its last request."""
     requests: Count | None = Field(None, exclude_if=is_none)
-    """Maximum requests sent."""
+    """Maximum number of requests sent; absent if unlimited."""
     max_in_flight: Count | None = Field(None, exclude_if=is_none)
-    """Maximum requests of the client in flight."""
+    """Maximum number of requests that the client keeps in flight; absent if unlimited."""
     burst: Count = Field(0, exclude_if=not_)
-    """Requests sent at once at the start."""
+    """Number of requests sent at once at the start."""
     think_ms: Quantity = Field(0.0, exclude_if=not_)
-    """Pause of a user between requests [ms]."""
+    """Think time of a user between requests [ms]."""
     fitted: bool = True
-    """Whether the run was fitted; otherwise it was held out."""
+    """Whether the run was used in the fit; otherwise it was held out."""
     ttft_ms: Quantity | None = Field(None, exclude_if=is_none)
     """Measured median time to first token [ms]."""
     itl_ms: Quantity | None = Field(None, exclude_if=is_none)
     """Measured mean inter-token latency [ms]."""
     throughput_rps: Quantity | None = Field(None, exclude_if=is_none)
-    """Measured throughput [requests/s]."""
+    """Measured throughput of completed requests [requests/s]."""
     predicted_ttft_ms: Quantity | None = Field(None, exclude_if=is_none)
     """Predicted median time to first token [ms]."""
     predicted_itl_ms: Quantity | None = Field(None, exclude_if=is_none)
     """Predicted mean inter-token latency [ms]."""
     predicted_throughput_rps: Quantity | None = Field(None, exclude_if=is_none)
-    """Predicted throughput [requests/s]."""
+    """Predicted throughput of completed requests [requests/s]."""
 
     @classmethod
     def of(cls, run: BenchmarkRun) -> "MeasuredPoint":
-        """Return a run as a point, without predictions."""
+        """Create a point from a run, without predictions."""
         return cls(
             in_tokens=run.prompts.mean,
             out_tokens=run.answers.mean,
@@ -95,7 +95,7 @@ class MeasuredPoint(Document):
         )
 
     def run(self) -> BenchmarkRun:
-        """Return the run that was measured."""
+        """Convert the point back to the measured run."""
         return BenchmarkRun(
             TokenCounts(self.in_tokens, self.in_tokens_cv, self.in_lengths),
             TokenCounts(self.out_tokens, self.out_tokens_cv, self.out_lengths),
@@ -109,55 +109,57 @@ MAX_RATE_RPS = 1e9
 
 
 class FitReport(Document):
-    """Quality of a fit."""
+    """Quality of a fit: standard errors, prediction errors and warnings."""
 
     standard_errors: PerfParms = Field(alias="standardErrors")
     """Standard error of each parameter; 0 if it was not fitted."""
     condition_number: Quantity = Field(alias="conditionNumber")
     """Condition number of the equilibrated Jacobian: 1 is ideal; above 30, a parameter is not fitted."""
     fitted_terms: tuple[str, ...] = Field(alias="fittedTerms", strict=False)
-    """The parameters that were fitted."""
+    """Names of the fitted parameters."""
     errors: FitErrors
-    """Errors at the fitted runs."""
+    """Prediction errors over the fitted runs."""
     held_out: FitErrors | None = Field(None, alias="heldOut", exclude_if=is_none)
-    """Errors at held-out rates; absent if there are none."""
+    """Prediction errors over runs at held-out rates; absent if there are none."""
     held_out_throughput: Quantity | None = Field(None, alias="heldOutThroughput", exclude_if=is_none)
-    """Median relative error of the throughput of held-out runs at full load; absent if there are none."""
+    """Median relative error of throughput over held-out closed loops of several users; absent if there are
+    none.
+    """
     left_out: dict[str, FitErrors] = Field(default_factory=dict, alias="leftOut", exclude_if=not_)
-    """By shape (mean input and output length): errors at its runs below 85 % of its maximum rate, if it were
-    excluded from the fit; absent if there are none.
+    """Cross-validation by shape (mean input and output length): prediction errors over its runs below 85 % of
+    its maximum rate if the shape is excluded from the fit; absent if there are none.
     """
     warnings: tuple[str, ...] = Field((), strict=False)
-    """Parameters that the runs cannot identify, and assumptions."""
+    """Sentences about parameters that the runs cannot identify, and about assumptions."""
 
 
 class FittedProfile(Printed, Document):
-    """Measured token times of one model on one accelerator."""
+    """Token times of one model on one accelerator, fitted to measurements."""
 
     name: Name
     """Name of the model."""
     accelerator: Name = Field(alias="acc")
     """Name of the accelerator."""
     acc_count: SliceCount = Field(1, alias="accCount")
-    """Accelerators per replica."""
+    """Number of accelerators per replica."""
     iteration: PerfParms = Field(alias="perfParms")
-    """Latency model."""
+    """Parameters of the latency model."""
     max_num_tokens: PositiveCount = Field(DEFAULT_MAX_NUM_TOKENS, alias="maxNumTokens")
-    """Token budget of one iteration."""
+    """Maximum number of tokens in one iteration."""
     scheduler: SchedulerName = "chunked"
-    """Scheduler of prompts."""
+    """Scheduler of the measured server: `chunked` or `prefill-first`."""
     kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity", exclude_if=is_none)
-    """Tokens of KV cache; absent if unknown."""
+    """KV cache capacity [tokens]; absent if unknown."""
     max_batch_size: Count = Field(0, alias="maxBatchSize")
-    """Maximum batch; 0 if unknown."""
+    """Batch limit [requests]; 0 if unknown."""
     queue_model: Literal["continuous"] = Field("continuous", alias="queueModel")
-    """Queue model for plans."""
+    """Queue model that plans use for the profile."""
     provenance: Provenance
     """Origin of the measurements."""
     fit: FitReport
-    """Quality of the fit."""
+    """Quality of the fit: standard errors, prediction errors and warnings."""
     points: tuple[MeasuredPoint, ...] = Field((), strict=False)
-    """Measured runs."""
+    """Measured runs with their predictions."""
 
     @property
     def settings(self) -> ServerSettings:
@@ -168,22 +170,22 @@ class FittedProfile(Printed, Document):
 
     @property
     def coefficients(self) -> IterationCoefficients:
-        """Latency model for the simulator."""
+        """Coefficients of the latency model for the simulator."""
         return coefficients_of(self.iteration)
 
     def entry(self) -> dict[str, object]:
-        """Return the entry for the model and accelerator in a system document, in plain values."""
+        """Return the profile's entry in the `models` of a system document, as plain values."""
         values = self.model_dump(mode="json", by_alias=True, exclude={"fit", "points"})
         values["perfParms"] = {key: value for key, value in values["perfParms"].items() if value}
         return {key: value for key, value in values.items() if key != "maxBatchSize" or value}
 
     def document(self) -> dict[str, object]:
-        """Return the profile as plain values under the wire names."""
+        """Return the profile as plain values under its JSON keys."""
         return self.model_dump(mode="json", by_alias=True)
 
 
 def coefficients_of(law: PerfParms) -> IterationCoefficients:
-    """Return the coefficients of a latency model for the simulator."""
+    """Convert the parameters of a latency model to coefficients for the simulator."""
     return IterationCoefficients(**{name: getattr(law, name) for name in IterationCoefficients._fields})
 
 

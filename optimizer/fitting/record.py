@@ -1,4 +1,4 @@
-"""Record of one benchmark run: the reported values in uniform units, and the fields that state them."""
+"""Record of one benchmark run: the reported values in uniform units, and the fields that contain them."""
 
 import math
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from optimizer.fitting.runs import Arrivals, TokenCounts
 
 
 class TokenStats(NamedTuple):
-    """Token counts of the prompts or of the outputs of a run; None if not reported."""
+    """Statistics of the token counts of a run's prompts or outputs; None if not reported."""
 
     mean: float | None = None
     deviation: float | None = None
@@ -18,12 +18,12 @@ class TokenStats(NamedTuple):
 
     @property
     def cv(self) -> float | None:
-        """Coefficient of variation."""
+        """Coefficient of variation of the token counts; None if unknown."""
         return self.deviation / self.mean if self.mean and self.deviation is not None else None
 
     @property
     def counts(self) -> TokenCounts:
-        """Distribution to replay; lengths of unknown spread count as equal."""
+        """Distribution for the replay; lengths of unknown spread count as equal."""
         return TokenCounts.of(self.mean or 0.0, self.deviation or 0.0)
 
 
@@ -32,42 +32,44 @@ UNKNOWN = TokenStats()
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """Data of one run in a report; None if not reported.
+    """Data of one run in a report; attributes are None if not reported.
 
     Times are in ms, durations in s, rates per second. A time of 0 counts as not reported.
     """
 
     source: str
-    """File, and run in the file."""
+    """Name of the file, and of the run in it."""
     fields: Mapping[str, str] = field(default_factory=dict)
-    """Field of the report that states each attribute."""
+    """Field of the report that contains each attribute, by attribute."""
     prompt: TokenStats = UNKNOWN
     output: TokenStats = UNKNOWN
     drawn: tuple[TokenCounts, TokenCounts] | None = None
-    """Prompts and outputs that the client draws, if all runs of a report have the same distribution."""
+    """Distributions from which the client draws prompt and output lengths, if all runs of a report share
+    them.
+    """
     asked_tokens: float | None = None
-    """Requested output tokens, if `output` counts the generated ones."""
+    """Mean requested output tokens, if `output` counts the generated ones."""
     unusable: str | None = None
     """Reason why the run cannot be replayed, regardless of its numbers."""
 
     offered_rps: float | None = None
     """Offered rate [requests/s]; inf if all requests are sent at once."""
     sent_rps: float | None = None
-    """Rate at which the client sent [requests/s]."""
+    """Rate at which the client really sent requests [requests/s]."""
     throughput_rps: float | None = None
-    """Completed requests over the duration [requests/s]."""
+    """Completed requests divided by the duration [requests/s]."""
     tokens_rps: float | None = None
-    """Output tokens over the duration [tokens/s]."""
+    """Output tokens divided by the duration [tokens/s]."""
     users: float | None = None
-    """Users of a closed loop, or with a rate the maximum in flight."""
+    """Number of users of a closed loop; if there is a rate, the maximum number of requests in flight."""
     in_flight: float | None = None
-    """Mean requests in flight."""
+    """Mean number of requests in flight."""
     arrivals: Arrivals = Arrivals.POISSON
-    """Arrival process, if there is a rate."""
+    """Arrival process of the client, if there is a rate."""
     arrival_cv: float | None = None
     burst: int = 0
     think_ms: float = 0.0
-    """Pause of a user between requests [ms]."""
+    """Think time of a user between requests [ms]."""
     client_delay_ms: float | None = None
     """Median delay of the client against its own schedule [ms]."""
 
@@ -78,7 +80,7 @@ class RunRecord:
     tpot_median_ms: float | None = None
     latency_ms: float | None = None
     exact_itl: bool = False
-    """Whether the ITL of the tool is the time from first to last token over the gaps of all requests."""
+    """Whether the tool's ITL is exact: total time from first to last tokens divided by the number of gaps."""
 
     requested: float | None = None
     completed: float | None = None
@@ -87,49 +89,49 @@ class RunRecord:
     cancelled: bool = False
     duration_s: float | None = None
     cooldown_s: float | None = None
-    """Time excluded at the end [s]; negative if the measurement continues after the last request."""
+    """Time at the end that the measurement excludes [s]; negative if it continues after the last request."""
     timed: bool = False
-    """Whether the client stops at the end of the duration, with requests in flight."""
+    """Whether the client stops at the end of the duration, when requests can still be in flight."""
 
     replicas: float | None = None
-    """Engines behind the address."""
+    """Number of engines behind the measured address."""
     tensor_parallel: float | None = None
     pipeline_parallel: float | None = None
     hint: str | None = None
-    """Text that might state engines or accelerators, such as `4xL40S`."""
+    """Text that might state a number of engines or accelerators, such as `4xL40S`."""
     split: str | None = None
-    """Field that says that prefill and decode run on separate engines."""
+    """Name of the field that shows that prefill and decode run on separate engines."""
     accepted_tokens: float | None = None
-    """Tokens of a step with speculative decoding."""
+    """Mean number of tokens per decode step with speculative decoding."""
     cached_share: float | None = None
     """Share of prompt tokens from a prefix cache."""
     turns: float | None = None
-    """Requests of a conversation."""
+    """Mean number of requests (turns) per conversation."""
 
     @property
     def file(self) -> str:
-        """Name of the file."""
+        """Name of the report's file."""
         return self.source.partition(": ")[0]
 
     @property
     def is_rated(self) -> bool:
-        """Whether the client keeps to a rate, instead of a number of users."""
+        """Whether the client sends at a rate instead of with a number of users."""
         return self.offered_rps is not None and (math.isfinite(self.offered_rps) or self.users is None)
 
     @property
     def cards(self) -> int | None:
-        """Accelerators of one engine."""
+        """Number of accelerators of one engine; None if unknown."""
         size = (self.tensor_parallel or math.nan) * (self.pipeline_parallel or 1.0)
         return max(int(size), 1) if math.isfinite(size) else None
 
     @property
     def sent(self) -> float:
-        """Requests that were sent."""
+        """Number of requests that were sent."""
         return (self.completed or 0.0) + self.lost + min(self.incomplete or 0.0, self.users or math.inf)
 
     @property
     def lost(self) -> float:
-        """Requests without a success: failed, or neither completed nor in flight at the end (A5)."""
+        """Number of unsuccessful requests: failed, or neither completed nor in flight at the end (A5)."""
         hidden = 0.0
         if self.requested is not None and self.completed is not None and math.isfinite(self.requested):
             hidden = self.requested - self.completed - (self.incomplete or 0.0)
@@ -138,6 +140,6 @@ class RunRecord:
         )
 
     def with_numbers(self, numbers: Mapping[str, float | None]) -> "RunRecord":
-        """Return the record with other numbers."""
+        """Return the record with the given attributes replaced."""
         changes: dict[str, Any] = dict(numbers)
         return replace(self, **changes)

@@ -1,6 +1,7 @@
-"""Replay of a benchmark run in the simulator, from an empty server, with the client's duration and metrics.
+"""Replays a benchmark run in the simulator: from an empty server, with the client's duration and metrics.
 
-The random streams are fixed for each run and shared by all models, so two models differ only in their times.
+Random streams are fixed for each run and equal for all latency models, so predictions of two models differ
+only because of their times.
 """
 
 import math
@@ -22,33 +23,33 @@ from optimizer.simulation.requests import Requests
 SEED = 42
 MS_PER_S = 1000.0
 MIN_CLOSED = 1024
-"""Initial number of requests drawn for a client that sends without waiting."""
+"""Initial number of requests that are drawn for a closed loop."""
 MAX_REQUESTS = 4_000_000
 FEW_LIVES = 4
-"""Number of requests per user from which the ITL is estimated."""
+"""Number of requests per user in the sample from which the ITL is estimated."""
 FEW_REQUESTS = 1500
 LIVES = 12
-"""Minimum length of a shortened run, in consecutive requests."""
+"""Minimum length of a shortened run, in consecutive requests of a user."""
 MANY_REQUESTS = 20_000
-"""Requests over all draws, if the expected metrics of a run are needed."""
+"""Minimum number of requests over all draws, if the expected metrics of a run are needed."""
 MAX_DRAWS = 8
 
 
 class RunMetrics(NamedTuple):
-    """Metrics counted by a client; NaN if no request completes."""
+    """Metrics of a run as a client measures them; NaN if no request completes."""
 
     ttft_ms: float
     """Median TTFT [ms]."""
     itl_ms: float
-    """Time between first and last tokens over the number of tokens in between, over all requests [ms]."""
+    """Total time between first and last tokens divided by the number of gaps, over all requests [ms]."""
     throughput_rps: float
-    """Completed requests over the duration [requests/s]."""
+    """Completed requests divided by the duration [requests/s]."""
     completed: int
     ttft_percentiles: tuple[float, ...] = ()
-    """TTFT percentiles at `PERCENTILES`."""
+    """Percentiles of the TTFT at `PERCENTILES` [ms]."""
     itl_percentiles: tuple[float, ...] = ()
     in_flight: float = math.nan
-    """Mean requests in flight."""
+    """Mean number of requests in flight."""
 
 
 PERCENTILES = (50, 90, 95, 99)
@@ -56,13 +57,13 @@ PERCENTILES = (50, 90, 95, 99)
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkReplay:
-    """A run with its requests, drawn as often as needed to estimate its expected metrics."""
+    """A run with its random requests, drawn as often as needed to estimate its expected metrics."""
 
     run: BenchmarkRun
     draws: tuple[Requests, ...]
     limits: Limits
     span_ms: float
-    """Duration [ms]; inf if the run ends with its last request."""
+    """Duration of the run [ms]; inf if the run ends with its last request."""
 
     @classmethod
     def of(cls, run: BenchmarkRun, limits: Limits, requests: int = 0) -> "BenchmarkReplay":
@@ -70,7 +71,7 @@ class BenchmarkReplay:
 
         Args:
             run: the run.
-            limits: limits of the server; the run sets the requests in flight.
+            limits: limits of the server; the limit on requests in flight is that of the run.
             requests: minimum number of requests over all draws.
         """
         count = _count(run)
@@ -87,13 +88,13 @@ class BenchmarkReplay:
         )
 
     def __len__(self) -> int:
-        """Return the number of requests drawn."""
+        """Return the number of requests over all draws."""
         return sum(map(len, self.draws))
 
     def simulate(self, times: IterationCoefficients, *, detailed: bool = False) -> RunMetrics:
-        """Run all draws, and return the mean metrics of the requests that complete in time.
+        """Simulate all draws; return mean metrics over the requests that complete within the duration.
 
-        A user of a closed loop sends the next request after seeing the last token, including the client's
+        A user of a closed loop sends the next request after receiving the last token, plus the client's
         delay.
 
         Raises:
@@ -112,12 +113,12 @@ class BenchmarkReplay:
         return _figures(run_of(machine, requests, times), self.span_ms, detailed=detailed)
 
     def _ran_out(self, requests: Requests, sent: int) -> bool:
-        """Return whether users of a closed loop would have sent more requests within the duration."""
+        """Return whether closed-loop users would have sent more requests than drawn within the duration."""
         endless = requests.think_ms is not None and self.run.requests is None
         return endless and len(requests) <= min(sent, MAX_REQUESTS - 1) and self.span_ms < math.inf
 
     def _pause_ms(self, requests: Requests, times: IterationCoefficients) -> float:
-        """Return the think time and the client's delay in a closed loop, from a few requests without it."""
+        """Return think time plus the client's delay in a closed loop [ms], estimated from a few requests."""
         return self.run.think_ms + self._lag_ms(requests, times)
 
     def _lag_ms(self, requests: Requests, times: IterationCoefficients) -> float:
@@ -140,7 +141,7 @@ class BenchmarkReplay:
 
 
 def _requests(run: BenchmarkRun, count: int, seed: np.random.SeedSequence) -> Requests:
-    """Draw the requests of a run."""
+    """Draw the random lengths and arrival times of a run's requests."""
     arrivals, prompts, answers = seed.spawn(3)
     users = run.max_in_flight if run.arrivals is Arrivals.CLOSED else None
     return Requests(
@@ -153,7 +154,7 @@ def _requests(run: BenchmarkRun, count: int, seed: np.random.SeedSequence) -> Re
 
 
 def _mean(found: Sequence[RunMetrics]) -> RunMetrics:
-    """Return the mean metrics of several draws; draws that complete no request count only for throughput."""
+    """Average the metrics of several draws; draws without completed requests count only for throughput."""
     known = [figures for figures in found if figures.completed]
     if len(found) == 1 or not known:
         return found[0]
@@ -171,7 +172,7 @@ def _mean(found: Sequence[RunMetrics]) -> RunMetrics:
 
 
 def _figures(run: SimulatedRun, span_ms: float, *, detailed: bool) -> RunMetrics:
-    """Return the metrics that a client counts in a run."""
+    """Return the metrics that a client measures in a simulated run."""
     ended = run.last_ms <= span_ms
     count = int(ended.sum())
     if not count:
@@ -196,7 +197,7 @@ def _figures(run: SimulatedRun, span_ms: float, *, detailed: bool) -> RunMetrics
 
 
 def with_fewer_requests(run: BenchmarkRun) -> BenchmarkRun:
-    """Return a run with fewer requests for derivatives; short runs stay as they are."""
+    """Return the run with fewer requests, to compute derivatives faster; short runs are unchanged."""
     measured = run.measured
     rate = run.rate_rps or measured.throughput_rps
     if run.duration_s is None or run.is_alone or not rate:
@@ -221,7 +222,7 @@ def _count(run: BenchmarkRun) -> int:
 
 
 def _completed(run: BenchmarkRun) -> float:
-    """Return the expected number of requests; if unknown, inf for many users and 0 for a single one."""
+    """Return the expected number of completed requests; if unknown, inf for many users and 0 for one."""
     if run.duration_s is None:
         return float(_count(run))
     known = run.rate_rps or run.measured.throughput_rps

@@ -1,6 +1,6 @@
 """Benchmark runs: load, client, duration and measurements.
 
-All readers return runs; fitting and prediction need no other input.
+Readers convert reports to runs; fitting and prediction need no other input.
 """
 
 from collections.abc import Iterable
@@ -12,18 +12,18 @@ from typing import NamedTuple
 from optimizer.simulation.lengths import LengthDistribution, Lengths
 
 NEARLY_FIXED = 0.005
-"""A coefficient of variation below which lengths count as fixed."""
+"""Coefficient of variation below which lengths count as fixed."""
 
 
 class Arrivals(StrEnum):
     """Arrival process of a client."""
 
     CONSTANT = "constant"
-    """Requests at equal intervals."""
+    """Requests are sent at equal intervals."""
     POISSON = "poisson"
-    """Requests with exponential interarrival times."""
+    """Interarrival times are exponential."""
     CLOSED = "closed"
-    """A constant number of requests in flight."""
+    """The client keeps a constant number of requests in flight."""
 
 
 CVS = {Arrivals.CONSTANT: 0.0, Arrivals.POISSON: 1.0, Arrivals.CLOSED: 0.0}
@@ -34,12 +34,12 @@ class TokenCounts(NamedTuple):
 
     mean: float
     cv: float = 0.0
-    """Coefficient of variation."""
+    """Coefficient of variation of the lengths."""
     distribution: LengthDistribution = LengthDistribution.UNIFORM
 
     @classmethod
     def of(cls, mean: float, deviation: float) -> "TokenCounts":
-        """Return lengths with a mean and a standard deviation: uniform if possible, otherwise lognormal."""
+        """Create a distribution from mean and standard deviation: uniform if possible, else lognormal."""
         cv = deviation / mean if mean > 0 else 0.0
         if cv < NEARLY_FIXED:
             return cls(mean, 0.0, LengthDistribution.FIXED)
@@ -50,7 +50,7 @@ class TokenCounts(NamedTuple):
         )
 
     def lengths(self, least: int = 0) -> Lengths:
-        """Return the length distribution for the simulator."""
+        """Convert to a length distribution of the simulator; lengths are at least `least`."""
         if self.cv <= 0 or self.distribution is LengthDistribution.FIXED:
             return Lengths(LengthDistribution.FIXED, self.mean, 0.0, least)
         variation = (
@@ -60,12 +60,12 @@ class TokenCounts(NamedTuple):
 
 
 class RunMeasurements(NamedTuple):
-    """Measured metrics; None if not reported."""
+    """Measured metrics of a run; None if not reported."""
 
     ttft_ms: float | None = None
     """Median TTFT [ms]."""
     itl_ms: float | None = None
-    """Mean ITL over tokens [ms], as benchmarks report it."""
+    """Mean inter-token latency over all tokens, as benchmarks report it [ms]."""
     throughput_rps: float | None = None
     """Throughput of completed requests [requests/s]."""
 
@@ -75,34 +75,34 @@ NOTHING = RunMeasurements()
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkRun:
-    """One run of a benchmark, from an empty server.
+    """One run of a benchmark, which starts with an empty server.
 
-    With a duration, later completions do not count. With a number of requests and no duration, all of them
-    count. With neither, it is a steady state.
+    If it has a duration, later completions do not count. If it has only a number of requests, all of them
+    count. If it has neither, it is a steady state.
     """
 
     prompts: TokenCounts
     answers: TokenCounts
     arrivals: Arrivals
     rate_rps: float | None = None
-    """Offered rate [requests/s]; None if the client sends without waiting."""
+    """Offered rate [requests/s]; None for a closed loop."""
     duration_s: float | None = None
-    """Duration [s]."""
+    """Duration of the run [s]; None if it ends with its last request."""
     requests: int | None = None
-    """Maximum requests sent; None for no limit."""
+    """Maximum number of requests sent; None for no limit."""
     max_in_flight: int | None = None
-    """Maximum requests of the client in flight; None for no limit."""
+    """Maximum number of requests that the client keeps in flight; None for no limit."""
     burst: int = 0
-    """Requests sent at once before the client keeps to its rate."""
+    """Number of requests sent at once at the start, before the client sends at its rate."""
     arrival_cv: float | None = None
     """Coefficient of variation of the interarrival times; None for that of `arrivals`."""
     think_ms: float = 0.0
-    """Pause of a user of a closed loop between requests [ms]."""
+    """Think time of a user of a closed loop between requests [ms]."""
     measured: RunMeasurements = NOTHING
     completed: int | None = None
-    """Requests completed; metrics over few of them are less certain."""
+    """Number of completed requests; metrics over few of them are less certain. None if unknown."""
     source: str = ""
-    """File, and run in the file."""
+    """Name of the file, and of the run in it."""
 
     @property
     def is_steady(self) -> bool:
@@ -111,7 +111,7 @@ class BenchmarkRun:
 
     @property
     def is_full(self) -> bool:
-        """Whether the client sends without waiting and with more than one request in flight."""
+        """Whether the client is a closed loop with more than one request in flight."""
         return self.arrivals is Arrivals.CLOSED and not self.is_alone
 
     @property
@@ -121,7 +121,7 @@ class BenchmarkRun:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Prompt and output length rounded to powers of two; runs of a shape have similar lengths."""
+        """Shape of the run: prompt and output length, rounded to powers of two [tokens]."""
         return _rounded(self.prompts.mean), _rounded(self.answers.mean)
 
     @property
@@ -131,12 +131,12 @@ class BenchmarkRun:
 
 
 def shape_name(shape: tuple[int, int]) -> str:
-    """Return the display name of a shape, for example 1024/256."""
+    """Return the display name of a shape: prompt and output length, for example 1024/256."""
     return f"{shape[0]}/{shape[1]}"
 
 
 def shapes_of(runs: Iterable[BenchmarkRun]) -> list[tuple[int, int]]:
-    """Return the shapes of runs, ascending."""
+    """Return the distinct shapes of runs, ascending."""
     return sorted({run.shape for run in runs})
 
 

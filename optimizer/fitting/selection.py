@@ -1,4 +1,4 @@
-"""The runs of a fit: prepared, split into fitted and held-out ones, and the parameters that they identify."""
+"""Prepares the runs of a fit, splits them into fitted and held-out ones, and selects the parameters."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,16 +11,16 @@ from optimizer.fitting.runs import Arrivals, BenchmarkRun, shape_name, shapes_of
 from optimizer.quantities import be, counted, quantity
 
 OVERLAP = 1.2
-"""Requests in flight below which no effect of the batch is measurable."""
+"""Mean number of requests in flight below which no effect of the batch is measurable."""
 MIN_FIGURES = 3
-"""Minimum number of measured times."""
+"""Minimum number of measured times in all runs of a fit."""
 
 
 def one_model(benchmarks: Sequence[Benchmark], given: str | None) -> str:
-    """Return the name of the model, as given or as the reports have it.
+    """Return the name of the model, as given or as stated in the reports.
 
     Raises:
-        FitError: the reports have several.
+        FitError: the reports state several models.
     """
     names = sorted({benchmark.model for benchmark in benchmarks if benchmark.model})
     if len(names) > 1:
@@ -29,10 +29,10 @@ def one_model(benchmarks: Sequence[Benchmark], given: str | None) -> str:
 
 
 def cards_of(benchmarks: Sequence[Benchmark]) -> int:
-    """Return the accelerators of one replica that the reports state, one if they state none.
+    """Return the number of accelerators of one replica as stated in the reports; 1 if not stated.
 
     Raises:
-        FitError: they state different numbers.
+        FitError: the reports state different numbers.
     """
     stated = sorted({benchmark.cards for benchmark in benchmarks if benchmark.cards})
     if len(stated) > 1:
@@ -44,10 +44,10 @@ def cards_of(benchmarks: Sequence[Benchmark]) -> int:
 
 
 def prepared(run: BenchmarkRun, options: FitOptions) -> BenchmarkRun:
-    """Return a run with the limit of the options, and the name of its file without its folder.
+    """Return the run with the options' limit on requests in flight, and with its file name without folder.
 
     Raises:
-        FitError: the run has no end.
+        FitError: the run has neither a duration nor a number of requests.
     """
     if run.is_steady:
         raise FitError(
@@ -62,7 +62,7 @@ def check_enough(runs: Sequence[BenchmarkRun], left_out: int) -> None:
     """Check that the runs have enough measured times.
 
     Raises:
-        FitError: they have not.
+        FitError: there are too few measured times.
     """
     timed = [run for run in runs if run.measured.itl_ms is not None]
     if not timed:
@@ -77,7 +77,7 @@ def check_enough(runs: Sequence[BenchmarkRun], left_out: int) -> None:
 
 
 def terms_of(runs: Sequence[BenchmarkRun], terms: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-    """Return the parameters that some runs can identify, and a sentence if requests hardly overlap."""
+    """Return the parameters that the runs can identify, and a warning if requests hardly overlap."""
     most = max(mean_in_flight(run) for run in runs)
     if most >= OVERLAP:
         return tuple(terms), []
@@ -90,7 +90,7 @@ def terms_of(runs: Sequence[BenchmarkRun], terms: Sequence[str]) -> tuple[tuple[
 
 
 def split_runs(runs: Sequence[BenchmarkRun], hold_out: int) -> tuple[list[BenchmarkRun], list[BenchmarkRun]]:
-    """Return the runs to fit and the held-out ones: the highest rates of each shape, and full throughput."""
+    """Split runs into those to fit and those held out: highest rates of each shape, and closed loops."""
     if not hold_out:
         return list(runs), []
     held: set[int] = {i for i, run in enumerate(runs) if run.is_full}
@@ -104,7 +104,7 @@ def split_runs(runs: Sequence[BenchmarkRun], hold_out: int) -> tuple[list[Benchm
 
 
 def shape_warnings(runs: Sequence[BenchmarkRun]) -> list[str]:
-    """Return the quantities that the shapes of the runs cannot identify."""
+    """Return warnings about effects that the shapes (request lengths) of the runs cannot identify."""
     shapes = shapes_of(runs)
     found = []
     if len(shapes) == 1:
@@ -124,7 +124,7 @@ def shape_warnings(runs: Sequence[BenchmarkRun]) -> list[str]:
 
 
 def mean_in_flight(run: BenchmarkRun) -> float:
-    """Return the mean number of requests in flight by Little's law."""
+    """Return the mean number of requests in flight of a run by Little's law."""
     measured = run.measured
     rate = measured.throughput_rps or run.rate_rps or 0.0
     life_ms = (measured.ttft_ms or 0.0) + max(run.answers.mean - 1, 0.0) * (measured.itl_ms or 0.0)

@@ -1,4 +1,4 @@
-"""Settings of the measured server, which client reports do not contain."""
+"""Settings of the measured server, which reports of clients do not contain."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,14 +9,14 @@ from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, SchedulerName
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Limits of the engine."""
+    """Limits and scheduler of the measured engine."""
 
     kv_capacity_tokens: int | None = None
-    """Tokens of KV cache; None if unknown, assumed sufficient."""
+    """KV cache capacity [tokens]; None if unknown, which is treated as unlimited."""
     max_seqs: int | None = None
-    """Maximum requests in an iteration; None if unknown, assumed sufficient."""
+    """Maximum requests in an iteration; None if unknown, which is treated as unlimited."""
     max_num_tokens: int = DEFAULT_MAX_NUM_TOKENS
-    """Token budget of an iteration."""
+    """Maximum number of tokens in an iteration."""
     scheduler: SchedulerName = "chunked"
 
     def limits(self) -> Limits:
@@ -29,7 +29,7 @@ class ServerSettings:
         )
 
     def profile_fields(self, max_batch_size: int) -> dict[str, Any]:
-        """Return the settings as fields of a profile, with a maximum batch for an unknown one."""
+        """Return the settings as fields of a profile; `max_batch_size` replaces an unknown batch limit."""
         return {
             "max_num_tokens": self.max_num_tokens,
             "scheduler": self.scheduler,
@@ -38,7 +38,7 @@ class ServerSettings:
         }
 
     def notes(self) -> list[str]:
-        """Return the assumptions about missing settings."""
+        """Return sentences on the assumptions about missing settings."""
         found = []
         if self.kv_capacity_tokens is None:
             found.append("KV cache unknown (--kv-capacity): assumed sufficient for every run")

@@ -56,7 +56,7 @@ class Routing(Topology):
         return cls(routes, joint_load, idle, added) if routes else None
 
     def take(self, rows: IntArray | BoolArray, servers: BoolArray | None = None) -> "Routing":
-        """Return the routes over some candidates; with `servers`, only those whose large one is in it."""
+        """Return the topology for some candidates; with `servers`, only routes whose large server is set."""
         routes = tuple(route for route in self.routes if servers is None or servers[route.large])
         idle = np.zeros(len(self.idle), np.bool_)
         idle[[route.small for route in routes]] = True

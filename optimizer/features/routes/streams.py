@@ -64,7 +64,7 @@ class KindFlow:
         )
 
     def large_rpm(self, share: float) -> float:
-        """Return the requests at the large model if the router is in use [requests/min]."""
+        """Return the kind's requests at the large model if a router in use has φ = `share` [requests/min]."""
         return self.rate_rpm * (self.large_base + self.large_slope * share)
 
     def rerun_share(self, share: float) -> float:

@@ -1,1 +1,1 @@
-"""Readers of benchmark reports, one file per format; `table` lists them all."""
+"""Readers of benchmark reports, one module for each format; `table` lists all."""

@@ -44,7 +44,7 @@ _PROCESSES = ("constant", "poisson", "gamma", "concurrency")
 
 
 def _read(report: BenchmarkFile) -> RunReport:
-    """Read a summary.
+    """Read the run of a summary file.
 
     Raises:
         FitError: a unit is unknown.

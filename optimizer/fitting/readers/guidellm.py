@@ -1,7 +1,7 @@
-"""Reader of GuideLLM's reports: JSON and YAML, and the CSVs of 2025 (one header line) and 2026 (three).
+"""Reader of GuideLLM reports: JSON and YAML, and the CSVs of 2025 (one header line) and 2026 (three).
 
 The CSVs have the same values under other keys. Sources: tags v0.2.0 to v0.8.0, `src/guidellm/schemas`,
-`src/guidellm/benchmark/outputs/csv.py`. Version 0.1 is another format.
+`src/guidellm/benchmark/outputs/csv.py`. The format of version 0.1 is not supported.
 """
 
 import math
@@ -26,13 +26,13 @@ _COUNTS = (
 
 
 def _count(status: str) -> tuple[Path, ...]:
-    """Return the places of a number of requests."""
+    """Return the paths of the number of requests with a status, in all versions of the format."""
     title = status.title()
     return plain(*(f"{path}/{status}" for path in _COUNTS), f"{title} Requests", f"Request Counts/{title}/")
 
 
 def _metric(key: str, row: str, column: str, statistic: str = "mean") -> tuple[str, str, str]:
-    """Return the places of a statistic: in the tree, in the CSV of 2025 and in that of 2026."""
+    """Return the paths of a statistic in JSON and YAML, in the CSV of 2025 and in that of 2026."""
     words = statistic.replace("_", " ")
     return (
         f"metrics/{key}/successful/{statistic}", f"Successful {row} {words}",
@@ -65,14 +65,14 @@ TABLE: Table = {
         for suffix, key in (("mean", "mean"), ("deviation", "std_dev"), ("least", "min"), ("most", "max"))
     },
 }
-"""Places of the attributes; TPOT is omitted, because it includes the TTFT since version 0.4."""
+"""Paths of the attributes of a run; TPOT is omitted, because it includes the TTFT since version 0.4."""
 _MODEL = (
     "worker/backend_model", "config/backend/model", "backend/model", "Worker/backend_model",
     "Run Info/Backend//model",
 )  # fmt: skip
 _QUANTILES = "[min, 0.1, 1, 5, 10, 25, 75, 90, 95, 99, max]"
 IN_FLIGHT = 512
-"""Requests in flight if a strategy sets no limit (GuideLLM's `max_concurrency`)."""
+"""Default limit on requests in flight if a strategy sets none (GuideLLM's `max_concurrency`)."""
 
 
 def _recognises(report: BenchmarkFile) -> bool:
@@ -87,10 +87,10 @@ def _recognises(report: BenchmarkFile) -> bool:
 
 
 def _read(report: BenchmarkFile) -> RunReport:
-    """Read the runs.
+    """Read all runs of a report.
 
     Raises:
-        FitError: the report has no runs or is cut short, or an item is of another type.
+        FitError: the report has no runs or is truncated, or an item has a wrong type.
     """
     items = list(_items(report))
     if not items:
@@ -115,7 +115,7 @@ def _read(report: BenchmarkFile) -> RunReport:
 
 
 def _items(report: BenchmarkFile) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Yield the runs as trees with their places."""
+    """Yield each run as nested dicts, with its name for messages."""
     if isinstance(report.tree, dict):
         found = [
             (item, f"{report.name}: benchmarks[{i}]") for i, item in enumerate(report.tree["benchmarks"])
@@ -159,7 +159,7 @@ def _run(item: Mapping[str, Any], place: str, strategy: Mapping[str, Any]) -> Ru
 
 
 def _with_ends(item: Mapping[str, Any], found: TokenStats, row: str, column: str) -> TokenStats:
-    """Return lengths with the ends of the quantiles of a CSV."""
+    """Return length statistics with minimum and maximum from the outermost quantiles of a CSV."""
     ends = find(
         item,
         f"Successful {row} token count {_QUANTILES}",
@@ -171,7 +171,7 @@ def _with_ends(item: Mapping[str, Any], found: TokenStats, row: str, column: str
 
 
 def _notes(item: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the aspects of a run that cannot be replayed."""
+    """Yield sentences on aspects of a run that the replay ignores."""
     if number_in(
         find(item, "warmup_duration", "config/warmup/percent", "config/warmup/value", "Timings/Warmup/Sec")
     ):

@@ -1,4 +1,4 @@
-"""Runs in GuideLLM's CSVs, and the strategies of the runs of a report."""
+"""Reads the runs in GuideLLM's CSVs, and the load strategies of the runs of a report."""
 
 import csv
 import io
@@ -13,16 +13,16 @@ from optimizer.fitting.readers.report import BenchmarkFile, cell_value
 from optimizer.fitting.runs import Arrivals
 
 SWEEP_FIRST = ("synchronous", "throughput")
-"""First strategies of a sweep; its constant rates are evenly spaced between their results."""
+"""First two strategies of a sweep; its constant rates are evenly spaced between the rates they achieve."""
 CLOSED = (*SWEEP_FIRST, "concurrent")
 STEADY = {"constant": Arrivals.CONSTANT, "poisson": Arrivals.POISSON}
 
 
 def csv_runs(report: BenchmarkFile) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the rows of a CSV, with three header lines as nested dicts.
+    """Yield the rows of a CSV with their names for messages; three header lines give nested dicts.
 
     Raises:
-        FitError: a row has another number of cells than the header.
+        FitError: a row has a different number of cells than the header.
     """
     lines = list(csv.reader(io.StringIO(report.text)))
     heads = 3 if lines[0][0] == "Run Info" else 1
@@ -42,7 +42,7 @@ def csv_runs(report: BenchmarkFile) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 def strategies_of(items: Sequence[tuple[Mapping[str, Any], str]]) -> Iterator[Mapping[str, Any]]:
-    """Yield the strategies of the runs: their own, or from their names and the plan of the profile."""
+    """Yield the load strategy of each run: as stated, or from its name and the rates of the profile."""
     profile = find(items[0][0], "Run Info/Profile/")
     profile = profile if isinstance(profile, dict) else {}
     plan: Sequence[float] = profile.get("rate") or profile.get("streams") or ()
@@ -60,6 +60,6 @@ def strategies_of(items: Sequence[tuple[Mapping[str, Any], str]]) -> Iterator[Ma
 
 
 def sweep_rates(achieved: Sequence[float]) -> list[float]:
-    """Return the rates offered by a sweep from the achieved ones, in the order of a sweep."""
+    """Return the constant rates that a sweep offered, from the rates achieved by all its runs in order."""
     lone, most, *others = achieved
     return [float(rate) for rate in np.linspace(lone, most, len(others) + 1)[1:]]

@@ -38,10 +38,10 @@ _WORKERS = ("num_workers", "worker_max_concurrency")
 
 
 def _read(report: BenchmarkFile) -> RunReport:
-    """Read a stage.
+    """Read the run of a stage.
 
     Raises:
-        FitError: it sums up several stages.
+        FitError: the file summarises several stages.
     """
     cached, prompts = (
         number_in(find(report.tree, f"successes/prompt_tokens/{key}")) for key in ("cached", "total")

@@ -1,4 +1,4 @@
-"""Reader of reports of llm-d-benchmark, version 0.2: a stage of any tool in a file, YAML or JSON.
+"""Reader of llm-d-benchmark reports, version 0.2: one stage of any tool in a YAML or JSON file.
 
 Source: `llmdbenchmark/analysis/benchmark_report/schema_v0_2.py`. The reports state the unit of each time, and
 are the only ones that state the engines behind the address.
@@ -39,7 +39,7 @@ TABLE: Table = {
 
 
 def _read(report: BenchmarkFile) -> RunReport:
-    """Read a stage.
+    """Read the run of a stage.
 
     Raises:
         FitError: a unit is unknown.
@@ -88,7 +88,7 @@ def _run(tree: Any, place: str, tool: str) -> RunRecord:
 
 
 def _copies(engine: Any) -> float:
-    """Return the engines of an entry; data-parallel ones with experts over their cards are a single one."""
+    """Return the number of engines of an entry; data-parallel ones with expert parallelism count as one."""
     replicas, copies, experts = (
         number_in(find(engine, path)) or 1.0
         for path in ("replicas", "accelerator/parallelism/dp", "accelerator/parallelism/ep")

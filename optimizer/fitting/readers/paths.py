@@ -1,4 +1,4 @@
-"""Lookups along paths of keys: a reader is a table of places with their units, by attribute of a record."""
+"""Looks up values by paths of keys; a reader is a table of paths and units, by attribute of a record."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,33 +13,33 @@ UNITS = {
     "ms": 1.0, "milliseconds": 1.0, "s": 1e3, "sec": 1e3, "seconds": 1e3, "us": 1e-3, "ns": 1e-6, "%": 0.01,
     "percent": 0.01, "portion": 1.0, "ratio": 1.0,
 }  # fmt: skip
-"""Factors to ms, and to shares."""
+"""Factor to ms, or to shares from 0 to 1, by the name of a unit."""
 
 
 class Path(NamedTuple):
-    """Place of a number: keys separated by `/`; `*` is any key, `**` any depth outside warm-ups."""
+    """Path of a number: keys separated by `/`; `*` is any key, and `**` any depth outside warm-ups."""
 
     keys: str
     unit: str = ""
-    """Unit of a time or a share; with a leading `@`, the key in the same object that states the unit."""
+    """Unit of a time or a share; with a leading `@`, the key in the same object that contains the unit."""
 
 
 Table = Mapping[str, tuple[Path, ...]]
-"""By attribute of a record: the places where versions of a tool state it, the preferred one first."""
+"""Paths at which versions of a tool state each attribute of a record; the preferred path is first."""
 
 
 def plain(*paths: str) -> tuple[Path, ...]:
-    """Return places of numbers without a unit."""
+    """Return paths of numbers without a unit."""
     return tuple(Path(path) for path in paths)
 
 
 def measured(unit: str, *paths: str) -> tuple[Path, ...]:
-    """Return places of times or shares in one unit, or with a key beside them that states it (`@key`)."""
+    """Return paths of times or shares in one unit, or next to a key that contains the unit (`@key`)."""
     return tuple(Path(path, unit) for path in paths)
 
 
 def all_at(tree: Any, *paths: str) -> Iterator[Any]:
-    """Yield the values at paths of keys."""
+    """Yield all values at any of the paths."""
     for path in paths:
         yield from _all_at(tree, path.split("/"))
 
@@ -68,17 +68,17 @@ def _is_warm_up(name: Any, item: Any) -> bool:
 
 
 def find(tree: Any, *paths: str) -> Any:
-    """Return the first value at paths of keys, None if there is none."""
+    """Return the first value at any of the paths; None if there is none."""
     return next(all_at(tree, *paths), None)
 
 
 def text_at(tree: Any, *paths: str) -> str | None:
-    """Return the first text at paths of keys, None if there is none."""
+    """Return the first text at any of the paths; None if there is none."""
     return next((value for value in all_at(tree, *paths) if isinstance(value, str) and value), None)
 
 
 def number_in(value: Any) -> float | None:
-    """Return a number, or a number written as text; None for anything else."""
+    """Convert a number or its text to a float; return None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     with suppress(ValueError):
@@ -87,7 +87,7 @@ def number_in(value: Any) -> float | None:
 
 
 def read_numbers(tree: Any, table: Table, place: str) -> tuple[dict[str, float], dict[str, str]]:
-    """Return the numbers of a table that a tree has, and the fields that state them.
+    """Look up the numbers of a table in nested data; return them and the paths of their fields, by attribute.
 
     Raises:
         FitError: a unit is unknown.
@@ -105,7 +105,7 @@ def read_numbers(tree: Any, table: Table, place: str) -> tuple[dict[str, float],
 
 
 def _is_told(name: str, value: float) -> bool:
-    """Return whether a number says something: infinity does as a rate or a limit, any as a time or a mean."""
+    """Return whether a number is usable for an attribute; infinity is valid for rates and limits."""
     if name.endswith(("_deviation", "_least", "_most", "_p10", "_p90")):
         return 0 <= value <= MAX_TOKENS
     limits = name in {"users", "offered_rps"} and value == math.inf
@@ -124,16 +124,16 @@ def _factor(tree: Any, path: Path, place: str) -> float:
 
 
 LENGTHS = ("mean", "deviation", "least", "most", "p10", "p90", "total")
-"""Suffixes of `prompt_` and `output_` in a table."""
+"""Suffixes of attributes that begin with `prompt_` or `output_` in a table."""
 
 
 def record(tree: Any, table: Table, place: str, **more: Any) -> RunRecord:
-    """Return the attributes of a run that a tree contains.
+    """Read the record of a run from nested data.
 
     Args:
         tree: nested dicts and lists.
-        table: places of the attributes; those of `prompt` and `output` have the suffixes `LENGTHS`.
-        place: the run, for messages.
+        table: paths of the attributes; those of `prompt` and `output` have the suffixes `LENGTHS`.
+        place: name of the run for messages.
         more: further attributes, which take precedence unless they are None.
 
     Raises:
@@ -152,7 +152,7 @@ def record(tree: Any, table: Table, place: str, **more: Any) -> RunRecord:
 
 
 def _lengths(values: Mapping[str, float], name: str, count: float | None) -> TokenStats:
-    """Return lengths from a mean or a total, and from a deviation or the 10th and 90th percentiles."""
+    """Return length statistics from a mean or total, and from a deviation or 10th and 90th percentiles."""
     mean, deviation, least, most, low, high, total = (values.get(f"{name}_{suffix}") for suffix in LENGTHS)
     if mean is None and total is not None and count:
         mean = total / count

@@ -1,4 +1,4 @@
-"""Reader of plain CSV files with one run per row: input of `predict`, and of `fit` with measurements."""
+"""Reader of CSV files with one run per row: input of `predict`, and with measurements of `fit`."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ def _recognises(report: BenchmarkFile) -> bool:
 
 
 def _read(report: BenchmarkFile) -> Benchmark:
-    """Read the rows.
+    """Read the run of each row.
 
     Raises:
         FitError: a column is unknown, or a value is invalid.
@@ -99,7 +99,7 @@ def _choice(row: Mapping[str, str], name: str, known: tuple[str, ...], default: 
 
 
 def _number(row: Mapping[str, str], name: str, place: str, *, least: float | None = None) -> float | None:
-    """Return the number in a cell, None if it is empty; without `least` it must be positive."""
+    """Return the number in a cell, at least `least`, or positive if that is None; None for an empty cell."""
     cell = row.get(name)
     if not cell:
         return None

@@ -1,4 +1,4 @@
-"""Common parts of all readers: the file, and the values read from it."""
+"""Common parts of all readers: a benchmark file, and the values that are read from it."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from optimizer.schema.files import plain_value, read_text
 
 
 class Benchmark(NamedTuple):
-    """Runs of a report, as they are replayed."""
+    """Runs of a report in the form that can be replayed."""
 
     runs: tuple[BenchmarkRun, ...]
     tool: str
@@ -26,15 +26,15 @@ class Benchmark(NamedTuple):
     model: str | None = None
     """Name of the model in the client's requests."""
     date: str | None = None
-    """Day of the benchmark, in ISO format."""
+    """Date of the benchmark, in ISO format."""
     notes: tuple[str, ...] = ()
-    """Assumptions about values missing from the report."""
+    """Sentences on assumptions about values missing from the report."""
     decisions: tuple[Note, ...] = ()
-    """Decisions about values that contradict each other."""
+    """Notes on decisions about values that contradict each other."""
     cards: int | None = None
-    """Accelerators of one replica, if the report states them."""
+    """Number of accelerators of one replica; None if the report does not state it."""
     accepted_tokens: float = 1.0
-    """Most tokens of a step with speculative decoding."""
+    """Largest number of tokens per decode step over all runs; above 1 with speculative decoding."""
 
     @property
     def told(self) -> list[str]:
@@ -43,7 +43,7 @@ class Benchmark(NamedTuple):
 
 
 class RunReport(NamedTuple):
-    """Content of a report, as it is written there."""
+    """Content of a report before conversion: records of its runs."""
 
     runs: tuple[RunRecord, ...]
     tool: str
@@ -57,16 +57,16 @@ _FILLED = re.compile(r"\S")
 
 @dataclass(frozen=True)
 class BenchmarkFile:
-    """A file of a benchmark tool."""
+    """An output file of a benchmark tool."""
 
     name: str
-    """Name in messages, and path of a file on disk."""
+    """Name of the file for messages; the path if it is on disk."""
     text: str
     on_disk: bool = False
 
     @cached_property
     def tree(self) -> Any:
-        """JSON or YAML content, a list of JSON values that follow each other, None for other files."""
+        """Content as nested data: JSON, YAML, or a list of consecutive JSON values; None for other files."""
         try:
             if self.text.lstrip()[:1] in {"{", "["}:
                 return self._json()
@@ -85,7 +85,7 @@ class BenchmarkFile:
 
     @property
     def rows(self) -> list[tuple[Any, str]]:
-        """The tree with its place, or each item of a list with its own."""
+        """The content with its name for messages; for a list, each item with its own name."""
         if isinstance(self.tree, list):
             return [(row, f"{self.name}: [{i}]") for i, row in enumerate(self.tree)]
         return [(self.tree, self.name)]
@@ -98,32 +98,32 @@ class BenchmarkFile:
         return values if len(values) > 1 else values[0]
 
     def beside(self, name: str) -> Any:
-        """Return the content of a file in the same folder; None if there is none."""
+        """Return the content of another file in the same folder; None if there is none."""
         path = Path(self.name).with_name(name)
         return BenchmarkFile(str(path), read_text(path)).tree if self.on_disk and path.is_file() else None
 
     @cached_property
     def first_line(self) -> str:
-        """The first non-empty line."""
+        """First non-empty line of the text."""
         return next((line for line in self.text.splitlines() if line.strip()), "")
 
 
 class Reader(NamedTuple):
-    """Reader of one format."""
+    """Reader of one format: how to recognise and read it."""
 
     name: str
-    """Name in messages and help."""
+    """Name of the format in messages and help."""
     recognises: Callable[[BenchmarkFile], bool]
     read: Callable[[BenchmarkFile], RunReport | Benchmark]
 
 
 def having(*marks: Sequence[str]) -> Callable[[BenchmarkFile], bool]:
-    """Return a test whether a report has one path of keys of each of some alternatives."""
+    """Return a function that tests whether a report has, from each of `marks`, at least one path of keys."""
     return lambda report: all(find(report.tree, *paths) is not None for paths in marks)
 
 
 def day_of(value: Any) -> str | None:
-    """Return the day of a time stamp: ISO text, `20260131-…`, or seconds since 1970."""
+    """Return the ISO date of a time stamp: ISO text, `20260131-…`, or seconds since 1970."""
     from datetime import UTC, datetime
 
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -136,7 +136,7 @@ def day_of(value: Any) -> str | None:
 
 
 def cell_value(cell: Any) -> Any:
-    """Return the number or the JSON in a cell, its text if it is neither, None if it is empty."""
+    """Parse a CSV cell: return its number or JSON value, otherwise its text; None if it is empty."""
     if not isinstance(cell, str):
         return cell
     for read in (float, json.loads):

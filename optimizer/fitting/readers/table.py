@@ -1,4 +1,4 @@
-"""Table of readers: a new format needs a file next to this one and an entry here."""
+"""Table of readers: a new format needs a module in this package and an entry here."""
 
 import os
 
@@ -19,7 +19,7 @@ from optimizer.schema.files import read_text
 
 _MODULES = (guidellm, vllm_family, inference_perf, aiperf, llmd, trtllm_bench, points)
 READERS: tuple[Reader, ...] = tuple(module.READER for module in _MODULES)
-"""All formats, in the order in which they are tried."""
+"""Readers of all formats, in the order in which they are tried."""
 
 UNREADABLE: tuple[tuple[str, ...], ...] = (
     ("llmperf", "its inter-token latency includes the TTFT and counts with another tokeniser",
@@ -35,7 +35,7 @@ UNREADABLE: tuple[tuple[str, ...], ...] = (
     ("MLPerf", "it counts no tokens", "MLPerf Results Summary"),
     ("locust", "it counts no tokens", "Type,Name,Request Count"),
 )  # fmt: skip
-"""Tool, reason why its reports are not read, and paths of which a report has one, or a text near its start.
+"""Unsupported tools: name, reason, and marks that identify a report (paths of keys, or text near the start).
 """
 
 
@@ -43,18 +43,18 @@ def read_benchmark(path: str | os.PathLike[str], engines: Engines = Engines()) -
     """Read a report of any known format.
 
     Args:
-        path: the report.
+        path: file of the report.
         engines: facts about the engines behind the address.
 
     Raises:
-        FitError: the file is empty, cut short, of unknown format, or ambiguous.
+        FitError: the file is empty, truncated, of unknown format, or ambiguous.
         SpecError: the file cannot be read.
     """
     return _read(BenchmarkFile(str(path), read_text(path), on_disk=True), engines)
 
 
 def parse_benchmark(name: str, text: str, engines: Engines = Engines()) -> Benchmark:  # noqa: B008
-    """Read a report from its text; arguments and errors as for `read_benchmark`."""
+    """Read a report from its text; other arguments and errors are those of `read_benchmark`."""
     return _read(BenchmarkFile(name, text), engines)
 
 
@@ -82,7 +82,7 @@ def _read(report: BenchmarkFile, engines: Engines) -> Benchmark:
 
 
 def _unknown(report: BenchmarkFile) -> str:
-    """Return the reason why a report is not read, and the supported formats."""
+    """Describe why a report cannot be read, and list the supported formats."""
     names = ", ".join(reader.name for reader in READERS)
     known = f"known are {names} with the columns {', '.join(points.REQUIRED)}"
     for tool, why, *marks in UNREADABLE:

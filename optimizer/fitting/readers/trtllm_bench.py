@@ -1,4 +1,4 @@
-"""Reader of `trtllm-bench --report_json`: the engine without a server in front.
+"""Reader of `trtllm-bench --report_json`, which measures the engine without a server in front of it.
 
 Source: `tensorrt_llm/bench/dataclasses/reporting.py`. All its times are in ms.
 """
@@ -28,7 +28,7 @@ TABLE: Table = {
 
 
 def _read(report: BenchmarkFile) -> RunReport:
-    """Read a run."""
+    """Read the run of a report."""
     found = record(report.tree, TABLE, report.name)
     if not found.offered_rps or found.offered_rps >= MAX_RATE_RPS:
         found = replace(found, offered_rps=float("inf"))
@@ -38,5 +38,5 @@ def _read(report: BenchmarkFile) -> RunReport:
 
 
 MAX_RATE_RPS = 1e6
-"""Stated rate from which requests are sent at once [requests/s]."""
+"""Stated rate at which all requests count as sent at once [requests/s]."""
 READER = Reader("trtllm-bench", having(["request_info/num_requests"], ["performance"]), _read)

@@ -1,8 +1,8 @@
 """Reader of `vllm bench serve` and its descendants: SGLang, TensorRT-LLM and InferenceX.
 
-All write one flat object for each run, alone, in a list, or one a line. Sources: `vllm/benchmarks/serve.py`
-(0.6 to 0.25), SGLang `bench_serving.py`, TensorRT-LLM `benchmark_serving.py`, InferenceX
-`utils/process_result.py`.
+All write one flat JSON object for each run: alone, in a list, or one per line. Sources:
+`vllm/benchmarks/serve.py` (0.6 to 0.25), SGLang `bench_serving.py`, TensorRT-LLM `benchmark_serving.py`,
+InferenceX `utils/process_result.py`.
 """
 
 import math
@@ -25,7 +25,7 @@ _AGENTIC = "request_metrics"
 
 
 def _time(metric: str, statistic: str = "mean", percentile: str = "mean") -> tuple[Path, ...]:
-    """Return the places of a time: of the benchmarks, and of InferenceX in seconds."""
+    """Return the paths of a time: in ms in the benchmarks, and in seconds in InferenceX."""
     names = dict.fromkeys((f"{statistic}_{metric}", f"{percentile}_{metric}"))
     nested = f"{_AGENTIC}/latency/{metric}/{percentile}"
     return measured("ms", *(f"{name}_ms" for name in names)) + measured("s", *names, nested)
@@ -65,16 +65,20 @@ _SPLIT = ("disagg", "prefill_replicas", "num_prefill_gpu", "server_info/prefill"
 _HINT = re.compile(
     r"\b[2-9]\d?\s?[x×]\s?[A-Za-z]+-?\d+\w*|\b[2-9]\d?[-_ ]?(replica|gpu|pod|instance)s\b", re.IGNORECASE
 )
-"""Several accelerators or engines, as in `4xL40S`; `8x7B` is the name of a model."""
+"""Pattern of text that names several accelerators or engines, such as `4xL40S`; `8x7B` is part of a model
+name.
+"""
 _COUNTED = re.compile(r"(num_|n_)?(gpu|pod|instance|engine|node)s?(_count)?", re.IGNORECASE)
-"""Names of numbers that might be those of engines."""
+"""Pattern of field names that might contain a number of engines."""
 NOMINAL = 0.9, 0.2 / math.sqrt(12)
-"""Mean and standard deviation of InferenceX's lengths, relative to the stated ones: uniform from 0.8 to 1."""
+"""Mean and standard deviation of InferenceX's lengths, relative to the stated length: uniform from 0.8 to 1.
+"""
 RETOKENISED = 0.9
-"""Share of the requested tokens below which the generated tokens are used instead (sglang#10746)."""
+"""Fraction of the requested tokens below which the number of generated tokens is used instead (sglang#10746).
+"""
 _NAMES = ("model_id", "tokenizer_id", "model", "backend", "endpoint_type", "date", "image")
 PROMPTS_A_USER = 10
-"""Requests of a run of InferenceX for each user (`--num-prompts`)."""
+"""Number of requests per user in a run of InferenceX (`--num-prompts`)."""
 
 
 def _is_run(row: Any) -> bool:
@@ -89,7 +93,7 @@ def _read(report: BenchmarkFile) -> RunReport:
     """Read one result, or several as a list or as written by `--append-result`.
 
     Raises:
-        FitError: an object is of another type.
+        FitError: an object has a wrong type.
     """
     for row, place in report.rows:
         if not _is_run(row):
@@ -178,10 +182,10 @@ def _hint(row: Mapping[str, Any]) -> str | None:
 
 
 def _lengths(row: Mapping[str, Any], name: str, stated: TokenStats) -> TokenStats:
-    """Return lengths with their spread: of single requests, of the requested range, or InferenceX's."""
+    """Return length statistics, with a spread from single requests, the requested range, or InferenceX."""
     given, came = row.get(f"{name}_lens"), row.get("output_lens")
     if isinstance(given, list) and isinstance(came, list):
-        # Failed requests have a prompt and no answer.
+        # Failed requests have a prompt but no output.
         pairs = zip(map(number_in, given), map(number_in, came), strict=False)
         kept = [one for one, answer in pairs if one and answer and 0 < one < MAX_TOKENS]
         if kept:
@@ -191,7 +195,7 @@ def _lengths(row: Mapping[str, Any], name: str, stated: TokenStats) -> TokenStat
         return TokenStats(NOMINAL[0] * nominal, NOMINAL[1] * nominal)
     ratio, most = number_in(row.get("random_range_ratio")), number_in(row.get(f"random_{name}_len"))
     if stated.mean and ratio is not None and 0 <= ratio <= 1 and most:
-        # vLLM draws from 1 - r to 1 + r of the length, SGLang from r to 1 of it: the mean tells which it was.
+        # vLLM draws from 1 - r to 1 + r of the length, SGLang from r to 1 of it; the mean distinguishes them.
         around = abs(stated.mean / most - 1) < abs(stated.mean / most - (1 + ratio) / 2)
         return stated._replace(deviation=(ratio if around else (1 - ratio) / 2) * most / math.sqrt(3))
     return stated
