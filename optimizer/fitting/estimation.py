@@ -224,7 +224,7 @@ class FitResult:
         return errors
 
     def sensitivities(self) -> FloatArray:
-        """Return the normalised columns of the Jacobian by the logarithms of the non-zero parameters."""
+        """Return the Jacobian of the non-zero parameters, with columns normalised to length 1."""
         free = self.values > 0
         table = self.jacobian[:, free] * np.sqrt(self.weights)[:, None]
         lengths = np.linalg.norm(table, axis=0)

@@ -1,4 +1,4 @@
-"""Compare two plans."""
+"""Job that compares two plans."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from optimizer.studies.comparison.comparison_document import Comparison
 
 
 class CompareOptions(LoadChangeOptions):
-    """A change of the load, and options that override the document's."""
+    """Options of a comparison: a load change, and optimizer options that override the document's."""
 
 
 @checks_documents
@@ -25,14 +25,14 @@ def compare_plans(
     transition: bool = False,
     labels: tuple[str, str] | None = None,
 ) -> Comparison:
-    """Compare two plans; given one system, its plans without and with limits, or before and after a change.
+    """Compare two plans; for one system, its plans without and with limits, or before and after a change.
 
     Args:
         first: a system to plan, or a plan.
         second: the other side; None selects the first system with other options or another load.
         options: a change of the load, and optimizer options of both sides.
-        second_options: optimizer options of the second side alone, by their Python names, and other values
-            by the names that sweeps have.
+        second_options: optimizer options of only the second side, by Python name, and other values by their
+            names in sweeps.
         transition: whether the second system follows the first in time, so that the first plan is running.
         labels: names of the sides.
 
@@ -62,7 +62,7 @@ def _check_sides(
     options: CompareOptions,
     second_options: Mapping[str, object] | None,
 ) -> None:
-    """Reject contradictions, and options if nothing is solved with them."""
+    """Reject contradictory arguments, and options that have no effect because nothing is solved with them."""
     load = next(iter(options.load_changes), None)
     if second is not None:
         if load is not None:

@@ -1,4 +1,4 @@
-"""Study that explains a plan."""
+"""Study that explains the best plan of a system."""
 
 from typing import Annotated
 
@@ -16,20 +16,20 @@ from optimizer.units import SECONDS
 
 
 class ExplainOptions(ScaleOption, ExactOptions):
-    """Subject of the explanation, and options that override the document's."""
+    """Options of an explanation, and optimizer options that override the document's."""
 
     time_limit: Annotated[float | None, Flag("S", SECONDS)] = Field(None, gt=0, le=1e6)
-    """Time limit of the explanation [s]."""
+    """Time limit of the entire explanation [s]."""
     server: Annotated[str | None, Flag("S")] = None
-    """Server to explain in depth; default: all servers, and the accelerator types."""
+    """Name of a server to explain in depth; default: all servers, and the accelerator types."""
 
 
 @checks_documents
 def explain_plan(system: System, options: ExplainOptions) -> Explanation:
-    """Explain the best plan: the value of units and targets, and changes that would serve the unserved load.
+    """Explain the best plan: the value of cards and targets, and changes that would serve the unserved load.
 
-    The system is solved again for every question, a hundred times and more. A large system can need more
-    time than the service allows a request.
+    Each question solves the system again, often more than a hundred times in all. A large system can need
+    more time than the service allows for a request.
 
     Raises:
         SpecError: the server does not exist.

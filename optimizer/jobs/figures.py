@@ -1,4 +1,4 @@
-"""Study that draws a system."""
+"""Study that draws figures of a system and its plan."""
 
 from typing import Annotated
 
@@ -15,21 +15,21 @@ from optimizer.studies.figures.making import FIGURES, PLAN_FIGURES, make_figure
 
 
 class FigureOptions(LoadChangeOptions):
-    """Name and format of a figure, a change of the load, and options that override the document's."""
+    """Kind and format of a figure, a load change, and optimizer options that override the document's."""
 
     kind: Annotated[str, Flag(only="route")] = Field("plan", json_schema_extra={"enum": list(FIGURES)})
-    """One of the figures of `inferplan plot`."""
+    """Kind of figure, as in `inferplan plot`."""
     format: AnswerFormat = "json"
-    """The plotted numbers as JSON, or the picture."""
+    """Format of the response: the plotted numbers as JSON, or a picture."""
     server: Annotated[str | None, Flag("S")] = None
-    """Server, for a figure that shows one."""
+    """Name of the server, for figures of one server."""
     accelerator: Annotated[str | None, Flag("A")] = None
-    """Accelerator, for a figure that shows one server; default: the plan's, or all."""
+    """Name of the accelerator, for figures of one server; default: that of the plan, or all."""
 
 
 @checks_documents
 def show_figure(system: System, options: FigureOptions) -> Figure:
-    """Return a picture, or the plotted numbers; without data, the answer states the reason.
+    """Return a picture, or the plotted numbers; if there is no data, the response states the reason.
 
     Raises:
         SpecError: a figure, a server or an accelerator does not exist, or does not fit the figure.

@@ -1,4 +1,4 @@
-"""Profiles from benchmarks: fit, predict, add to a system, show."""
+"""Jobs on profiles from benchmarks: fit, predict, add to a system, show."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -32,13 +32,14 @@ def fit_reports(
 def predict_points(
     profile: str, points: str, replicas: int | None = None, tell: Callable[[str], None] = lambda _: None
 ) -> "list[Predicted]":
-    """Return the predictions of a fitted profile for the rows of a file of points, or the runs of a report.
+    """Predict the rows of a CSV file, or the runs of a benchmark report, with a fitted profile.
 
     Args:
-        profile: a file written by `fit`.
-        points: rows, or a report.
-        replicas: equal replicas behind the address of a report; None: as the report states, otherwise 1.
-        tell: called with each decision about the runs of a report.
+        profile: path of a file written by `fit`.
+        points: path of a CSV file of points, or of a benchmark report.
+        replicas: number of equal replicas behind the address of a report; None selects the report's,
+            otherwise 1.
+        tell: called with each sentence on decisions about the runs of a report.
 
     Raises:
         FitError: the file is not a profile, or a row is invalid.
@@ -57,7 +58,7 @@ def predict_points(
 
 
 def add_profile(profile: str, system: str, model: str | None, accelerator: str | None) -> "WithProfile":
-    """Return a system with a fitted profile in it.
+    """Insert a fitted profile into a system, under the given names of model and accelerator.
 
     Raises:
         FitError: the file is not a profile.
@@ -70,7 +71,7 @@ def add_profile(profile: str, system: str, model: str | None, accelerator: str |
 
 
 def show_fit(profile: str) -> Figure:
-    """Return the figure of a fitted profile: measured and predicted times.
+    """Return the figure of a fitted profile, which shows measured and predicted times.
 
     Raises:
         FitError: the file is not a profile.

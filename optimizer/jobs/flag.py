@@ -1,4 +1,4 @@
-"""Command-line details of the fields of models."""
+"""Command-line details of the fields of requests."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,29 +10,30 @@ from optimizer.units import Scale
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """Command-line details of a field; the flag's type, limits and choices follow from the field."""
+    """Command-line details of a request's field; the field also determines type, limits and choices."""
 
     metavar: str | None = None
-    """Placeholder of the value in help; None derives it from the name."""
+    """Placeholder of the value in the help text; None derives it from the name."""
     scale: Scale | None = None
     """Units that a number can have on the command line; None allows plain numbers only."""
     help: str = ""
     """Help text if it differs from the field's description."""
     off: str = ""
-    """For a switch: the flag that sets it to false, and that flag's help after a colon."""
+    """For a Boolean field: name of the flag that sets it to false, a colon, and the help of that flag."""
     name: str = ""
     """Name of the flag if it differs from that of the field."""
     short: str = ""
-    """Short form: ``-F``."""
+    """Short form of the flag, such as ``-F``."""
     const: str | None = None
-    """Value if the flag is given without one; None if the flag requires a value."""
+    """Value of the field if the flag is given without a value; None if the flag requires a value."""
     positional: bool = False
-    """Whether it is an argument before the system instead of a flag."""
+    """Whether the field is a positional argument before the system instead of a flag."""
     separated: bool = False
-    """Whether one value contains all items, separated by commas."""
+    """Whether one flag contains all items of a tuple, separated by commas, instead of one flag for each."""
     only: Literal["", "command", "route"] = ""
-    """Where the field exists: on the command line and in Python, for files and programs of this machine; in
-    routes and clients; or, if empty, everywhere."""
+    """Restriction of the field: `command` for the command line and Python only (files and programs of this
+    machine), `route` for HTTP routes and clients only; empty for none.
+    """
 
 
 def details_of(field: FieldInfo) -> Flag | None:

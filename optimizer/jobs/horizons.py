@@ -1,4 +1,4 @@
-"""Study that plans loads by the hour: accelerators to reserve, and accelerators to rent each hour."""
+"""Study that plans hourly loads: accelerators to reserve, and accelerators to rent in each hour."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,43 +26,44 @@ if TYPE_CHECKING:
     from optimizer.schema import Route, Server
 
 MAX_HOURS = 1_000
-"""Maximum number of hours whose loads can be given as factors: six weeks."""
+"""Maximum number of hours in a request, six weeks."""
 MAX_SERVERS = 1_000
 """Maximum number of servers whose loads can be given by the hour."""
 Factor = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
 class HorizonOptions(ExactOptions):
-    """Loads by the hour, and options that override the document's."""
+    """Hourly loads, and optimizer options that override the document's."""
 
     trace: Annotated[str | Path | None, Flag("FILE", only="command")] = None
-    """CSV file of loads by the hour."""
+    """CSV file of hourly loads."""
     factors: Annotated[tuple[Factor, ...], Flag("F,F,…", separated=True)] = Field((), max_length=MAX_HOURS)
-    """Factors on all loads of the system, one for each hour; offline work keeps its requests."""
+    """Factors on all loads of the system, one for each hour; offline work keeps its number of requests."""
     loads: Annotated[tuple[Annotated[str, Field(max_length=20_000)], ...], Flag(only="route")] = Field(
         (), max_length=MAX_SERVERS
     )
-    """Instead of factors, loads of single servers: NAME=RATE,RATE,… [requests/min], one rate for each hour.
-    Servers that are not named keep their load."""
+    """Instead of factors, loads of single servers: NAME=RATE,RATE,… [requests/min], with one rate for each
+    hour. Other servers keep their load.
+    """
     format: AnswerFormat = "json"
-    """The numbers as JSON, or a picture."""
+    """Format of the response: the numbers as JSON, or a picture."""
 
 
 @checks_documents
 def horizon_of(
     system: System, trace: str | Path | None = None, factors: Sequence[float] = (), loads: Sequence[str] = ()
 ) -> Horizon:
-    """Plan the reservations for an entire trace and the rentals of each hour.
+    """Plan the reservations for all hours together, and the rentals of each hour.
 
     Args:
-        system: the fleet; committed tiers of its accelerators are offers of reserved ones.
-        trace: a CSV file of loads over time, each from its time until the next.
+        system: the system; committed price tiers of its accelerators are offers of reservations.
+        trace: path of a CSV file of loads over time; each is valid from its time until the next.
         factors: instead of a trace, factors on all loads, one for each hour.
-        loads: instead of both, the rates of single servers by the hour, as ``NAME=RATE,RATE,…``.
+        loads: instead of both, hourly rates of single servers, as ``NAME=RATE,RATE,…`` [requests/min].
 
     Raises:
-        SpecError: the file cannot be read, or its loads belong to no server of the system.
-        RequestError: loads are given twice, or not at all.
+        SpecError: the file cannot be read, or the system has no server with its loads.
+        RequestError: loads are given in several ways, or not at all.
         SolverError: the solver failed.
     """
     given = [name for name, value in (("trace", trace), ("factors", factors), ("loads", loads)) if value]
@@ -78,7 +79,7 @@ def horizon_of(
 
 
 def _scaled(system: System, factors: Sequence[float]) -> list[LoadStep]:
-    """Return the loads of each hour, all times a factor; offline work keeps its requests."""
+    """Return the loads of each hour: those of the system times a factor; offline work is unchanged."""
     servers = {name: server for name, server in system.servers.items() if server.deadline is None}
     growing = replace(system, servers=servers)
     scaled = [scale_loads(growing, factor) for factor in factors]
@@ -86,7 +87,7 @@ def _scaled(system: System, factors: Sequence[float]) -> list[LoadStep]:
 
 
 def _loaded(system: System, loads: Sequence[str]) -> list[LoadStep]:
-    """Return the given rates of servers and routes for each hour."""
+    """Return the loads of each hour from texts NAME=RATE,RATE,… of servers and routes."""
     hours: list[dict[str, Server | Route]] = []
     for text in loads:
         name, _, rates = text.rpartition("=")
@@ -111,11 +112,11 @@ def _loaded(system: System, loads: Sequence[str]) -> list[LoadStep]:
 
 
 def _horizon(system: System, options: HorizonOptions) -> Horizon:
-    """Plan loads by the hour: what to reserve for the whole time, and what to rent in each hour.
+    """Plan hourly loads: accelerators to reserve for all hours, and accelerators to rent in each hour.
 
-    From each committed tier, up to `units` accelerators can be reserved. The answer has a lower bound
-    of the cost, and simple policies for comparison. Loads are factors on all of them, or rates of single
-    servers. A long trace can need more time than the service allows a request.
+    Up to `units` accelerators of each committed tier can be reserved. The response contains a lower bound of
+    the cost, and simple policies for comparison. Loads are factors on all loads, or rates of single servers.
+    A long trace can need more time than the service allows for a request.
     """
     return horizon_of(system, options.trace, options.factors, options.loads)
 

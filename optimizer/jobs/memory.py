@@ -1,4 +1,4 @@
-"""Memory of models on accelerators: requests that fit at the same time."""
+"""Job that computes how many requests fit in the memory of accelerators at the same time."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,20 +23,21 @@ Gigabytes = Annotated[float | None, Flag("GB", GIGABYTES)]
 
 
 class MemoryQuestion(Request):
-    """A model, accelerators, and the lengths of requests. Sizes are in GB of 10⁹ bytes."""
+    """A model, accelerators and request lengths, to compute how many requests fit in memory; 1 GB = 10⁹ B."""
 
     model: str
     """Name of the model in the catalogue."""
     accelerators: tuple[str, ...] = Field(min_length=1, max_length=100)
-    """Accelerators of the catalogue, each with an optional number of cards: H100, 4xH100."""
+    """Accelerators in the catalogue, each with an optional number of cards: H100, 4xH100."""
     tp: Annotated[int | None, Flag("N")] = Field(None, ge=1, le=1024)
-    """Devices of a replica, tensor parallelism; default: all devices of the cards."""
+    """Tensor parallel size: number of devices of a replica; default: all devices of the cards."""
     weights: Annotated[str | None, Flag("FORMAT")] = None
-    """Format of the weights: bf16, fp8, int8, int4, fp4 or mxfp4; default: as published."""
+    """Number format of the weights: bf16, fp8, int8, int4, fp4 or mxfp4; default: as published."""
     cache: Annotated[str | None, Flag("FORMAT")] = None
-    """Format of the KV cache: bf16, fp8 or fp8_ds_mla; default: as the checkpoint asks, else bf16."""
+    """Number format of the KV cache: bf16, fp8 or fp8_ds_mla; default: as the checkpoint states, else bf16.
+    """
     memory_utilization: Annotated[float | None, Flag("SHARE", SHARE)] = Field(None, ge=0.01, le=1)
-    """Share of the device memory that the engine may use; default: 0.9."""
+    """Share of the device memory that the engine can use; default: 0.9."""
     in_tokens: Tokens = Field(None, ge=1, le=1e8)
     """Mean input length [tokens]; default: 1024."""
     out_tokens: Tokens = Field(None, ge=1, le=1e8)
@@ -44,42 +45,44 @@ class MemoryQuestion(Request):
     max_requests: Annotated[int | None, Flag("N")] = Field(None, ge=1, le=10**6)
     """Maximum requests in the batch, which determines the workspace; default: 256."""
     max_num_tokens: Annotated[int | None, Flag("TOKENS")] = Field(None, ge=1, le=10**9)
-    """Token budget of an iteration, which determines the workspace; default: 8192."""
+    """Maximum tokens in an iteration, which determines the workspace; default: 8192."""
     block_tokens: Annotated[int, Flag("TOKENS")] = Field(16, ge=1, le=10**6)
-    """With --memory: tokens of a block of the cache (16)."""
+    """With --memory: number of tokens in a block of the KV cache (16)."""
     max_length: Tokens = Field(None, ge=1, le=1e8)
-    """With --memory: longest request, for which an engine without pages reserves memory (the context)."""
+    """With --memory: maximum request length, for which an engine without paging reserves memory (the
+    context).
+    """
     prefix_tokens: Annotated[float, Flag("TOKENS", TOKENS)] = Field(0.0, ge=0, le=1e8)
-    """With --memory: tokens at the start of the input that requests share (0)."""
+    """With --memory: length of the prefix that requests share at the start of their input (0)."""
     prefix_requests: Annotated[int | None, Flag("N")] = Field(None, ge=1, le=10**9)
-    """With --memory: requests that share a prefix (all)."""
+    """With --memory: number of requests that share a prefix (all)."""
     prefix_hit_rate: Annotated[float, Flag("SHARE", SHARE)] = Field(0.0, ge=0, le=1)
-    """With --memory: share of requests whose prefix is in the cache already, so that it is not computed."""
+    """With --memory: share of requests whose prefix is already in the cache and is not computed."""
     weight_size: Gigabytes = Field(None, ge=0, le=1e9)
     """With --memory: known size of all weights [GB] (estimated)."""
     cache_per_token: Annotated[float | None, Flag("BYTES")] = Field(None, gt=0, le=1e12)
-    """With --memory: known cache of a token on one device [bytes] (from the layers)."""
+    """With --memory: known KV cache size of a token on one device [bytes] (computed from the layers)."""
     workspace: Gigabytes = Field(None, ge=0, le=1e6)
-    """With --memory: memory of a device that is neither weights nor cache [GB] (estimated)."""
+    """With --memory: memory of a device for anything but weights and KV cache [GB] (estimated)."""
     device_memory: Gigabytes = Field(None, ge=0.01, le=1e6)
     """With --memory: memory of a device [GB] (from the catalogue)."""
 
 
 DEPLOYMENT = ("tp", "weights", "cache", "memory_utilization")
-"""Fields of the deployment of a model."""
+"""Fields that describe the deployment of a model."""
 SETTINGS = (*DEPLOYMENT, "in_tokens", "out_tokens", "max_requests", "max_num_tokens")
-"""Fields that an estimate of token times has as well."""
+"""Fields that requests for estimates of token times have as well."""
 
 
 def memory_of(
     question: MemoryQuestion, model: "str | Path | ModelFacts | None" = None, ignored: Sequence[str] = ()
 ) -> "MemoryAnswer":
-    """Return the requests that fit in the memory of each accelerator at the same time.
+    """Return the number of requests that fit in the memory of each accelerator at the same time.
 
     Args:
         question: the model, the accelerators and the lengths of requests.
-        model: the model if it is not one of the catalogue: the path of a config.json, or facts.
-        ignored: keys of the config.json that have no effect.
+        model: the model if it is not in the catalogue: the path of a config.json, or its facts.
+        ignored: keys of the config.json that have no effect, to be listed in the answer.
 
     Raises:
         SpecError: a name is unknown, or lengths contradict each other.

@@ -21,26 +21,26 @@ from optimizer.units import SECONDS
 
 
 class ReplayOptions(ExactOptions):
-    """Past loads to run through planning and stabilisation, and options that override the document's."""
+    """Options of a replay of past loads, and optimizer options that override the document's."""
 
     loads: Annotated[str | Path, Flag("LOADS.csv", positional=True, only="command")]
-    """Loads over time; see below."""
+    """CSV file of loads over time; see below."""
     rules: Annotated[Path | None, Flag("FILE", only="command")] = None
-    """Rules of stabilisation, as for serve --stabilise (all)."""
+    """File of stabilisation rules, as for serve --stabilise (all rules)."""
     each: bool = False
-    """Also show each rule alone."""
+    """Also replay with each rule alone."""
     startup: Annotated[float, Flag("S", SECONDS)] = Field(180.0, ge=0, le=1e6)
-    """Time that a replica takes to start (180 s)."""
+    """Start-up time of a replica (180 s)."""
     format: AnswerFormat = "json"
-    """The numbers as JSON, or a picture."""
+    """Format of the response: the numbers as JSON, or a picture."""
 
 
 @checks_documents
 def replay_loads(system: System, options: ReplayOptions) -> Replay:
-    """Return the course of a fleet that follows every plan, and of fleets with stabilisation rules.
+    """Replay past loads with a fleet that follows every plan, and with fleets with stabilisation rules.
 
     Raises:
-        SpecError: a file cannot be read, or its loads belong to no server of the system.
+        SpecError: a file cannot be read, or the system has no server with its loads.
         SolverError: the solver failed.
     """
     rules = RECOMMENDED if options.rules is None else read_rules(options.rules)

@@ -1,4 +1,4 @@
-"""Study that reports a plan."""
+"""Study that writes a report on the best plan of a system."""
 
 from typing import Annotated, Literal
 
@@ -12,22 +12,24 @@ from optimizer.studies.simulation.plans import Progress
 
 
 class ReportOptions(EffortOptions):
-    """Format and content of a report, and options that override the document's."""
+    """Format and content of a report, and optimizer options that override the document's."""
 
     brief: bool = False
-    """Leave out growth and reasons, which plan the system again a hundred times."""
+    """Omit the sections on growth and reasons, which plan the system again about a hundred times."""
     simulate: bool = False
     """Add a section that compares predicted with simulated metrics."""
     format: Annotated[Literal["json", "html", "markdown", "csv"], Flag(only="route")] = "json"
-    """JSON, one page with its pictures inside, the same page without pictures, or a row for each pool."""
+    """Format of the response: JSON; an HTML page with embedded pictures; the same page as Markdown without
+    pictures; or CSV with a row for each pool.
+    """
 
 
 @checks_documents
 def report_plan(system: System, options: ReportOptions, progress: Progress | None = None) -> Report:
-    """Report the best plan as a page to hand on, or as JSON.
+    """Report the best plan as a page for readers, or as JSON.
 
-    Growth and reasons plan the system again a hundred times. A large system can need more time than the
-    service allows a request; `brief` leaves them out.
+    The sections on growth and reasons plan the system again about a hundred times. A large system can need
+    more time than the service allows for a request; `brief` omits these sections.
 
     Raises:
         SolverError: the solver failed.

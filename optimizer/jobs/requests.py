@@ -1,4 +1,4 @@
-"""Requests: the parameters of a job, defined once.
+"""Requests: the parameters of jobs, defined once for the command line, HTTP routes and clients.
 
 The fields of a `Request` are the flags of its command, the query parameters of its routes under ``/v1``
 and the options of the clients' methods. A field's docstring is its description everywhere. A `Flag` in its
@@ -26,18 +26,18 @@ _OPTIONS = {
     "time_limit": "time_limit_s", "mixed": "heterogeneous", "saturation": "saturation_policy",
     "headroom": "headroom_share",
 }  # fmt: skip
-"""Python names of options by the fields of requests that have other names."""
+"""Python names of optimizer options whose request fields have different names, by field."""
 MAX_SPARE = 1_000
 """Maximum number of spare replicas of all servers."""
 
 
 class Request(BaseModel):
-    """Base class of requests; unknown fields are errors."""
+    """Base class of requests: parameters of a job; unknown fields are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     def given(self) -> dict[str, object]:
-        """Return the optimizer options that the request overrides, by their Python names in documents.
+        """Return the optimizer options that the request overrides, by their Python names.
 
         Raises:
             RequestError: fields contradict each other.
@@ -45,7 +45,7 @@ class Request(BaseModel):
         return {}
 
     def with_given(self, system: System) -> System:
-        """Return a system with the options of the request, but without changes of its load.
+        """Return the system with the optimizer options of the request, but with unchanged loads.
 
         Raises:
             RequestError: fields contradict each other.
@@ -54,7 +54,7 @@ class Request(BaseModel):
         return system.with_options(**self.given())
 
     def applied(self, system: System) -> System:
-        """Return a system with the options of the request.
+        """Return the system with the optimizer options of the request.
 
         Raises:
             RequestError: fields contradict each other.
@@ -64,32 +64,32 @@ class Request(BaseModel):
 
 
 class RequestError(SpecError):
-    """Raised when the fields of a request contradict each other."""
+    """Raised if the fields of a request contradict each other."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(field, problem)
         self.field = field
-        """Python name of the field at fault."""
+        """Python name of the field to which the message belongs."""
         self.problem = problem
-        """Description of the problem, in which braces mark names of other fields."""
+        """Description of the problem; names of other fields are in braces."""
 
     def __str__(self) -> str:
         return self.said(lambda name: name)
 
     def said(self, name_of: Callable[[str], str]) -> str:
-        """Return the message with fields renamed by `name_of`."""
+        """Return the message, with the names of fields converted by `name_of`."""
         problem = re.sub(r"{(\w+)}", lambda found: name_of(found[1]), self.problem)
         return f"{name_of(self.field)}: {problem}"
 
 
 class ScaleOption(Request):
-    """A factor on all loads."""
+    """Request with a factor on all loads."""
 
     scale: Annotated[float | None, Flag("X", SHARE)] = Field(None, ge=0, le=1e6, allow_inf_nan=False)
     """Multiply every arrival rate by this factor."""
 
     def applied(self, system: System) -> System:
-        """Return a system with the options of the request, and with scaled loads.
+        """Return the system with the optimizer options of the request, and with scaled loads.
 
         Raises:
             RequestError: fields contradict each other.
@@ -100,15 +100,15 @@ class ScaleOption(Request):
 
 
 class ModelOptions(Request):
-    """Options that override the document's and decide the maximum rate of a replica."""
+    """Optimizer options that affect the maximum rate of a replica and override the document's."""
 
     batch_sizing: Literal["profile", "optimal"] | None = None
-    """Use the batch limits of the profiles, or choose them."""
+    """Batch limits: those of the profiles (`profile`), or chosen for each server (`optimal`)."""
     estimates: EstimateEnd | None = None
-    """End of the interval of estimated token times to plan with: slow, the middle, or fast (upper)."""
+    """End of the interval of estimated token times that plans use (upper, the slow end)."""
 
     def given(self) -> dict[str, object]:
-        """Return the optimizer options that the request overrides, by their Python names in documents.
+        """Return the optimizer options that the request overrides, by their Python names.
 
         Raises:
             RequestError: fields contradict each other.
@@ -116,35 +116,35 @@ class ModelOptions(Request):
         known = OptimizerOptions.model_fields
         named = {_OPTIONS.get(name, name): getattr(self, name) for name in type(self).model_fields}
         given = {name: value for name, value in named.items() if name in known and value is not None}
-        exact = {"milp_solver": True} if given.get("heterogeneous") else {}  # greedy plans are not mixed
+        exact = {"milp_solver": True} if given.get("heterogeneous") else {}  # greedy plans cannot be mixed
         return given | exact
 
 
 class SizingOptions(ScaleOption, ModelOptions):
-    """A factor on all loads, and options that override the document's."""
+    """A factor on all loads, and optimizer options for sizing that override the document's."""
 
 
 class ExactOptions(ModelOptions):
-    """Options that override the document's, for studies that always use the exact solver."""
+    """Optimizer options that override the document's, for studies that always use the exact solver."""
 
     unlimited: Annotated[bool | None, Flag(off="limited: stay within the capacities")] = None
-    """Ignore the capacities."""
+    """Plan as if there were any number of cards."""
     mixed: bool | None = None
     """Allow a server to run on several accelerators."""
     gap: Annotated[float | None, Flag("G", SHARE)] = Field(None, ge=0, le=1)
-    """Relative gap at which the solver may stop, 0 … 1."""
+    """Relative optimality gap at which the solver can stop, 0 … 1."""
     time_limit: Annotated[float | None, Flag("S", SECONDS)] = Field(None, gt=0, le=1e6)
     """Time limit of each solve [s]."""
     saturation: Annotated[AnyCasePolicy | None, Flag("POLICY")] = None
     """Policy for partial service if capacity runs out: None, PriorityExhaustive, PriorityRoundRobin or
     RoundRobin."""
     headroom: Annotated[float | None, Flag("SHARE", SHARE)] = Field(None, ge=0, le=10)
-    """Share by which loads can grow, for servers and classes without a headroomShare."""
+    """Headroom: share by which loads can grow, for servers whose document and class state none."""
     spare: Annotated[int | None, Flag("N")] = Field(None, ge=0, le=MAX_SPARE)
-    """Spare replicas of each server that does not state its spareReplicas."""
+    """Number of spare replicas of each server whose document does not state spareReplicas."""
 
     def with_given(self, system: System) -> System:
-        """Return a system with the options and reserves of the request, but without changes of its load.
+        """Return the system with the optimizer options and reserves of the request, but with unchanged loads.
 
         Raises:
             RequestError: fields contradict each other, or a server cannot have spare replicas.
@@ -158,15 +158,15 @@ class ExactOptions(ModelOptions):
 
 
 class PlanOptions(ScaleOption, ExactOptions):
-    """A factor on all loads, and options that override the document's."""
+    """A factor on all loads, and optimizer options that override the document's."""
 
     solver: Literal["milp", "greedy"] | None = None
-    """Solver: exact, or the greedy baseline."""
+    """Solver: `milp` (exact), or `greedy` (baseline heuristic)."""
     backend: Annotated[str, Flag("NAME", only="command")] = "highs"
     """MILP solver: highs, CBC, … (highs)"""
 
     def given(self) -> dict[str, object]:
-        """Return the optimizer options that the request overrides, by their Python names in documents.
+        """Return the optimizer options that the request overrides, by their Python names.
 
         Raises:
             RequestError: fields contradict each other.
@@ -179,18 +179,18 @@ class PlanOptions(ScaleOption, ExactOptions):
 
 
 class LoadChangeOptions(PlanOptions):
-    """A change of the load, and options that override the document's."""
+    """A load change, and optimizer options that override the document's."""
 
     scale: Annotated[float | None, Flag("X", SHARE)] = Field(None, ge=0, le=1e6, allow_inf_nan=False)
-    """After: multiply every arrival rate by this factor."""
+    """Load change: multiply every arrival rate by this factor."""
     random_load: Annotated[int | None, Flag("SEED")] = Field(None, ge=0, lt=2**64)
-    """After: multiply rates by 0.5 … 1.5 and token lengths by 0.8 … 1.2 at random, from this seed."""
+    """Load change: multiply rates by 0.5 … 1.5 and token lengths by 0.8 … 1.2 at random, with this seed."""
 
     load: Annotated[str | Path | None, Flag("CSV", only="command")] = None
-    """Loads by server, which replace those of the document."""
+    """CSV file of loads by server, which replace those of the document."""
 
     def applied(self, system: System) -> System:
-        """Return a system with the options of the request; its load changes only on the other side.
+        """Return the system with the optimizer options of the request, but without its load change.
 
         Raises:
             RequestError: fields contradict each other.
@@ -200,14 +200,14 @@ class LoadChangeOptions(PlanOptions):
 
     @property
     def load_changes(self) -> list[str]:
-        """Return the names of the fields that change the load."""
+        """Return the names of the given fields that change the load."""
         return [name for name in ("load", "scale", "random_load") if getattr(self, name) is not None]
 
     def with_changed_load(self, system: System) -> System:
-        """Return the system with the changed load, or the same system if nothing changes.
+        """Return the system with the requested load change, or the same system if there is none.
 
         Raises:
-            RequestError: the load changes in two ways.
+            RequestError: several fields change the load.
             SpecError: the load cannot be read, or is out of range.
         """
         if len(self.load_changes) > 1:

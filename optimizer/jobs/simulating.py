@@ -1,4 +1,4 @@
-"""Study that simulates a plan, or replans until its pools meet their targets in simulation."""
+"""Study that simulates a plan, or replans until all pools meet their targets in the simulation."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,12 +29,12 @@ from optimizer.studies.simulation.simulation_document import RepairedPlan, Simul
 
 
 class EffortOptions(PlanOptions):
-    """Length and seed of a simulation, and options that override the document's."""
+    """Length and seed of a simulation, and optimizer options that override the document's."""
 
     requests: Annotated[
         int, Flag("N", help=f"requests to the replica of each pool ({DEFAULT_REQUESTS:,})")
     ] = Field(DEFAULT_REQUESTS, ge=MIN_REQUESTS, le=MAX_REQUESTS)
-    """Requests to the replica of each pool."""
+    """Number of simulated requests to one replica of each pool."""
     seed: Annotated[int, Flag("S", help=f"random seed ({DEFAULT_SEED})")] = Field(
         DEFAULT_SEED, ge=0, lt=2**64
     )
@@ -42,7 +42,7 @@ class EffortOptions(PlanOptions):
 
     @property
     def effort(self) -> Effort:
-        """Length and seed of the simulation."""
+        """Length and seed of the simulation that the request asks for."""
         return Effort(requests=self.requests, seed=self.seed)
 
 
@@ -50,13 +50,13 @@ class SimulateOptions(EffortOptions):
     """Options of a simulation."""
 
     repair: bool = False
-    """Replan until all pools meet their targets; the answer is then the plan with its simulation."""
+    """Replan until all pools meet their targets; the response is then the plan with its simulation."""
     plan: Annotated[Path | None, Flag("FILE", only="command")] = None
-    """Plan to simulate, as `solve -o` writes it; default: solve."""
+    """Plan to simulate, as `solve -o` writes it; default: solve the system."""
     trace: Annotated[str | Path | None, Flag("FILE", only="command")] = None
     """Recorded requests instead of the load: CSV with TIMESTAMP,ContextTokens,GeneratedTokens."""
     server: Annotated[str | None, Flag("S", only="command")] = None
-    """Server to which the trace belongs."""
+    """Name of the server to which the trace belongs."""
 
 
 @checks_documents
@@ -68,12 +68,12 @@ def simulate_plan(
     Args:
         system: the planned system.
         options: length and seed of the simulation, and a trace.
-        plan: a plan of the system; None: that of the options, or solve for one.
-        progress: called with the numbers of finished pools and of all pools.
+        plan: a plan of the system; None selects that of the options, or solves the system.
+        progress: called with the number of finished pools and the number of all pools.
 
     Raises:
         SpecError: the plan is not for the system, or the trace cannot be read or belongs to no server of it.
-        AnalysisError: a law has iterations that take no time.
+        AnalysisError: a latency model has iterations that take no time.
         SolverError: a plan was needed, and the solver failed.
     """
     if options.server is not None and options.trace is None:
@@ -111,17 +111,18 @@ def repair_plan(
 
     Args:
         system: the system to plan.
-        options: requests to each replica, more if a metric is too close to its limit to decide; and the seed.
-        progress: called with the numbers of finished pools and of all pools.
+        options: number of requests to each replica, increased if a metric is too close to its limit, and the
+            seed.
+        progress: called with the number of finished pools and the number of all pools.
         write_model_to: FILE.lp or FILE.mps for the model of the last plan; None writes no model.
         timings: receives the time of each stage, summed over all plans.
 
     Raises:
         SpecError: the backend does not exist.
-        AnalysisError: a law has iterations that take no time.
+        AnalysisError: a latency model has iterations that take no time.
         SolverError: the solver failed.
     """
-    memo = SizingMemo()  # pools with reduced rates reuse their sizing
+    memo = SizingMemo()  # pools with reduced rates reuse their sizings
 
     def plan_of(changed: System) -> Plan:
         return solve(
@@ -136,8 +137,8 @@ def _simulate_or_repair(
 ) -> Simulation | RepairedPlan:
     """Simulate the pools of the best plan request by request, and compare predicted with simulated metrics.
 
-    With `repair` the plan is made again until its pools meet their targets, or units run out. The answer is
-    then the plan, its simulation, the changes and the loss.
+    With `repair`, the system is planned again until all pools meet their targets, or cards run out. The
+    response is then the plan, its simulation, the changes and the extra cost.
     """
     if not options.repair:
         return simulate_plan(system, options, progress=progress)

@@ -1,4 +1,4 @@
-"""Studies: questions about a system, each a command, two routes under ``/v1`` and a method of the clients."""
+"""Studies: questions about a system, each with a command, two routes under ``/v1`` and a client method."""
 
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
@@ -18,46 +18,46 @@ _AnswerT_co = TypeVar("_AnswerT_co", covariant=True)
 
 
 class Fleet(Enum):
-    """Marker for the fleet of a stateful service."""
+    """Type of `FLEET`."""
 
     FLEET = "fleet"
 
 
 FLEET: Final = Fleet.FLEET
-"""Argument of a client's method that selects the fleet of a stateful service instead of a system."""
+"""Argument of client methods that selects the fleet of a stateful service instead of a system."""
 
 
 @dataclass(frozen=True, slots=True)
 class Study(Generic[Options, Answer]):
-    """A question about a system, with its options and the type of its answer."""
+    """A question about a system, with its options and the type of its result."""
 
     title: str
     """Title of the route that takes a system: an imperative sentence without a full stop."""
     options: type[Options]
-    """Subclass of `Request`: the flags, query parameters and client options."""
+    """Subclass of `Request`, whose fields are the flags, query parameters and client options."""
     answer: Any
-    """Type of the answer: a document, or a union of documents."""
+    """Type of the result: a document, or a union of documents."""
     run: Callable[..., Answer]
-    """Function that answers the question for a system, to which the given optimizer options are already
-    applied. It can have a parameter `progress`, called with the numbers of finished parts and of all parts.
-    Its docstring before `Args` and `Raises` describes the routes.
+    """Function that answers the question for a system, to which the optimizer options are already applied. It
+    can have a parameter `progress`, a function that it calls with the number of finished parts and of all
+    parts. Its docstring before `Args` and `Raises` describes the routes.
     """
     sections: "Callable[[Answer], list[Section]] | None" = None
-    """Function that renders the answer as sections; None if the command is not derived from the study."""
+    """Function that converts the result to sections; None if the command is not derived from the study."""
     table_names: tuple[str, ...] = ()
-    """Table names accepted by ``--table``."""
+    """Names of tables that ``--table`` accepts."""
     csv: Callable[[Answer], str] | None = None
-    """Function that writes the answer for ``--csv``; None writes one of the tables."""
+    """Function that writes the result for ``--csv``; None writes one of the tables."""
     media_types: Mapping[str, str] = field(default_factory=dict)
     """Media types of the formats other than JSON, by the value of the option `format`."""
     page: "Callable[[Answer, System, Options], bytes] | None" = None
-    """Function that writes the answer in the requested format other than JSON."""
+    """Function that writes the result in a format other than JSON."""
     working: str = ""
     """Word for the progress display: ``sweeping``. If given, the work can run on a cluster."""
     simulates: bool = False
-    """Whether it simulates replicas."""
+    """Whether the study simulates replicas."""
     has_load: bool = True
-    """Whether the command can replace the loads of the system."""
+    """Whether the command has the flag ``--load``, which replaces the loads of the system."""
     epilog: str = ""
     """Text at the end of the command's help."""
 
@@ -67,13 +67,13 @@ class Study(Generic[Options, Answer]):
         options: Options,
         progress: Callable[[int, int], None] = lambda _done, _total: None,
     ) -> Answer:
-        """Return the answer of the study for a system."""
+        """Run the study for a system, with the optimizer options applied; return the result."""
         more = [progress] if "progress" in inspect.signature(self.run).parameters else []
         return self.run(system, options, *more)
 
     @property
     def description(self) -> str:
-        """Return the description of the routes."""
+        """Description of the routes: the docstring of `run` without `Args` and `Raises`."""
         text = inspect.cleandoc(self.run.__doc__ or "")
         return text.partition("\n\nArgs:")[0].partition("\n\nRaises:")[0]
 
@@ -91,21 +91,21 @@ class Awaited(Protocol):
 
 
 class Method(Protocol[_OptionsT_contra, _AnswerT_co]):
-    """Method of a client."""
+    """Method of a client that requests a study."""
 
     def __call__(self, system: Any, options: _OptionsT_contra | None = None) -> _AnswerT_co:
-        """Answer the question for a system, or `FLEET`."""
+        """Request the study for a system, or for the service's fleet with `FLEET`."""
 
 
 class StudyEntry(Generic[Options, Answer]):
-    """Entry of a study in the table; loads the study's module on first use."""
+    """Entry of a study in the table of studies; imports the study's module on first use."""
 
     def __init__(self, module: str, summary: str, command: str | None = None) -> None:
-        """Describe the study without importing it.
+        """Create an entry without importing the study.
 
         Args:
             module: name of the module in `optimizer.jobs`; its `STUDY` is the study.
-            summary: one line for the help of the program.
+            summary: one-line summary for the help of the program.
             command: name of the command; None selects the study's name.
         """
         self.summary = summary
@@ -118,12 +118,12 @@ class StudyEntry(Generic[Options, Answer]):
 
     @property
     def command(self) -> str:
-        """Return the name of the command."""
+        """Name of the study's command."""
         return self._command or self.name
 
     @property
     def study(self) -> Study[Options, Answer]:
-        """Return the study, importing its module on first use."""
+        """The study; its module is imported on first use."""
         found = import_module(f"optimizer.jobs.{self._module}").STUDY
         return cast("Study[Options, Answer]", found)
 
@@ -134,5 +134,5 @@ class StudyEntry(Generic[Options, Answer]):
     @overload
     def __get__(self, client: Awaited, owner: type) -> Method[Options, Coroutine[Any, Any, Answer]]: ...
     def __get__(self, client: Any, owner: type) -> Any:
-        """Return the entry, or for a client the method that asks the service."""
+        """Return the entry itself from the class, or from a client the method that requests the study."""
         return self if client is None else client.method_of(self)

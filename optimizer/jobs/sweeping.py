@@ -1,4 +1,4 @@
-"""Study that varies parameters of a system, and samples days."""
+"""Study that plans a system over ranges of parameters, and for sampled days."""
 
 from importlib.metadata import version
 from pathlib import Path
@@ -25,32 +25,33 @@ MAX_SAMPLES = 10_000
 
 
 class SweepOptions(ExactOptions):
-    """Parameters to vary, days to sample, and options that override the document's."""
+    """Parameters to vary, days to sample, and optimizer options that override the document's."""
 
     vary: Annotated[tuple[str, ...], Flag("NAME=VALUES", help="vary a parameter; repeatable")] = ()
-    """Parameters with their values: load=0.5..3, count:H100=0..64, cost:A100=100,200 or another number of
-    the document; several for all combinations."""
+    """Parameters with their values: load=0.5..3, count:H100=0..64, cost:A100=100,200 or another number of the
+    document. All combinations of several parameters are planned.
+    """
     samples: Annotated[int | None, Flag("N")] = Field(None, ge=1, le=MAX_SAMPLES)
-    """Number of days to sample for the cost of being safe; default: none."""
+    """Number of days with random loads to plan, which gives the cost of safe fleets; default: none."""
     load_cv: Annotated[float | None, Flag("CV")] = Field(None, ge=0, le=10)
-    """Coefficient of variation of each server's load from day to day, with `samples`."""
+    """Coefficient of variation of each server's load between days, with `samples`."""
     seed: Annotated[int, Flag("S", help="random seed of the days (0)")] = Field(0, ge=0, lt=2**64)
-    """Random seed of the days."""
+    """Random seed of the sampled days."""
     format: AnswerFormat = "json"
-    """The numbers as JSON, or a picture."""
+    """Format of the response: the numbers as JSON, or a picture."""
     trace: Annotated[str | Path | None, Flag("FILE", only="command")] = None
-    """Sample the days of this CSV file of loads, as for replay."""
+    """CSV file of loads over time, as for replay, from which days are sampled."""
     resume: Annotated[Path | None, Flag("FILE", only="command")] = None
-    """Store finished plans in FILE, and resume from it."""
+    """Store finished plans in FILE, and resume from them."""
 
 
 @checks_documents
 def sweep_system(system: System, options: SweepOptions, progress: Tell = ignore_progress) -> Sweep:
     """Plan a system over ranges of parameters: cost, served share by priority, and binding limits.
 
-    Between two integers of one parameter, service and value are known for every value. With `samples`, the
-    answer also contains the cost of fleets that are safe on 50 to 99 % of sampled days. A large sweep can
-    need more time than the service allows a request.
+    If one parameter varies between two integers, the result covers every integer between them. With
+    `samples`, the response also contains the cost of fleets that serve all load on 50 to 99 % of sampled
+    days. A large sweep can need more time than the service allows for a request.
 
     Raises:
         SpecError: a variation, a value or a file is invalid.
@@ -78,7 +79,7 @@ def _days(
 
 
 def _check(options: SweepOptions) -> None:
-    """Reject a request that is empty or contradicts itself."""
+    """Reject a request that varies nothing and samples no days, or contradicts itself."""
     if not options.vary and options.samples is None:
         raise RequestError("vary", "nothing to vary; give a variation such as load=0.5..3, or {samples}")
     if options.samples is None:

@@ -1,4 +1,4 @@
-"""The table of studies: a study is a module of this package, and an entry here."""
+"""The table of all studies: each is a module in this package and has an entry here."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Studies:
-    """All studies of a system, by the name of their routes and of the clients' methods.
+    """All studies of a system; the name of an entry is that of its routes and of the clients' methods.
 
-    The clients inherit from this class, so the type of an entry is the type of their method. If it is `Any`,
-    the clients define their own methods for the study.
+    Clients inherit from this class, so the type of an entry is that of their method. If it is `Any`, the
+    clients define the method themselves.
     """
 
     explain: "StudyEntry[ExplainOptions, Explanation]" = StudyEntry(
@@ -47,7 +47,7 @@ LOCAL_STUDIES: dict[str, StudyEntry[Any, Any]] = {
         "replay",
     )
 }
-"""Studies of files, which are commands only."""
+"""Studies that read files and are only commands, by name."""
 STUDIES: dict[str, StudyEntry[Any, Any]] = {
     name: entry for name, entry in vars(Studies).items() if isinstance(entry, StudyEntry)
 }

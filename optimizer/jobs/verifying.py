@@ -1,4 +1,4 @@
-"""Verify a plan, and the proof of its bounds."""
+"""Job that verifies a plan, and the proof of its bounds."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from optimizer.spec.system import System
 
 @checks_documents
 def verify_plan(plan: Plan, system: System, proof: Proof | None = None) -> "Verified":
-    """Check a plan against its system by recomputing it, and the proof of its bounds, if given.
+    """Check a plan against its system by recomputing its values; also check the proof of its bounds if given.
 
     Args:
         plan: the plan.
         system: the planned system, with the same options.
-        proof: dual multipliers that prove its bounds.
+        proof: dual multipliers that prove the bounds of the plan.
     """
     wrong = verify(plan, system)
     if wrong or proof is None:
@@ -29,6 +29,6 @@ class Verified:
     """Result of a verification."""
 
     wrong: tuple[str, ...]
-    """Errors found, one line each."""
+    """Errors in the plan or the proof, one line each."""
     open_points: tuple[str, ...] = ()
     """Bounds that the multipliers do not prove, one line each."""

@@ -1,1 +1,1 @@
-"""Kinds of replicas: one object for each kind of workload, in a table."""
+"""Kinds of replicas (token batching, batch servers): one object for each kind, in a table."""

@@ -1,6 +1,6 @@
-"""Document fields common to all kinds of replicas: profiles, servers, loads and targets.
+"""Document fields that all kinds of replicas have in profiles, servers, loads and targets.
 
-Each kind adds its own fields to profiles and servers; `optimizer.kinds.table` combines them.
+Each kind adds further fields to profiles and servers; `optimizer.kinds.table` combines them.
 """
 
 from pydantic import Field, model_validator
@@ -21,11 +21,11 @@ from optimizer.documents import (
 from optimizer.queueing.measures import TargetMeasure
 
 DEFAULT_MAX_BATCH = 256
-"""Default batch limit, the maximum of llm-inferno's optimizer-light."""
+"""Default batch limit [requests]: the maximum of llm-inferno's optimizer-light."""
 
 
 class ReplicaProfile(Document):
-    """The model and accelerator of a profile, and its batch limit."""
+    """Fields that profiles of all kinds have: model, accelerator and batch limit."""
 
     name: Name
     """Name of the model."""
@@ -34,31 +34,31 @@ class ReplicaProfile(Document):
     acc_count: SliceCount = Field(1, alias="accCount")
     """Number of accelerators per replica."""
     max_batch_size: BatchSize = Field(0, alias="maxBatchSize")
-    """Batch limit at `atTokens` output tokens per request; 0 means 256."""
+    """Batch limit [requests] at `atTokens` output tokens per request; 0 means 256."""
     at_tokens: Count = Field(0, alias="atTokens")
-    """Request length at which the batch limit was measured [output tokens]; 0: the limit is not scaled."""
+    """Output length at which the batch limit was measured [tokens]; 0 if the limit is not scaled."""
 
 
 class PlacedServer(Document):
-    """A server to place, with the limits of its replicas."""
+    """Fields that servers of all kinds have: a model for a service class, with limits on its replicas."""
 
     name: Name
-    """Unique name."""
+    """Unique name of the server."""
     service_class: Name = Field("Free", alias="class")
     """Name of the service class."""
     model: Name
     """Name of the model."""
     keep_accelerator: bool = Field(default=False, alias="keepAccelerator")
-    """Whether the server must stay on its current accelerator, if it has one."""
+    """Whether the server must stay on its current accelerators, if it has any."""
     min_num_replicas: Count = Field(0, alias="minNumReplicas")
-    """Minimum number of replicas, also when idle."""
+    """Minimum number of replicas, even if the server is idle."""
     max_num_replicas: PositiveCount | None = Field(None, alias="maxNumReplicas")
     """Maximum number of replicas; default: unlimited."""
     max_batch_size: BatchSize = Field(0, alias="maxBatchSize")
-    """Batch limit; 0: the profile's, scaled to the request length."""
+    """Batch limit [requests]; 0 selects the profile's, scaled to the output length."""
     max_queue_size: Count | None = Field(None, alias="maxQueueSize")
-    """Queue capacity: maximum requests waiting behind a full batch; 0: none wait; default: 10 times the batch
-    limit.
+    """Queue capacity: maximum number of requests that wait for a full batch; 0 rejects instead of queueing;
+    default: 10 times the batch limit.
     """
 
     @model_validator(mode="after")
@@ -73,16 +73,16 @@ class PlacedServer(Document):
 
 
 class Load(Document):
-    """Statistics of a server's traffic."""
+    """Load of a server: arrival rate and request lengths."""
 
     arrival_rate_rpm: RequestsPerMinute = Field(0.0, alias="arrivalRate")
     """Arrival rate [requests/min]; values below 1e-12 are read as 0."""
     throughput_rpm: RequestsPerMinute = Field(0.0, alias="throughput")
     """Measured throughput [requests/min]; stored but not used."""
     in_tokens: Tokens = Field(0.0, alias="avgInTokens")
-    """Mean input length [tokens]; required if requests arrive, even if it is 0."""
+    """Mean input length [tokens]; must be stated if requests arrive, even if it is 0."""
     out_tokens: Tokens = Field(0.0, alias="avgOutTokens")
-    """Mean output length [tokens]: at least 1 if requests arrive."""
+    """Mean output length [tokens]; at least 1 if requests arrive."""
     arrival_cv: Coefficient = Field(1.0, alias="arrivalCV")
     """Coefficient of variation of the interarrival times; values other than 1 need `queueModel: continuous`.
     """
@@ -95,14 +95,14 @@ class Load(Document):
 
 
 class LatencyTarget(Document):
-    """A limit on the time to the complete answer."""
+    """A limit on the end-to-end latency: the time to the complete response."""
 
     percentile: float | None = Field(None, gt=0, lt=100)
     """Percentile to which the limit applies; default: the mean."""
     limit_ms: Milliseconds = Field(alias="ms", gt=0)
-    """Limit on the latency, more than 0 [ms]."""
+    """Limit on the end-to-end latency [ms], more than 0."""
 
     @property
     def measure(self) -> TargetMeasure:
-        """Return the limited measure."""
+        """Measure that the target limits: mean or percentile of the end-to-end latency."""
         return TargetMeasure("e2e", self.percentile)

@@ -1,7 +1,7 @@
-"""The interface of a kind of replica; the layers above use it without naming any kind.
+"""The interface of a kind of replica, which all other packages use without knowing the kind.
 
-Kinds are below `optimizer.spec`: they depend on their own fields of profiles and servers and on loads, but
-not on systems, arrays or plans.
+Kinds are below `optimizer.spec`: they depend on fields of profiles and servers, and on loads, but not on
+systems, arrays or plans.
 """
 
 from abc import ABC, abstractmethod
@@ -22,53 +22,55 @@ from optimizer.timing import Law
 from optimizer.units import SECONDS_PER_MINUTE
 
 Fault = tuple[str, str]
-"""The path of a field within its document, with dots, and its error message."""
+"""An error in a document: the path of a field, with dots, and the message."""
 
 
 class Refused(NamedTuple):
-    """Fields that a kind does not allow, by Python name, and the reason."""
+    """Fields that a kind does not support (Python names), and the reason."""
 
     fields: tuple[str, ...] = ()
     because: str = ""
 
 
 class OwnRows(NamedTuple):
-    """Additional arrays for servers of a kind, with one row for each way to run a server."""
+    """Additional arrays for servers of a kind, with one row for each alternative setting of a server."""
 
     arrays: OwnArrays
     server: IntArray
-    """Server of each row, in ascending order. The best row of a server is chosen, or the first of equally
-    good rows; the last row has the settings of the document.
+    """Index of the server of each row, in ascending order. Plans choose the best row of a server, or the
+    first of equally good ones. The last row of a server has the settings of its document.
     """
 
 
 class EngineSettings(NamedTuple):
-    """Settings of a plan for the engine of a replica, as its Deployment states them."""
+    """Settings that a plan chose for the serving engine of a replica, as Kubernetes manifests state them."""
 
     args: tuple[str, ...] = ()
-    """Arguments of the container with the engine."""
+    """Command-line arguments of the engine's container."""
     annotations: Mapping[str, str] = MappingProxyType({})
-    """Values by annotation name, for engines without a common command line."""
+    """Annotations for engines without known arguments: values by name."""
 
 
 class EngineContainer(NamedTuple):
-    """Container of an engine, in a Deployment that is written from nothing."""
+    """Container of a serving engine, for Deployments that are written completely."""
 
     image: str = ""
-    """Image; empty if the user's own image has the engine."""
+    """Container image; empty if the user provides the image."""
     command: tuple[str, ...] = ()
-    """Command of one replica on one node, without the arguments of a plan; empty: that of the image."""
+    """Command of a replica on one node, without the arguments of a plan; empty for that of the image."""
     port: int = 8080
     port_flag: str = ""
-    """Flag of the command that sets the port; empty: the image reads the environment variable `PORT`."""
+    """Flag of the command that sets the port; empty if the image reads the environment variable `PORT`."""
     health_path: str = "/health"
-    """Path of the probes; its answer is 200 once the engine can serve."""
+    """Path of the health probes; it responds with status 200 when the engine can serve."""
     hub_variable: str = ""
-    """Environment variable with the token of the hub of models; empty: none."""
+    """Environment variable for the access token of the model hub; empty for none."""
     leader_args: tuple[str, ...] = ()
-    """Further arguments of the first node of a replica on several nodes."""
+    """Additional arguments on the first node of a replica that spans several nodes."""
     worker_args: tuple[str, ...] = ()
-    """Further arguments of its other nodes; both can use the variables of a LeaderWorkerSet."""
+    """Additional arguments on the other nodes of such a replica; both can use the variables of a
+    LeaderWorkerSet.
+    """
 
 
 P = TypeVar("P", bound=ReplicaProfile)
@@ -76,62 +78,65 @@ S = TypeVar("S", bound=PlacedServer)
 
 
 class KindOf(ABC, Generic[P, S]):
-    """A kind of replica: immutable, with one object of each in the table of kinds.
+    """Base class of kinds of replicas; the table of kinds has one immutable object of each.
 
-    P and S are the types of its profiles and servers, with the common fields and its own.
+    P and S are the types of the kind's profiles and servers, which have the common fields and those of the
+    kind.
     """
 
     name: ClassVar[str]
-    """Plural name in code and messages."""
+    """Plural name of the kind in code and messages."""
     gives: ClassVar[str]
-    """Key or quantity that marks a profile of this kind: "batchParms", "tokens"."""
+    """Key or quantity that identifies profiles of this kind, such as "batchParms" or "tokens"."""
     queue_models: ClassVar[Mapping[type[Law], tuple[type[QueueModel], ...]]]
-    """Latency models of this kind, each with its queue models, the default first."""
+    """Latency models of this kind, each with its queue models; the first is the default."""
     server_fields: ClassVar[type[Document] | None] = None
-    """Server fields that only this kind has."""
+    """Document with the server fields that only this kind has; None if there are none."""
     does: ClassVar[str] = ""
-    """Verb phrase about those fields, to follow the kind's name: "collect requests"."""
+    """Verb phrase about these fields that follows the kind's name in messages, such as "collect requests"."""
     refused_in_profiles: ClassVar[Refused] = Refused()
     refused_targets: ClassVar[Refused] = Refused()
     row: ClassVar[type[Row] | None] = None
-    """Input row for one replica at one rate, recognised by the key `gives`; None: the reference's format."""
+    """Type of input lines for one replica of this kind, recognised by the key `gives`; None for llm-inferno's
+    format.
+    """
     compiles_queues: ClassVar[bool] = False
-    """Whether its queue models run compiled code; compilation takes some seconds."""
+    """Whether the kind's queue models run compiled code; the compilation takes some seconds."""
     mark: ClassVar[str | None] = None
-    """Field that only pools of this kind have; None for the default kind."""
+    """Pool field that only pools of this kind have; None for the default kind."""
     simulated_mark: ClassVar[str | None] = None
-    """Boolean field that is true only for simulated pools of this kind."""
+    """Boolean field that is true only for simulated pools of this kind; None for the default kind."""
     metrics: ClassVar[tuple[Shown, ...]]
-    """Metrics of its pools, in column order."""
+    """Metrics of the kind's pools, in column order."""
     orders: ClassVar[Mapping[TableName, tuple[str, ...]]] = MappingProxyType({})
-    """Column order of single tables; metrics not listed are last."""
+    """Column order in tables that differ: names of metrics by table; other metrics are last."""
     lengths: ClassVar[tuple[str, ...]] = ()
     """Fields of a load that this kind uses, in addition to the rate."""
     of_server: ClassVar[tuple[str, ...]] = ()
-    """Server fields that are shown with its pools."""
+    """Server fields that tables show with the kind's pools."""
     words: ClassVar[Words]
 
     def check(self, server: S, profiles: Sequence[P], load: Load) -> Iterator[Fault]:  # noqa: ARG002  most kinds override this
-        """Yield the faults of a server and the profiles of its model.
+        """Yield the errors in a server and in the profiles of its model.
 
         Args:
             server: the server.
             profiles: the profiles of its model.
-            load: its load.
+            load: the load of the server.
         """
         yield from ()
 
     def demand_rps(self, load: Load, throughput_tps: float) -> float:  # noqa: ARG002  used by kinds with tokens
-        """Return the rate that a server must carry [requests/s]; 0 if it is idle.
+        """Return the request rate that a server must carry [requests/s]; 0 if it is idle.
 
         Args:
             load: its load.
-            throughput_tps: its throughput target [tokens/s]; 0 if it has none.
+            throughput_tps: throughput target of the server [tokens/s]; 0 if it has none.
         """
         return load.arrival_rate_rpm / SECONDS_PER_MINUTE
 
     def own(self, servers: Sequence[S]) -> OwnRows | None:  # noqa: ARG002  used by kinds with own arrays
-        """Return the additional arrays of some servers; None if the kind has none."""
+        """Return the additional arrays of the given servers; None if the kind has none."""
         return None
 
     @abstractmethod
@@ -142,49 +147,48 @@ class KindOf(ABC, Generic[P, S]):
 
         Args:
             server: the server.
-            profile: its model on an accelerator.
-            max_batch: its batch limit.
-            pool: a pool of a plan, with the settings that the plan chose; None selects the server's own
-                settings.
+            profile: profile of the server's model on an accelerator.
+            max_batch: batch limit [requests].
+            pool: pool of a plan, whose settings are used; None selects the settings of the server.
         """
 
     def pool_fields(self, server: S, profile: P, max_batch: int, own: OwnArrays | None) -> Mapping[str, Any]:  # noqa: ARG002
-        """Return the additional fields of a `Pool` of this kind, which do not depend on the load.
+        """Return the fields of a `Pool` that only this kind has and that do not depend on the load.
 
         Args:
-            server: its server.
-            profile: its model on an accelerator.
-            max_batch: its batch limit.
-            own: its row of the additional arrays of this kind.
+            server: the server.
+            profile: profile of the server's model on an accelerator.
+            max_batch: batch limit [requests].
+            own: row of the kind's additional arrays; None if it has none.
         """
         return {}
 
     def engine_settings(self, pool: Document) -> EngineSettings:
-        """Return a planned pool's settings for its Deployment; by default a note of its batch limit."""
+        """Return a planned pool's settings for its manifest; by default an annotation of its batch limit."""
         return EngineSettings(annotations={"max-batch": str(getattr(pool, "max_batch", 0))})
 
     def container(self, profile: P, cards: int, source: str) -> EngineContainer:  # noqa: ARG002  only some kinds have a known engine
-        """Return the container of a replica; by default the user's own image.
+        """Return the container of a replica; by default one with the user's own image.
 
         Args:
-            profile: its model on an accelerator.
-            cards: cards of the replica.
+            profile: profile of the replica's model on an accelerator.
+            cards: number of cards of the replica.
             source: repository or path of the model's weights.
         """
         return EngineContainer()
 
     def takes_turns(self, server: S, profile: P, max_batch: int) -> BatchServer | None:  # noqa: ARG002  most kinds do not support it
-        """Return a replica that shares a card in time, one batch at a time; None if it cannot share.
+        """Return the server as one that shares a card in time, one batch at a time; None if it cannot.
 
         Args:
-            server: its server.
-            profile: its model on the card.
-            max_batch: its batch limit.
+            server: the server.
+            profile: profile of the server's model on the card.
+            max_batch: batch limit [requests].
         """
         return None
 
     def shown(self, table: TableName) -> Mapping[str, Shown]:
-        """Return the metrics of its pools in a table, by name, in column order."""
+        """Return the metrics of the kind's pools in a table, by name, in column order."""
         return self._tables.get(table, {})
 
     @cached_property
@@ -199,7 +203,7 @@ class KindOf(ABC, Generic[P, S]):
 
     @property
     def fields(self) -> set[str]:
-        """Return the fields of a pool's row that apply to this kind."""
+        """Return the fields of rows about pools that apply to this kind."""
         own = {shown.field for shown in self.metrics if shown.field and not shown.alias}
         targets = {shown.target_field for shown in self.metrics if shown.target}
         return {*self.lengths, *own, *targets}

@@ -1,4 +1,4 @@
-"""Latency models of documents, and their parameters as arrays."""
+"""Latency models (laws) of documents, with their parameters as arrays."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from optimizer.timing import Law, RequestShapes
 
 
 def laws_given(document: Document) -> list[type[Law]]:
-    """Return the laws for which a document has at least one parameter field."""
+    """Return the latency models for which a document states at least one parameter."""
     return _laws_with(document, lambda _: True)
 
 
 def laws_known(document: Document) -> list[type[Law]]:
-    """Return the laws for which a document has a non-zero parameter."""
+    """Return the latency models for which a document states a parameter that is not 0."""
     return _laws_with(document, _has_parameter)
 
 
 def _laws_with(document: Document, counts: Callable[[Document], bool]) -> list[type[Law]]:
-    """Return the laws for which a document has a part that satisfies a condition."""
+    """Return the latency models of which a document has a part that satisfies a condition."""
     fields, found = vars(document), []
     for law in QUEUE_MODELS_OF:
         for name in law.parts:
@@ -40,18 +40,18 @@ def _has_parameter(part: Document) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LawTable:
-    """The laws of P documents."""
+    """The latency models (laws) of P documents, with their parameters."""
 
     laws: tuple[type[Law], ...]
-    """All laws."""
+    """All types of latency models."""
     law: IntArray
-    """Law of each document as an index into `laws`; -1 if no token times are known; shape (P,)."""
+    """Index in `laws` of each document's latency model, shape (P,); -1 if no token times are known."""
     parameters: tuple[FloatArray, ...]
-    """Parameters of each law, shape (K, P); zero for documents of other laws."""
+    """Parameters of each latency model, shape (K, P); 0 for documents with other models."""
 
     @classmethod
     def of(cls, documents: Sequence[Document]) -> Self:
-        """Read the laws of documents, at most one each."""
+        """Read the latency models of documents; each has at most one."""
         known = [laws_known(document) for document in documents]
         laws, tables = tuple(QUEUE_MODELS_OF), []
         law = np.array([laws.index(mine[0]) if mine else -1 for mine in known], dtype=np.int64)
@@ -63,15 +63,15 @@ class LawTable:
         return cls(laws, frozen(law), tuple(tables))
 
     def take(self, document: IntArray) -> "LawTable":
-        """Return the laws of the selected documents, in that order."""
+        """Return a copy with only the documents with the given indices, in the given order."""
         return LawTable(self.laws, self.law[document], tuple(table[:, document] for table in self.parameters))
 
     def of_rows(self, law: int, document: IntArray, shapes: RequestShapes) -> Law:
-        """Return one law with R rows.
+        """Return the latency model of R rows that all have the same type.
 
         Args:
-            law: index of the law.
-            document: the document of each row, shape (R,).
-            shapes: request shapes, R rows.
+            law: index of the type in `laws`.
+            document: index of each row's document, shape (R,).
+            shapes: request lengths of the R rows.
         """
         return self.laws[law].of_rows(self.parameters[law][:, document], shapes)

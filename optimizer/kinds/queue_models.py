@@ -1,4 +1,4 @@
-"""Queue models by their names in documents, and messages about incompatible settings."""
+"""Looks up queue models by their names in documents, and describes incompatible settings."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -17,25 +17,25 @@ from optimizer.timing import Law
 QUEUE_MODELS: dict[str, type[QueueModel]] = {
     model.name: model for models in QUEUE_MODELS_OF.values() for model in models
 }
-"""All queue models by name."""
+"""All queue models, by their names in documents."""
 
 REFERENCE = ReplicaQueues.name
-"""The reference's queue, used for the linear law and on the reference's routes."""
+"""Name of llm-inferno's queue model, used for the linear latency model and on llm-inferno's HTTP routes."""
 
 
 def default_model(laws: Sequence[type[Law]]) -> str:
-    """Return the default queue model for the laws of a document; the first law decides."""
+    """Return the name of the default queue model for a document's latency models; the first one decides."""
     return QUEUE_MODELS_OF[laws[0]][0].name if laws else REFERENCE
 
 
 def without_default(schema: dict[str, Any]) -> None:
-    """Remove the default from a JSON schema, because it depends on the law."""
+    """Remove the default of the queue model from a JSON schema, because it depends on the latency model."""
     del schema["default"]
 
 
 def _known(name: str) -> str:
     if name not in QUEUE_MODELS:
-        # Laws with a single queue model leave no choice.
+        # Only these latency models have several queue models to choose from.
         choices = {model.name for models in QUEUE_MODELS_OF.values() if len(models) > 1 for model in models}
         named = [other for other in QUEUE_MODELS if other in choices]
         known = " or ".join(map(repr, named))
@@ -52,15 +52,16 @@ QueueModelName = Annotated[str, AfterValidator(_known), WithJsonSchema({"enum": 
 def way_to(
     can: Callable[[type[QueueModel]], bool], laws: Sequence[type[Law]], document: type[Document]
 ) -> str:
-    """Return the change of a document after which its queue model satisfies a condition, for messages.
+    """Describe the change of a document after which its queue model satisfies a condition, for messages.
 
     Args:
-        can: the condition.
-        laws: the laws of the document.
-        document: its type.
+        can: condition on a type of queue model.
+        laws: types of the document's latency models.
+        document: type of the document.
 
     Returns:
-        A queue model that supports the laws, or else another law of the same kind; empty if there is neither.
+        Advice to select a queue model that supports the latency models, or else another latency model of the
+        same kind; empty if there is neither.
     """
     able = [name for name in QUEUE_MODELS if can(QUEUE_MODELS[name]) and not _unsupported(name, laws)]
     if able:
@@ -82,12 +83,12 @@ def _unsupported(name: str, laws: Sequence[type[Law]]) -> list[type[Law]]:
 
 
 def law_problem(name: str, law: type[Law], given: str = "") -> str | None:
-    """Return a message if a queue model does not support a law, else None.
+    """Return a message if a queue model does not support a latency model, else None.
 
     Args:
         name: the queue model.
-        law: the law.
-        given: text after the law's name, such as the terms that are not supported.
+        law: type of the latency model.
+        given: text after the name of the latency model, such as the unsupported terms.
     """
     mine = QUEUE_MODELS_OF[law]
     if QUEUE_MODELS[name] in mine:
@@ -102,13 +103,13 @@ def law_problem(name: str, law: type[Law], given: str = "") -> str | None:
 def variability_problem(
     name: str, coefficients: Mapping[str, float], document: Document, owner: str = ""
 ) -> str | None:
-    """Return a message if a queue model does not support the variability of requests, else None.
+    """Return a message if a queue model does not support the given coefficients of variation, else None.
 
     Args:
         name: the queue model.
         coefficients: coefficients of variation, by document key.
         document: the document with the latency model.
-        owner: text that names the owner of the queue model.
+        owner: text after the name of the queue model that states where it is set.
     """
     own = QUEUE_MODELS[name].own_variability
     varied = [f"{wire}: {value:g}" for wire, value in coefficients.items() if value != 1 and wire not in own]

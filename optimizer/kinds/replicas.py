@@ -1,6 +1,6 @@
-"""Analysis of single replicas: performance at a rate, and the maximum rate that meets the targets.
+"""Analysis of single token replicas: performance at a rate, and the maximum rate within targets.
 
-The queue-analysis format of the reference is in `optimizer.compat.queue_service`.
+The queue-analysis format of llm-inferno is in `optimizer.compat.queue_service`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -56,22 +56,24 @@ from optimizer.timing import Law, RequestShapes
 _Answer = TypeVar("_Answer", bound=Document)
 _Result = TypeVar("_Result")
 MAX_BATCHES_AT_ONCE = 1_000_000
-"""Maximum sum of the batch limits of replicas that are analysed together, which bounds the memory."""
+"""Maximum sum of the batch limits of replicas that are analysed at once, which bounds memory use."""
 
 
 class _ReplicaShape(Document):
-    """Limits and request statistics of a replica."""
+    """Limits, request lengths and queue model of a replica."""
 
     max_batch: BatchLimit = Field(alias="maxBatch")
     """Batch limit [requests]."""
     max_queue: Count | None = Field(None, alias="maxQueue")
-    """Queue capacity: maximum requests waiting behind a full batch; default: 10 times the batch limit."""
+    """Queue capacity: maximum number of requests that wait for a full batch; default: 10 times the batch
+    limit.
+    """
     in_tokens: Tokens = Field(alias="inTokens")
     """Mean input length [tokens]."""
     out_tokens: AnswerTokens = Field(alias="outTokens")
     """Mean output length [tokens]."""
     kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity")
-    """KV cache [tokens]; it limits the batch in the queue model `continuous`."""
+    """KV cache capacity [tokens]; it limits the batch in the queue model `continuous`."""
     arrival_cv: Coefficient = Field(1.0, alias="arrivalCV")
     """Coefficient of variation of the interarrival times."""
     in_tokens_cv: Coefficient = Field(1.0, alias="inTokensCV")
@@ -83,7 +85,7 @@ class _ReplicaShape(Document):
 
 
 class Replica(LawFields, _ReplicaShape):
-    """A replica: latency model, limits and request statistics."""
+    """A replica that serves tokens: latency model, limits, request lengths and queue model."""
 
     @model_validator(mode="after")
     def _one_law(self) -> "Replica":
@@ -109,10 +111,10 @@ class Replica(LawFields, _ReplicaShape):
 
 
 class Percentiles(Document):
-    """Percentiles of a latency over requests [ms]."""
+    """Percentiles of a latency over all requests [ms]."""
 
     p50_ms: float = Field(alias="p50")
-    """Median latency [ms]."""
+    """Median [ms]."""
     p90_ms: float = Field(alias="p90")
     """90th percentile [ms]."""
     p95_ms: float = Field(alias="p95")
@@ -122,7 +124,7 @@ class Percentiles(Document):
 
 
 class ReplicaPerformance(Document):
-    """Steady-state means of a replica at one arrival rate, and percentiles if the queue model has them."""
+    """Steady-state performance of a replica at one arrival rate; percentiles if the queue model has them."""
 
     offered_rps: float = Field(alias="offeredRate")
     """Arrival rate [requests/s]."""
@@ -133,7 +135,7 @@ class ReplicaPerformance(Document):
     ttft_ms: float = Field(alias="ttft")
     """Mean time to first token, including the queueing time [ms]."""
     itl_ms: float = Field(alias="itl")
-    """Inter-token latency [ms]."""
+    """Mean inter-token latency [ms]."""
     wait_ms: float = Field(alias="wait")
     """Mean queueing time [ms]."""
     prefill_ms: float = Field(alias="prefill")
@@ -141,30 +143,32 @@ class ReplicaPerformance(Document):
     service_ms: float = Field(alias="service")
     """Mean time in the batch [ms]."""
     response_ms: float = Field(alias="response")
-    """Mean queueing and service time [ms]."""
+    """Mean response time: queueing plus service time [ms]."""
     in_service: float = Field(alias="inService")
-    """Mean requests in the batch."""
+    """Mean number of requests in the batch."""
     in_queue: float = Field(alias="inQueue")
-    """Mean requests waiting."""
+    """Mean number of waiting requests."""
     utilization: float
-    """Mean batch over the batch limit."""
+    """Utilisation: mean batch divided by the batch limit, 0 to 1."""
     loss: float
-    """Fraction of requests rejected because the queue is full."""
+    """Fraction of requests that are rejected because the queue is full."""
     p_empty: float = Field(alias="pEmpty")
-    """Probability of an empty replica."""
+    """Probability that the replica has no request."""
     ttft_percentiles: Percentiles | None = Field(None, alias="ttftPercentiles", exclude_if=is_none)
     """Percentiles of the time to first token; absent if the queue model computes means only."""
     itl_percentiles: Percentiles | None = Field(None, alias="itlPercentiles", exclude_if=is_none)
-    """Percentiles of each request's mean inter-token latency; absent in the same way."""
+    """Percentiles of the mean inter-token latency of each request; absent if the queue model computes means
+    only.
+    """
     e2e_percentiles: Percentiles | None = Field(None, alias="e2ePercentiles", exclude_if=is_none)
-    """Percentiles of the time to the last token; absent in the same way."""
+    """Percentiles of the time to the last token; absent if the queue model computes means only."""
 
 
 class LatencyFigures(Document):
-    """Mean and percentiles of user-visible latencies [ms]."""
+    """Mean end-to-end latency, and percentiles of TTFT, ITL and end-to-end latency [ms]."""
 
     e2e_ms: float = Field(alias="avgE2E")
-    """Mean time to the last token [ms]."""
+    """Mean end-to-end latency: time to the last token [ms]."""
     p50_ttft_ms: float = Field(alias="p50TTFT")
     """Median of the time to first token [ms]."""
     p90_ttft_ms: float = Field(alias="p90TTFT")
@@ -192,47 +196,49 @@ class LatencyFigures(Document):
 
 
 class ReplicaSizing(Document):
-    """The maximum rate of a replica that meets its targets."""
+    """Result of sizing: the maximum rate at which a replica meets its targets."""
 
     max_rate_rps: float = Field(alias="maxRate")
     """Maximum rate that meets all targets [requests/s]."""
     rate_ttft_rps: float | None = Field(None, alias="rateAtTTFT")
-    """Maximum rate for the TTFT target alone; or the maximum stable rate without that target [requests/s]."""
+    """Maximum rate for the TTFT target alone [requests/s]; without one, the maximum stable rate."""
     rate_itl_rps: float | None = Field(None, alias="rateAtITL")
-    """Maximum rate for the ITL target alone; without one, the maximum stable rate [requests/s]."""
+    """Maximum rate for the ITL target alone [requests/s]; without one, the maximum stable rate."""
     rate_tps_rps: float | None = Field(None, alias="rateAtTPS")
-    """Rate cap of a throughput target; without one, the maximum stable rate [requests/s]."""
+    """Maximum rate that a throughput target allows [requests/s]; without one, the maximum stable rate."""
     rate_e2e_rps: float | None = Field(None, alias="rateAtE2E", exclude_if=is_none)
     """Maximum rate for the end-to-end target alone [requests/s]; absent without one."""
     rate_loss_rps: float | None = Field(None, alias="rateAtLoss")
-    """Maximum rate for the loss limit alone; without one, the maximum stable rate [requests/s]."""
+    """Maximum rate for the limit on rejected requests alone [requests/s]; without one, the maximum stable
+    rate.
+    """
     at_max_rate: ReplicaPerformance = Field(alias="atMaxRate")
-    """Performance at the maximum rate."""
+    """Performance of the replica at the maximum rate."""
 
 
 class LatencyTargets(Document):
-    """Targets of one replica; 0 means none."""
+    """Targets of one replica; a latency of 0 means no target."""
 
     ttft_ms: Milliseconds = Field(0.0, alias="ttft")
-    """Time to first token [ms]."""
+    """Target of the time to first token [ms]; 0 for none."""
     itl_ms: Milliseconds = Field(0.0, alias="itl")
-    """Inter-token latency [ms]."""
+    """Target of the inter-token latency [ms]; 0 for none."""
     e2e_ms: Milliseconds = Field(0.0, alias="e2e")
-    """Time to the last token [ms]."""
+    """Target of the time to the last token [ms]; 0 for none."""
     percentile: float | None = Field(None, gt=0, lt=100)
-    """Percentile to which the latency targets apply; default: the mean."""
+    """Percentile of latencies to which the targets apply; default: the mean."""
     tps: bool = False
     """Whether there is a throughput target, which caps the rate at 0.9 of the maximum stable rate."""
 
     max_loss: MaxLoss = Field(ANY_LOSS, alias="maxLoss")
-    """Maximum fraction of requests rejected by a full queue; `none`: unlimited."""
+    """Maximum fraction of requests that a full queue rejects; `none` for no limit."""
 
     def only(self, name: str) -> "LatencyTargets":
-        """Return a copy with only one of the targets, by its Python name."""
+        """Return a copy with only the target of the given Python name."""
         return LatencyTargets.model_validate({name: getattr(self, name), "percentile": self.percentile})
 
     def limits(self) -> dict[TargetMeasure, float]:
-        """Return the limits by measure."""
+        """Return the limits by target measure."""
         latencies = {
             TargetMeasure(metric, self.percentile): getattr(self, f"{metric}_ms") for metric in LATENCIES
         }
@@ -252,7 +258,7 @@ def analyze_replicas(replicas: Sequence[Replica], rates_rps: Sequence[float]) ->
 
 
 def analyze_as(answer_type: type[_Answer], replica: Replica, rate_rps: float) -> _Answer:
-    """Return the performance of one replica as another type of document.
+    """Return the performance of one replica as a document of the given type.
 
     Raises:
         AnalysisError: the rate is not positive and finite, or a service time is zero.
@@ -278,10 +284,10 @@ def _checked_rates(replicas: Sequence[Replica], rates_rps: Sequence[float]) -> F
 def size_replicas(
     replicas: Sequence[Replica], targets: Sequence[LatencyTargets]
 ) -> list[ReplicaSizing | AnalysisError]:
-    """Return the maximum rate of each replica, or an error that names the targets it cannot meet.
+    """Return the sizing of each replica, or an error that names the targets that it cannot meet.
 
     Raises:
-        AnalysisError: the number of targets differs from that of replicas, or a service time is zero.
+        AnalysisError: the number of targets differs from the number of replicas, or a service time is zero.
     """
     if len(targets) != len(replicas):
         raise AnalysisError(
@@ -292,7 +298,7 @@ def size_replicas(
 
 
 def _sizings(queues: QueueModel, wanted: Sequence[LatencyTargets]) -> Iterator[ReplicaSizing | AnalysisError]:
-    """Yield the sizing of each row, or an error if its targets are missed or not known to its queue model."""
+    """Yield the sizing of each row, or an error if it misses its targets or its queue model lacks them."""
     unknown = [_unknown(queues, target) for target in wanted]
     wanted = [LatencyTargets() if why else target for target, why in zip(wanted, unknown, strict=True)]
     targets = _targets(wanted)
@@ -320,7 +326,7 @@ def _sizings(queues: QueueModel, wanted: Sequence[LatencyTargets]) -> Iterator[R
 
 
 def _unknown(queues: QueueModel, target: LatencyTargets) -> str:
-    """Return a message if a queue model lacks the percentile of a target, else an empty string."""
+    """Return a message if the queue model does not compute a target's percentile, else an empty string."""
     late = TargetMeasure("e2e", target.percentile)
     if queues.supports_measure(late) or all(measure.percentile is None for measure in target.limits()):
         return ""
@@ -345,7 +351,7 @@ def _performances(queues: QueueModel, rates_rps: FloatArray) -> list[ReplicaPerf
 
 
 def percentiles_of(found: Performance, metric: LatencyName) -> Sequence[Percentiles | None]:
-    """Return the percentiles of a latency of each row, or None if the queue model computes means only.
+    """Return the percentiles of a latency for each row, or None for each if the model computes means only.
 
     Args:
         found: the performance of R rows.
@@ -363,7 +369,7 @@ def percentiles_of(found: Performance, metric: LatencyName) -> Sequence[Percenti
 def _by_model(
     replicas: Sequence[Replica], answer: Callable[[QueueModel, IntArray], Iterable[_Result]]
 ) -> list[_Result]:
-    """Return the answer for each replica, of those for all replicas with the same law and queue model."""
+    """Apply `answer` to all replicas with equal types of models at once; return a result for each replica."""
     found: dict[int, _Result] = {}
     for rows, queues in queues_of(replicas):
         found |= zip(rows.tolist(), answer(queues, rows), strict=True)
@@ -371,7 +377,9 @@ def _by_model(
 
 
 def queues_of(replicas: Sequence[Replica]) -> Iterator[tuple[IntArray, QueueModel]]:
-    """Yield the rows and queues of replicas with the same law and queue model, in groups of bounded size.
+    """Yield the queue models of replicas, and the positions of these, in groups of bounded size.
+
+    The replicas of a group have equal types of latency and queue models.
 
     Raises:
         AnalysisError: a service time is zero.

@@ -1,4 +1,4 @@
-"""Input rows, one replica at one rate, as lines of JSON, and their answers; common to all kinds."""
+"""Rows (JSON input lines that describe one replica at one rate) and their answers, for all kinds."""
 
 import re
 from abc import abstractmethod
@@ -20,20 +20,20 @@ from optimizer.simulation.summary import Distribution, IntervalEstimate, Summary
 
 _Answer = TypeVar("_Answer", bound=Document)
 _PERCENTILE = re.compile(r"p(\d\d)(\d*)(?:_(ttft|itl|e2e))?_ms")
-"""Field of a percentile, without a latency that of the time to the complete answer: p999_ms, p95_ttft_ms."""
+"""Pattern of a percentile's field name: p95_ttft_ms; without a latency it is end-to-end: p999_ms."""
 _METRICS = {"mean_ms": "response_ms", "e2e_ms": "response_ms", "rejected": "loss"}
-"""Metrics whose fields have another name."""
+"""Names of metrics whose answer fields have different names, by field."""
 
 
 class Row(Document):
-    """A replica, its rate and its targets; results are documents of its kind."""
+    """A row: one replica with its arrival rate and targets; results are documents of the replica's kind."""
 
     rate_rps: Quantity = Field(0.0, alias="RPS")
     """Arrival rate [requests/s]; ignored in sizing."""
 
     @abstractmethod
     def analyze(self) -> Document:
-        """Return the performance at the row's rate, or an `UnstableReplica`.
+        """Return the performance at the row's rate, or `UnstableReplica` if its queue would grow forever.
 
         Raises:
             AnalysisError: the rate or a service time is zero.
@@ -51,7 +51,7 @@ class Row(Document):
 
     @abstractmethod
     def simulate(self, effort: Effort) -> Document:
-        """Return the simulated performance, or an `OverloadedReplica`.
+        """Simulate the row; return its performance, or `OverloadedReplica` if it has no steady state.
 
         Raises:
             AnalysisError: the simulation is too short, or a service time is zero.
@@ -60,7 +60,7 @@ class Row(Document):
 
 
 class UnstableReplica(Document):
-    """Result for a row whose queue grows without bound."""
+    """Result of the analysis of a row whose queue would grow without bound."""
 
     offered_rps: float = Field(alias="offeredRPS")
     """Arrival rate [requests/s]."""
@@ -71,7 +71,7 @@ class UnstableReplica(Document):
 
     @classmethod
     def beyond(cls, rate_rps: float, stable_rate_rps: float) -> Self:
-        """Return the result for a rate above the maximum stable rate."""
+        """Create the result for an arrival rate above the maximum stable rate."""
         message = (
             f"no steady state: the rate {precise(rate_rps)} requests/s exceeds the maximum stable rate "
             f"{precise(stable_rate_rps)}"
@@ -80,19 +80,19 @@ class UnstableReplica(Document):
 
 
 class OverloadedReplica(Document):
-    """Simulation result for a replica whose queue grows without bound."""
+    """Result of the simulation of a replica whose queue grows without bound."""
 
     overload: str
     """Reason why there is no steady state."""
 
 
 def answers(answer_type: type[_Answer], found: Performance, **own: Sequence[object]) -> list[_Answer]:
-    """Return a document for each of R rows, whose fields are metrics of the row.
+    """Return a document for each of R rows, whose fields are filled with metrics of the row by name.
 
     Args:
-        answer_type: the type of document, with metrics as fields; `p95_ttft_ms` is a percentile.
+        answer_type: type of the documents; its fields have names of metrics, such as `p95_ttft_ms`.
         found: the performance of R rows.
-        own: other fields, or values that replace metrics; R each.
+        own: R values each of further fields, which can also replace metrics.
     """
     columns: dict[str, Sequence[object]] = {
         name: values.tolist()
@@ -105,7 +105,7 @@ def answers(answer_type: type[_Answer], found: Performance, **own: Sequence[obje
 
 
 def _column(found: Performance, name: str) -> FloatArray | None:
-    """Return the metric for a field of an answer, shape (R,), or None if there is none."""
+    """Return the metric that belongs to a field of an answer, shape (R,); None if there is none."""
     percentile = _PERCENTILE.fullmatch(name)
     if percentile is None:
         name = _METRICS.get(name, name)
@@ -116,13 +116,13 @@ def _column(found: Performance, name: str) -> FloatArray | None:
 
 
 def unattainable(targets: Targets, least: FloatArray, advice: str, at: str = "") -> AnalysisError:
-    """Return the error for one row that misses its targets at every rate.
+    """Return the error for one row (replica) that misses its targets at every rate.
 
     Args:
         targets: targets of the row.
-        least: values of the measures at the lowest rate, shape (K,).
-        advice: how the targets can be met.
-        at: where these values occur.
+        least: values of the target measures at the lowest rate, shape (K,).
+        advice: advice on how the targets can be met.
+        at: text on the conditions of these values, such as the rate.
     """
     by_metric = sorted(
         zip(targets.measures, least, targets.limits[:, 0], strict=True),
@@ -140,14 +140,14 @@ def unattainable(targets: Targets, least: FloatArray, advice: str, at: str = "")
 def simulated_answer(
     answer_type: type[_Answer], runs: Sequence[SimulatedRun], effort: Effort, owner: str = "", **own: object
 ) -> _Answer | OverloadedReplica:
-    """Return a document whose fields are simulated metrics, with the half-width of each interval.
+    """Return a document whose fields are simulated metrics, with the half-widths of their intervals.
 
     Args:
-        answer_type: the type of document; its field `half_width` has a field for each metric.
-        runs: runs of one replica.
-        effort: their length and seed.
-        owner: text before the reason of an overload.
-        own: other fields.
+        answer_type: type of the document; its field `half_width` has a field for each metric.
+        runs: simulated runs of one replica.
+        effort: length and seed of the runs.
+        owner: text in front of the reason of an overload.
+        own: values of further fields.
     """
     found = summarise(runs)
     if found.overload is not None:
@@ -163,7 +163,7 @@ def simulated_answer(
 
 
 def _estimate(found: Summary, name: str) -> IntervalEstimate:
-    """Return the simulated metric for a field of an answer."""
+    """Return the simulated metric that belongs to a field of an answer."""
     percentile = _PERCENTILE.fullmatch(name)
     metric = (percentile[3] or "e2e") if percentile else name.removesuffix("_ms").replace("mean", "e2e")
     estimate: Distribution | IntervalEstimate = getattr(found, _METRICS.get(metric, metric))

@@ -1,4 +1,4 @@
-"""Presentation of pool metrics, shared by tables, pages, comparisons, simulations and charts."""
+"""How metrics of pools are shown in tables, pages, comparisons, simulations and charts."""
 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -8,8 +8,8 @@ from optimizer.quantities import percent
 TableName = Literal[
     "plan", "candidates", "notebook", "comparison", "simulation", "simulated", "latencies", "use", "bars"
 ]
-"""Tables and figures that show pools: plans and candidates, a plan in a notebook, a comparison, the table and
-section of a simulation, the report sections on latencies and utilisation, and the chart of servers.
+"""Names of tables and figures that show pools: plan, candidates, plan in a notebook, comparison, table and
+report section of a simulation, report sections on latencies and utilisation, and the chart of servers.
 """
 
 EVERYWHERE: tuple[TableName, ...] = (
@@ -19,65 +19,69 @@ EVERYWHERE: tuple[TableName, ...] = (
 
 
 class Shown(NamedTuple):
-    """A metric of the pools of one kind."""
+    """How a metric of the pools of one kind is shown."""
 
     metric: str
     """Name of the metric, from `queueing.measures` if it can have a target; several kinds can use the same
     name.
     """
     field: str
-    """Field of a pool's row that contains the metric."""
+    """Field of the row about a pool that contains the metric."""
     heading: str
     tables: tuple[TableName, ...]
     """Tables that show the metric; a comparison shows its mean over requests."""
     unit: str = ""
     form: str | Callable[[Any], str] = ""
-    """Format of a value: a format specification or a function."""
+    """Format of a value: a format specification, or a function that returns text."""
     rank: int = 0
-    """Priority of its column: 0 is always shown; the highest is hidden first in a narrow terminal."""
+    """Rank for hiding: a narrow terminal hides columns of the highest rank first, and never those of rank 0.
+    """
     rank_beside: int | None = None
-    """Rank if another kind is also shown; None keeps the rank."""
+    """Rank if pools of another kind are also shown; None keeps `rank`."""
     is_text: bool = False
     least: float = 0.0
-    """Threshold: a plan's table shows only larger values, and omits the column if there are none."""
+    """Threshold: the table of a plan shows only larger values, and omits the column if there are none."""
     target: str | None = None
-    """Field of a model's targets that limits its mean; tables show it next to the value."""
+    """Field of the target on the metric's mean; tables show the target next to the value. None if there is
+    none.
+    """
     percentile_ranks: tuple[int, int] | None = None
-    """Ranks of its percentile columns, alone and with another kind; None if percentiles replace the mean."""
+    """Ranks of the columns of percentiles, alone and with another kind; None if percentiles replace the mean.
+    """
     part_of: str | None = None
-    """Metric of which it is a component; pages show it between that metric's value and target."""
+    """Name of a metric of which this one is a part; pages show it between that metric's value and target."""
     long: str = ""
     """Longer heading for pages."""
     spoken: str = ""
-    """Longer name for charts, before the heading."""
+    """Longer name for charts, placed before the heading."""
     alias: str = ""
-    """Name in CSV files if another metric already uses its field name."""
+    """Column name in CSV files if another metric already uses the field name."""
     simulated: str = ""
-    """Field of `Summary` and `Performance` that contains it; not needed for latencies."""
+    """Field of `Summary` and `Performance` that contains the metric; empty for latencies."""
     note: str = ""
-    """Explanatory note on pages."""
+    """Explanatory note on pages; empty for none."""
 
     @property
     def target_field(self) -> str:
-        """Return the field of a pool's row that contains its target."""
+        """Field of the row about a pool that contains the target."""
         return f"{self.metric}_target_ms"
 
     @property
     def title(self) -> str:
-        """Return the heading for pages."""
+        """Heading for pages."""
         return self.long or self.heading
 
     def with_unit(self, name: str) -> str:
-        """Return a heading with the unit."""
+        """Return a heading with the metric's unit, if it has one."""
         return f"{name} [{self.unit}]" if self.unit else name
 
     def text(self, value: Any) -> str:
-        """Return a formatted value."""
+        """Format a value of the metric."""
         return self.form(value) if callable(self.form) else format(value, self.form)
 
 
 def request_share_text(share: float) -> str:
-    """Return a fraction of requests in percent; fractions below 1e-6 as 0."""
+    """Format a fraction of requests in percent; fractions below 1e-6 become 0."""
     return "0" if share < 1e-6 else percent(share)
 
 
@@ -86,15 +90,15 @@ LOSS = Shown("loss", "loss", "lost", ("plan", "latencies"), "", request_share_te
 
 
 class Words(NamedTuple):
-    """Texts about a kind, for pages and messages."""
+    """Texts about a kind of replica, for pages and messages."""
 
     section: tuple[str, str]
-    """Name and title of its latency section."""
+    """Name and title of the kind's latency section in reports."""
     about: str = "at the load that each pool carries"
-    """Text after "Means" in that section's introduction."""
+    """Text that follows "Means" in the introduction of the latency section."""
     utilisation: str = "the mean batch over the batch limit"
-    """Definition of its utilisation."""
+    """Definition of the kind's utilisation."""
     utilisation_heading: str = "utilisation"
-    """Heading of the utilisation if no other kind is shown."""
+    """Heading of the utilisation column if no other kind is shown."""
     replica: str = ""
-    """Noun phrase for one of its servers."""
+    """Noun phrase for one server of the kind."""

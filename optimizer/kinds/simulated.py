@@ -1,4 +1,4 @@
-"""Simulation of one token replica, to compare with its queue model."""
+"""Simulates one token replica, to compare it with its queue model."""
 
 from collections.abc import Sequence
 
@@ -20,24 +20,24 @@ class SimulatedFigures(LatencyFigures):
     """Mean and percentiles of simulated latencies [ms]."""
 
     ttft_ms: float = Field(alias="avgTTFT")
-    """Mean time to the first token [ms]."""
+    """Mean time to first token [ms]."""
     itl_ms: float = Field(alias="avgITL")
     """Mean inter-token latency, averaged per request [ms]."""
 
 
 class ReplicaSimulation(SimulatedFigures):
-    """Simulation result of one replica, with confidence intervals."""
+    """Simulated performance of one replica, with confidence intervals."""
 
     half_width: SimulatedFigures = Field(alias="halfWidth")
     """Half-width of the 95 % confidence interval of each metric."""
     requests: int
-    """Simulated requests; the first and last tenth are excluded from the statistics."""
+    """Number of simulated requests; the first and last tenth are excluded from the statistics."""
     seed: int
-    """Random seed."""
+    """Random seed of the simulation."""
 
 
 def open_load(requests: Load | Replica, rate_rps: float) -> OpenLoad:
-    """Return the arrival process of a document's requests at a rate [requests/s]."""
+    """Return the arrivals of a document's requests (lengths and variability) at a rate [requests/s]."""
     return OpenLoad(
         rate_rps,
         Lengths.with_cv(requests.in_tokens, requests.in_tokens_cv),
@@ -49,7 +49,7 @@ def open_load(requests: Load | Replica, rate_rps: float) -> OpenLoad:
 def simulate_replica(
     replica: Replica, rate_rps: float, effort: Effort
 ) -> ReplicaSimulation | OverloadedReplica:
-    """Simulate one replica; without `max_queue` its queue is unlimited.
+    """Simulate one replica; without `max_queue`, its queue is unlimited.
 
     Args:
         replica: the replica.
@@ -66,13 +66,13 @@ def simulate_replica(
 def runs_of_replica(
     replica: Replica, load: OpenLoad | MergedLoad, max_queue: int | None, effort: Effort
 ) -> list[SimulatedRun]:
-    """Return the runs of a replica under a load; without `max_queue` its queue is unlimited."""
+    """Simulate a replica under a load; return the runs. Without `max_queue`, the queue is unlimited."""
     simulated = simulated_replica(replica, replica.kv_capacity_tokens, replica.max_batch, max_queue)
     return run_replica(load, simulated, effort)
 
 
 def runs_of(runs: Sequence[SimulatedRun], load: OpenLoad, stream: int, name: str) -> list[SimulatedRun]:
-    """Return the runs with only the requests of one load, which errors call `name`; empty if it sends none.
+    """Return the runs with only the requests of one load, called `name` in errors; empty if it sends none.
 
     Raises:
         AnalysisError: the load sent too few requests.

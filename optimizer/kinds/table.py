@@ -1,4 +1,4 @@
-"""The table of kinds: each kind is a module or package, plus an entry here with its document fields."""
+"""The table of kinds of replicas: each is a module or package, with document fields and an entry here."""
 
 from collections.abc import Collection, Iterable
 from typing import Self
@@ -21,11 +21,11 @@ KINDS: tuple[Kind, ...] = (
     TokenBatching(),
     BatchServers(),
 )
-"""All kinds, in the order of tables and messages; the first is the default."""
+"""All kinds of replicas, in the order of tables and messages; the first is the default."""
 
 
 class LawFields(BatchFields, TokenFields):  # pydantic orders fields by the last base first
-    """Fields of a document with one latency model of any kind."""
+    """Fields for one latency model of any kind."""
 
     @model_validator(mode="after")
     def _static_batches_are_linear(self) -> Self:
@@ -39,25 +39,25 @@ class LawFields(BatchFields, TokenFields):  # pydantic orders fields by the last
 
 
 class ServerFields(BatchServerFields):
-    """Fields of a server: the common ones, and those of individual kinds."""
+    """Fields of a server: those of all kinds, and those of single kinds."""
 
 
 class KindPoolFields(TokenPoolFields, PoolFields):  # pydantic orders fields by the last base first
-    """Fields of a pool that only some kinds have; absent for the others."""
+    """Fields of a pool that only some kinds have; absent for other kinds."""
 
 
 class KindRowFields(RowFields):
-    """Settings of a pool's server that only some kinds have."""
+    """Settings of a pool's server that only some kinds have; absent for other kinds."""
 
 
 class KindSimulatedFields(SimulatedFields):
-    """Fields of a simulated pool that only some kinds have."""
+    """Fields of a simulated pool that only some kinds have; absent for other kinds."""
 
 
 QUEUE_MODELS_OF: dict[type[Law], tuple[type[QueueModel], ...]] = {
     law: models for kind in KINDS for law, models in kind.queue_models.items()
 }
-"""All laws, in the order of messages, each with its queue models, the default first."""
+"""Queue models of each type of latency model, the default first; in the order of messages."""
 
 
 _PARTS = tuple((part, kind) for kind in KINDS[1:] for law in kind.queue_models for part in law.parts)
@@ -65,12 +65,12 @@ _PARTS = tuple((part, kind) for kind in KINDS[1:] for law in kind.queue_models f
 
 
 def kind_of_law(law: type[Law]) -> Kind:
-    """Return the kind of a latency model; the default if no kind lists it."""
+    """Return the kind of replica with a latency model; the default kind if no kind lists it."""
     return next((kind for kind in KINDS if law in kind.queue_models), KINDS[0])
 
 
 def kind_of_profile(profile: Document) -> Kind:
-    """Return the kind of a document with a latency model; the default if it has none."""
+    """Return the kind of replica of a document with a latency model; the default kind if it has none."""
     given = vars(profile)
     for part, kind in _PARTS:
         if given.get(part) is not None:
@@ -79,7 +79,7 @@ def kind_of_profile(profile: Document) -> Kind:
 
 
 def kind_of_pool(pool: Document) -> Kind:
-    """Return the kind of a planned or simulated pool, by its marking field."""
+    """Return the kind of a planned or simulated pool, which a field identifies (`Kind.mark`)."""
     return next((kind for kind in KINDS if _is_marked(pool, kind)), KINDS[0])
 
 
@@ -89,17 +89,17 @@ def _is_marked(pool: Document, kind: Kind) -> bool:
 
 
 def kinds_of(pools: Iterable[Document]) -> list[Kind]:
-    """Return the kinds of pools, in table order; the default if there are no pools."""
+    """Return the distinct kinds of pools, in table order; the default kind if there are no pools."""
     return in_order({kind_of_pool(pool) for pool in pools})
 
 
 def in_order(kinds: Collection[Kind]) -> list[Kind]:
-    """Return kinds in table order; the default if there are none."""
+    """Sort kinds in table order; return the default kind if there are none."""
     return [kind for kind in KINDS if kind in kinds] or [KINDS[0]]
 
 
 def shown_in(table: TableName, kinds: Iterable[Kind]) -> list[Shown]:
-    """Return the metrics of a table for pools of some kinds, without duplicate names.
+    """Return the metrics that a table shows for pools of the given kinds, without duplicate names.
 
     Metrics common to several kinds are last.
     """

@@ -1,4 +1,4 @@
-"""Token batching: replicas that generate tokens for several requests at a time."""
+"""The kind of replicas that generate tokens for several requests at a time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -34,7 +34,7 @@ from optimizer.timing.linear import LinearFields
 LENGTHS_NEEDED = (
     "missing; a static batch lasts as long as its longest output: give the CV of the output lengths"
 )
-"""Message for a static batch without the variability of its output lengths."""
+"""Error message for static batching without the coefficient of variation of the output lengths."""
 
 VLLM_IMAGE = "vllm/vllm-openai:latest"
 VLLM_NODES = (
@@ -42,15 +42,15 @@ VLLM_NODES = (
     "--node-rank=$(LWS_WORKER_INDEX)",
     "--master-addr=$(LWS_LEADER_ADDRESS)",
 )
-"""Arguments of vLLM on several nodes, with the variables that a LeaderWorkerSet sets in its pods."""
+"""Arguments of vLLM on several nodes, with variables that a LeaderWorkerSet sets in its pods."""
 
 
 class TokenFields(IterationFields, LinearFields):
-    """Fields of a document with a latency model for tokens."""
+    """Document fields for a latency model of token generation."""
 
 
 class TokenProfile(TokenFields, ReplicaProfile):
-    """Fields of a profile that token batching uses."""
+    """Profile of a token replica: the common fields, and a latency model."""
 
     kv_capacity_tokens: int | None
 
@@ -59,11 +59,14 @@ class TokenPoolFields(Document):
     """Fields of a pool that only token batching has."""
 
     batching: Literal["static", "padded"] | None = Field(None, exclude_if=is_none)
-    """Policy of static batches, `static` or `padded`; absent for continuous batching and other kinds."""
+    """Type of static batching, `static` or `padded`; absent for continuous batching and other kinds."""
 
 
 class TokenBatching(KindOf[TokenProfile, PlacedServer]):
-    """Continuous and static batching; docs/fidelity.md explains the default queue models."""
+    """Kind of replicas with continuous or static batching of tokens.
+
+    docs/fidelity.md explains the default queue models.
+    """
 
     name: ClassVar[str] = "token batching"
     gives: ClassVar[str] = "tokens"
@@ -101,7 +104,7 @@ class TokenBatching(KindOf[TokenProfile, PlacedServer]):
         profiles: Sequence[TokenProfile],
         load: Load,
     ) -> Iterator[Fault]:
-        """Yield a fault if a static batch lacks the variability of its output lengths."""
+        """Yield an error if static batching lacks the coefficient of variation of output lengths."""
         if "out_tokens_cv" not in load.model_fields_set and any(map(is_static, profiles)):
             yield "currentAlloc.load.outTokensCV", LENGTHS_NEEDED
 
@@ -112,7 +115,7 @@ class TokenBatching(KindOf[TokenProfile, PlacedServer]):
         max_batch: int,
         pool: Document | None = None,  # noqa: ARG002  plans choose no other settings
     ) -> SimulatedReplica:
-        """Return a replica with continuous batching, processor sharing or static batches."""
+        """Return a replica for the simulator: continuous batching, processor sharing or static batches."""
         return simulated_replica(profile, profile.kv_capacity_tokens, max_batch, server.max_queue_size)
 
     def pool_fields(
@@ -126,15 +129,15 @@ class TokenBatching(KindOf[TokenProfile, PlacedServer]):
         return {"batching": profile.batching} if is_static(profile) else {}
 
     def engine_settings(self, pool: Document) -> EngineSettings:
-        """Return the batch limit as the argument of vLLM; for static batches as a note."""
+        """Return the batch limit as an argument of vLLM; for static batching as an annotation."""
         if getattr(pool, "batching", None) is not None:
             return super().engine_settings(pool)
         return EngineSettings((f"--max-num-seqs={getattr(pool, 'max_batch', 0)}",))
 
     def container(self, profile: TokenProfile, cards: int, source: str) -> EngineContainer:
-        """Return vLLM with tensor parallelism over all cards, and the settings that the profile states.
+        """Return a vLLM container with tensor parallelism over all cards, and the settings of the profile.
 
-        Engines with static batches are the user's own.
+        For static batching it is the user's own image.
         """
         if is_static(profile):
             return super().container(profile, cards, source)
@@ -157,7 +160,7 @@ class TokenBatching(KindOf[TokenProfile, PlacedServer]):
         )
 
     def demand_rps(self, load: Load, throughput_tps: float) -> float:
-        """Return the arrival rate, or the rate of a throughput target; 0 without output tokens."""
+        """Return the arrival rate, or that of a throughput target [requests/s]; 0 without output tokens."""
         rate_rps = super().demand_rps(load, throughput_tps)
         if not rate_rps or not load.out_tokens:
             return 0.0
@@ -167,16 +170,16 @@ class TokenBatching(KindOf[TokenProfile, PlacedServer]):
 def simulated_replica(
     document: TokenFields, kv_capacity_tokens: int | None, max_batch: int, max_queue: int | None
 ) -> SimulatedReplica:
-    """Return a replica for the simulator.
+    """Return a token replica for the simulator.
 
     Args:
-        document: its latency model.
-        kv_capacity_tokens: KV cache [tokens]; None: unlimited.
-        max_batch: batch limit.
-        max_queue: queue capacity [requests]; None: unlimited.
+        document: document with the latency model.
+        kv_capacity_tokens: KV cache capacity [tokens]; None for unlimited.
+        max_batch: batch limit [requests].
+        max_queue: queue capacity [requests]; None for unlimited.
 
     Raises:
-        AnalysisError: its latency model cannot be simulated.
+        AnalysisError: the latency model cannot be simulated.
     """
     limits = Limits(
         max_batch=max_batch,
@@ -199,7 +202,7 @@ def simulated_replica(
 
 
 def _not_simulated(document: Document) -> str:
-    """Return the message for a document whose latency model has no coefficients for the simulator."""
+    """Return the error message for a document whose latency model the simulator does not support."""
     document_type = type(document)
     given = [
         law.keys(document_type)

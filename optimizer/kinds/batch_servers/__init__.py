@@ -1,1 +1,1 @@
-"""Dynamic-batching servers: replicas that collect non-LLM requests and serve them in batches."""
+"""Batch servers: replicas with dynamic batching, which collect non-LLM requests and serve them in batches."""

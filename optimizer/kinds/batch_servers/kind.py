@@ -1,4 +1,4 @@
-"""The kind of batch servers."""
+"""Defines the kind `BatchServers`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -25,7 +25,7 @@ from optimizer.simulation.tandem import ALL_JOBS, Tandem
 from optimizer.timing import BatchLaw, BatchParms, Law
 
 SHARES = (0.0, 0.25, 0.5, 1.0)
-"""Fractions of the given window that are tried if the plan chooses the window."""
+"""Fractions of the stated batching window that are tried if the plan chooses the window."""
 _KEYS = {
     "size": "maxBatchSize",
     "queue_limit": "maxQueueSize",
@@ -64,7 +64,7 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
         _WINDOW._replace(tables=("latencies",), form=quantity),
         Shown("mean batch", "mean_batch", "mean batch", ("plan", "latencies"), "", ",.1f", rank=7),
         WAIT,
-        Shown(  # in the field that clients know; with TTFT the mean, common to both kinds, before percentiles
+        Shown(  # clients expect the latency in this field; its mean precedes percentiles, as the TTFT
             "e2e", "ttft_ms", "latency", (*EVERYWHERE, "bars"), "ms", ",.0f", rank=2, rank_beside=1,
             percentile_ranks=(1, 2), alias="latencyAverage",
         ),
@@ -88,7 +88,7 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
     def check(
         self, server: BatchServerFields, profiles: Sequence[BatchProfile], load: Load
     ) -> Iterator[Fault]:
-        """Yield a fault for each window, trigger, stage or limit that contradicts other settings."""
+        """Yield an error for each window, trigger, stage or limit that contradicts other settings."""
         twice = repeated_name(server.stages)
         if twice is not None:
             yield "stages", f"two stages have the name {twice!r}; give each its own name"
@@ -100,7 +100,7 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
                 yield _KEYS[part], f"on {profile.accelerator!r}: {why}"
 
     def own(self, servers: Sequence[BatchServerFields]) -> OwnRows:
-        """Return the batching settings of servers, with all candidate windows if the plan chooses."""
+        """Return the batching settings of servers, one row for each window that the plan can choose."""
         shares = [SHARES if server.batch_window == "optimal" else (1.0,) for server in servers]
         lines = [
             server_line(server, None, share * server.batch_timeout_ms)
@@ -113,7 +113,7 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
     def replica(
         self, server: BatchServerFields, profile: BatchProfile, max_batch: int, pool: Document | None = None
     ) -> LineReplica:
-        """Return a batch server with its stages and the window of the pool, or else of the server."""
+        """Return the server with its stages for the simulator; the window is the pool's or else its own."""
         chosen_ms: float | None = getattr(pool, "batch_window_ms", None)
         window_ms = server.batch_timeout_ms if chosen_ms is None else chosen_ms
         return LineReplica(server_line(server, profile, window_ms, max_batch))
@@ -121,7 +121,7 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
     def takes_turns(
         self, server: BatchServerFields, profile: BatchProfile, max_batch: int
     ) -> BatchServer | None:
-        """Return the batch server for sharing a card in time; None unless its settings allow that."""
+        """Return the server as one that shares a card in time; None if its settings do not allow that."""
         line = server_line(server, profile, server.batch_timeout_ms, max_batch)
         plain = line.server._replace(trigger=OLDEST, queue_limit=UNLIMITED, counts_system=False)
         fits = line == Tandem(plain) and server.batch_window == "given"
@@ -134,13 +134,13 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
         return EngineSettings(annotations={**notes, "batch-window-ms": window_ms})
 
     def container(self, profile: BatchProfile, cards: int, source: str) -> EngineContainer:
-        """Return the user's own image, whose health check is that of llm-inferno's batch servers."""
+        """Return a container with the user's image and the health check of llm-inferno's batch servers."""
         return super().container(profile, cards, source)._replace(health_path="/health_check")
 
     def pool_fields(
         self, server: BatchServerFields, profile: BatchProfile, max_batch: int, own: OwnArrays | None
     ) -> Mapping[str, Any]:
-        """Return the window, and the bottleneck if there are stages or jobs."""
+        """Return the pool's window, and its bottleneck if the server has stages or jobs."""
         assert isinstance(own, BatchingPolicy)
         line = server_line(server, profile, server.batch_timeout_ms, max_batch)
         return {
@@ -152,11 +152,11 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
 def server_line(
     server: BatchServerFields, profile: BatchProfile | None, window_ms: float, max_batch: int | None = None
 ) -> Tandem:
-    """Return a batch server with its stages for the queue model and the simulator.
+    """Convert a batch server with its stages to the form of the queue model and the simulator.
 
     Args:
         server: the server.
-        profile: its model on an accelerator; None if batches take no time.
+        profile: profile of its model on an accelerator; None if batches take no time.
         window_ms: the batching window [ms].
         max_batch: the batch limit; None selects that of the server or profile.
     """

@@ -1,4 +1,4 @@
-"""Analysis of batch servers, one per row: performance at a rate, and the maximum rate within targets.
+"""Analysis of single batch servers: performance at a rate, and the maximum rate within targets.
 
 Rates are in requests per second, times in ms.
 """
@@ -48,7 +48,7 @@ from optimizer.timing import BatchParms
 _Answer = TypeVar("_Answer", bound=Document)
 NO_TOKENS = Lengths(LengthDistribution.FIXED, 0.0)
 ONE_ANSWER = Lengths(LengthDistribution.FIXED, 1.0)
-"""Output tokens per request in the simulator; batch servers have no tokens."""
+"""Output length of every request in the simulator: 1, because batch servers have no tokens."""
 _WIRE = {
     "size": "maxBatchSize",
     "queue_limit": "maxQueueSize",
@@ -60,19 +60,19 @@ _WIRE = {
 
 
 class BatchRow(Row):
-    """One batch server at one rate."""
+    """A row (input line): one batch server at one arrival rate."""
 
     batch: BatchParms = Field(alias="batchParms")
     """Service time of a batch of n requests: `base` + `slope` × n [ms]."""
     max_batch: BatchLimit = Field(alias="maxBatchSize")
-    """Batch limit, at most 512."""
+    """Batch limit [requests], at most 512."""
     trigger: TriggerName = "oldest"
-    """Start of a batch that is not full, as `batchTrigger` of a server."""
+    """Trigger of a batch that is not full, as `batchTrigger` of a server."""
     window_ms: Milliseconds = Field(0.0, alias="window")
     """Batching window [ms]."""
     max_queue: Count | None = Field(None, alias="maxQueueSize")
-    """Maximum requests waiting, or in the system; with a window, at least the batch limit; default:
-    unlimited.
+    """Maximum requests that wait, or that are in the server if `queueCounts` says so; at least the batch
+    limit if there is a window; default: unlimited.
     """
     queue_counts: QueueCounts = Field("waiting", alias="queueCounts")
     """Whether `maxQueueSize` counts waiting requests only, or also those in service; `clock` counts waiting
@@ -83,10 +83,10 @@ class BatchRow(Row):
     simulated with four million requests and a fixed seed.
     """
     stages: tuple[Stage, ...] = Field((), strict=False)
-    """Stages before and after the batch, as those of a server."""
+    """Processing stages before and after the batch, as those of a server."""
     jobs: PositiveCount | None = None
-    """Maximum requests in the server and its stages, at most 1,024; others wait in front. Excludes a window
-    and `maxQueueSize`; default: unlimited.
+    """Maximum requests in the server and its stages, at most 1,024; further ones wait in front. Cannot be
+    combined with a window or `maxQueueSize`; default: unlimited.
     """
     latency: tuple[LatencyTarget, ...] = Field((), strict=False)
     """Latency targets, for sizing."""
@@ -114,7 +114,7 @@ class BatchRow(Row):
         return self
 
     def line(self) -> Tandem:
-        """Return the server with its stages for the queue model and the simulator."""
+        """Convert the row to the form of the queue model and the simulator."""
         alone = BatchServer(
             self.max_batch,
             self.window_ms,
@@ -127,21 +127,21 @@ class BatchRow(Row):
         return Tandem(alone, stations_of(self.stages), ALL_JOBS if self.jobs is None else self.jobs)
 
     def queues(self) -> BulkQueues:
-        """Return the queue model of the server."""
+        """Return the queue model of the server, with one row."""
         numbers = self.batch.base_ms, self.batch.slope_ms, self.max_batch, self.arrival_cv
         base_ms, slope_ms, max_batch, arrival_cv = (np.array([number]) for number in numbers)
         policy = BatchingPolicy.of_lines([self.line()])
         return BulkQueues(base_ms, slope_ms, max_batch, arrival_cv, policy)
 
     def targets(self) -> Targets:
-        """Return the targets of the server."""
+        """Return the latency and rejection targets of the row."""
         limits = {target.measure: target.limit_ms for target in self.latency}
         if self.max_rejected is not None:
             limits[LOSS] = self.max_rejected
         return Targets.of_limits([limits], np.zeros(1, np.bool_))
 
     def analyze(self) -> "BatchAnswer | UnstableReplica":
-        """Return the performance at the row's rate, or an `UnstableReplica`.
+        """Return the performance at the row's rate, or `UnstableReplica` if its queue would grow forever.
 
         Raises:
             AnalysisError: the rate is zero or almost zero.
@@ -178,7 +178,7 @@ class BatchRow(Row):
         return answer
 
     def simulate(self, effort: Effort) -> "BatchSimulation | OverloadedReplica":
-        """Return the simulated performance, or an `OverloadedReplica`."""
+        """Simulate the row; return its performance, or `OverloadedReplica` if it has no steady state."""
         load = OpenLoad(self.rate_rps, NO_TOKENS, ONE_ANSWER, self.arrival_cv)
         runs = run_replica(load, LineReplica(self.line()), effort)
         answered = sum(int((~np.isnan(run.last_ms)).sum()) for run in runs)
@@ -187,7 +187,7 @@ class BatchRow(Row):
 
 
 class BatchLatencies(Document):
-    """Mean and percentiles of the time to the answer [ms]."""
+    """Mean and percentiles of the latency: the time from arrival to the response [ms]."""
 
     mean_ms: float = Field(alias="avgLatency")
     """Mean latency [ms]."""
@@ -202,7 +202,7 @@ class BatchLatencies(Document):
 
 
 class BatchAnswer(BatchLatencies):
-    """Performance of a batch server at a rate."""
+    """Performance of a batch server at an arrival rate."""
 
     p999_ms: float = Field(alias="p999Latency")
     """99.9th percentile of the latency [ms]."""
@@ -215,13 +215,13 @@ class BatchAnswer(BatchLatencies):
     wait_ms: float = Field(alias="avgWaitTime")
     """Mean queueing time before the batch starts [ms]."""
     rejected: float
-    """Fraction of requests rejected."""
+    """Fraction of requests that are rejected."""
     utilization: float
-    """Arrival rate divided by the throughput with full batches."""
+    """Utilisation: arrival rate divided by the throughput with full batches."""
     busy: float
-    """Fraction of time in which the server is busy: at low load much more than the utilisation."""
+    """Fraction of time in which the server computes; at low load much larger than the utilisation."""
     mean_batch: float = Field(alias="avgBatch")
-    """Mean requests per batch."""
+    """Mean number of requests per batch."""
     binding: str | None = Field(None, exclude_if=is_none)
     """Bottleneck, if there are stages or jobs: `server`, `stage:` and a name, or `jobs`."""
 
@@ -230,24 +230,26 @@ class BatchSizing(BatchAnswer):
     """The maximum rate of a batch server within its targets, and the performance there."""
 
     lowest_rps: float = Field(alias="minRPS")
-    """Minimum rate that meets the targets [requests/s]; at lower rates the window makes requests late."""
+    """Minimum rate that meets the targets [requests/s]; at lower rates, requests wait too long for the
+    window.
+    """
 
 
 class SimulatedBatches(BatchLatencies):
-    """Simulated means and percentiles of a batch server."""
+    """Simulated latencies and rejections of a batch server."""
 
     rejected: float
-    """Fraction of requests rejected."""
+    """Fraction of requests that are rejected."""
 
 
 class BatchSimulation(SimulatedBatches):
-    """Simulation result of a batch server, with confidence intervals."""
+    """Simulated performance of a batch server, with confidence intervals."""
 
     mean_batch: float = Field(alias="avgBatch")
-    """Mean requests per batch."""
+    """Mean number of requests per batch."""
     half_width: SimulatedBatches = Field(alias="halfWidth")
     """Half-width of the 95 % confidence interval of each metric."""
     requests: int
-    """Simulated requests; the first and last tenth are excluded from the statistics."""
+    """Number of simulated requests; the first and last tenth are excluded from the statistics."""
     seed: int
-    """Random seed."""
+    """Random seed of the simulation."""

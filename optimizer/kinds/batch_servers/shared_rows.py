@@ -1,4 +1,4 @@
-"""Analysis of batch servers that share a card in time: one row for the card, with a row of each server."""
+"""Analysis of batch servers that share a card in time: one row (input line) for the card."""
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -30,19 +30,20 @@ from optimizer.simulation.time_sharing import run_shared_card
 from optimizer.simulation.workload import OpenLoad
 
 MAX_SERVERS = 8
-"""Largest number of servers on a card; accuracy was measured with 2 to 4."""
+"""Maximum number of servers on a card; the accuracy was measured with 2 to 4."""
 PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p95_ms": 95.0, "p99_ms": 99.0, "p999_ms": 99.9}
 """Latency percentiles by field name."""
 _ALONE = ("trigger", "max_queue", "arrival_cv", "stages", "jobs")
-"""Settings of a batch server of which a shared card supports only the default."""
+"""Settings of a batch server that must have their default on a shared card."""
 
 
 class SharedRow(Row):
-    """Batch servers that share a card in time; it serves one batch at a time, first ready, first served."""
+    """Batch servers that share a card in time; it serves one batch at a time, in order of readiness."""
 
     shared: tuple[BatchRow, ...] = Field(strict=False, min_length=1, max_length=MAX_SERVERS)
-    """Servers of the card, each with its rate. Triggers must be `oldest`, arrivals Poisson and queues
-    unlimited, without stages and jobs."""
+    """Servers on the card, each with its arrival rate. Triggers must be `oldest`, arrivals Poisson and queues
+    unlimited, without stages and jobs.
+    """
 
     @model_validator(mode="after")
     def _can_be_analysed(self) -> "SharedRow":
@@ -65,7 +66,7 @@ class SharedRow(Row):
         return max(row.max_batch for row in self.shared)
 
     def _card(self) -> tuple[list[BatchServer], FloatArray]:
-        """Return the servers and their rates [1/ms].
+        """Return the servers and their arrival rates [1/ms].
 
         Raises:
             AnalysisError: a rate is zero or almost zero.
@@ -80,7 +81,7 @@ class SharedRow(Row):
         return [row.queues().server(0) for row in self.shared], rates
 
     def analyze(self) -> "SharedAnswer | UnstableReplica":
-        """Return the latencies of each server, or an `UnstableReplica`.
+        """Return the latencies of each server, or `UnstableReplica` if a queue would grow forever.
 
         Raises:
             AnalysisError: a rate is zero or almost zero.
@@ -104,9 +105,9 @@ class SharedRow(Row):
         )
 
     def size(self) -> "SharedAnswer":
-        """Return the performance at the maximum rates, in the row's proportions, that meet all targets.
+        """Return the performance at the largest rates in the row's proportions at which all targets are met.
 
-        Percentiles are compared with a margin of 25 %, because the model is approximate.
+        Percentiles must meet their targets with a margin of 25 %, because the model is approximate.
 
         Raises:
             AnalysisError: no rates meet the targets, or a rate is zero or almost zero.
@@ -122,7 +123,7 @@ class SharedRow(Row):
         return _answer(servers, share * rates)
 
     def simulate(self, effort: Effort) -> "SharedSimulation | OverloadedReplica":
-        """Return the simulated latencies of each server, or an `OverloadedReplica`."""
+        """Simulate the card; return the latencies of each server, or `OverloadedReplica` if unstable."""
         servers, rates = self._card()
         loads = [OpenLoad(rate, NO_TOKENS, ONE_ANSWER) for rate in (rates * MS_PER_S).tolist()]
         found = []
@@ -135,51 +136,54 @@ class SharedRow(Row):
 
 
 class SharedFigures(BatchLatencies):
-    """Latencies of a server that shares its card."""
+    """Latencies of a batch server that shares its card."""
 
     p999_ms: float = Field(alias="p999Latency")
     """99.9th percentile of the latency [ms]."""
     mean_batch: float = Field(alias="avgBatch")
-    """Mean requests per batch."""
+    """Mean number of requests per batch."""
     fill: float
-    """Arrivals while every server has one turn, divided by the batch limit; stable below 1."""
+    """Mean arrivals while every server has one turn, divided by the batch limit; the queue is stable below 1.
+    """
 
 
 class SharedAnswer(Document):
-    """Performance of batch servers that share a card in time; approximate."""
+    """Approximate performance of batch servers that share a card in time."""
 
     shared: tuple[SharedFigures, ...] = Field(strict=False)
-    """Latencies of each server, in the row's order."""
+    """Latencies of each server, in the order of the row."""
     offered_rps: float = Field(alias="offeredRPS")
-    """Arrival rate of all servers [requests/s]."""
+    """Total arrival rate of all servers [requests/s]."""
     stable_rate_rps: float = Field(alias="maxRPS")
-    """Maximum stable rate of all servers in the same proportions [requests/s]."""
+    """Maximum stable total rate of all servers in the same proportions [requests/s]."""
     utilization: float
-    """Sum of the servers' arrival rates over their throughputs with full batches; stability does not follow
-    from it."""
+    """Sum over servers of the arrival rate divided by the throughput with full batches; a sum below 1 does
+    not imply stability.
+    """
 
 
 class SharedSimulated(SimulatedBatches):
-    """Simulated latencies of one server, with confidence intervals."""
+    """Simulated latencies of one server on the card, with confidence intervals."""
 
     half_width: SimulatedBatches = Field(alias="halfWidth")
     """Half-width of the 95 % confidence interval of each metric."""
 
 
 class SharedSimulation(Document):
-    """Simulation result of batch servers that share a card."""
+    """Simulated performance of batch servers that share a card in time."""
 
     shared: tuple[SharedSimulated, ...] = Field(strict=False)
-    """Simulated latencies of each server, in the row's order."""
+    """Simulated latencies of each server, in the order of the row."""
     requests: int
-    """Simulated requests of all servers, or more if one of them would get too few for percentiles; the first
-    and last tenth are excluded from the statistics."""
+    """Number of simulated requests of all servers, increased if a server would get too few for percentiles;
+    the first and last tenth are excluded from the statistics.
+    """
     seed: int
-    """Random seed."""
+    """Random seed of the simulation."""
 
 
 def _answer(servers: list[BatchServer], rates: FloatArray) -> SharedAnswer:
-    """Return the performance of the card at stable rates [1/ms]."""
+    """Return the performance of the card's servers at stable arrival rates [1/ms]."""
     figures = tuple(
         SharedFigures(
             mean_ms=state.mean_ms,

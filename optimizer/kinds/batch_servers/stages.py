@@ -1,6 +1,7 @@
-"""Documents of the stages before and after a batch server's batch.
+"""Document fields for the stages before and after the batch of a batch server.
 
-Stage names are used only here; queue models and simulation use numbers (`optimizer.simulation.tandem`).
+Only this module uses names of stages; queue models and simulation use numbers
+(`optimizer.simulation.tandem`).
 """
 
 from collections.abc import Sequence
@@ -12,36 +13,36 @@ from optimizer.documents import Coefficient, Document, Milliseconds, Name, Posit
 from optimizer.simulation.tandem import ALL_JOBS, Station, Tandem
 
 STAGE = "stage:"
-"""Prefix before a stage's name if the stage is the bottleneck."""
+"""Prefix of a stage's name in the field for the bottleneck."""
 StagePlace = Literal["before", "after"]
 """Position of a stage relative to the batch."""
 
 
 class Stage(Document):
-    """A stage of a replica, with an unlimited queue and its own workers in every replica.
+    """A processing stage of a batch server, with an unlimited queue and its own workers in every replica.
 
-    Stages on the same side of the batch are passed in the order of the list.
+    Requests pass the stages on the same side of the batch in the order of the list.
     """
 
     name: Name
-    """Unique name within the server."""
+    """Name of the stage, unique within the server."""
     place: StagePlace = Field(alias="where")
-    """Position relative to the batch."""
+    """Position relative to the batch: `before` or `after`."""
     mean_ms: Milliseconds = Field(alias="time", gt=0)
-    """Mean service time of a request, more than 0 [ms]."""
+    """Mean service time of a request in the stage [ms], more than 0."""
     cv: Coefficient = 1.0
-    """Coefficient of variation of the lognormal service time; 0: constant."""
+    """Coefficient of variation of the service time, which is lognormal; 0 for a constant time."""
     workers: PositiveCount = 1
     """Number of workers; each serves one request at a time."""
 
     @property
     def station(self) -> Station:
-        """Return the stage for the queue model and the simulator."""
+        """Convert the stage to the form of the queue model and the simulator."""
         return Station(self.place == "before", self.mean_ms, self.cv, self.workers)
 
 
 def stations_of(stages: Sequence[Stage]) -> tuple[Station, ...]:
-    """Return the stages for the queue model and the simulator, in processing order."""
+    """Convert stages to the form of the queue model and the simulator, in processing order."""
     return tuple(stage.station for place in ("before", "after") for stage in stages if stage.place == place)
 
 
@@ -51,7 +52,7 @@ def stage_names(stages: Sequence[Stage]) -> tuple[str, ...]:
 
 
 def repeated_name(stages: Sequence[Stage]) -> str | None:
-    """Return the first duplicate name of stages, or None if all differ."""
+    """Return the first name that two stages share; None if all names differ."""
     names = [stage.name for stage in stages]
     return next((name for i, name in enumerate(names) if name in names[:i]), None)
 
