@@ -1,1 +1,1 @@
-"""System documents: their schema, their files, and the system that they describe."""
+"""The `System` that documents describe: reading, checking, changing and writing it."""

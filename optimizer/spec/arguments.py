@@ -1,4 +1,7 @@
-"""Check the systems and plans that Python users pass, so that a path instead is an error with advice."""
+"""Checks of the systems, plans and paths that Python users pass.
+
+A wrong argument, such as a path instead of a `System`, becomes an error that states how to read the document.
+"""
 
 import inspect
 import os
@@ -19,7 +22,7 @@ _Result = TypeVar("_Result")
 
 
 def checks_documents(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Return a function that rejects other values than a `System` or a `Plan`.
+    """Decorate a function so that it rejects arguments that are not the `System` or `Plan` it requires.
 
     Raises:
         SpecError: an argument is not of the annotated class; the message says how to read a document.
@@ -42,18 +45,18 @@ def checks_documents(function: Callable[_Arguments, _Result]) -> Callable[_Argum
 
 
 def _classes(annotation: object) -> tuple[type, ...]:
-    """Return the classes of an annotation such as ``System | None``."""
+    """Return the classes in an annotation such as ``System | None``."""
     return tuple(each for each in get_args(annotation) or (annotation,) if isinstance(each, type))
 
 
 def type_name(value: object) -> str:
-    """Return the type of a value for messages: ``a dict``, ``an int``; ``None`` for None."""
+    """Return the type of a value as text for messages: ``a dict``, ``an int``; ``None`` for None."""
     name = type(value).__name__
     return "None" if value is None else f"{'an' if name[:1] in 'aeiou' else 'a'} {name}"
 
 
 def check_path(path: object, reader: str) -> None:
-    """Check that a value can be a path.
+    """Check that a value can be a path of a document.
 
     Raises:
         SpecError: it is of another type, or the text of a document.
@@ -65,7 +68,7 @@ def check_path(path: object, reader: str) -> None:
 
 
 def check_field_names(model: type[BaseModel], names: Iterable[str], place: str, noun: str = "field") -> None:
-    """Check the Python names of fields.
+    """Check that a document type has fields with the given Python names.
 
     Args:
         model: the document.

@@ -1,8 +1,8 @@
-"""Changes of single values of a system, for sweeps, costs of options, flags, comparisons and the page.
+"""Changes of single values of a system, for sweeps, costs of options, flags, comparisons and the web page.
 
-A change has a name, an optional item and a value: ``count:H100=12``. The table is derived from the fields of
-documents, so a new option, limit or field is in it without an entry. To change a field, the document of the
-system is changed and read again; the result is the system of a document with that value.
+A change has a name, an optional item and a value: ``count:H100=12``. The table of changes is derived from the
+fields of documents, so a new option, limit or field needs no entry. To change a field, the document of the
+system is changed and read again.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,23 +45,24 @@ _SECTIONS: Mapping[str, type[Document]] = MappingProxyType(
         "routes": Route,
     }
 )
-"""Sections of documents with changeable fields, by Python name."""
+"""Sections of documents whose items have changeable fields, by Python name."""
 _SOLVER_OPTIONS = frozenset({"gap", "timeLimit"})
-"""Numeric options about solving, which do not change the system."""
+"""Numeric options that concern the solver and do not change the planned system."""
 
 
 class SystemChange(NamedTuple):
-    """A value of a system to change."""
+    """A value of a system to change, such as ``count:H100=12``."""
 
     name: str
-    """Name in the table."""
+    """Name of the change in `CHANGES`."""
     item: str = ""
-    """Item that changes; empty: the option of this name, or else every item."""
+    """Item that changes, such as an accelerator type. Empty: the option of this name, or else every item."""
     value: object = None
-    """New value, of numbers also as text with a unit; None removes the field of the item, or of all."""
+    """New value, as text with a unit or as a number. None removes the field from the item, or from all items.
+    """
 
     def applied_to(self, system: System) -> System:
-        """Return the changed system; the same system if there is nothing to remove.
+        """Return a copy of a system with this change; the same system if there is nothing to remove.
 
         Raises:
             SpecError: the name or the item does not exist, or the system contradicts the value.
@@ -74,7 +75,7 @@ class SystemChange(NamedTuple):
         return known.apply(system, self.item, read)
 
     def entry(self, system: System) -> "Changeable":
-        """Return the entry of the table.
+        """Return the entry of this change in the table of changes.
 
         Raises:
             SpecError: the name or the item does not exist.
@@ -90,27 +91,28 @@ class SystemChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Changeable:
-    """A value of a system that a change can set: an entry of the table of changes."""
+    """Entry of the table of changes: a value of a system that can be changed."""
 
     apply: Callable[[System, str, Any], System]
-    """Function that returns a system with a value for an item."""
+    """Function that returns a copy of a system with a new value for an item."""
     items: Callable[[System], Sequence[str]] = lambda _: ()
-    """Function that returns the available items, such as accelerator types."""
+    """Function that returns the items of a system that can be changed, such as accelerator types."""
     unit: str = ""
-    """Unit of its numbers; empty for counts, factors and shares."""
+    """Unit of the value; empty for counts, factors and fractions."""
     scale: Scale = SHARE
-    """Units in which its numbers can be given, except costs."""
+    """Units in which the value can be written, except for costs."""
     is_quantity: bool = True
-    """Whether it is a number that describes the system, so that it can be swept and shown on the page."""
+    """Whether the value is a number that describes the system, so that it can be swept and shown on the page.
+    """
     whole: bool = False
-    """Whether its numbers are integers."""
+    """Whether the value must be an integer."""
     monotone: bool = False
-    """Whether a larger number never makes a plan worse."""
+    """Whether increasing the value never makes a plan worse."""
     needs_item: bool = False
-    """Whether an item must be named."""
+    """Whether the change must name an item."""
 
     def read(self, system: System, text: str) -> float:
-        """Read a number with or without a unit; costs in cents/h, or in the currency of the system.
+        """Convert text with or without a unit to a number; costs are in cents/h, or in the system's currency.
 
         Raises:
             UnitError: it is not a number with a known unit.
@@ -134,7 +136,7 @@ class Changeable:
 
 
 def _fields(model: type[Document]) -> dict[str, str]:
-    """Return the Python names of a document's optional fields by their names in documents."""
+    """Return the Python names of a document type's optional fields, by their names in documents."""
     fields = model.model_fields.items()
     return {field.alias or name: name for name, field in fields if not field.is_required()}
 
@@ -143,13 +145,13 @@ _FIELDS = {section: _fields(model) for section, model in _SECTIONS.items()}
 OPTIONS = _FIELDS["optimizer"]
 """Python names of the options by their names in documents."""
 _PRICE = get_args(Cost)[2]
-"""Metadata that marks a cost."""
+"""Annotation metadata that marks a field as a cost."""
 _UNITS = {limit.field: limit.unit for limit in LIMITS}
-"""Units of limits by the Python names of their options."""
+"""Units of limits, by the Python names of their options."""
 
 
 def _derived(name: str) -> Changeable:
-    """Return the entry of a field, as described by the first document that has it."""
+    """Return the entry of the table for a field, as described by the first document type that has it."""
     section = next(section for section, fields in _FIELDS.items() if name in fields)
     python = _FIELDS[section][name]
     field = _SECTIONS[section].model_fields[python]
@@ -170,7 +172,7 @@ def _derived(name: str) -> Changeable:
 
 
 def _parts(annotation: object) -> Iterator[object]:
-    """Yield the types and metadata in an annotation, except those inside lists."""
+    """Yield the types and metadata in a type annotation, except those inside lists."""
     yield annotation
     if get_origin(annotation) not in {tuple, dict}:
         for part in get_args(annotation):
@@ -188,7 +190,11 @@ def _sections(name: str) -> list[str]:
 
 
 def _with_field(name: str, system: System, item: str, value: object) -> System:
-    """Change the field of an item; without one, the option, or else all items; None removes it from all."""
+    """Return a copy of a system with a changed field of an item.
+
+    Without an item, the option of this name changes, or else the field of all items. The value None removes
+    the field.
+    """
     sections, options = _sections(name), dict[str, object]()
     if item:
         spec = system.to_spec()
@@ -204,7 +210,7 @@ def _with_field(name: str, system: System, item: str, value: object) -> System:
 
 
 def with_default(system: System, name: str, value: object) -> System:
-    """Return a system in which all items that do not state a field have a value.
+    """Return a copy of a system in which all items that do not state a field have a value.
 
     Raises:
         SpecError: the system contradicts the value.
@@ -217,7 +223,7 @@ def with_default(system: System, name: str, value: object) -> System:
 
 
 def with_values(system: System, values: Mapping[str, object]) -> System:
-    """Return a system with other values: options by Python name, others by ``NAME`` or ``NAME:ITEM``.
+    """Return a copy of a system with new values: options by Python name, others by ``NAME`` or ``NAME:ITEM``.
 
     Raises:
         SpecError: a name does not exist, or the system contradicts a value.
@@ -231,7 +237,7 @@ def with_values(system: System, values: Mapping[str, object]) -> System:
 
 
 def is_option(name: str) -> bool:
-    """Say whether the name of a value means an option; one that nothing has is taken for an option's."""
+    """Return whether a name means an option of the optimizer; names that no document has count as options."""
     return ":" not in name and name not in CHANGES.keys() - OPTIONS.keys()
 
 
@@ -241,12 +247,12 @@ def is_option(name: str) -> bool:
 def _edited(
     system: System, edits: Mapping[str, Callable[[Any], _Values]], options: _Values = MappingProxyType({})
 ) -> System:
-    """Return the system of a document with other values; what documents do not contain stays.
+    """Return the system that results from changed values in its document; data outside the document is kept.
 
     Args:
         system: the system.
-        edits: functions that return the values of an item of a section, by the section's Python name.
-        options: values of options, by Python name.
+        edits: by the Python name of a section, a function that returns the new values of each item.
+        options: new values of options, by Python name.
     """
     spec, currency = system.to_spec(), system.currency
     changed: dict[str, object] = {"optimizer": _changed(spec.optimizer, "optimizer", options, currency)}
@@ -265,7 +271,14 @@ def _edited(
 
 
 def _changed(document: _Document, place: str, values: _Values, currency: str | None = None) -> _Document:
-    """Return a document with other values by Python name, costs in a currency; None removes a field."""
+    """Return a copy of a document with new values by Python name; None removes a field.
+
+    Args:
+        document: the document.
+        place: prefix of messages.
+        values: new values by Python name.
+        currency: currency of new costs; None: plain numbers.
+    """
     fields = type(document).model_fields
     absent = {name: None for name in values if getattr(document, name) == fields[name].default}
     if values == absent:
@@ -292,7 +305,7 @@ def _with_load(system: System, name: str, factor: float) -> System:
 
 
 def _loaded_items(system: System) -> list[str]:
-    """Return the names of routes, servers and shared queues that own a load."""
+    """Return the names of the routes, servers and shared queues that have their own load."""
     versions = {name for name, server in system.servers.items() if owner_of(server) != name}
     return [*system.routes, *sorted(system.named.keys() - versions - system.routed.keys())]
 
@@ -320,7 +333,7 @@ def _targets(system: System) -> list[str]:
 def _with_targets(
     values: Callable[[ModelTarget, Any], _Values], system: System, item: str, value: object
 ) -> System:
-    """Change the targets of a model in a class, or all, to the values that a function returns."""
+    """Change the targets of a model in a class, or of all, to the values that a function returns."""
 
     def changed(group: str, target: ModelTarget) -> ModelTarget:
         place, is_meant = f"{group}.modelTargets.{target.model}", item in {"", f"{group}/{target.model}"}
@@ -357,6 +370,6 @@ CHANGES: Mapping[str, Changeable] = MappingProxyType(
         **{name: _derived(name) for fields in _FIELDS.values() for name in fields},
     }
 )
-"""Changes by name; derived ones have the names of fields in documents."""
+"""Changes by name; those derived from documents have the names of fields in documents."""
 QUANTITIES = tuple(name for name, known in CHANGES.items() if known.is_quantity)
-"""Names of the changes whose values are numbers that describe the system."""
+"""Names of the changes whose values are numbers that describe the system, so that they can be swept."""

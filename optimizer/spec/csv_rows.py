@@ -1,4 +1,4 @@
-"""Rows of CSV files: fields by column, with file and line for messages."""
+"""Reader of CSV files: the fields of each row by column, with file and line for messages."""
 
 import csv
 import os
@@ -12,15 +12,15 @@ from optimizer.schema.files import lines_of, read_text
 def csv_rows(
     path: str | os.PathLike[str], column_of: Callable[[str, list[str]], str], required: str = ""
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield each non-empty row as its file and line, and its fields by column.
+    """Yield each row that is not empty: its file and line as text, and its fields by column.
 
     Args:
         path: the file; its first line is the header.
-        column_of: maps a heading to a column name, given all headings.
-        required: a required column, if any.
+        column_of: function that converts a heading to a column name, given all headings.
+        required: name of a required column, if any.
 
     Raises:
-        SpecError: the file is not readable or not CSV, the header is invalid, or the length of a row differs.
+        SpecError: the file is not readable or not CSV, the header is invalid, or a row has another length.
     """
     rows = csv.reader(lines_of(read_text(path)), strict=True)
     try:

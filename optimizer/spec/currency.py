@@ -1,4 +1,4 @@
-"""The currency of a system: the one of its prices, if any states one.
+"""Currency of a system: the currency of its prices, if any price states one.
 
 Plain numbers are then hundredths of that currency.
 """
@@ -17,7 +17,7 @@ from optimizer.schema.positions import Location
 def first_currency(
     accelerators: Iterable[Accelerator], servers: Iterable[Server], others: Iterable[float] = ()
 ) -> str | None:
-    """Return the first currency of a price, or None if all prices are plain numbers."""
+    """Return the first currency of a price; None if all prices are plain numbers."""
     prices = chain(
         (price for item in accelerators for _, price in _of_accelerator(item)),
         (price for server in servers for _, price in _of_allocation(server.current)),
@@ -27,7 +27,7 @@ def first_currency(
 
 
 def currency_problems(index: Index, parts: Iterable[Part] = ()) -> Iterator[Finding]:
-    """Yield the prices in another currency than most, because they cannot be added."""
+    """Yield the prices in another currency than most prices have, because they cannot be added."""
     found = [
         (part, at, price.currency)
         for part, at, price in chain(_prices(index), _budgets(parts))
@@ -55,14 +55,14 @@ def _prices(index: Index) -> Iterator[tuple[Part, Location, float]]:
 
 
 def _of_accelerator(item: Accelerator) -> Iterator[tuple[Location, float]]:
-    """Yield the prices of an accelerator, with their location in it."""
+    """Yield the prices of an accelerator, with their locations within it."""
     yield ("cost",), item.cost_cents_per_h
     for i, tier in enumerate(item.tiers):
         yield ("tiers", i, "cost"), tier.cost_cents_per_h
 
 
 def _of_allocation(item: AllocationData) -> Iterator[tuple[Location, float]]:
-    """Yield the costs of an allocation, with their location in it."""
+    """Yield the costs of an allocation, with their locations within it."""
     yield ("cost",), item.cost_cents_per_h
     for i, pool in enumerate(item.pools):
         yield ("pools", i, "cost"), pool.cost_cents_per_h

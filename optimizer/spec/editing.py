@@ -1,6 +1,6 @@
-"""Change or add one item of a section in the text of a document, without changing any other text.
+"""Changes or adds one item of a section in the text of a document, and leaves all other text unchanged.
 
-Positions come from the parser's nodes, because writing the parsed document would reformat the rest.
+Positions come from the nodes of the YAML parser, because writing the parsed document would reformat it.
 """
 
 import json
@@ -13,13 +13,15 @@ from optimizer.schema.files import WRAPPERS, Text
 from optimizer.schema.yaml_format import yaml_flow, yaml_root, yaml_text
 
 _STEP = 2
-"""Indentation of new lines [columns]."""
+"""Indentation of new lines [characters]."""
 _END_OF_ITEM = re.compile(r"(,?)(\s*(?:#.*)?)")
-"""Optional comma and comment after an item of a bracketed list at the end of its line."""
+"""Pattern for an optional comma and an optional comment after an item at the end of a line in a bracketed
+list.
+"""
 
 
 class _Edit(NamedTuple):
-    """Replacement of the text from `start` to `end`."""
+    """Replacement of the text from offset `start` to offset `end`."""
 
     start: int
     end: int
@@ -71,7 +73,7 @@ def with_item(
 
 
 def _section(node: Any, name: str) -> Any:
-    """Return the node of a section, possibly inside the reference's wrappers, or None."""
+    """Return the YAML node of a section, also inside a wrapper of llm-inferno; None if it is absent."""
     for key, value in node.value if node.id == "mapping" else ():
         if key.value.lower() == name:
             return value
@@ -82,7 +84,7 @@ def _section(node: Any, name: str) -> Any:
 
 
 class _Editor:
-    """Edits of one text, in its style."""
+    """Creates edits of a document's text that keep its style."""
 
     def __init__(self, text: Text) -> None:
         self._content = text.content
@@ -90,7 +92,13 @@ class _Editor:
         self._newline = "\r\n" if "\r\n" in text.content else "\n"
 
     def changed(self, node: Any, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[_Edit]:
-        """Yield edits that change a mapping; unchanged keys keep their order and comments."""
+        """Yield the edits that change a mapping; unchanged keys keep their order and comments.
+
+        Args:
+            node: YAML node of the mapping.
+            old: its current values.
+            new: its new values.
+        """
         pairs = [_Pair(*pair) for pair in node.value]
         wanted = {key.lower(): key for key in new}
         kept = [pair for pair in pairs if pair.name.lower() in wanted]
@@ -126,7 +134,7 @@ class _Editor:
                 yield _Edit(self._line_end(run[0].start, -1), self._line_end(self._end(run[-1])), "")
 
     def _inserted(self, node: Any, last: _Pair, new: Mapping[str, Any]) -> _Edit:
-        """Return the edit that adds keys to a mapping after the last remaining one."""
+        """Return the edit that adds keys to a mapping after the last key that is kept."""
         if node.flow_style:
             place = self._end(last)
             return _Edit(place, place, f", {self._flow(new)[1:-1]}")
@@ -134,7 +142,7 @@ class _Editor:
         return _Edit(place, place, self._line(column) + self._block(new, column))
 
     def added(self, node: Any, item: Mapping[str, Any]) -> _Edit:
-        """Return the edit that appends an item to a list, which can be empty or null."""
+        """Return the edit that appends an item to a list; the list can be empty or null."""
         items = node.value if node.id == "sequence" else ()
         if not items:
             start, end = node.start_mark.index, node.end_mark.index
@@ -161,31 +169,31 @@ class _Editor:
         return _Edit(length, length, text)
 
     def _flow(self, value: object, column: int | None = None) -> str:
-        """Return a value on one line, or for JSON indented at a column, if one is given."""
+        """Return a value as text on one line; in JSON, indented at `column` if that is given."""
         if not self._json:
             return yaml_flow(value)
         text = json.dumps(value, ensure_ascii=False, indent=None if column is None else _STEP)
         return text.replace("\n", self._line(column or 0))
 
     def _block(self, value: object, column: int) -> str:
-        """Return a mapping or list as lines; all but the first are indented to a column."""
+        """Return a mapping or list as lines of text; all lines but the first are indented to a column."""
         return yaml_text(value).rstrip().replace("\n", self._line(column))
 
     def _line(self, column: int) -> str:
         return self._newline + " " * column
 
     def _line_end(self, place: int, lines: int = 0) -> int:
-        """Return the end of the line of a position, or with lines -1 of the previous line."""
+        """Return the offset of the end of the line at `place`; with `lines` -1, of the previous line."""
         end = self._content.rfind("\n", 0, place) if lines else self._content.find("\n", place)
         end = len(self._content) if end < 0 else end
         return end - 1 if self._content[end - 1 : end + 1] == "\r\n" else end
 
     def _end(self, pair: _Pair) -> int:
-        """Return the end of the value of a pair, or of its colon if there is no value."""
+        """Return the offset of the end of a pair's value, or of its colon if there is no value."""
         return max(self._node_end(pair.value), int(pair.key.end_mark.index) + 1)
 
     def _node_end(self, node: Any) -> int:
-        """Return the end of a node, without trailing comments and lines."""
+        """Return the offset of the end of a node, without trailing comments and empty lines."""
         if node.id == "mapping" and not node.flow_style:
             return self._end(_Pair(*node.value[-1]))
         if node.id == "sequence" and not node.flow_style:

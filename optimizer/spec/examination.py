@@ -1,7 +1,7 @@
-"""Find all faults of documents in one run.
+"""Finds all faults of documents in one run.
 
-Faults concern the files, the schema, and names that are duplicate or undefined. Names that an invalid part of
-a document might define are not reported as undefined.
+Faults concern the files, the schema, and duplicate or undefined names. A name is not reported as undefined if
+an invalid part of a document might define it.
 """
 
 import os
@@ -18,12 +18,12 @@ _ALL_SECTIONS = frozenset(field.alias or name for name, field in SystemSpec.mode
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """The valid parts of documents, and their faults."""
+    """The valid parts of documents, and the faults of the documents."""
 
     parts: tuple[Part, ...]
     """Documents without their invalid parts."""
     faults: tuple[Fault, ...]
-    """Faults, sorted by file and line."""
+    """Faults of the documents, sorted by file and line."""
 
 
 def examine(path: str | os.PathLike[str]) -> Examination:
@@ -61,7 +61,7 @@ def examine_text(text: Text) -> Examination:
 
 
 def _examined(text: Text) -> tuple[list[Part], list[Fault], frozenset[str]]:
-    """Return the valid part of a document, its faults, and the sections that are incomplete."""
+    """Return the valid part of a document, its faults, and the names of its incomplete sections."""
     try:
         value = text.value()
     except SpecError as error:
@@ -69,7 +69,7 @@ def _examined(text: Text) -> tuple[list[Part], list[Fault], frozenset[str]]:
     try:
         return [part_of(text, value)], [], frozenset()
     except FaultyDocumentsError as error:
-        if error.others:  # too many faults to use any part
+        if error.others:  # there are too many faults to use any part of the document
             return [], list(error.faults), _ALL_SECTIONS
         sound = sound_spec(value, text.context)
         part = Part(sound.document, text, sound.kept, sound.repaired)
@@ -79,5 +79,5 @@ def _examined(text: Text) -> tuple[list[Part], list[Fault], frozenset[str]]:
 
 
 def _whole(error: SpecError) -> Fault:
-    """Return a fault for an error whose text already includes its location."""
+    """Return a fault for an error whose message already includes its location."""
     return Fault((), str(error))

@@ -1,4 +1,4 @@
-"""The description of a feature: its fields, what it does not support, and its checks."""
+"""Description of a feature: the fields that select it, what it does not support, and its checks."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,16 +12,16 @@ from optimizer.schema.names import Finding, Index, Names
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """Documents with an index of their items."""
+    """Documents of one system, with an index of their items."""
 
     parts: Sequence[Part]
     index: Index
     profiles: Mapping[str, Sequence[ModelProfile]]
-    """Profiles of each model."""
+    """Model profiles by model."""
     names: Mapping[str, Names]
-    """Defined names, by section: accelerators, classes, models, servers."""
+    """Names that are defined, by section: accelerators, classes, models and servers."""
     lengths_optional: bool
-    """Whether an unstated input or output length is 0 instead of a fault."""
+    """Whether an unstated input or output length counts as 0 instead of as a fault."""
 
 
 def _none(_: Documents) -> Iterator[Finding]:
@@ -30,37 +30,37 @@ def _none(_: Documents) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A feature, for the checks of documents and for what runs only if a system uses it."""
+    """A feature of systems, such as routes: how documents select it, and what it needs or excludes."""
 
     name: str
-    """Name of its folder."""
+    """Name of the feature, which is also that of its folder."""
     fields: tuple[str, ...] = ()
-    """Fields of servers that select it, by Python name, in documents or in planned form."""
+    """Server fields that select the feature, by Python name, in documents or in planned form."""
     fields_of_accelerators: tuple[str, ...] = ()
-    """Fields of accelerators that select it."""
+    """Accelerator fields that select the feature, by Python name."""
     refused_fields: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Fields of the servers that use it, by Python name, that it does not support, with the reasons."""
+    """Server fields that the feature does not support, by Python name, with the reasons."""
     refused_options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Options that it does not support, by Python name, with the reasons."""
+    """Options that the feature does not support, by Python name, with the reasons."""
     goes_with: frozenset[str] | None = None
-    """Other features that its servers can use, if only those were tried; None: all but the refused fields."""
+    """Other features that can be used together with this one; None: all that do not use a refused field."""
     has_coupling: bool = False
-    """Whether it has a `coupling`: a topology with variables and rows of its own."""
+    """Whether the feature has a module `coupling`, a topology with its own variables and rows."""
     has_checks: bool = False
-    """Whether it has `checks` with a function `check`, which finds errors of plans."""
+    """Whether the feature has a module `checks` whose function `check` finds errors of plans."""
     faults: Callable[[Documents], Iterator[Finding]] = _none
-    """The contradictions of documents that use it."""
+    """Function that yields the contradictions of documents that use the feature."""
 
     def of_server(self, server: Server) -> bool:
-        """Return whether a server uses it."""
+        """Return whether a server uses the feature."""
         return self.field_of(server) is not None
 
     def field_of(self, server: Server) -> str | None:
-        """Return the field by which a server uses it; None if the server does not."""
+        """Return the field by which a server uses the feature; None if the server does not use it."""
         return next((name for name in self.fields if _is_given(server, name)), None)
 
     def of_accelerator(self, accelerator: Accelerator) -> bool:
-        """Return whether an accelerator uses it."""
+        """Return whether an accelerator uses the feature."""
         return any(_is_given(accelerator, name) for name in self.fields_of_accelerators)
 
 
@@ -72,7 +72,7 @@ def _is_given(document: Document, name: str) -> bool:
 def used_features(
     features: Iterable[Feature], servers: Iterable[Server], accelerators: Iterable[Accelerator]
 ) -> frozenset[str]:
-    """Return the names of the features that some servers and accelerators use."""
+    """Return the names of the features that at least one of the servers or accelerators uses."""
     servers, accelerators = tuple(servers), tuple(accelerators)
     return frozenset(
         feature.name

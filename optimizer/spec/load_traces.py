@@ -1,9 +1,9 @@
-"""Load traces from CSV files: the load of each server in the interval before each time.
+"""Reads load traces from CSV files: the load of each server in the interval before each time.
 
 The long format has the columns ``time,server,arrivalRate`` and optionally ``avgInTokens`` and
-``avgOutTokens``; the wide format has ``time`` and a column with the rate of each server. Times are seconds,
-or a date with time. A server without a row or with an empty cell was not reported at that time. A route is
-named like a server, with the rate of all its requests; its two servers have no separate rates.
+``avgOutTokens``. The wide format has ``time`` and a column with the rate of each server. Times are seconds,
+or dates with times. A server without a row, or with an empty cell, was not reported at that time. A route is
+listed like a server, with the rate of all its requests. The two servers of a route have no separate rates.
 """
 
 import os
@@ -20,22 +20,22 @@ from optimizer.units import UnitError, time_s
 
 _FIELDS = {name.lower(): name for name in ("time", "server", "arrivalRate", "avgInTokens", "avgOutTokens")}
 MAX_STEPS = 200_000
-"""Maximum times of a trace."""
+"""Maximum number of times in a trace."""
 
 
 @dataclass(frozen=True)
 class LoadStep:
-    """The loads reported at one time."""
+    """The loads that a trace reports for one time."""
 
     time_s: float
     owners: Sequence[Server | Route]
-    """Reported servers and routes with their loads; a shared queue counts as one server, each version as
-    one.
+    """Reported servers and routes with their loads, in planned form: a shared queue is one server, and each
+    version of a server is one.
     """
 
     @cached_property
     def loads(self) -> Mapping[tuple[str, str], Server | Route]:
-        """The reported servers and routes by noun and name."""
+        """Reported servers and routes, by noun (server or route) and name."""
         return {(noun_of(item), item.name): item for item in self.owners}
 
     def reported(self, owner: Server | Route) -> Server | Route | None:
@@ -44,14 +44,20 @@ class LoadStep:
 
     @classmethod
     def of(cls, system: System, time_s: float, reported: Mapping[str, Server | Route]) -> "LoadStep":
-        """Return the loads of servers and routes, given by their names in documents."""
+        """Create a step from the reported servers and routes.
+
+        Args:
+            system: the system.
+            time_s: time of the report [s].
+            reported: servers and routes with their loads, by name in documents.
+        """
         servers = {name: item for name, item in reported.items() if isinstance(item, Server)}
         others = (item for item in reported.values() if isinstance(item, Route))
         return cls(time_s, (*system.planned(servers).values(), *others))
 
 
 def with_step(system: System, step: LoadStep) -> System:
-    """Return a system with the loads of a step; servers and routes without one keep their loads."""
+    """Return a copy of a system with the loads of a step; unreported servers and routes keep their loads."""
     return system.with_owners(
         system.servers[item.name].with_load(item.current.load) if isinstance(item, Server) else item
         for item in step.owners
@@ -59,7 +65,7 @@ def with_step(system: System, step: LoadStep) -> System:
 
 
 def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadStep, ...]:
-    """Read a load trace, sorted by time.
+    """Read a load trace from a CSV file, sorted by time.
 
     Raises:
         SpecError: the file cannot be read, a column or a server is unknown, or a value is invalid.
@@ -83,7 +89,7 @@ def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadS
 
 
 def _column(name: str, names: list[str], system: System) -> str:
-    """Return the name of a column: a known field, or in the wide format a server or a route."""
+    """Return the name of a column: a known field or, in the wide format, a server or a route."""
     named = {*system.load_names}
     in_rows = "server" in {other.lower() for other in names} and "server" not in named
     known = _FIELDS.get(name.lower())
@@ -97,7 +103,7 @@ def _column(name: str, names: list[str], system: System) -> str:
 
 
 def _loads(fields: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield servers and routes with the non-empty fields of their loads."""
+    """Yield the name of each server and route in a row, with the non-empty fields of its load."""
     if "server" not in fields:
         for name, text in fields.items():
             yield name, {"arrivalRate": text} if text else {}

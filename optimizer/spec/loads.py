@@ -1,8 +1,8 @@
-"""Load snapshots from CSV files, which replace the loads of a document.
+"""Reads load snapshots from CSV files, which replace the loads of a document.
 
 The columns are ``server`` and any of ``arrivalRate`` (requests/min), ``avgInTokens`` and ``avgOutTokens``, in
-any case, with optional units. Empty cells keep the values of the document. A route's rate is given under its
-name, like that of a server; its two servers have no separate rates.
+any case, with optional units. An empty cell keeps the value of the document. The rate of a route is given
+under its name, like that of a server. The two servers of a route have no separate rates.
 """
 
 import os
@@ -25,7 +25,7 @@ _COLUMNS = {name.lower(): name for name in ("server", *_COLUMN_UNITS)}
 
 
 def with_loads(system: System, path: str | os.PathLike[str]) -> System:
-    """Return a system with the loads of a CSV file.
+    """Return a copy of a system with the loads in a CSV file.
 
     Raises:
         SpecError: the file cannot be read, a column or a server is unknown, or a value is invalid.
@@ -49,12 +49,12 @@ def _column(name: str, _: list[str]) -> str:
 
 
 def noun_of(owner: Server | Route) -> str:
-    """Return the noun for a server or a route, for messages."""
+    """Return the word for an owner of a load in messages: server or route."""
     return "route" if isinstance(owner, Route) else "server"
 
 
 def loaded(system: System, name: str, fields: Mapping[str, str], place: str) -> Server | Route:
-    """Return a server or a route with the load fields of a row; empty fields do not change.
+    """Return a server or a route with the load fields of a CSV row; empty fields keep their values.
 
     Args:
         system: the system.
@@ -114,7 +114,7 @@ def rate_rpm(owner: Server | Route) -> float:
 
 
 def with_rates(system: System, rates_rpm: Iterable[float]) -> System:
-    """Return a system with new arrival rates [requests/min] for its `owners`, in their order.
+    """Return a copy of a system with new arrival rates [requests/min] for its `owners`, in their order.
 
     Raises:
         SpecError: a rate is out of range.

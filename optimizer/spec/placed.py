@@ -1,4 +1,4 @@
-"""Converts a system and what is placed to the form that limits count: stock and placed replicas."""
+"""Converts a system and its placed replicas to the form in which limits count them."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -15,7 +15,7 @@ from optimizer.spec.system import System
 
 
 def stock_of(system: System) -> Stock:
-    """Return the limits of a system."""
+    """Return the stock of a system: the data from which the amounts of its limits are computed."""
     surging = tuple(name for name, server in system.servers.items() if server.surge)
     return Stock(
         system.options, system.options.unlimited, system.capacity, types_of(system), surging, system.currency
@@ -28,10 +28,13 @@ def types_of(system: System) -> tuple[str, ...]:
 
 
 class PlacedUnits:
-    """Placed replicas, cards and other costs, of which limits compute their use as of a solver's columns."""
+    """Placed replicas, cards and other costs.
+
+    Limits compute the use of these as they do for a solver's columns.
+    """
 
     def __init__(self, system: System, items: Iterable[PlacedReplicas]) -> None:
-        """Take the items in their order."""
+        """Store the items in their order."""
         self.system, self.items = system, [*items]
         self._used: dict[tuple[str, str], float] = {}
 
@@ -42,7 +45,7 @@ class PlacedUnits:
 
     @cached_property
     def replicas(self) -> Replicas:
-        """One replica of each item."""
+        """One replica of each item, in the form that limits count."""
         names = {name: a for a, name in enumerate(self.system.accelerators)}
         types = {name: t for t, name in enumerate(types_of(self.system))}
         servers = {name: s for s, name in enumerate(self.system.servers)}
@@ -71,31 +74,31 @@ class PlacedUnits:
         )
 
     def used(self, limit: Limit, item: str) -> float:
-        """Return the use of an item of a limit."""
+        """Return the amount of an item of a limit that the placed replicas use."""
         key = limit.name, item
         if key not in self._used:
             self._used[key] = limit.total(self.replicas, self.count, item) if self.items else 0.0
         return self._used[key]
 
     def without(self, servers: Iterable[str]) -> "PlacedUnits":
-        """Return all items but those of some servers."""
+        """Return all items except those of some servers."""
         gone = {*servers}
         if not gone:
             return self
         return PlacedUnits(self.system, [item for item in self.items if item.server not in gone])
 
     def only(self, servers: Iterable[str]) -> "PlacedUnits":
-        """Return the items of some servers."""
+        """Return only the items of some servers."""
         kept = {*servers}
         return PlacedUnits(self.system, [item for item in self.items if item.server in kept])
 
     def __add__(self, other: "PlacedUnits") -> "PlacedUnits":
-        """Return the items of both."""
+        """Return the items of both operands."""
         return PlacedUnits(self.system, [*self.items, *other.items])
 
 
 def kept_replicas(system: System) -> PlacedUnits:
-    """Return the replicas that are kept in addition to a plan."""
+    """Return the replicas that keep their cards in addition to the plan."""
     kept = (placed(system, server, on, count) for (server, on), count in system.kept.items())
     return PlacedUnits(system, [item._replace(surge=0.0) for item in kept])
 
@@ -103,7 +106,7 @@ def kept_replicas(system: System) -> PlacedUnits:
 def placed(
     system: System, server: str, accelerator: str, count: int, power_w: float | None = None
 ) -> PlacedReplicas:
-    """Return replicas of a server on an accelerator in the form that limits count.
+    """Return replicas of a server on an accelerator, in the form that limits count.
 
     Args:
         system: the system.
@@ -122,7 +125,13 @@ def placed(
 
 
 def priced_beside(system: System, item: PlacedReplicas, others: Iterable[PlacedReplicas]) -> PlacedReplicas:
-    """Return replicas at the price of the cards that others leave: owned ones first, then dearer ones."""
+    """Return replicas priced by the cards that others leave: owned cards first, then the dearer ones.
+
+    Args:
+        system: the system.
+        item: the replicas.
+        others: replicas that use cards before them.
+    """
     cards = system.capacity.get(item.type)
     if not isinstance(cards, UnlimitedCards) or cards.owned is None or not item.replicas:
         return item
@@ -134,16 +143,23 @@ def priced_beside(system: System, item: PlacedReplicas, others: Iterable[PlacedR
 
 
 def placed_cards(system: System, accelerator: str, count: int, name: str) -> PlacedReplicas:
-    """Return shared cards in the form that limits count."""
+    """Return shared cards in the form that limits count.
+
+    Args:
+        system: the system.
+        accelerator: name of the accelerator.
+        count: number of cards.
+        name: name of the owner.
+    """
     one = system.accelerators[accelerator]
     return PlacedReplicas(accelerator, one.type, count, one.multiplicity, one.cost_cents_per_h, 0.0, name)
 
 
 def placed_cost(name: str, cost: float) -> PlacedReplicas:
-    """Return a cost other than that of replicas [cents/h] in the form that limits count."""
+    """Return a cost other than that of replicas [cents/h], in the form that limits count."""
     return PlacedReplicas(name, "", 1, 0, cost)
 
 
 def needs_power(system: System) -> bool:
-    """Return whether a limit of a system counts the power of replicas."""
+    """Return whether any limit of a system counts the power of replicas."""
     return any(limit.counts_power and limit.applies(system.options) for limit in LIMITS)

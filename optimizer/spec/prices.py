@@ -1,4 +1,4 @@
-"""Prices by the number of units, and checks of prices, budgets and power across documents."""
+"""Prices that depend on the number of units, and checks of prices, budgets and power in documents."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -13,11 +13,11 @@ from optimizer.schema.names import Finding, Index
 from optimizer.tolerances import ROUNDING
 
 ENDLESS = 1e9
-"""Size of the last price step, larger than any plan."""
+"""Number of units in the last price step, larger than any plan needs."""
 
 
 def option_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
-    """Yield options and prices that no plan can satisfy, or that need missing data."""
+    """Yield the options and prices that no plan can satisfy, or for which data is missing."""
     yield from card_price_problems(index)
     accelerators = {name: entry.item for name, entry in index.accelerators.items()}
     used = {accelerator for _, accelerator in index.profiles}
@@ -29,7 +29,7 @@ def option_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
 
 
 def check_options(options: OptimizerOptions, accelerators: Mapping[str, Accelerator], used: set[str]) -> None:
-    """Check the options against the accelerators used in profiles.
+    """Check the options against the accelerators that profiles use.
 
     Raises:
         SpecError: no plan can satisfy the options, or they need missing data.
@@ -39,29 +39,29 @@ def check_options(options: OptimizerOptions, accelerators: Mapping[str, Accelera
 
 
 def committed_cents_per_h(accelerators: Mapping[str, Accelerator]) -> float:
-    """Return the cost of all commitments, used or not [cents/h]."""
+    """Return the cost of all committed accelerators, used or not [cents/h]."""
     tiers = (tier for item in accelerators.values() for tier in item.tiers if tier.committed)
     return float(sum(tier.units * tier.cost_cents_per_h for tier in tiers))
 
 
 class PricedUnits(NamedTuple):
-    """Units whose price depends on their number: accelerators of a name with tiers, or cards of a type."""
+    """Units whose price depends on their number: accelerators of one name, or cards of a type."""
 
     name: str
     is_type: bool
-    """Whether the units are the cards of a type; otherwise the accelerators of a name."""
+    """Whether the units are the cards of a type; otherwise they are the accelerators of a name."""
     listed: float
-    """Price of a unit that pools state [cents/h]."""
+    """Price of a unit that is stated for pools [cents/h]."""
     steps: tuple[tuple[float, float], ...]
-    """Size and price of each step, the cheapest first; committed units have price 0."""
+    """Number of units and price [cents/h] of each step, the cheapest first; committed units have price 0."""
 
 
 def tiered(accelerators: Mapping[str, Accelerator], cards: Mapping[str, int]) -> list[PricedUnits]:
-    """Return the accelerators that have price tiers, and the types with another price for more cards.
+    """Return the accelerators with price tiers, and the types with another price for additional cards.
 
     Args:
         accelerators: accelerators by name.
-        cards: cards by type.
+        cards: number of cards by type.
     """
     found = [
         PricedUnits(item.name, False, item.cost_cents_per_h, _steps_of(item))  # noqa: FBT003  named above
@@ -83,7 +83,7 @@ def price_of_card(item: Accelerator) -> float:
 
 
 def _card_price_text(item: Accelerator) -> str:
-    """Format the price of one card in the unit in which the accelerator's price was written."""
+    """Format the price of one card in the unit in which the price of the accelerator was written."""
     return cost_text(price_of_card(item), currency_of(item.cost_cents_per_h))
 
 
@@ -94,7 +94,7 @@ def _steps_of(item: Accelerator) -> tuple[tuple[float, float], ...]:
 
 
 def card_price_problems(index: Index) -> Iterator[Finding]:
-    """Yield prices for more cards of a type that contradict the prices of its accelerators."""
+    """Yield the prices of additional cards of a type that contradict the prices of its accelerators."""
     by_type = grouped((entry.item.type, entry.item) for entry in index.accelerators.values())
     for part, at, capacity in index.capacity.values():
         more, mine = capacity.more_cents_per_h, by_type.get(capacity.type, [])

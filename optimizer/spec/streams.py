@@ -1,4 +1,4 @@
-"""Who is served: the streams of requests of a system, each served or unserved on its own."""
+"""Streams: sets of requests of a system, each of which is served or unserved as a unit."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,32 +11,32 @@ from optimizer.schema import Load, Server
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Requests of one server, member of a shared queue, or version."""
+    """Requests of one server, of one member of a shared queue, or of one version of a server."""
 
     name: str
-    """Name in plans: of the server, the member, or the version."""
+    """Name in plans: that of the server, the member of the queue, or the version."""
     owner: str
-    """Server of the document that states its load."""
+    """Name of the document's server that states the load of the stream."""
     group: str
-    """Planned server whose replicas serve it: itself, or its shared queue."""
+    """Name of the planned server whose replicas serve the stream: the server itself, or its shared queue."""
     server: Server
-    """Its settings, with its own load."""
+    """Server with the settings of the stream, and with the stream's own load."""
     priority: int
-    """Priority of its class; offline work ranks last."""
+    """Priority of the service class; offline work ranks last."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """Model and service class."""
+        """Model and service class of the stream."""
         return self.server.model, self.server.service_class
 
     @property
     def load(self) -> Load:
-        """Load of its replicas, without cache hits."""
+        """Load that replicas must serve, without requests that a result cache answers."""
         return replica_load(self.server)
 
 
 def streams_of(servers: Mapping[str, Server], priority_of: Callable[[Server], int]) -> dict[str, Stream]:
-    """Return the streams of planned servers, sorted by name.
+    """Return the streams of planned servers, by name.
 
     Args:
         servers: servers in planned form, by name.
@@ -57,32 +57,35 @@ def streams_of(servers: Mapping[str, Server], priority_of: Callable[[Server], in
 
 
 def has_members(server: Server) -> bool:
-    """Return whether a planned server is several servers that share its replicas."""
+    """Return whether a planned server stands for several servers that share its replicas."""
     return isinstance(server, SharedQueue)
 
 
 def owner_of(server: Server) -> str:
-    """Return the name of the server of the document to which a planned server belongs, or of the queue."""
+    """Return the name of the document's server to which a planned server belongs, or of the shared queue."""
     return server.whole.name if isinstance(server, Version) else server.name
 
 
 def planned_names(server: Server) -> tuple[str, ...]:
-    """Return the names under which a document's server is planned: queue, versions, or its own name."""
+    """Return the names under which a document's server is planned: of its queue, its versions, or itself."""
     versions = tuple(version.name for version in versions_of(server))
     return versions or (server.shared_queue or server.name,)
 
 
 def planned_name(server: Server) -> str:
-    """Return the name under which the server's own model is planned."""
+    """Return the name under which the server's own model, as opposed to its versions, is planned."""
     return version_name(server, server.model) if server.split else server.shared_queue or server.name
 
 
 def members_of(server: Server) -> tuple[Server, ...]:
-    """Return a planned server's members with their loads: itself, or the servers of a queue."""
+    """Return the members of a planned server with their loads: itself, or the servers of a queue."""
     return server.parts if isinstance(server, SharedQueue) else (server,)
 
 
 def replica_load(server: Server) -> Load:
-    """Return the load of a server's replicas: its own load, or the misses of its cache (eq. 187)."""
+    """Return the load that replicas must serve: the server's own load, or the misses of its cache (eq.
+
+    187).
+    """
     load, hit_rate = server.current.load, server.cache_hit_rate
     return thinned(load, 1 - hit_rate) if hit_rate else load

@@ -1,4 +1,4 @@
-"""The system: joined documents, cross-checked and indexed by name; immutable.
+"""The `System`: all documents joined, cross-checked and indexed by name. It is immutable.
 
 Accelerators, profiles, classes and servers are sorted by name, so that results do not depend on the order of
 the input.
@@ -82,45 +82,47 @@ class System:
     """A fleet to plan: accelerators, model profiles, servers, targets and options."""
 
     accelerators: Mapping[str, Accelerator]
-    """Accelerators by name; this and all other mappings are sorted by key."""
+    """Accelerators by name; like all other mappings, sorted by key."""
     profiles: Mapping[tuple[str, str], ModelProfile]
     """Profiles by model and accelerator."""
     service_classes: Mapping[str, ServiceClass]
     targets: Mapping[tuple[str, str], ModelTarget]
     """Targets by service class and model."""
     servers: Mapping[str, Server]
-    """Servers in planned form: servers that share a queue are one, under the queue's name; each version of a
-    split server is one.
+    """Servers in planned form, by name. A shared queue replaces its members, and each version of a split
+    server is a server.
     """
     capacity: Mapping[str, int]
-    """Cards by accelerator type; `UnlimitedCards` for a type without a limit."""
+    """Number of cards by accelerator type; `UnlimitedCards` for a type without a limit."""
     options: OptimizerOptions
     rate_factors: Mapping[tuple[str, str], float] = field(default_factory=lambda: MappingProxyType({}))
     """Usable fraction of a replica's maximum rate, by server and accelerator, if simulations showed that the
-    maximum is too high; 0: unusable. Not part of the documents."""
+    maximum is too high; 0 means unusable. Not part of the documents.
+    """
     kept: Mapping[tuple[str, str], int] = field(default_factory=lambda: MappingProxyType({}))
-    """Replicas that keep their cards in addition to the plan, by server and accelerator. Not part of the
-    documents."""
+    """Number of replicas that keep their cards in addition to the plan, by server and accelerator. Not part
+    of the documents.
+    """
     not_rented: tuple[str, ...] = ()
-    """Servers whose external services the plan ignores. Not part of the documents."""
+    """Servers for which the plan must not rent an external service. Not part of the documents."""
     routes: Mapping[str, Route] = field(default_factory=lambda: MappingProxyType({}))
-    """Routes by name; their servers have the largest load that routes can send."""
+    """Routes by name; each server of a route has the largest load that the route can send it."""
 
     @property
     def stated(self) -> Mapping[str, Server]:
-        """Servers as named in documents, where all versions of a server are one, by name."""
+        """Servers as named in documents, by name; the versions of a server are not separate."""
         return whole_servers({name: stream.server for name, stream in self.streams.items()})
 
     @property
     def wholes(self) -> Mapping[str, Server]:
-        """Planned servers, in which all versions of a server are one, by name."""
+        """Servers in planned form, by name, but with the versions of a server combined into one."""
         return whole_servers(self.servers)
 
     def alone(self, servers: Mapping[str, Server], **options: object) -> "System":
-        """Return a copy with other servers, of which none belongs to a route or to a split server.
+        """Return a copy with other servers, none of which belongs to a route or to a split server.
 
         Args:
-            servers: servers in planned form.
+            servers: servers in planned form, by name.
             options: changed optimizer options, which are not checked.
         """
         changed = self.options.model_copy(update=options)
@@ -128,34 +130,34 @@ class System:
 
     @cached_property
     def features(self) -> frozenset[str]:
-        """Features that the system uses."""
+        """Names of the features that the system uses."""
         return _used(self.servers.values(), self.accelerators.values(), self.routes)
 
     @cached_property
     def streams(self) -> Mapping[str, Stream]:
-        """Streams of requests that are served separately: of members of queues, versions, and all others."""
+        """Streams of requests that are served separately: queue members, versions, and all other servers."""
         return streams_of(self.servers, self.priority)
 
     @cached_property
     def routed(self) -> Mapping[str, Route]:
-        """The owner of the load of each server that does not own it: its route, by name of the server."""
+        """Routes by the names of the servers that get their load from them."""
         return {name: route for route in self.routes.values() for name in (route.small, route.large)}
 
     @cached_property
     def owners(self) -> tuple[Server | Route, ...]:
-        """Planned servers and routes that own a load: first servers, then routes, by name."""
+        """Planned servers and routes with their own load: first servers, then routes, each sorted by name."""
         servers = (server for name, server in self.servers.items() if name not in self.routed)
         return (*servers, *self.routes.values())
 
     @property
     def named(self) -> Mapping[str, Server]:
-        """All servers that a question can name, in planned form and as named in documents, by name."""
+        """All servers that a what-if question can name, in planned form and as in documents, by name."""
         streams = {name: stream.server for name, stream in self.streams.items()}
         return {**self.servers, **streams, **whole_servers(streams)}
 
     @property
     def currency(self) -> str | None:
-        """The currency of prices; None if costs are plain numbers [cents/h]."""
+        """Currency of the prices; None if costs are plain numbers in cents/h."""
         more = [card.more_cents_per_h for card in self.capacity.values() if isinstance(card, UnlimitedCards)]
         budget = self.options.budget_cents_per_h
         others = more if budget is None else [*more, budget]
@@ -175,7 +177,7 @@ class System:
         return replace(self, options=options)
 
     def without_external(self) -> "System":
-        """Return a copy in which no server rents, with the names of those that could."""
+        """Return a copy in which no server rents an external service; `not_rented` lists those that could."""
         renting = {name: server for name, server in self.servers.items() if server.external is not None}
         if not renting:
             return self
@@ -184,7 +186,7 @@ class System:
         return replace(changed, not_rented=(*self.not_rented, *renting))
 
     def with_servers(self, changed: Mapping[str, Server]) -> "System":
-        """Return a copy with replaced servers, by name.
+        """Return a copy in which some servers, given by name, are replaced.
 
         Raises:
             SpecError: a server does not exist.
@@ -199,23 +201,26 @@ class System:
         return found.with_routes({}) if self.routes else found
 
     def with_routes(self, changed: Mapping[str, Route]) -> "System":
-        """Return a copy with replaced routes, by name, and the resulting loads of servers."""
+        """Return a copy in which some routes, given by name, are replaced.
+
+        Loads of servers change with them.
+        """
         routes = MappingProxyType({**self.routes, **changed})
         servers = with_routed_loads(self.servers, routes.values())
         return replace(self, routes=routes, servers=servers)
 
     def owner_name(self, name: str) -> str:
-        """Return the name by which the load of a planned server is stated: of its route, or its own."""
+        """Return the name under which a planned server's load is stated: that of its route, or its own."""
         route = self.routed.get(name)
         return owner_of(self.named[name]) if route is None else route.name
 
     @property
     def load_names(self) -> list[str]:
-        """Names of servers and routes, by which loads are stated."""
+        """Names of the servers and routes for which loads can be stated."""
         return [*self.stated, *self.routes]
 
     def owner_named(self, name: str) -> Server | Route:
-        """Return the server or the route to which a load of this name belongs.
+        """Return the server or the route for which a load of this name is stated.
 
         Raises:
             SpecError: there is neither, there are both, or the server gets its load from a route.
@@ -234,7 +239,10 @@ class System:
         return found
 
     def with_owners(self, owners: Iterable[Server | Route]) -> "System":
-        """Return a copy with replaced owners of loads: servers, as planned or in documents, and routes.
+        """Return a copy in which some owners of loads are replaced.
+
+        Args:
+            owners: servers, in planned form or as in documents, and routes.
 
         Raises:
             SpecError: a server does not exist.
@@ -244,36 +252,36 @@ class System:
         return changed.with_routes({item.name: item for item in found if isinstance(item, Route)})
 
     def together(self, names: Iterable[str]) -> list[str]:
-        """Return servers, plus those that are served in full or not at all together with one of them."""
+        """Return the given servers plus those that can only be served in full together with one of them."""
         return with_partners(self.routes.values(), names)
 
     def shares_of(self, route: Route) -> dict[str, float]:
-        """Return the planned load of each server of a route divided by the route's rate, by server."""
+        """Return the planned load of each server of a route, divided by the rate of the route."""
         return largest_shares(route)
 
     def undivided(self, names: Iterable[str]) -> "System":
-        """Return a copy in which the large servers of some routes have the lengths of all requests."""
+        """Return a copy in which the large servers of given routes have the token lengths of all requests."""
         routes = [self.routes[name] for name in names if name in self.routes]
         servers = {**self.servers, **undivided_servers(self.servers, routes)}
         return replace(self, servers=MappingProxyType(servers)) if routes else self
 
     def as_served(self, served_rpm: Mapping[str, Mapping[str, float]]) -> Mapping[str, Server]:
-        """Return the servers with only the load that a plan serves of shared queues and routes.
+        """Return the servers with only that load of shared queues and routes that a plan serves.
 
         Args:
-            served_rpm: served arrival rates [requests/min], by queue and member; routed servers are keyed by
-                their name on both levels.
+            served_rpm: served arrival rates [requests/min], by queue and member; a server of a route has its
+                own name as both keys.
         """
         if not self.features & {SHARED_QUEUES.name, ROUTES.name}:
             return self.servers
         return with_undivided_lengths(as_served(self.servers, served_rpm), self.routes.values())
 
     def planned(self, changed: Mapping[str, Server]) -> dict[str, Server]:
-        """Return replaced servers in planned form: queues and versions instead of the documents' servers."""
+        """Convert changed servers of documents to planned form, with queues and versions."""
         return planned_servers(self.servers, with_versions(changed))
 
     def with_load(self, server_name: str, **changes: float) -> "System":
-        """Return a copy with a changed load of one server, by Python names (``arrival_rate_rpm``).
+        """Return a copy with a changed load of one server; fields have Python names (``arrival_rate_rpm``).
 
         Raises:
             SpecError: the server or a field does not exist, or a value is out of range.
@@ -294,7 +302,7 @@ class System:
         return self.with_servers({server_name: server})
 
     def with_target(self, service_class: str, model: str, **changes: float | None) -> "System":
-        """Return a copy with a changed target of a model in a class, by Python names (``ttft_ms``).
+        """Return a copy with changed targets of a model in a class; fields have Python names (``ttft_ms``).
 
         Raises:
             SpecError: there is no such target, a field does not exist, or a value is out of range.
@@ -316,10 +324,13 @@ class System:
         )
 
     def with_capacity(self, units: Mapping[str, int]) -> "System":
-        """Return a copy with changed capacities of accelerator types, with their price for more cards.
+        """Return a copy with other numbers of cards; prices of additional cards are kept.
+
+        Args:
+            units: number of cards by accelerator type.
 
         Raises:
-            SpecError: a number of units is out of range.
+            SpecError: a number of cards is out of range.
         """
         changed = {
             kind: validated(Capacity, self._priced(kind) | {"type": kind, "count": n}, f"count.{kind}.").cards
@@ -329,26 +340,29 @@ class System:
         return replace(self, capacity=MappingProxyType({kind: capacity[kind] for kind in sorted(capacity)}))
 
     def _priced(self, kind: str) -> dict[str, object]:
-        """Return the price for more cards of a type, as in documents."""
+        """Return the price of additional cards of a type, in the form of documents; empty without one."""
         cards = self.capacity.get(kind)
         has_price = isinstance(cards, UnlimitedCards) and cards.owned is not None
         return {"more": cards.more_cents_per_h} if has_price and isinstance(cards, UnlimitedCards) else {}
 
     def with_rate_factors(self, factors: Mapping[tuple[str, str], float]) -> "System":
-        """Return a copy with other factors on the maximum rates of replicas."""
+        """Return a copy with other factors on the maximum rates of replicas, by server and accelerator."""
         return replace(self, rate_factors=MappingProxyType(dict(sorted(factors.items()))))
 
     def with_kept(self, replicas: Mapping[tuple[str, str], int]) -> "System":
-        """Return a copy with kept replicas, by server and accelerator."""
+        """Return a copy with other kept replicas, by server and accelerator."""
         return replace(self, kept=MappingProxyType(dict(sorted(replicas.items()))))
 
     def card_limit(self, kind: str) -> int | None:
-        """Return the available cards of an accelerator type; None if they are unlimited."""
+        """Return the number of cards of an accelerator type; None if it is unlimited."""
         cards = self.capacity.get(kind, 0)
         return None if self.options.unlimited or isinstance(cards, UnlimitedCards) else cards
 
     def units_per_replica(self, server: str, accelerator: str) -> tuple[str, int]:
-        """Return the accelerator type and the cards of a replica; 0 cards if the accelerator is unknown."""
+        """Return the accelerator type and the number of cards of a replica.
+
+        The number is 0 if the accelerator is unknown.
+        """
         found = self.accelerators.get(accelerator)
         if found is None:
             return "", 0
@@ -356,11 +370,11 @@ class System:
         return found.type, found.multiplicity * (profile.acc_count if profile else 1)
 
     def may_serve(self, server: Server, accelerator: str) -> bool:
-        """Return whether a server's requests may run on an accelerator, as far as places decide."""
+        """Return whether the places of a server and an accelerator allow its requests to run there."""
         return may_serve(server, self.accelerators[accelerator])
 
     def delay_ms(self, server: Server, accelerator: str) -> float:
-        """Return the latency that requests of a server have beside that of a replica on an accelerator [ms].
+        """Return the network latency between the places of a server and an accelerator [ms].
 
         Raises:
             SpecError: the latency between their places is missing.
@@ -381,7 +395,7 @@ class System:
         return [kinds.get(server.model, KINDS[0]) for server in self.servers.values()]
 
     def priority(self, server: Server) -> int:
-        """Return the priority of a server's class; offline work ranks after all of them."""
+        """Return the priority of a server: that of its class; offline work ranks after all classes."""
         if server.deadline is not None:
             return OFFLINE_PRIORITY
         return self.service_classes[server.service_class].priority
@@ -389,8 +403,8 @@ class System:
     def target_of(self, server: Server) -> ModelTarget | None:
         """Return the targets of a server; None if its class has none for its model.
 
-        They apply to the requests that reach its replicas. Offline work has only its deadline, regardless of
-        its class.
+        The targets apply to the requests that reach its replicas. Offline work has only its deadline as a
+        target, whatever its class states.
         """
         if server.deadline is not None:
             return ModelTarget(model=server.model)
@@ -402,7 +416,7 @@ class System:
         return target_of_misses(target, server.cache_hit_rate) if server.cache_hit_rate else target
 
     def target_key(self, server: Server) -> tuple[str, str]:
-        """Return the service class and model whose targets apply to a server."""
+        """Return the service class and the model whose targets apply to a server."""
         if isinstance(server, Version):
             return target_key(server, self.targets)
         return server.service_class, server.model
@@ -433,7 +447,7 @@ def load_system(source: str | os.PathLike[str] | Mapping[str, Any]) -> System:
 
 
 def join_parts(parts: Sequence[Part], *, lengths_optional: bool = False) -> System:
-    """Join documents into one cross-checked system; a system without servers has an empty plan.
+    """Join documents to one cross-checked system; a system without servers has an empty plan.
 
     Args:
         parts: the documents.
@@ -472,7 +486,7 @@ def join_parts(parts: Sequence[Part], *, lengths_optional: bool = False) -> Syst
 
 
 def _features(index: Index) -> frozenset[str]:
-    """Return the features that documents use."""
+    """Return the names of the features that documents use."""
     servers = (entry.item for entry in index.servers.values())
     return _used(servers, (entry.item for entry in index.accelerators.values()), index.routes)
 
@@ -487,7 +501,7 @@ def _used(
 def _planned_servers(
     servers: Mapping[str, Server], features: frozenset[str], classes: Mapping[str, ServiceClass]
 ) -> Mapping[str, Server]:
-    """Return the servers of documents in planned form."""
+    """Convert the servers of documents to planned form, by name."""
     if OFFLINE.name in features:
         servers = MappingProxyType({name: with_load_of_deadline(one) for name, one in servers.items()})
     if VERSIONS.name in features:
@@ -515,11 +529,11 @@ def _findings(
     *,
     lengths_optional: bool = False,
 ) -> Iterator[Finding]:
-    """Yield the contradictions within and between documents."""
+    """Yield the contradictions within documents and between them."""
     used = _features(index)
     profiles: dict[str, list[ModelProfile]] = defaultdict(list)
     for (model, _), (part, at, profile) in index.profiles.items():
-        if at not in part.repaired:  # else its kind is unknown, and what follows from it
+        if at not in part.repaired:  # the kind of a repaired item is unknown, so its fields cannot be checked
             profiles[model].append(profile)
     names = {
         "accelerators": Names("accelerator", index.accelerators, "accelerators" in incomplete),
@@ -538,7 +552,7 @@ def _findings(
 
 
 def _contradictions(documents: Documents) -> Iterator[Finding]:
-    """Yield contradictions of names and items."""
+    """Yield the contradictions between names, and those within items."""
     index, by_model, names = documents.index, documents.profiles, documents.names
     yield from index.twice
     yield from currency_problems(index, documents.parts)
@@ -563,7 +577,14 @@ def _contradictions(documents: Documents) -> Iterator[Finding]:
 
 
 def _caught(part: Part, at: Location, check: Callable[[Any, str], None], item: object) -> Iterator[Finding]:
-    """Yield the error of a check, if any; `check` appends the field to the prefix that it receives."""
+    """Yield the error of a check, if any, as a finding.
+
+    Args:
+        part: the document.
+        at: location of the item.
+        check: function that checks an item, given the prefix of its messages.
+        item: the item.
+    """
     try:
         check(item, "")
     except SpecError as error:
@@ -605,7 +626,7 @@ def _load_problems(
 
 
 def with_changed_load(server: Server, **changes: float) -> Server:
-    """Return a copy of a server with another load, given by the Python names (``arrival_rate_rpm``).
+    """Return a copy of a server with changed load fields, given by Python names (``arrival_rate_rpm``).
 
     Raises:
         SpecError: a field does not exist, or a value is out of range.
@@ -619,7 +640,7 @@ def with_changed_load(server: Server, **changes: float) -> Server:
 
 
 def with_changed_route(route: Route, **changes: float) -> Route:
-    """Return a copy of a route with other fields, given by their Python names (``arrival_rate_rpm``).
+    """Return a copy of a route with changed fields, given by Python names (``arrival_rate_rpm``).
 
     Raises:
         SpecError: a field does not exist, or a value is out of range.
@@ -630,7 +651,7 @@ def with_changed_route(route: Route, **changes: float) -> Route:
 
 
 def joined_document(parts: Sequence[Part]) -> dict[str, Any]:
-    """Return documents as one, in plain values by wire name, without defaults."""
+    """Return several documents joined to one, as plain values by wire name, without defaults."""
     joined: dict[str, Any] = {}
     for part in parts:
         for section, value in part.spec.model_dump(mode="json", by_alias=True, exclude_unset=True).items():

@@ -1,4 +1,4 @@
-"""Fields of servers and options that features do not support, and features that do not go together."""
+"""Checks for fields and options that a feature does not support, and for features that exclude each other."""
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import permutations
@@ -14,7 +14,7 @@ from optimizer.spec.feature import Documents, Feature
 
 
 def refused_problems(documents: Documents, used: Collection[str]) -> Iterator[Finding]:
-    """Yield the fields and options of documents that their features do not support.
+    """Yield the fields and options of documents that a feature in use does not support.
 
     Args:
         documents: the documents.
@@ -44,10 +44,10 @@ def refused_problems(documents: Documents, used: Collection[str]) -> Iterator[Fi
 
 
 def _untried(features: Iterable[tuple[Feature, str]]) -> Iterator[tuple[str, str]]:
-    """Yield the features of a server that were not tried together, by the field of one, with a message.
+    """Yield pairs of features of one server that were not tested together: the field, and a message.
 
     Args:
-        features: features, with the fields by which the server uses them.
+        features: features of the server, with the fields by which it uses them.
     """
     for (feature, given), (other, named) in permutations(features, 2):
         if feature.goes_with is not None and other.name not in feature.goes_with:
@@ -55,7 +55,7 @@ def _untried(features: Iterable[tuple[Feature, str]]) -> Iterator[tuple[str, str
 
 
 def check_refused_options(options: OptimizerOptions, used: Collection[str]) -> None:
-    """Check that the features of a system support its options.
+    """Check that the features in use support the options.
 
     Args:
         options: the options.
@@ -84,7 +84,7 @@ def _is_stated(document: Document, name: str) -> bool:
 
 
 def _key(document: Document, name: str) -> str:
-    """Return the name of a field in documents."""
+    """Return the name of a field as written in documents."""
     return _field(type(document), name)
 
 

@@ -1,4 +1,4 @@
-"""Write documents and other files atomically."""
+"""Writes documents and other files atomically."""
 
 import errno
 import json
@@ -64,7 +64,7 @@ def write_bytes(content: bytes, path: Path) -> None:
 
 
 def copy_tree(source: Path, target: Path) -> Path:
-    """Copy a file, or a directory of files, to a new path; return the path.
+    """Copy a file, or a directory of files, to a new path, and return that path.
 
     Raises:
         SpecError: the path exists, or cannot be written.
@@ -96,10 +96,10 @@ def _target(path: Path) -> Path:
 
 
 def _is_stdout(path: Path) -> bool:
-    """Return whether a path is the file of standard output."""
+    """Return whether a path refers to the file of standard output."""
     try:
         return os.path.samestat(path.stat(), os.fstat(1))
-    except OSError:  # it is closed
+    except OSError:  # standard output is closed
         return False
 
 
