@@ -1,1 +1,1 @@
-"""Turns successive plans into stable desired replica counts."""
+"""Stabilisation: derives desired replica counts from successive plans without frequent changes."""

@@ -8,7 +8,7 @@ from optimizer.stabilisation.loads import LoadEstimate
 
 
 class TargetReason(StrEnum):
-    """Reason for a replica count."""
+    """Reason for the desired number of replicas of a server on an accelerator."""
 
     new = "New"
     unchanged = "Unchanged"
@@ -19,7 +19,7 @@ class TargetReason(StrEnum):
     not_chosen = "NotChosen"
     idle = "Idle"
     unserved = "Unserved"
-    # reasons if the number differs from the plan:
+    # Reasons for a number that differs from the plan:
     load_missing = "LoadMissing"
     scale_down_load = "ScaleDownLoad"
     scale_down_window = "ScaleDownWindow"
@@ -39,7 +39,7 @@ class ReplicaTarget:
     replicas: int
     reason: TargetReason
     max_batch: int = 0
-    """Batch limit of a replica."""
+    """Batch limit of a replica [requests]."""
     rate_rpm: float = 0.0
     """Maximum rate of a replica within all targets, when last sized [requests/min]."""
     cost_cents_per_h: float = 0.0
@@ -47,20 +47,20 @@ class ReplicaTarget:
     held: bool = False
     """Whether the number differs from the plan."""
     detail: str = ""
-    """Explanation of a held number."""
+    """Explanation of a held number; empty if it is not held."""
     leaving: bool = False
-    """Whether it is removed once its replacement is ready."""
+    """Whether the replicas are removed once their replacement is ready."""
     raised_s: float = 0.0
-    """Time of the last increase [s since the epoch]."""
+    """Time at which the number last increased [s since the epoch]."""
     ready_before: int = 0
-    """Number of replicas that were ready at that time and are still desired."""
+    """Number of replicas that were ready at the time `raised_s` and are still desired."""
     sized_rpm: float | None = None
     """Load of the server when the number last changed [requests/min]; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Recommended and desired replicas during a period."""
+    """Recommended and desired replicas of a server during a period."""
 
     first_s: float
     last_s: float
@@ -74,50 +74,51 @@ class ServerDecision:
     """Desired replicas of a server, and the state that later decisions need."""
 
     targets: Mapping[str, ReplicaTarget]
-    """Targets by accelerator, including those whose replicas were just removed."""
+    """Targets by accelerator, including accelerators whose replicas were just removed."""
     switched_s: float
-    """Time of the last switch to another accelerator [s since the epoch]."""
+    """Time at which the server last switched to another accelerator [s since the epoch]."""
     in_tokens: float = 0.0
-    """Mean input length for which it was sized [tokens]."""
+    """Mean input length for which the server was sized [tokens]."""
     out_tokens: float = 0.0
-    """Mean output length for which it was sized [tokens]."""
+    """Mean output length for which the server was sized [tokens]."""
     load_rpm: float | None = None
-    """Load of the last plan [requests/min]; None if unknown."""
+    """Load of the server in the last plan [requests/min]; None if unknown."""
     load: LoadEstimate | None = None
     past: tuple[Moment, ...] = ()
     pending_since_s: Mapping[str, float] = field(default_factory=dict)
-    """Start of the current period with pending replicas [s since the epoch], by accelerator."""
+    """Time since which replicas have been pending without interruption [s since the epoch], by accelerator.
+    """
     shared_since_s: float | None = None
-    """Time at which plans started to put it on shared cards [s since the epoch]; None if they do not."""
+    """Time since which plans have put the server on shared cards [s since the epoch]; None if they do not."""
     ups: int = 0
-    """Number of increases."""
+    """Number of times that desired replicas increased."""
     downs: int = 0
-    """Number of decreases."""
+    """Number of times that desired replicas decreased."""
 
     @property
     def replicas(self) -> dict[str, int]:
-        """Replicas by accelerator, without zeros."""
+        """Desired replicas by accelerator, without zeros."""
         return {name: target.replicas for name, target in self.targets.items() if target.replicas}
 
     @property
     def staying(self) -> dict[str, ReplicaTarget]:
-        """Targets with replicas that are not to be removed, by accelerator."""
+        """Targets with replicas that are not about to be removed, by accelerator."""
         return {
             name: target for name, target in self.targets.items() if target.replicas and not target.leaving
         }
 
     @property
     def cost_cents_per_h(self) -> float:
-        """Cost [cents/h]."""
+        """Cost of the desired replicas [cents/h]."""
         return sum(target.replicas * target.cost_cents_per_h for target in self.targets.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """Desired replicas of a fleet."""
+    """Desired replicas of all servers of a fleet."""
 
     made_at_s: float
-    """Time [s since the epoch]."""
+    """Time of the decisions [s since the epoch]."""
     servers: Mapping[str, ServerDecision]
     """Decisions by name of the server."""
 
@@ -132,13 +133,13 @@ class ReplicaStatus:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """State of a fleet when a plan was made."""
+    """Observed state of a fleet at the time of a plan."""
 
     now_s: float
-    """Time [s since the epoch]."""
+    """Time of the observation [s since the epoch]."""
     missing: frozenset[str] = frozenset()
     """Servers whose load was not reported."""
     replicas: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
     """Existing replicas by server and accelerator; servers without a report are absent."""
     unusable: frozenset[str] = frozenset()
-    """Missing servers whose load was never known well enough to plan."""
+    """Servers in `missing` whose load was never known well enough to plan."""

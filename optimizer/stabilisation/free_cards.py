@@ -12,7 +12,7 @@ from optimizer.tolerances import ROUNDING
 
 @dataclass(frozen=True, slots=True)
 class FreeCards:
-    """The free cards of a system; a negative number is a shortage."""
+    """Free cards and other free amounts of a system; a negative number is a shortage."""
 
     system: System
     free: dict[str, int]
@@ -22,14 +22,14 @@ class FreeCards:
 
     @classmethod
     def of(cls, system: System) -> "FreeCards":
-        """Return all cards of a system."""
+        """Return all cards of a system as free."""
         type_names = {item.type for item in system.accelerators.values()} | system.capacity.keys()
         limits = {type_name: system.card_limit(type_name) for type_name in sorted(type_names)}
         return cls(system, {type_name: limit for type_name, limit in limits.items() if limit is not None})
 
     @classmethod
     def beside(cls, system: System, rows: Iterable[PlacementRow]) -> "FreeCards":
-        """Return the cards of a system without the shared cards among placements."""
+        """Return the cards of a system except the shared cards that placements use."""
         cards = cls.of(system)
         for row in rows:
             if row.mode == "shared":
@@ -48,7 +48,7 @@ class FreeCards:
         return min(self.free.values(), default=0) < 0 or min(self.limits.values(), default=0.0) < -ROUNDING
 
     def take(self, server: str, accelerator: str, replicas: int) -> None:
-        """Take the cards of some replicas; a negative number returns them."""
+        """Mark the cards of some replicas as used; a negative number frees them."""
         type_name, each = self.system.units_per_replica(server, accelerator)
         if type_name in self.free:
             self.free[type_name] -= each * replicas
@@ -56,7 +56,10 @@ class FreeCards:
             self.limits[key] -= use * replicas
 
     def _uses(self, server: str, accelerator: str) -> dict[tuple[str, str], float]:
-        """Return a replica's use of limits other than cards, outside of roll-outs, by limit and item."""
+        """Return the amounts of limits other than cards that a replica uses, by limit and item.
+
+        Extra replicas of roll-outs are not included.
+        """
         if not self.limits:
             return {}
         one = PlacedUnits(self.system, [placed(self.system, server, accelerator, 1)._replace(surge=0.0)])
@@ -64,7 +67,7 @@ class FreeCards:
         return {(limit.name, item): one.used(limit, item) for limit, item in known if limit}
 
     def take_all(self, server: str, replicas: Mapping[str, int], sign: int = 1) -> None:
-        """Take the cards of replicas by accelerator, or with sign -1 return them."""
+        """Mark the cards of a server's replicas, by accelerator, as used; with sign -1, free them."""
         for accelerator, number in replicas.items():
             self.take(server, accelerator, sign * number)
 
@@ -85,7 +88,7 @@ class FreeCards:
         return wanted
 
     def missing(self, server: str, accelerator: str) -> int:
-        """Return the number of replicas to remove until no card of their type is missing."""
+        """Return the number of replicas to remove so that no card of their type is missing."""
         type_name, each = self.system.units_per_replica(server, accelerator)
         shortage = max(0, -self.free.get(type_name, 0))
         return -(-shortage // each) if each else 0

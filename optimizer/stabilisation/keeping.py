@@ -1,7 +1,7 @@
-"""Plans for a running fleet: unserved servers keep those of their replicas that still fit.
+"""Plans for a running fleet in which unserved servers keep those of their replicas that still fit.
 
-A running server without an allocation keeps replicas on cards not used by servers of equal or higher
-priority. Servers of lower priority are then planned again around the kept replicas.
+A running server without an allocation keeps replicas on cards that no server of equal or higher priority
+uses. Servers of lower priority are then planned again around the kept replicas.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,9 +21,9 @@ from optimizer.spec.system import System
 from optimizer.stabilisation.free_cards import FreeCards
 
 Runs = Mapping[str, Mapping[str, int]]
-"""Running replicas, by server and accelerator."""
+"""Number of running replicas, by server and accelerator."""
 Kept = dict[tuple[str, str], int]
-"""Replicas that keep their cards, by server and accelerator."""
+"""Number of replicas that keep their cards, by server and accelerator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Planner:
     timings: Timings | None = None
 
     def solve(self, system: System, kept: Kept, excluded: Iterable[str]) -> Solved:
-        """Plan a system around kept replicas, without the excluded servers and external services.
+        """Plan a system around kept replicas, without allocations for excluded servers.
 
         Raises:
             SolverError: the solver failed.
@@ -55,7 +55,7 @@ class Planner:
 
 
 def plan_keeping(system: System, runs: Runs, planner: Planner, excluded: Iterable[str] = ()) -> Plan:
-    """Return the plan of a running fleet, with the replicas that servers without an allocation keep.
+    """Return the plan of a running fleet, including replicas that servers without an allocation keep.
 
     Args:
         system: the system to plan; its kept replicas stay.
@@ -91,13 +91,13 @@ def _next_group(plan: Plan, runs: Runs, excluded: set[str]) -> list[str]:
 
 
 def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -> FreeCards:
-    """Return the cards and limits left by kept replicas and by allocations down to a priority.
+    """Return the cards and other amounts that kept replicas and the allocations of a plan leave free.
 
     Args:
         system: the system.
         plan: the plan.
         kept: kept replicas.
-        lowest: lowest priority whose allocations count; None counts all.
+        lowest: lowest priority whose allocations are counted; None counts all.
     """
 
     def counts(name: str) -> bool:
@@ -123,7 +123,7 @@ def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -
 
 
 def _at_rest(system: System, row: PlacementRow) -> PlacedReplicas:
-    """Return a pool with its minimum use of limits: without load, and outside of roll-outs."""
+    """Return a pool with its minimum use of limits, which is that without load and without roll-outs."""
     item = system.accelerators.get(row.spot.accelerator)
     power_w = 0.0 if item is None else float(item.power.at(np.zeros(1))[0])
     return placed(system, *row.spot, row.count, power_w)._replace(surge=0.0)
@@ -138,11 +138,11 @@ def by_server(kept: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
 
 
 def share_out(runs: Runs, cards: FreeCards) -> Kept:
-    """Allocate cards to running replicas: first one per server, so that few servers stop, then the rest.
+    """Allocate free cards to running replicas: first one per server, so that few servers stop, then the rest.
 
     Args:
-        runs: replicas by server and accelerator, in allocation order.
-        cards: the free cards; modified.
+        runs: replicas by server and accelerator, in the order of allocation.
+        cards: the free cards; changed.
     """
     kept: Kept = {}
     served = set()

@@ -1,10 +1,10 @@
-"""Estimate the true load from counted loads: its mean since the last detected change.
+"""Estimates the true load from counted requests: the mean since the last detected change.
 
 The standard deviation of an arrival count is the square root of its mean (eq. 94-96). Two CUSUM statistics,
-one for increases and one for decreases, separate changes from this noise: small changes after several
-windows, large ones at once. After a change, the mean restarts with the windows since. Plans use a level,
-which is updated only when the mean differs significantly from it, so that plans are stable without a real
-change. From a level of 0 any counted request is significant, because none arrive by chance at a rate of 0.
+one for increases and one for decreases, distinguish changes from this noise: small changes after several
+windows, large ones at once. After a change, the mean restarts with the windows since the change. Plans use a
+level that is updated only if the mean differs significantly from it, so plans are stable without a real
+change. From a level of 0 any counted request is significant, because at a rate of 0 none arrives.
 """
 
 from dataclasses import dataclass, replace
@@ -13,30 +13,31 @@ from math import sqrt
 from optimizer.units import SECONDS_PER_MINUTE
 
 SLACK = 0.5
-"""Reduction of a CUSUM statistic per window [standard deviations]."""
+"""Amount subtracted from a CUSUM statistic in each window [standard deviations]."""
 ALARM = 7.0
-"""CUSUM threshold [standard deviations]; with one-minute windows, about one false alarm in two days."""
+"""CUSUM threshold [standard deviations]; with one-minute windows, it gives about one false alarm in two days.
+"""
 KNOWN = 2.0
-"""Significance threshold of the difference between mean and level [standard deviations]."""
+"""Difference between mean and level from which it is significant [standard deviations]."""
 MAX_WINDOWS = 240.0
-"""Maximum windows in a mean."""
+"""Maximum number of windows in a mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class CusumStatistic:
-    """A one-sided CUSUM statistic, and the loads since its start."""
+    """A one-sided CUSUM statistic, and the sum of the loads since it started."""
 
     value: float = 0.0
     windows: float = 0.0
     total_rpm: float = 0.0
 
     def after(self, load_rpm: float, deviation: float, weight: float) -> "CusumStatistic":
-        """Return the statistic updated with a load; it restarts below zero.
+        """Return the statistic updated with a load; it starts again if it would be negative.
 
         Args:
             load_rpm: the load [requests/min].
-            deviation: its deviation to this side [standard deviations].
-            weight: weight of its window, 0 to 1.
+            deviation: deviation of the load in the direction of the statistic [standard deviations].
+            weight: weight of the counting window, 0 to 1.
         """
         value = self.value + weight * (deviation - SLACK)
         if value <= 0:
@@ -46,12 +47,12 @@ class CusumStatistic:
 
 @dataclass(frozen=True, slots=True)
 class LoadEstimate:
-    """The mean of a load since its last change."""
+    """Estimate of a load: its mean since the last detected change, and the level used for planning."""
 
     seen_s: float
     """Time of the last count [s since the epoch]."""
     windows: float
-    """Number of windows."""
+    """Number of counting windows in the mean."""
     mean_rpm: float
     level_rpm: float
     """Load used for planning [requests/min]."""
@@ -64,7 +65,7 @@ class LoadEstimate:
 
 
 def scaled_load(estimate: LoadEstimate, factor: float) -> LoadEstimate:
-    """Return the estimate of a load that is a multiple of another."""
+    """Return the estimate of a load that is `factor` times another load."""
     return replace(
         estimate,
         mean_rpm=estimate.mean_rpm * factor,
@@ -99,7 +100,7 @@ def with_load(
         variation: coefficient of variation of the interarrival times.
         noise: maximum deviation that is treated as noise [standard deviations].
     """
-    if last is None or not last.windows or (load_rpm and not last.level_rpm):  # 0 requests have no noise
+    if last is None or not last.windows or (load_rpm and not last.level_rpm):  # a count of 0 has no noise
         return LoadEstimate(now_s, 1.0, load_rpm, load_rpm)
     weight = min(1.0, max(0.0, now_s - last.seen_s) / window_s)
     scatter = counting_deviation_rpm(last.mean_rpm, window_s, variation) * sqrt(1 + 1 / last.windows)

@@ -1,7 +1,7 @@
-"""Plans that a running fleet can reach.
+"""Plans that a running fleet can reach step by step.
 
-A plan might be unreachable because servers wait for each other's cards. Then some of them stay on their
-current accelerators, or keep their old replicas in addition to the new ones, and the others are planned again
+A plan can be unreachable because servers wait for each other's cards. Then some of them stay on their current
+accelerators, or keep their old replicas in addition to the new ones, and the other servers are planned again
 around them. The two servers of a route are treated together.
 """
 
@@ -50,23 +50,26 @@ def plan_running_fleet(system: System, running: Running, runs: Runs, planner: Pl
 
 @dataclass(slots=True)
 class _Search:
-    """Search for a reachable plan, with restrictions on servers that block the transition."""
+    """Search for a reachable plan by restricting servers that block the transition."""
 
     system: System
     running: Running
     runs: Runs
     planner: Planner
     allowed: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Allowed accelerators of restricted servers."""
+    """Accelerators to which servers are restricted."""
     kept: Kept = field(default_factory=dict)
-    """Old replicas that servers keep, in addition to new ones or because they are excluded."""
+    """Old replicas that servers keep, in addition to new replicas or because the servers are excluded."""
     excluded: set[str] = field(default_factory=set)
-    """Servers that are not served because no accelerator that could serve them is reachable."""
+    """Servers that are not served because no accelerator for them is reachable."""
     tried: set[str] = field(default_factory=set)
     """Servers that already stay on their accelerators or keep both pools."""
 
     def plan(self) -> Plan:
-        """Return a plan; restrictions that make a server unserved are lifted."""
+        """Return a plan under the current restrictions.
+
+        Restrictions that make a server unserved are lifted.
+        """
         while True:
             system = _restricted(self.system, self.allowed).with_kept(self.kept)
             plan = plan_keeping(system, self.runs, self.planner, self.excluded)
@@ -76,7 +79,7 @@ class _Search:
             self.allowed = {name: found for name, found in self.allowed.items() if name not in unserved}
 
     def blocked(self, plan: Plan) -> list[str]:
-        """Return the blocked servers of the highest priority."""
+        """Return the servers of the highest priority that the transition to a plan blocks."""
         names = [name for name in self.transition(plan).blocked if name not in self.tried]
         first = min((self._priority(name) for name in names), default=0)
         return [name for name in names if self._priority(name) == first]
@@ -84,8 +87,7 @@ class _Search:
     def without(self, blocked: Sequence[str], plan: Plan) -> Plan:
         """Return a plan in which blocked servers stay, or the first of them keeps both pools while it moves.
 
-        They stay if no server is served less as a result, or if moving would reduce service at their
-        priority.
+        They stay if no server loses service as a result, or if moving would reduce service at their priority.
         """
         before, lowest = (self.allowed, self.kept), self._priority(blocked[0])
         staying_ones = self._together(blocked)
@@ -113,7 +115,10 @@ class _Search:
         return staying
 
     def elsewhere(self, name: str, plan: Plan) -> Plan:
-        """Return a plan with a server on other accelerators; if there are none, it keeps its replicas."""
+        """Return a plan with a server on other accelerators.
+
+        If there are none, the server keeps its replicas.
+        """
         self.kept = {key: number for key, number in self.kept.items() if key[0] != name}
         goal = {pool.accelerator for pool in plan.serving_pools_of(name)}
         open_to_it = self.allowed.get(name, _may_use(self.system, name))
@@ -140,7 +145,7 @@ class _Search:
 
 
 def goals_of(plan: Plan, system: System) -> list[MoveGoal]:
-    """Return the replicas that each server should run: those of its allocation, or else those it keeps."""
+    """Return the replicas that each server should run: those of its allocation, or else the kept ones."""
     goals, kept, left_out = [], by_server(plan.kept_replicas), plan.left_out
     for name, server in system.servers.items():
         pools = [pool for pool in plan.serving_pools_of(name) if pool.num_replicas]
@@ -160,7 +165,7 @@ def goals_of(plan: Plan, system: System) -> list[MoveGoal]:
 
 
 def _restricted(system: System, allowed: Mapping[str, tuple[str, ...]]) -> System:
-    """Return the system with restricted accelerators of some servers."""
+    """Return a copy of the system in which some servers are restricted to given accelerators."""
     changed = {
         name: system.servers[name].model_copy(update={"accelerators": accelerators})
         for name, accelerators in allowed.items()
@@ -174,7 +179,7 @@ def _may_use(system: System, name: str) -> tuple[str, ...]:
 
 
 def _accelerators_of(system: System, running: Running, name: str) -> tuple[str, ...]:
-    """Return the accelerators of a server's pools; only that of the largest if plans do not mix them."""
+    """Return the accelerators of a server's pools; only that of the largest pool if plans are not mixed."""
     may_use = _may_use(system, name)
     pools = {on: pool for on, pool in running.get(name, {}).items() if on in may_use}
     if system.options.heterogeneous or not pools:
@@ -193,7 +198,10 @@ def _serves_as_much(plan: Plan, other: Plan, system: System, lowest: float = inf
 
 
 def _unserved(plan: Plan, system: System) -> dict[int, float]:
-    """Return the load of servers not fully served, plus a small constant for each, by priority."""
+    """Return the load of servers that are not served in full, by priority [requests/min].
+
+    A small constant for each such server is added.
+    """
     found: dict[int, float] = {}
     streams = system.streams
     for item in plan.unserved:
@@ -203,7 +211,15 @@ def _unserved(plan: Plan, system: System) -> dict[int, float]:
 
 
 def _both(plan: Plan, system: System, running: Running, doubled: Kept, names: Sequence[str]) -> Kept:
-    """Return the old replicas that servers of one priority can keep in addition to their new ones."""
+    """Return the old replicas that servers can keep in addition to their new ones.
+
+    Args:
+        plan: the plan with the new replicas.
+        system: the system.
+        running: the running replicas.
+        doubled: replicas that other servers already keep.
+        names: the servers, all of one priority.
+    """
     cards = left_by(system, plan, doubled, system.priority(system.servers[names[0]]) - 1)
     old: dict[str, dict[str, int]] = {}
     for name in names:

@@ -1,7 +1,7 @@
-"""The rules for one server: its accelerators and its number of replicas.
+"""Stabilisation rules for one server: its accelerators and its number of replicas.
 
-Loads are in requests/min. The maximum rate of a pool is that of a replica when it was last sized, times the
-replicas, so rules compare loads instead of counts.
+Loads are in requests/min. The maximum rate of a pool is the number of its replicas times the maximum rate of
+a replica when it was last sized. So rules compare loads instead of counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from optimizer.tolerances import ROUNDING
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """A plan's recommendation for a server, and the data that the rules need."""
+    """Recommendation of a plan for a server, and the data that the rules need."""
 
     server: Server
     targets: Mapping[str, ReplicaTarget]
@@ -38,7 +38,7 @@ class Recommendation:
     unserved: Unserved | None
     """Reason that the server has no allocation; None if it has one."""
     may_use: frozenset[str]
-    """Allowed accelerators for which its model has a profile."""
+    """Accelerators that the server can use: they are allowed, and its model has a profile for them."""
 
     @classmethod
     def of(
@@ -84,36 +84,39 @@ class Recommendation:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no requests arrive, and the plan has no replicas for it."""
+        """Whether no requests arrive and the plan has no replicas for the server."""
         return not self.targets and not self.offered_rpm
 
     @property
     def replicas(self) -> dict[str, int]:
-        """Replicas by accelerator."""
+        """Recommended replicas by accelerator."""
         return {name: target.replicas for name, target in self.targets.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Ruled:
-    """Pools of a server after the rules; targets changed by a rule are held, with its reason."""
+    """Pools of a server after the rules.
+
+    A target that a rule changed is held, and has the rule as its reason.
+    """
 
     targets: Mapping[str, ReplicaTarget]
     """Targets by accelerator."""
     recommended: Mapping[str, int]
-    """Replicas before the rules that spread changes over time, by accelerator."""
+    """Recommended replicas by accelerator, before the rules that spread changes over time."""
     stays_for: TargetReason | None = None
     """Reason to stay on the current accelerators although the plan moves the server; None if it moves."""
     detail: str = ""
-    """Explanation of that reason."""
+    """Explanation of `stays_for`; empty without one."""
 
     @property
     def replicas(self) -> dict[str, int]:
-        """Replicas by accelerator, without zeros."""
+        """Replicas after the rules, by accelerator, without zeros."""
         return {name: target.replicas for name, target in self.targets.items() if target.replicas}
 
 
 def unchanged_plan(wanted: Recommendation) -> Ruled:
-    """Return the result if no rule changes the plan."""
+    """Return the pools of a recommendation that no rule changes."""
     return Ruled(wanted.targets, wanted.replicas)
 
 
@@ -125,7 +128,7 @@ def ruled(
     running: Mapping[str, RunningPool],
     fleet_cost: float,
 ) -> Ruled:
-    """Apply the rules to a plan's recommendation for a server.
+    """Apply the stabilisation rules to a plan's recommendation for a server.
 
     A server whose load was never known well enough to plan keeps its replicas even without rules.
 
@@ -166,7 +169,7 @@ def _kept_as_it_runs(running: Mapping[str, RunningPool], last: ServerDecision | 
 def remembered(
     rules: Rules, decision: ServerDecision, recommended: Mapping[str, int], now_s: float
 ) -> ServerDecision:
-    """Return a decision with the history of recommended and desired replicas that the rules need.
+    """Return a decision with the history of recommended and desired replicas that later rules need.
 
     Args:
         rules: the rules.
@@ -176,7 +179,7 @@ def remembered(
     """
     since_s, desired = now_s - rules.memory_s, decision.replicas
     past = decision.past
-    while len(past) > 1 and past[1].first_s <= since_s:  # the first one was in force at that time
+    while len(past) > 1 and past[1].first_s <= since_s:  # the first moment was in force at `since_s`
         past = past[1:]
     if past and (past[-1].recommended, past[-1].desired) == (dict(recommended), desired):
         past = (*past[:-1], replace(past[-1], last_s=now_s))
@@ -187,7 +190,7 @@ def remembered(
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One server with a new plan."""
+    """Application of the rules to one server with a new plan."""
 
     wanted: Recommendation
     rules: Rules
@@ -197,7 +200,7 @@ class _Step:
     fleet_cost: float
 
     def ruled(self) -> Ruled:
-        """Apply the rules one after the other."""
+        """Apply all rules, one after the other."""
         targets, stays_for = self._placed()
         targets = {name: self._with_margin(name, target) for name, target in targets.items()}
         recommended = {name: target.replicas for name, target in targets.items() if target.replicas}
@@ -208,9 +211,9 @@ class _Step:
     # --- accelerators --------------------------------------------------------------------------------------
 
     def _placed(self) -> tuple[dict[str, ReplicaTarget], TargetReason | None]:
-        """Return the planned pools, or the current ones with the rule that keeps the server there."""
+        """Return the planned pools, or the current pools and the rule that keeps the server on them."""
         planned, staying = dict(self.wanted.targets), self.last.staying
-        if not planned:  # no load: the same pools, without replicas
+        if not planned:  # without load, the server keeps its pools with 0 replicas
             idle = ReplicaTarget(0, TargetReason.unchanged)
             return {name: replace(idle, max_batch=target.max_batch) for name, target in staying.items()}, None
         needed = None if _same_place(planned, staying) else self._needed(staying)
@@ -221,7 +224,10 @@ class _Step:
         return {name: _held(item, item.replicas, reason, detail) for name, item in needed.items()}, reason
 
     def _needed(self, staying: Mapping[str, ReplicaTarget]) -> dict[str, ReplicaTarget] | None:
-        """Return a pool on the current accelerator that would carry the load, or None if unknown."""
+        """Return the pool on the current accelerator that would carry the load.
+
+        None if its rate is unknown.
+        """
         if len(staying) != 1 or not same_requests(self.wanted.server, self.last):
             return None
         ((name, target),) = staying.items()
@@ -236,7 +242,15 @@ class _Step:
     def _reason_to_stay(
         self, needed: Mapping[str, ReplicaTarget], planned: Mapping[str, ReplicaTarget]
     ) -> tuple[TargetReason, str] | None:
-        """Return the rule that keeps a server on its accelerator, with its numbers; None if it can move."""
+        """Return the rule that keeps a server on its accelerator, with its numbers.
+
+        None if the server can move.
+
+        Args:
+            staying: the current targets.
+            needed: the pool on the current accelerator that would carry the load.
+            planned: the planned pools.
+        """
         rules = self.rules
         cost = sum(item.replicas * item.cost_cents_per_h for item in needed.values())
         saving = cost - sum(item.replicas * item.cost_cents_per_h for item in planned.values())
@@ -256,7 +270,7 @@ class _Step:
     # --- replicas ------------------------------------------------------------------------------------------
 
     def _with_margin(self, name: str, target: ReplicaTarget) -> ReplicaTarget:
-        """Return a pool large enough for the load plus a margin."""
+        """Return a pool large enough for the load plus a margin, as the rule `scaleDownLoad` requires."""
         before, estimate = self.last.replicas.get(name, 0), self.last.load
         margin = self.rules.scale_down_load
         if margin is None or target.replicas >= before or len(self.wanted.targets) > 1 or not target.rate_rpm:
@@ -274,7 +288,7 @@ class _Step:
     # --- rate of change -------------------------------------------------------------------------------------
 
     def _limited(self, name: str, target: ReplicaTarget) -> ReplicaTarget:
-        """Return a target within the rate limits."""
+        """Return a target whose change is within the limits on changes per period."""
         before = self.last.replicas.get(name, 0)
         if target.replicas > before:
             return self._growing(name, target, before)
@@ -301,7 +315,13 @@ class _Step:
         )
 
     def _shrinking(self, name: str, target: ReplicaTarget, before: int) -> ReplicaTarget:
-        """Return a target reduced only as far as the rules allow."""
+        """Return a target that is reduced only as far as the rules allow.
+
+        Args:
+            name: name of the accelerator.
+            target: the target after the other rules.
+            before: previous number of replicas.
+        """
         upper = before  # pending replicas can be removed immediately
         there = self.replicas.get(name)
         if self.rules.pending_limit_s is not None and there is not None:
@@ -324,7 +344,13 @@ class _Step:
         return result
 
     def _desired_at(self, name: str, then_s: float, now: int) -> int:
-        """Return the replicas desired at a time, or at the earliest known time after it."""
+        """Return the number of replicas desired at a time, or at the earliest known time after it.
+
+        Args:
+            name: name of the accelerator.
+            then_s: the time [s since the epoch].
+            now: number of replicas desired now.
+        """
         past = self.last.past
         known = [moment for moment in past if moment.first_s <= then_s] or list(past[:1])
         return known[-1].desired.get(name, 0) if known else now
@@ -333,7 +359,7 @@ class _Step:
 def pending_since(
     last: ServerDecision | None, replicas: Mapping[str, ReplicaStatus], now_s: float
 ) -> dict[str, float]:
-    """Return the start of each accelerator's current period with pending replicas [s since the epoch].
+    """Return the time since which replicas have been pending [s since the epoch], by accelerator.
 
     Args:
         last: the previous decision; None for a new server.

@@ -1,7 +1,7 @@
-"""Desired replicas on each accelerator, their reasons, and whether they are held.
+"""Reasons for the desired replicas on each accelerator, and whether the number is held.
 
-A number is held if it differs from the plan. The reason is then a rule, replicas that are not ready yet, or
-missing cards. Otherwise the reason states how the number has changed, and whether the load has.
+A number is held if it differs from the plan. Its reason is then a rule, replicas that are not ready yet, or
+missing cards. Otherwise the reason states how the number has changed, and whether the load has changed.
 """
 
 from collections.abc import Mapping
@@ -23,14 +23,14 @@ def decided_targets(
     running: Mapping[str, RunningPool],
     now_s: float,
 ) -> dict[str, ReplicaTarget]:
-    """Return the targets of a server by accelerator, including planned and just removed ones.
+    """Return the targets of a server by accelerator, including planned and just removed replicas.
 
-    Without any replicas, all accelerators that it can use have the reason for that.
+    If the server has no replicas, all accelerators that it can use have the reason for that.
 
     Args:
         wanted: the plan's recommendation.
         way: the recommendation after the rules.
-        step: replicas to run now.
+        step: replicas to run now, by accelerator.
         last: the previous decision; None for a new server.
         running: the current pools.
         now_s: time [s since the epoch].
@@ -89,7 +89,15 @@ def _target(
 def _reason(
     name: str, wanted: Recommendation, way: Ruled, number: int, last: ServerDecision | None
 ) -> tuple[TargetReason, str]:
-    """Return the reason of a number, with an explanation if it is held."""
+    """Return the reason for a number of replicas, and an explanation if the number is held.
+
+    Args:
+        name: name of the accelerator.
+        wanted: the plan's recommendation.
+        way: the recommendation after the rules.
+        number: the number of replicas.
+        last: the previous decision; None for a new server.
+    """
     if wanted.unserved is not None:
         return TargetReason.unserved, f"{wanted.unserved.reason}: {wanted.unserved.detail}"
     goal = way.replicas.get(name, 0)
@@ -108,7 +116,7 @@ def _reason(
 
 
 def _change(name: str, wanted: Recommendation, number: int, last: ServerDecision | None) -> TargetReason:
-    """Return the reason of a number that agrees with the plan."""
+    """Return the reason for a number of replicas that equals the plan's."""
     absent = TargetReason.idle if wanted.is_idle else TargetReason.not_chosen
     if last is None:
         return TargetReason.new if number else absent

@@ -1,4 +1,4 @@
-"""The rules that damp changes of desired replicas; each is off unless it is set."""
+"""Rules that damp changes of desired replicas; a rule is off unless it is set."""
 
 from pathlib import Path
 from typing import Annotated
@@ -27,7 +27,10 @@ class StepLimit(Document):
 
 
 class Rules(Document):
-    """Rules that keep replicas from following every plan; an absent rule is off."""
+    """Stabilisation rules, which keep desired replicas from following every plan.
+
+    A rule that is absent is off.
+    """
 
     scale_down_window_s: Seconds | None = Field(None, alias="scaleDownWindow")
     """A target is not reduced below the largest number recommended within this time [s]."""
@@ -38,15 +41,17 @@ class Rules(Document):
     load_window_s: Seconds = Field(60.0, alias="loadWindow")
     """Counting window of a reported load [s], used by `noise`."""
     min_saving: Share | None = Field(None, alias="minSaving")
-    """A server that is served equally well on its current accelerator moves only if that saves this fraction
-    of the fleet's cost."""
+    """Minimum saving, as a fraction of the fleet's cost, for which a server moves although it is served
+    equally well on its current accelerator.
+    """
     switch_dwell_s: Seconds | None = Field(None, alias="switchDwell")
-    """Minimum time on an accelerator [s]; after it, a server moves only for `switchSaving`, and its old pool
-    is removed once the new one is ready."""
+    """Minimum time that a server stays on an accelerator [s]. After it, the server moves only for
+    `switchSaving`, and its old pool is removed once the new pool is ready.
+    """
     switch_saving: Share = Field(0.1, alias="switchSaving")
-    """Minimum saving of a move as a fraction of the server's cost, if `switchDwell` is on."""
+    """Minimum saving of a move as a fraction of the server's cost, if `switchDwell` is set."""
     startup_s: Seconds = Field(300.0, alias="startup")
-    """Time after which replicas count as ready if their status is not reported [s]."""
+    """Time after their start at which replicas count as ready if their status is not reported [s]."""
     hold_missing_load: bool = Field(default=False, alias="holdMissingLoad")
     """Whether a server whose load is missing from a snapshot keeps its desired replicas."""
     pending_limit_s: Seconds | None = Field(None, alias="pendingLimit")
@@ -54,20 +59,20 @@ class Rules(Document):
     existing, and can be removed immediately.
     """
     scale_up_limit: StepLimit | None = Field(None, alias="scaleUpLimit")
-    """Maximum growth of a target."""
+    """Maximum increase of a target per period."""
     scale_down_limit: StepLimit | None = Field(None, alias="scaleDownLimit")
-    """Maximum reduction of a target."""
+    """Maximum decrease of a target per period."""
 
     @property
     def memory_s(self) -> float:
-        """Time for which recommended and desired replicas must be stored [s]."""
+        """Time for which recommended and desired replicas must be remembered [s]."""
         limits = (self.scale_up_limit, self.scale_down_limit)
         periods = [limit.period_s for limit in limits if limit is not None]
         return max([self.scale_down_window_s or 0.0, *periods])
 
 
 def read_rules(path: Path) -> Rules:
-    """Return the rules in a file of YAML or JSON.
+    """Read stabilisation rules from a YAML or JSON file.
 
     Raises:
         SpecError: the file cannot be read, or a rule is invalid.

@@ -1,4 +1,4 @@
-"""Pools of every server when a plan is made: last desired, reported, or as stated in the system."""
+"""Pools of every server at the time of a plan: as reported, as last desired, or as stated in the system."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Decisions, Observation, ReplicaTarget, ServerDecision
 
 OTHER_REQUESTS = 0.2
-"""Relative change of mean request lengths above which the maximum rate of a replica is unknown."""
+"""Relative change of mean request lengths from which the maximum rate of a replica counts as unknown."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -21,7 +21,7 @@ class RunningPool:
     """Maximum rate of a replica [requests/min]; 0 if unknown."""
 
     def resized(self, replicas: int) -> "RunningPool":
-        """Return the pool with another number of replicas; those not ready are removed first."""
+        """Return the pool with another number of replicas; replicas that are not ready are removed first."""
         return RunningPool(replicas, min(self.ready, replicas), self.rate_rpm)
 
     def all_ready(self) -> "RunningPool":
@@ -77,14 +77,14 @@ def _ready(name: str, target: ReplicaTarget, seen: Observation, server: str, sta
 
 
 def same_requests(server: Server, last: ServerDecision) -> bool:
-    """Return whether mean request lengths are close to those when the server was last sized."""
+    """Return whether a server's mean request lengths are close to those for which it was last sized."""
     load = server.current.load
     pairs = ((load.in_tokens, last.in_tokens), (load.out_tokens, last.out_tokens))
     return all(abs(now - then) <= OTHER_REQUESTS * then for now, then in pairs)
 
 
 def kept_of(running: Running, seen: Observation) -> dict[str, dict[str, int]]:
-    """Return the replicas that each server keeps if unserved: as reported, or else desired."""
+    """Return the replicas that each server keeps if it is unserved: the reported or else the desired ones."""
     found = {}
     for name, pools in running.items():
         reported = {

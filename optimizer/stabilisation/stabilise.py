@@ -1,8 +1,8 @@
-"""From the last decisions and a new plan to the desired replicas, as a pure function.
+"""Computes the desired replicas from the last decisions and a new plan, as a pure function.
 
-First, the rules change the plan's recommendations, within the available cards. Then each server moves as far
-as it can without removing replicas that are not replaced yet. A server that the plan cannot serve keeps those
-of its replicas that still fit. The desired replicas never use more cards than available.
+First, the rules change the recommendations of the plan, within the available cards. Then each server moves as
+far as it can without removing replicas that are not yet replaced. A server that the plan cannot serve keeps
+those of its replicas that still fit. The desired replicas never use more cards than are available.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ from optimizer.stabilisation.transition import MoveGoal, Transition
 def denoise_loads(
     system: System, rules: Rules, last: Decisions | None, seen: Observation
 ) -> tuple[System, Mapping[str, LoadEstimate]]:
-    """Return the system with statistically insignificant load changes removed.
+    """Return the system without load changes that are statistically insignificant.
 
     Args:
         system: the system, with counted loads.
@@ -88,9 +88,9 @@ def _denoised_routes(
     seen: Observation,
     estimates: dict[str, LoadEstimate],
 ) -> System:
-    """Return the system with denoised rates of routes; the estimates of their servers are added.
+    """Return the system with denoised rates of routes, and add the estimates of their servers to `estimates`.
 
-    A route's requests are counted together. Its servers have the same estimate, scaled to their planned
+    The requests of a route are counted together. Its servers have the same estimate, scaled to their planned
     loads.
     """
     found_routes = []
@@ -114,7 +114,7 @@ def plan_next(
     seen: Observation,
     planner: Planner,
 ) -> Plan:
-    """Return the plan of a running fleet that `stabilise` can follow.
+    """Return a plan of a running fleet that `stabilise` can follow.
 
     Args:
         system: the system to plan, with denoised loads.
@@ -166,7 +166,7 @@ def stabilise(
 
 @dataclass(frozen=True, slots=True)
 class _PlannedFleet:
-    """A plan, and the fleet that follows it."""
+    """A plan, with the running fleet that should follow it."""
 
     plan: Plan
     system: System
@@ -176,7 +176,7 @@ class _PlannedFleet:
     running: Running
 
     def recommendations(self, loads: Mapping[str, LoadEstimate]) -> dict[str, Recommendation]:
-        """Return the recommendation for each server; those without an allocation keep replicas."""
+        """Return the recommendation for each server; servers without an allocation keep replicas."""
         listed, pools, system = self.plan.left_out, self.plan.allocations, self.as_sized
         names = [name for name in system.servers if name in pools or name in listed]
         kept, found = by_server(self._kept(listed.keys() & set(names))), {}
@@ -189,11 +189,14 @@ class _PlannedFleet:
 
     @property
     def as_sized(self) -> System:
-        """The system with the lengths used for sizing; without a router, those of all requests."""
+        """The system with the token lengths used for sizing.
+
+        Without a router, these are the lengths of all requests.
+        """
         return self.system.undivided(self.plan.undivided)
 
     def _kept(self, names: Iterable[str]) -> Kept:
-        """Return the replicas kept by servers without an allocation, one priority after the other."""
+        """Return the replicas that servers without an allocation keep, allocated by priority."""
         listed, pools = self.plan.left_out, self.plan.allocations
         also_kept = {
             key: number
@@ -207,7 +210,10 @@ class _PlannedFleet:
         return kept
 
     def unknown(self, steps: Mapping[str, Mapping[str, int]]) -> dict[str, ServerDecision]:
-        """Return the previous decisions for servers that are not in the plan, within the remaining cards."""
+        """Return the previous decisions for servers that are not in the plan, as far as cards remain.
+
+        `steps` has the replicas of the planned servers, by server and accelerator.
+        """
         cards, found = self.cards(), {}
         for name, replicas in steps.items():
             cards.take_all(name, replicas)
@@ -222,17 +228,17 @@ class _PlannedFleet:
         return found
 
     def rank(self, name: str) -> tuple[int, str]:
-        """Return a sort key for the order in which servers get cards."""
+        """Return the sort key of a server in the order in which servers get cards: priority and name."""
         return self.system.priority(self.system.servers[name]), name
 
     def fitting(self, wanted: Mapping[str, Recommendation]) -> dict[str, Ruled]:
-        """Apply the rules to the plan, for as many servers as fit and can be reached.
+        """Apply the rules to the plan for as many servers as fit on the cards and can be reached.
 
-        If the rules need more cards than available, servers follow the plan, which fits: those of the lowest
-        priority first, and only as many as necessary.
+        If the rules need more cards than are available, servers follow the plan, which fits: those of the
+        lowest priority first, and only as many as necessary.
         """
         cost = self.plan.total_cost_cents_per_h
-        moving = {name for name, _ in self.plan.kept_replicas}  # they move to release cards
+        moving = {name for name, _ in self.plan.kept_replicas}  # these servers move so that cards become free
         moving |= self.plan.on_shared_cards.keys()
         moving |= {name for name, last in self.before.items() if last.shared_since_s is not None}
         found = {
@@ -272,11 +278,14 @@ class _PlannedFleet:
         return Transition(goals, self.running, self.cards())
 
     def cards(self) -> FreeCards:
-        """Return the cards outside shared cards, which follow the plan and have precedence."""
+        """The cards that are not shared; shared cards follow the plan and have precedence."""
         return FreeCards.beside(self.system, placements_of(self.plan))
 
     def shared_since_s(self, name: str) -> float | None:
-        """Return the time at which plans began to put a server on shared cards [s]; None if this does not."""
+        """Return the time since which plans have put a server on shared cards [s since the epoch].
+
+        It is None if this plan does not do so.
+        """
         if name not in self.plan.on_shared_cards:
             return None
         last = self.before.get(name)
@@ -302,7 +311,7 @@ def _beyond(way: Ruled, wanted: Recommendation) -> list[str]:
 def _decision(
     wanted: Recommendation, way: Ruled, step: Mapping[str, int], fleet: _PlannedFleet
 ) -> ServerDecision:
-    """Return the decision for a server with the given replicas."""
+    """Return the decision for a server with the given replicas to run now."""
     name, now_s = wanted.server.name, fleet.seen.now_s
     last = fleet.before.get(name)
     base = last or ServerDecision({}, now_s)
@@ -322,7 +331,7 @@ def _decision(
 
 
 def _counted(decision: ServerDecision, last: ServerDecision | None) -> ServerDecision:
-    """Return a decision with updated counts of increases and decreases."""
+    """Return a decision with updated numbers of increases and decreases."""
     if last is None:
         return decision
     names = decision.replicas.keys() | last.replicas.keys()

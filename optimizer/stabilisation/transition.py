@@ -1,7 +1,7 @@
 """Transition from the running to the desired replicas, in steps, within the available cards.
 
 A server keeps old replicas until enough new ones are ready to carry its load. Meanwhile both use cards, so
-the order matters: a server can start replicas only on free cards, and two servers that wait for each other's
+the order matters. A server can start replicas only on free cards, and two servers that wait for each other's
 cards are deadlocked. A step is taken only if the remaining steps stay possible (the banker's algorithm,
 Dijkstra 1965; equation 139 of ``docs/math.md``).
 """
@@ -15,7 +15,7 @@ from optimizer.stabilisation.running import Running, RunningPool
 from optimizer.tolerances import ROUNDING
 
 MAX_STATES = 2_000
-"""Maximum intermediate states visited in a search for an order of steps."""
+"""Maximum number of intermediate states visited in a search for an order of steps."""
 
 Pools = dict[str, RunningPool]
 """Non-empty pools of a server, by accelerator."""
@@ -35,12 +35,12 @@ class MoveGoal:
     waits: bool = True
     """Whether old replicas are removed only after new ones are ready."""
     waived: int = 0
-    """Number of old replicas that are removed before new ones are ready, because these need their cards."""
+    """Number of old replicas to remove before new ones are ready, because the new ones need their cards."""
     starting_elsewhere: bool = False
-    """Whether shared cards that replace its replicas are not ready yet."""
+    """Whether shared cards will replace the replicas but are not ready yet."""
 
     def reduced(self, now: Mapping[str, RunningPool]) -> Pools:
-        """Return the pools without the replicas that are no longer needed."""
+        """Return the pools of a server without replicas that are no longer needed."""
         retained = self.needed(now)
         left = {
             name: min(pool.replicas, self.replicas.get(name, 0)) + retained.get(name, 0)
@@ -49,7 +49,7 @@ class MoveGoal:
         return {name: now[name].resized(number) for name, number in left.items() if number}
 
     def retained(self, now: Mapping[str, RunningPool]) -> dict[str, int]:
-        """Return the replicas beyond the goal that stay until enough new ones are ready, if they fit."""
+        """Return the replicas beyond the goal that stay until enough new ones are ready, by accelerator."""
         if not self.waits or self.missing_rpm(now) <= ROUNDING:
             return {}
         wanted = self.replicas
@@ -59,7 +59,10 @@ class MoveGoal:
         }
 
     def needed(self, now: Mapping[str, RunningPool]) -> dict[str, int]:
-        """Return the retained replicas that the load needs; the others can be removed if cards are needed."""
+        """Return the retained replicas that the load needs.
+
+        Others can be removed if their cards are needed.
+        """
         missing_rpm, retained, kept = self.missing_rpm(now), self.retained(now), dict[str, int]()
         for name in sorted(retained, key=lambda name: (not now[name].ready, name)):
             pool, kept[name] = now[name], retained[name]
@@ -69,7 +72,7 @@ class MoveGoal:
         return self._without_waived(kept, now) if self.waived else kept
 
     def _without_waived(self, kept: dict[str, int], now: Mapping[str, RunningPool]) -> dict[str, int]:
-        """Return the retained replicas minus the waived ones, but never without the last ready one."""
+        """Return the retained replicas minus the waived ones, but keep at least one ready replica."""
         others = sum(min(pool.ready, self.replicas.get(name, 0)) for name, pool in now.items())
         left = min(self.waived, max(0, sum(kept.values()) - (0 if others else 1)))
         for name in reversed(kept):
@@ -79,9 +82,10 @@ class MoveGoal:
         return kept
 
     def missing_rpm(self, now: Mapping[str, RunningPool]) -> float:
-        """Return the load that the goal's ready replicas cannot carry yet [requests/min].
+        """Return the part of the load that the ready replicas of the goal cannot carry yet [requests/min].
 
-        Without a load, and while shared cards are not ready, it is infinite until all replicas are ready.
+        It is infinite until all replicas are ready if the server has no load or if shared cards are not
+        ready.
         """
         if self.starting_elsewhere:
             return inf
@@ -92,12 +96,12 @@ class MoveGoal:
         return self.load_rpm - carried if self.load_rpm else inf
 
     def unstarted(self, now: Mapping[str, RunningPool]) -> dict[str, int]:
-        """Return the replicas of the goal that have not started."""
+        """Return the number of replicas of the goal that have not started, by accelerator."""
         numbers = {name: n - (now[name].replicas if name in now else 0) for name, n in self.replicas.items()}
         return {name: number for name, number in numbers.items() if number > 0}
 
     def has_surplus(self, now: Mapping[str, RunningPool]) -> bool:
-        """Return whether there are replicas beyond the goal."""
+        """Return whether the server runs replicas beyond the goal."""
         return any(pool.replicas > self.replicas.get(name, 0) for name, pool in now.items())
 
     def is_reached(self, now: Mapping[str, RunningPool]) -> bool:
@@ -107,7 +111,7 @@ class MoveGoal:
 
 @dataclass(slots=True)
 class State:
-    """The pools of all servers, and the free cards."""
+    """State of a transition: the pools of all servers, and the free cards."""
 
     pools: dict[str, Pools]
     free: FreeCards
@@ -123,7 +127,12 @@ class State:
         self.pools[server] = pools
 
     def begin(self, goal: MoveGoal, limit: int | None = None) -> bool:
-        """Start missing replicas of a server on free cards, at most `limit`; return whether any started."""
+        """Start missing replicas of a server on free cards; return whether any were started.
+
+        Args:
+            goal: goal of the server.
+            limit: maximum number to start; None: no limit.
+        """
         pools, started = dict(self.pools[goal.server]), 0
         for name, missing in goal.unstarted(pools).items():
             wanted = missing if limit is None else min(missing, limit - started)
@@ -162,19 +171,19 @@ class State:
         return gone > 0
 
     def run(self, goals: Sequence[MoveGoal]) -> None:
-        """Start replicas that fit and remove replaced ones, alternately, until no more can be started."""
+        """Alternately start replicas that fit and remove replaced ones, until no more can be started."""
         while [goal for goal in goals if self.begin(goal)]:
             for goal in goals:
                 self.finish(goal)
 
 
 class Transition:
-    """The transition from the running pools to the goals of all servers; the goals fit together."""
+    """Transition from the running pools to the goals of all servers; all goals together fit on the cards."""
 
     def __init__(self, goals: Iterable[MoveGoal], running: Running, cards: FreeCards) -> None:
-        """Search for an order of steps.
+        """Search for an order of steps that reaches the goals.
 
-        If there is none, blocked servers remove as few replicas as necessary too early.
+        If there is none, blocked servers remove as few replicas as possible before new ones are ready.
 
         Args:
             goals: desired replicas of each server.
@@ -199,11 +208,11 @@ class Transition:
         return {name: pool.replicas for name, pool in self.running.get(goal.server, {}).items()}
 
     def _started(self) -> State:
-        """Return the state without replicas that are no longer needed or exceed the available cards."""
+        """Return the initial state: without replicas that are not needed or exceed the available cards."""
         start = State({goal.server: {} for goal in self.goals}, self.cards.copy())
         for goal in self.goals:
             start.put(goal.server, goal.reduced(self.running.get(goal.server, {})))
-        for beyond_goal in (True, False):  # goals fit, unless cards were removed since
+        for beyond_goal in (True, False):  # all goals fit, unless cards have been removed
             for goal in reversed(self.goals):
                 minimum = goal.replicas if beyond_goal else {}
                 for name in start.pools[goal.server]:
@@ -211,9 +220,10 @@ class Transition:
         return start
 
     def step(self) -> dict[str, dict[str, int]]:
-        """Return the replicas to run now by server and accelerator: the first step of a feasible order.
+        """Return the replicas to run now, by server and accelerator: the first step of a feasible order.
 
-        If there is none, servers of higher priority take cards of replicas that others only retain.
+        If there is no such order, servers of higher priority take cards of replicas that other servers only
+        retain.
         """
         state = self._forced() if self.first is None else self.first.copy()
         found = {}
@@ -234,7 +244,7 @@ class Transition:
         return self.first is not None
 
     def _blocked(self) -> list[str]:
-        """Return the servers that cannot reach their goals without removing replicas too early."""
+        """Return the servers that reach their goals only by removing replicas before new ones are ready."""
         state = self.start.copy()
         for goal in self.goals:
             state.finish(goal)
@@ -259,7 +269,7 @@ class Transition:
         )
 
     def _with_more(self, state: State, goals: Sequence[MoveGoal]) -> State:
-        """Start further servers as long as the other goals stay reachable."""
+        """Start replicas of further servers as long as the other goals stay reachable."""
         trial = state.copy()
         if not [goal for goal in goals if trial.begin(goal)]:
             return state
@@ -271,9 +281,9 @@ class Transition:
         return self._with_more(self._with_more(state, goals[:half]), goals[half:])
 
     def _order(self, begin: State) -> list[MoveGoal] | None:
-        """Return an order in which servers can remove replicas beyond their goals, or None.
+        """Return an order in which servers can remove their replicas beyond the goals; None if there is none.
 
-        Other servers only take free cards. Because the goals fit, those can always be reached at the end.
+        Other servers only take free cards. Because all goals fit, they can always be reached at the end.
         """
         state = begin.copy()
         for goal in self.goals:
@@ -301,7 +311,10 @@ class Transition:
         return reached
 
     def _searched(self) -> State | None:
-        """Search, up to a limit, for an order of single replicas; return its first step, or None."""
+        """Search, up to `MAX_STATES` states, for an order of single replicas.
+
+        Return its first step, or None.
+        """
         movers = [goal for goal in self.goals if goal.has_surplus(self.start.pools[goal.server])]
         seen: set[tuple[object, ...]] = set()
         stack = [(self.start, self.start)]
@@ -322,7 +335,7 @@ class Transition:
         return None
 
     def _forced(self) -> State:
-        """Return a step in which servers take cards retained by others of equal or lower priority."""
+        """Return a state in which servers have taken cards that others of equal or lower priority retain."""
         for goal in self.goals:
             for name, missing in goal.unstarted(self.start.pools[goal.server]).items():
                 self._claim(goal, name, missing)
@@ -330,7 +343,13 @@ class Transition:
         return self.start
 
     def _claim(self, goal: MoveGoal, accelerator: str, missing: int) -> None:
-        """Remove retained replicas, lowest priority first, until the missing replicas of a server fit."""
+        """Remove retained replicas, lowest priority first, until the missing replicas of a server fit.
+
+        Args:
+            goal: goal of the server.
+            accelerator: accelerator of the missing replicas.
+            missing: number of missing replicas.
+        """
         type_name, _ = self.system.units_per_replica(goal.server, accelerator)
         for other in reversed(self.goals):
             for name in self.start.pools[other.server]:
