@@ -1,1 +1,1 @@
-"""Starter documents: a complete, commented system document from a few facts, and prices from files."""
+"""Starter documents: complete, commented system documents from a few facts, and prices from files."""

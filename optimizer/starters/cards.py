@@ -1,6 +1,6 @@
-"""The card of an offer: its name in a price list, and the variant and memory that its description states.
+"""Finds the catalogue's card for an offer in a price list, from its name, variant and memory.
 
-Lists often name a PCIe and an SXM card alike, although the latter has two thirds more bandwidth.
+Lists often use one name for a PCIe and an SXM card, although the SXM card has two thirds more bandwidth.
 """
 
 import re
@@ -12,29 +12,29 @@ from optimizer.profiles.catalogue import load_catalogue
 from optimizer.profiles.facts import AcceleratorFacts
 
 SKYPILOT_NAMES: Mapping[str, str] = {"a100": "A100-40", "v100": "", "h100-mega": "H100", "l40": ""}
-"""SkyPilot names that differ from the catalogue's; empty if the catalogue has no such accelerator."""
+"""Card names of SkyPilot that differ from the catalogue's; empty if the catalogue has no such accelerator."""
 _VARIANT = re.compile(r"(?<![a-z])(pcie|nvl|sxm)(?![a-z])\d?(?!\d)", re.IGNORECASE)
 _MEMORY = re.compile(r"(?<!\d)(\d{2,3})\s?gi?b?(?![a-z])", re.IGNORECASE)
 _STATED_MEMORY = re.compile(r"SizeInMiB'?: ?([\d.]+)")
 _OTHER_WORDS = re.compile(r"\b(nvidia|amd|intel|instinct|tesla|gpu|hbm\d\w*)\b", re.IGNORECASE)
 _MIB_FROM = 1024.0
-"""Sizes from which a memory is in MiB; some lists give GB under that name."""
+"""Sizes from this number on are in MiB; some lists state GB in the same column."""
 SAME_MEMORY = 0.1
-"""Relative difference between memory as sold and as stated."""
+"""Largest relative difference at which a stated memory counts as the memory of a card."""
 
 
 class LeftOut(NamedTuple):
-    """An offer that cannot be used."""
+    """An offer that cannot be used, with the reason."""
 
     name: str
     reason: str
 
 
 def find_card(name: str, description: str) -> str | LeftOut:
-    """Return the catalogue's name of a card, or why it has none.
+    """Return the catalogue's name of a card, or the reason why it has none.
 
     Args:
-        name: the card's name in the list.
+        name: the card's name in the price list.
         description: other texts of the offer: instance type, description, memory.
     """
     variant = next((found[1] for text in (name, description) if (found := _VARIANT.search(text))), "").lower()
@@ -54,7 +54,7 @@ def find_card(name: str, description: str) -> str | LeftOut:
 
 
 def _spellings(name: str, variant: str) -> Iterator[str]:
-    """Yield spellings of a card, the most specific first."""
+    """Yield possible spellings of a card's name, the most specific first."""
     yield f"{name}-{variant}" if variant and not _VARIANT.search(name) else name
     bare = _OTHER_WORDS.sub(" ", name)
     memory = _MEMORY.search(bare)
@@ -76,7 +76,7 @@ def _memory_gb(name: str, description: str) -> float | None:
 
 
 def _with_memory(facts: AcceleratorFacts, memory_gb: float) -> AcceleratorFacts | None:
-    """Return the only card of the same family with a memory."""
+    """Return the card of the same family that has a given memory; None if there is not exactly one."""
     family = facts.name.partition("-")[0]
     alike = [
         card
@@ -87,7 +87,7 @@ def _with_memory(facts: AcceleratorFacts, memory_gb: float) -> AcceleratorFacts 
 
 
 def _known(name: str) -> AcceleratorFacts | None:
-    """Return an accelerator of the catalogue, or None if it is unknown."""
+    """Return an accelerator of the catalogue; None if it is unknown."""
     try:
         return load_catalogue().accelerator(name) if name else None
     except SpecError:

@@ -1,4 +1,4 @@
-"""The facts of a starter document: models, offers, demands and targets; and their checks."""
+"""Facts from which a starter document is created: models, offers, demands and targets; and their checks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,48 +29,48 @@ class Demand:
 
     use_case: str
     rate: str
-    """Rate with a unit, as in documents: ``10/s``, ``600/min``."""
+    """Rate with a unit, as written in documents: ``10/s``, ``600/min``."""
     model: str | None = None
     """Name of the model; None if each model has this rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassTargets:
-    """The targets of a class."""
+    """Latency targets of a service class."""
 
     limits_ms: Mapping[str, float]
     """Limits by latency, `ttft`, `itl` or `e2e` [ms]; latencies without a limit are absent."""
     percentile: float | None
     """Percentile to which the limits apply; None for the mean."""
     given: bool
-    """Whether any limit overrides the use case."""
+    """Whether any limit overrides the targets of the use case."""
 
 
 @dataclass(frozen=True, slots=True)
 class StarterFacts:
-    """The facts of a starter document."""
+    """Facts from which a starter document is created."""
 
     template: Template
     models: tuple[str, ...]
-    """Names of the catalogue, or paths of a config.json, relative to the document."""
+    """Models: names of the catalogue, or paths of config.json files relative to the document."""
     offers: tuple[Offer, ...]
     demands: tuple[Demand, ...]
     file: str = "system.yaml"
-    """File name of the document, for its comments."""
+    """File name of the document, used in its comments."""
     folder: Path = Path()
     """Folder of the document, to which the paths of config.json files are relative."""
     weights: str | None = None
-    """Weight format of all models; None selects the published one."""
+    """Weight format of all models; None selects the published format."""
     targets_ms: Mapping[str, ByName] = field(default_factory=dict)
     """Targets that override those of use cases [ms], by latency; 0: no target."""
     percentiles: ByName = field(default_factory=dict)
-    """Percentiles to which targets apply, by use case; the mean for others."""
+    """Percentiles to which targets apply, by use case; other use cases have targets for the mean."""
     saturation: SaturationPolicy | None = None
-    """Saturation policy; None if the document does not state one."""
+    """Saturation policy of the document; None if it states none."""
 
     @property
     def rented(self) -> dict[str, Price]:
-        """Lowest price of a rented card of each accelerator that is also owned; none for clouds."""
+        """Lowest price of a rented card, by accelerator that is also owned; empty for offers of clouds."""
         owned = {offer.accelerator for offer in self.offers if offer.count is not None}
         found: dict[str, Price] = {}
         for offer in self.offers if self.template != "clouds" else ():
@@ -81,20 +81,20 @@ class StarterFacts:
 
     @property
     def use_cases(self) -> list[str]:
-        """The use cases, in priority order."""
+        """Names of the use cases, in the order of their priorities."""
         return list(dict.fromkeys(item.use_case for item in self.demands))
 
     def models_of(self, name: str) -> tuple[str, ...]:
-        """Return the models with requests of a use case."""
+        """Return the models that serve requests of a use case."""
         asked = [item.model for item in self.demands if item.use_case == name]
         return tuple(model for model in self.models if None in asked or model in asked)
 
     def cases_of(self, model: str) -> list[UseCase]:
-        """Return the use cases of a model."""
+        """Return the use cases that a model serves."""
         return [use_case(item.use_case) for item in self.demands if item.model in {None, model}]
 
     def targets_of(self, name: str) -> ClassTargets:
-        """Return the targets of a use case, with overrides."""
+        """Return the targets of a use case, including values that override them."""
         case = use_case(name)
         own = {"ttft": case.ttft_ms, "itl": case.itl_ms, "e2e": 0.0}
         given = {latency: _of(name, values) for latency, values in self.targets_ms.items()}
@@ -105,7 +105,7 @@ class StarterFacts:
 
 
 def _of(name: str, values: ByName) -> float | None:
-    """Return the value of a use case, or else the default for all use cases."""
+    """Return the value for a use case, or else the default for all use cases; None if there is neither."""
     return values[name] if name in values else values.get(None)
 
 
@@ -115,7 +115,7 @@ def is_path(model: str) -> bool:
 
 
 def model_name(model: str) -> str:
-    """Return the name of a model; for a config.json, that of its folder."""
+    """Return the name of a model; for the path of a config.json, the name of its folder."""
     if not is_path(model):
         return model
     parts = [part for part in model.replace("\\", "/").split("/") if part not in {"", ".", ".."}]

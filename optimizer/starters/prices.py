@@ -1,8 +1,7 @@
-"""Accelerator prices from files: SkyPilot's catalogue, or a plain table of accelerators and prices.
+"""Reads accelerator prices from files: SkyPilot's catalogue, or a plain table of accelerators and prices.
 
-No price is built in. A SkyPilot file (``vms.csv``) has a row for each instance type, region and zone, in
-USD. A plain file has the columns ``accelerator`` and ``price``, and optionally ``cards``, ``count``,
-``place``.
+No price is built in. A SkyPilot file (``vms.csv``) has a row for each instance type, region and zone, in USD.
+A plain file has the columns ``accelerator`` and ``price``, and optionally ``cards``, ``count`` and ``place``.
 """
 
 import os
@@ -23,32 +22,32 @@ _OF_PLAIN = {*_PLAIN, "cards", "count", "place"}
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A slice of cards on offer at a price."""
+    """A group of cards that is sold as one accelerator, at a price."""
 
     accelerator: str
-    """The card's name in the catalogue."""
+    """Name of the card in the catalogue."""
     cards: int
     price: Price
-    """Price of the slice."""
+    """Price of the accelerator."""
     place: str = ""
     """Region or cloud; empty if the file does not state it."""
     count: int | None = None
-    """Available cards; None if the file does not state it."""
+    """Number of available cards; None if the file does not state it."""
 
     @property
     def name(self) -> str:
-        """Name of the slice: ``H100``, ``8xH100``."""
+        """Name of the accelerator: ``H100``, ``8xH100``."""
         return self.accelerator if self.cards == 1 else f"{self.cards}x{self.accelerator}"
 
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """The cheapest offer of each slice in a file."""
+    """Cheapest offer of each accelerator in a file."""
 
     offers: tuple[Offer, ...]
-    """Offers, sorted by accelerator and cards."""
+    """Offers, sorted by card and number of cards."""
     left_out: tuple[str, ...]
-    """Offers in the file that are left out, with the reason."""
+    """Offers of the file that are not used, each with the reason."""
 
     def document(self) -> list[dict[str, object]]:
         """Return the offers as plain values."""
@@ -61,7 +60,7 @@ class PriceList:
 
 
 def read_prices(path: str | os.PathLike[str], *, region: str | None = None, spot: bool = False) -> PriceList:
-    """Read the cheapest offer of each slice from a file.
+    """Read the cheapest offer of each accelerator from a price file.
 
     Args:
         path: a CSV file, or ``-`` for standard input.

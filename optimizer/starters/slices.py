@@ -1,4 +1,4 @@
-"""Chooses the slices of cards on which each model fits, and notes why other offers are unused."""
+"""Chooses the accelerators on which each model fits, and notes why other offers are not used."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,16 +16,16 @@ from optimizer.starters.facts import StarterFacts, is_path
 from optimizer.starters.prices import Offer
 
 SLICES = (1, 2, 4, 8)
-"""Cards per replica that are offered to the planner."""
+"""Numbers of cards per replica from which the planner can choose."""
 MAX_OVER_PCIE = 2
-"""Maximum devices with tensor parallelism over PCIe; with more, estimates are far too fast."""
+"""Maximum number of devices for tensor parallelism over PCIe; with more, estimates are far too fast."""
 _SMALLER_WEIGHTS = ("fp8", "int4")
-"""Weight formats suggested for a model that does not fit."""
+"""Weight formats to suggest for a model that does not fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Cards of one replica."""
+    """Cards of one replica, at the price of an offer."""
 
     name: str
     type: str
@@ -36,18 +36,18 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The slices of a document, and notes about unused offers."""
+    """Accelerators that a starter document uses, with notes about unused offers."""
 
     fits: Mapping[str, tuple[Slice, ...]]
-    """Slices on which each model fits with requests of its longest use case, by model."""
+    """Accelerators, by model, on which the model fits with requests of its longest use case."""
     used: tuple[Slice, ...]
-    """Slices on which any model fits, in the order of the offers."""
+    """Accelerators on which at least one model fits, in the order of the offers."""
     notes: tuple[str, ...]
-    """Unused offers, with reasons."""
+    """Notes on unused offers, with reasons."""
 
 
 def choose_slices(start: StarterFacts) -> Choice:
-    """Choose the slices on which each model fits.
+    """Choose the accelerators on which each model fits.
 
     Raises:
         SpecError: a name does not exist, or a model has no requests or fits no slice on offer.
@@ -67,7 +67,7 @@ def choose_slices(start: StarterFacts) -> Choice:
 
 
 def _offered(start: StarterFacts) -> tuple[list[Slice], list[str]]:
-    """Return the slices on offer, and notes about unused offers."""
+    """Return the accelerators on offer, and notes about offers that are not used."""
     found: dict[str, Slice] = {}
     notes: list[str] = []
     for offer in start.offers:
@@ -90,7 +90,7 @@ def _offered(start: StarterFacts) -> tuple[list[Slice], list[str]]:
 
 
 def _slices_of(offer: Offer, start: StarterFacts) -> Iterator[Slice]:
-    """Yield the slices of an offer: as sold, and for single cards also groups of up to eight."""
+    """Yield the accelerators of an offer: as sold and, for single cards, also groups of up to eight."""
     prefix = f"{offer.place}/" if start.template == "clouds" and offer.place else ""
     endless = start.template == "clouds" or offer.accelerator in start.rented
     limit = math.inf if endless or offer.count is None else offer.count
@@ -105,7 +105,7 @@ def _slices_of(offer: Offer, start: StarterFacts) -> Iterator[Slice]:
 def _misfits(
     model: str, slices: Sequence[Slice], start: StarterFacts, weights: str | None = None
 ) -> dict[Slice, str]:
-    """Return the slices on which a model does not fit, each with the reason.
+    """Return the accelerators on which a model does not fit, each with the reason.
 
     Raises:
         SpecError: the model does not exist, or has no requests.
@@ -122,7 +122,7 @@ def _misfits(
 
 
 def _misfit(facts: ModelFacts, item: Slice, deployment: Deployment) -> str | None:
-    """Return the reason that a model does not fit on a slice; None if it does."""
+    """Return the reason why a model does not fit on an accelerator; None if it fits."""
     accelerator = load_catalogue().accelerator(item.accelerator)
     devices = item.cards * accelerator.devices
     if accelerator.over_pcie and devices > MAX_OVER_PCIE:
@@ -139,19 +139,19 @@ def _misfit(facts: ModelFacts, item: Slice, deployment: Deployment) -> str | Non
 
 
 def _by_reason(why: Mapping[Slice, str]) -> list[str]:
-    """Describe slices with their reasons, grouped by reason."""
+    """Describe accelerators with their reasons, grouped by reason."""
     names = grouped((reason, item.name) for item, reason in why.items())
     return [f"{', '.join(mine)}: {reason}" for reason, mine in names.items()]
 
 
 def _fits_nothing(model: str, why: Mapping[Slice, str], start: StarterFacts) -> str:
-    """Describe why a model fits no slice, with remedies."""
+    """Explain why a model fits on no accelerator, and suggest remedies."""
     text = f"model {model!r} fits none of the accelerators: {'; '.join(_by_reason(why))}"
     return "; ".join((text, *_remedies(model, list(why), start)))
 
 
 def _remedies(model: str, slices: Sequence[Slice], start: StarterFacts) -> Iterator[str]:
-    """Yield weight formats and accelerators with which a model would fit."""
+    """Yield the weight formats and accelerators with which a model would fit, as text."""
     for weights in _SMALLER_WEIGHTS if start.weights is None else ():
         misfits = _misfits(model, slices, start, weights)
         holding = next((item for item in slices if item not in misfits), None)

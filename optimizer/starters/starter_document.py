@@ -1,7 +1,7 @@
 """Creates a system document from a few facts: models, accelerators on offer, use cases with their rates.
 
-Takes `StarterFacts` and returns commented YAML. Token times are requested as estimates, so that nothing has
-to be measured first. Every target has its reason in a comment.
+`StarterFacts` become commented YAML. Token times are requested as estimates, so nothing has to be measured
+first. Every target has its reason in a comment.
 """
 
 import json
@@ -28,13 +28,13 @@ __all__ = ["TEMPLATES", "Demand", "StarterFacts", "Template", "document_of", "no
 
 _WIDTH = 100
 POLICY = "PriorityExhaustive"
-"""Default saturation policy of a document."""
+"""Saturation policy of a document if the facts state none."""
 _ODD = " \t'\"#:,[]{}&*!|>%@`\\"
-"""Characters that require quotes in a name."""
+"""Characters because of which a name must be quoted in YAML."""
 
 
 def document_of(start: StarterFacts) -> str:
-    """Return a complete system document.
+    """Return a complete, commented system document as YAML.
 
     Raises:
         SpecError: a name does not exist, a fact is missing, or a model fits no accelerator on offer.
@@ -133,7 +133,12 @@ def _classes(start: StarterFacts) -> Iterator[str]:
 
 
 def _reasons(name: str, *, given: bool) -> Iterator[str]:
-    """Yield comments with the reasons of a class's targets: as given, or from its use case."""
+    """Yield comments with the reasons for the targets of a class.
+
+    Args:
+        name: name of the use case.
+        given: whether targets were given that override those of the use case.
+    """
     case = use_case(name)
     if given:
         lengths = case.source.partition("; targets:")[0]
@@ -186,7 +191,10 @@ def _count(start: StarterFacts, choice: Choice) -> Iterator[str]:
 
 
 def _optimizer(start: StarterFacts) -> Iterator[str]:
-    """Yield the planning options; the saturation policy with its reason, unless cards are unlimited."""
+    """Yield the lines with planning options.
+
+    The saturation policy has its reason in a comment, and is omitted if cards are unlimited.
+    """
     if start.template == "clouds":
         yield f"# Clouds have unlimited cards. To compare the offers: inferplan candidates {start.file}"
         policy = "" if start.saturation is None else f", saturationPolicy: {start.saturation}"

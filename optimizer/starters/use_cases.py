@@ -1,4 +1,4 @@
-"""Use cases by name: token lengths, variability and targets, each with its reason and source."""
+"""Use cases by name: token lengths, variability and latency targets, each with a reason and a source."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -18,7 +18,7 @@ class UseCase(Document):
     """Request lengths and latency targets of a use case."""
 
     title: Name
-    """Title."""
+    """Title of the use case."""
     in_tokens: Tokens = Field(alias="inTokens")
     """Mean input length [tokens]."""
     out_tokens: AnswerTokens = Field(alias="outTokens")
@@ -49,7 +49,7 @@ def use_cases() -> Mapping[str, UseCase]:
 
 
 def use_case(name: str) -> UseCase:
-    """Return the use case of that name.
+    """Return the use case with a name.
 
     Raises:
         SpecError: the use case does not exist.
