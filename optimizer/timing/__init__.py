@@ -1,4 +1,4 @@
-"""Latency models: times of the steps of a request in a given batch, one file per model."""
+"""Latency models: times of a request's steps at a given batch. Each model has its own file."""
 
 from optimizer.timing.batch import BatchLaw, BatchParms
 from optimizer.timing.engine import PAUSE_MS, ClientTimes, EngineLaw, IterationTimes, SchedulerName

@@ -1,4 +1,4 @@
-"""Latency model of dynamic batching: requests are served together in a time linear in their number."""
+"""Latency model of dynamic batching: requests are served together, in a time linear in their number."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -12,20 +12,20 @@ from optimizer.documents import Document, Milliseconds, MillisecondsPerRequest, 
 from optimizer.timing.law import Law, RequestShapes, TokenTimes
 
 MIN_MS = 1e-3
-"""Shortest service time of one request [ms]; 0 means unknown."""
+"""Smallest service time of one request that is accepted [ms]; 0 means unknown."""
 
 
 class BatchParms(Document):
-    """Service time of a batch of n requests: `base` + `slope` × n."""
+    """Service time of a batch of n requests [ms]: `base` + `slope` × n."""
 
     base_ms: Milliseconds = Field(0.0, alias="base")
-    """Time of any batch [ms]."""
+    """Constant part of the service time of a batch [ms]."""
     slope_ms: MillisecondsPerRequest = Field(0.0, alias="slope")
-    """Time added by each request in the batch [ms per request]."""
+    """Service time added by each request in the batch [ms per request]."""
 
     @model_validator(mode="after")
     def _takes_its_time(self) -> "BatchParms":
-        """Reject times that were probably not meant in milliseconds."""
+        """Reject times that are so short that they were probably not meant in milliseconds."""
         alone_ms = self.base_ms + self.slope_ms
         if 0 < alone_ms < MIN_MS:
             raise PydanticCustomError(
@@ -37,17 +37,20 @@ class BatchParms(Document):
 
 
 class BatchFields(Document):
-    """Fields of a document with the batch model."""
+    """Document fields of the latency model of dynamic batching."""
 
     batch: BatchParms | None = Field(None, alias="batchParms", exclude_if=is_none)
-    """Batch model: requests without tokens, served together; excludes the other latency models, `atTokens`
-    and `kvCapacity`.
+    """Service time of a batch of requests without tokens; excludes other latency models, `atTokens` and
+    `kvCapacity`.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLaw(Law):
-    """Requests served together; all fields have shape (R,). There are no tokens."""
+    """Latency model of dynamic batching for R rows: requests are served together and have no tokens.
+
+    All fields have shape (R,).
+    """
 
     name: ClassVar[str] = "batch"
     parts: ClassVar[tuple[str, ...]] = ("batch",)
@@ -57,25 +60,25 @@ class BatchLaw(Law):
 
     @classmethod
     def parameters(cls, document: Document) -> tuple[float, ...]:
-        """Return base and slope."""
+        """Return base [ms] and slope [ms per request] of a document."""
         assert isinstance(document, BatchFields)
         given = document.batch or BatchParms()
         return given.base_ms, given.slope_ms
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:  # noqa: ARG003  no tokens
-        """Return the model of R rows from base and slope, shape (2, R)."""
+        """Return the latency model of R rows from base and slope, shape (2, R)."""
         return cls(*parameters)
 
     def service_time_ms(self, requests: FloatArray) -> FloatArray:
-        """Return the service time of a batch, shape (R,)."""
+        """Return the service time of a batch of some requests [ms], shape (R,)."""
         return self.base_ms + self.slope_ms * requests
 
     def has_work(self) -> BoolArray:
-        """Return whether a lone request takes any time, shape (R,)."""
+        """Return a mask of the rows in which a single request takes time, shape (R,)."""
         return np.asarray(self.service_time_ms(np.ones(1)) > 0)
 
     def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
-        """Return the service time of a lone request and of a full batch."""
+        """Return the service times of a single request and of a full batch [ms]."""
         alone, none = self.service_time_ms(np.ones(1)), np.zeros(len(max_batch))
         return TokenTimes(none, none, alone), self.service_time_ms(max_batch.astype(np.float64))

@@ -1,7 +1,7 @@
-"""Time of one iteration of a serving engine with any contents.
+"""Time of one iteration of a serving engine, for any mix of prefills and decodes.
 
-The simulator and the queue model of continuous batching need the time of an iteration; a birth-death queue
-needs the service time of a request (`law.ServiceLaw`). Equation numbers refer to ``docs/math.md``.
+The simulator and the queue model of continuous batching need the time of an iteration. A birth-death queue
+needs the service time of a request instead (`law.ServiceLaw`). Equation numbers refer to ``docs/math.md``.
 """
 
 from abc import abstractmethod
@@ -14,43 +14,44 @@ from optimizer.arrays import BoolArray, FloatArray, RowArrays
 from optimizer.timing.law import Law
 
 SchedulerName = Literal["chunked", "prefill-first"]
-"""Scheduler of prompts: in chunks next to the decodes, or in full while decodes pause."""
+"""How prompts are scheduled: in chunks next to the decodes, or in full while decodes pause."""
 MIN_SCV = 1e-6
-"""Lower bound of the squared coefficient of variation, for evenly spaced arrivals."""
+"""Lower bound of the squared coefficient of variation of interarrival times, used for evenly spaced arrivals.
+"""
 PAUSE_MS = 1000.0
-"""T [ms]: time constant after which 63 % of the delay caused by a pause is present."""
+"""T: time constant after which 63 % of the delay caused by a pause is reached [ms]."""
 
 
 @dataclass(frozen=True, slots=True)
 class IterationTimes(RowArrays):
-    """Coefficients of an iteration's time (eq. 63), each of shape (R,).
+    """Coefficients of the time of an iteration (eq. 63), each of shape (R,).
 
-    Source: own derivation from the work of a transformer's forward pass; with only the first three, it is the
-    iteration model of the reference.
+    Source: own derivation from the work of a transformer's forward pass. With only the first three
+    coefficients, it is the iteration law of llm-inferno.
     """
 
     base_ms: FloatArray
     """α: minimum time of an iteration [ms]."""
     compute_per_token_ms: FloatArray
-    """β: compute per token of a prompt or an output [ms]."""
+    """β: compute time per token of a prompt or an output [ms]."""
     kv_read_per_token_ms: FloatArray
-    """γ: reading one token of the KV cache for a decode [ms]."""
+    """γ: time for a decode to read one token of the KV cache [ms]."""
     per_sequence_ms: FloatArray
-    """b: sampling, scheduling and launching per request [ms]; can be negative."""
+    """b: time for sampling, scheduling and launching, per request [ms]; can be negative."""
     prompt_attention_ms: FloatArray
-    """q: per pair of a prompt's token and a token before it [ms]."""
+    """q: attention time per pair of a prompt's token and a token before it [ms]."""
     prompt_base_ms: FloatArray
     """e: additional time of an iteration with a prompt [ms]; can be negative."""
     weight_read_ms: FloatArray
-    """m: reading the weights, behind which the compute of few tokens hides [ms]."""
+    """m: time to read the weights, which hides the compute time of few tokens [ms]."""
     batch_base_ms: FloatArray
     """s: additional time of an iteration with more than one request [ms]."""
     per_prompt_ms: FloatArray
-    """r: admission of a request, per prompt in the iteration [ms]."""
+    """r: time to admit a request, per prompt in the iteration [ms]."""
     expert_read_ms: FloatArray
-    """x: reading all experts [ms]."""
+    """x: time to read the weights of all experts [ms]."""
     expert_share: FloatArray
-    """y: share of the experts chosen by a token, below 1."""
+    """y: fraction of the experts that a token uses, below 1."""
 
     def ms(
         self,
@@ -63,11 +64,11 @@ class IterationTimes(RowArrays):
         """Return the time of an iteration [ms] (eq. 63); all shapes broadcast with (R,).
 
         Args:
-            decodes: decoding requests; each gets a token.
-            kv_tokens: tokens of KV cache that they read in total.
-            prompt_tokens: prompt tokens computed.
+            decodes: number of decoding requests; each gets a token.
+            kv_tokens: total number of KV cache tokens that the decoding requests read.
+            prompt_tokens: number of prompt tokens computed.
             prompts: number of requests to which these tokens belong.
-            attention: pairs of a computed token and an earlier one of its prompt: a chunk of x tokens after y
+            attention: pairs of a computed token and an earlier one of its prompt; a chunk of x tokens after y
                 others counts x·(y + x/2).
         """
         with_prompt = np.greater(prompt_tokens, 0)
@@ -85,7 +86,7 @@ class IterationTimes(RowArrays):
         )
 
     def compute_slope_ms(self, tokens: FloatArray) -> FloatArray:
-        """Return the time of compute and experts added by one more token [ms]; shapes (R,)."""
+        """Return the additional compute and expert time of one more token [ms]; shapes (R,)."""
         work = self.compute_per_token_ms * tokens
         whole = np.hypot(self.weight_read_ms, work)
         share = np.divide(work, whole, out=np.ones_like(whole), where=whole > 0)
@@ -95,24 +96,27 @@ class IterationTimes(RowArrays):
         return compute + self._experts_slope_ms(tokens)
 
     def standing_ms(self, tokens: FloatArray | float) -> FloatArray:
-        """Return the part of an iteration's time that does not grow with one more token, by tangent [ms]."""
+        """Return the part of an iteration's time [ms] that does not grow with one more token, by tangent."""
         return self.base_ms + self._experts_ms(tokens) - tokens * self._experts_slope_ms(tokens)
 
     def _experts_ms(self, tokens: FloatArray | float) -> FloatArray:
-        """Return the time to read the experts that some tokens choose independently (eq. 104)."""
+        """Return the time to read the experts that a number of tokens choose independently [ms] (eq. 104)."""
         if not np.any(self.expert_read_ms):
             return np.zeros_like(self.expert_read_ms)
         return np.asarray(self.expert_read_ms * -np.expm1(tokens * np.log1p(-self.expert_share)))
 
     def _experts_slope_ms(self, tokens: FloatArray | float) -> FloatArray:
-        """Return the time of reading experts added by one more token."""
+        """Return the additional time for reading experts with one more token [ms]."""
         if not np.any(self.expert_read_ms):
             return np.zeros_like(self.expert_read_ms)
         rate = np.log1p(-self.expert_share)
         return np.asarray(-self.expert_read_ms * rate * np.exp(tokens * rate))
 
     def _compute_ms(self, tokens: FloatArray) -> FloatArray:
-        """Return the compute of some tokens beyond reading the weights: the soft maximum of the two."""
+        """Return the compute time of a number of tokens beyond the time to read the weights [ms].
+
+        Compute and weight reading overlap, so their total time is a soft maximum of the two.
+        """
         work = self.compute_per_token_ms * tokens
         if not np.any(self.weight_read_ms):
             return work
@@ -121,34 +125,36 @@ class IterationTimes(RowArrays):
 
 @dataclass(frozen=True, slots=True)
 class ClientTimes(RowArrays):
-    """Delay between the engine and the client (eq. 100), each of shape (R,).
+    """Delay between the engine and the client (eq. 100), each coefficient of shape (R,).
 
     Source: own derivation from recorded sweeps, docs/fidelity.md.
     """
 
     offset_ms: FloatArray
-    """c₀: connection, HTTP and tokenizer [ms]."""
+    """c₀: delay for connection, HTTP and tokenizer [ms]."""
     pipeline_depth: FloatArray
-    """k₀: iterations between the computation and the output of a token, with other requests in progress."""
+    """k₀: delay of a token's output after its computation while other requests are in progress [iterations].
+    """
     front_end_lag: FloatArray
-    """c₂: further iterations for each request in progress."""
+    """c₂: additional delay for each other request in progress [iterations per request]."""
     pause_offset_ms: FloatArray
-    """c₃: additional TTFT with other requests in progress, long after the previous prompt [ms]."""
+    """c₃: additional TTFT while other requests are in progress, long after the previous prompt was sent [ms].
+    """
 
     @classmethod
     def none(cls, rows: int) -> Self:
-        """Return zero delays of R clients."""
+        """Return client delays of zero for R rows."""
         return cls(*np.zeros((len(fields(cls)), rows)))
 
     def ms(
         self, in_progress: FloatArray, itl_ms: FloatArray, rate: FloatArray, arrival_scv: FloatArray
     ) -> FloatArray:
-        """Return the delay of a first token [ms] (eq. 100), with other requests in progress.
+        """Return the delay of the first token of a request at the client [ms] (eq. 100).
 
         Args:
-            in_progress: mean number of other requests.
-            itl_ms: mean ITL.
-            rate: arrivals [requests/ms].
+            in_progress: mean number of other requests in progress.
+            itl_ms: mean ITL [ms].
+            rate: arrival rate [requests/ms].
             arrival_scv: squared coefficient of variation of the gamma-distributed interarrival times.
         """
         scv = np.maximum(arrival_scv, MIN_SCV)
@@ -159,21 +165,21 @@ class ClientTimes(RowArrays):
 
 
 class EngineLaw(Law):
-    """A latency model with the time of every iteration of an engine."""
+    """A latency model that has the time of every iteration of an engine."""
 
     __slots__ = ()
 
     in_tokens: FloatArray
-    """Mean tokens of a prompt, shape (R,)."""
+    """Mean prompt length [tokens], shape (R,)."""
     out_tokens: FloatArray
-    """Mean tokens of an output, shape (R,)."""
+    """Mean output length [tokens], shape (R,)."""
     max_num_tokens: FloatArray
-    """Maximum tokens computed in an iteration, shape (R,)."""
+    """Token budget of an iteration [tokens], shape (R,)."""
 
     @property
     @abstractmethod
     def iterations(self) -> IterationTimes:
-        """Coefficients of an iteration's time, each of shape (R,)."""
+        """Coefficients of the time of an iteration, each of shape (R,)."""
 
     @property
     @abstractmethod
@@ -183,4 +189,4 @@ class EngineLaw(Law):
     @property
     @abstractmethod
     def prefills_first(self) -> BoolArray:
-        """Whether prompts are computed in full while decodes pause; shape (R,)."""
+        """Mask of the rows in which prompts are computed in full while decodes pause, shape (R,)."""

@@ -1,9 +1,9 @@
-"""Iteration model: the time of one forward pass of the engine over its batch.
+"""Iteration law: latency model of one forward pass of the engine over its batch.
 
 A document gives it as ``perfParms``, with up to eleven coefficients and four client delays. With only the
-reference's three coefficients, or also the two of mixtures of experts (`optimizer.timing.mixture`), it has a
-service time at a constant batch, which the reference's queue needs. With any other coefficient, or with a
-scheduler that computes full prompts first, it only has the time of iterations.
+three coefficients of llm-inferno, or also the two of mixtures of experts (`optimizer.timing.mixture`), it has
+a service time at a constant batch, which the birth-death queue needs. With any other coefficient, or with a
+scheduler that computes full prompts first, it has only the time of iterations.
 """
 
 from dataclasses import dataclass, fields
@@ -27,67 +27,67 @@ from optimizer.timing.engine import ClientTimes, EngineLaw, IterationTimes, Sche
 from optimizer.timing.law import RequestShapes, ServiceLaw, TokenTimes
 
 EXPERT_TERMS = ["expertRead", "expertShare"]
-"""Keys of mixtures of experts."""
+"""Document keys of the terms for mixtures of experts."""
 DEFAULT_MAX_NUM_TOKENS = 8192
-"""Default token budget of one iteration (vLLM's usual setting)."""
+"""Default token budget of one iteration [tokens], which is vLLM's usual setting."""
 
 
 class _ReferenceTerms(Document):
-    """The three terms of the reference."""
+    """The three terms of llm-inferno's iteration law."""
 
     base_ms: Milliseconds = Field(0.0, alias="alpha")
-    """α: iteration of an empty batch [ms]."""
+    """α: time of an iteration with an empty batch [ms]."""
     compute_per_token_ms: MillisecondsPerToken = Field(0.0, alias="beta")
-    """β: compute [ms per token computed]."""
+    """β: compute time [ms per token computed]."""
     kv_read_per_token_ms: MillisecondsPerToken = Field(0.0, alias="gamma")
-    """γ: reading the KV cache [ms per token of KV cache read]."""
+    """γ: time to read the KV cache [ms per token of KV cache read]."""
 
 
 class FurtherTerms(Document):
-    """Terms beyond the reference's three: eight of an iteration's time, four of the delay at the client."""
+    """Terms beyond llm-inferno's three: eight for the time of an iteration, four for client delays."""
 
     per_sequence_ms: SignedQuantity = Field(0.0, alias="perSequence")
-    """Sampling, scheduling and launching [ms per request in the iteration]; can be negative if every
+    """Time for sampling, scheduling and launching [ms per request in the iteration]; can be negative if every
     iteration takes time.
     """
     prompt_attention_ms: Quantity = Field(0.0, alias="promptAttention")
-    """Attention within prompts [ms per pair of a prompt's token and one before it]."""
+    """Attention time within prompts [ms per pair of a prompt's token and one before it]."""
     prompt_base_ms: SignedQuantity = Field(0.0, alias="promptBase")
     """Additional time of an iteration with a prompt [ms]; can be negative if every iteration takes time."""
     weight_read_ms: Milliseconds = Field(0.0, alias="weightRead")
-    """Reading the weights [ms]: the compute of few tokens overlaps with it."""
+    """Time to read the weights, with which the compute time of few tokens overlaps [ms]."""
     batch_base_ms: Milliseconds = Field(0.0, alias="batchBase")
     """Additional time of an iteration with more than one request [ms]."""
     per_prompt_ms: Quantity = Field(0.0, alias="perPrompt")
-    """Admission of a request [ms per prompt in the iteration]."""
+    """Time to admit a request [ms per prompt in the iteration]."""
     expert_read_ms: Milliseconds = Field(0.0, alias="expertRead")
-    """Reading all experts of a mixture [ms]; an iteration reads those chosen by its tokens."""
+    """Time to read all experts of a mixture [ms]; an iteration reads only those that its tokens choose."""
     expert_share: Quantity = Field(0.0, alias="expertShare", lt=1)
-    """Share of the experts chosen by a token: 8 of 128 are 0.0625."""
+    """Fraction of the experts that a token uses: 8 of 128 are 0.0625."""
     client_offset_ms: Milliseconds = Field(0.0, alias="clientOffset")
-    """Delay of the first token at the client [ms]: connection, HTTP, tokenizer."""
+    """Delay of the first token between engine and client, for connection, HTTP and tokenizer [ms]."""
     pipeline_depth: Quantity = Field(0.0, alias="pipelineDepth")
-    """Further delay of the first token while other requests are in progress [iterations]."""
+    """Additional delay of the first token while other requests are in progress [iterations]."""
     front_end_lag: Quantity = Field(0.0, alias="frontEndLag")
-    """Further delay of the first token for each request in progress [iterations per request]."""
+    """Additional delay of the first token for each other request in progress [iterations per request]."""
     pause_offset_ms: Milliseconds = Field(0.0, alias="pauseOffset")
-    """Further delay of the first token [ms], if other requests are in progress and the last prompt was
-    seconds ago.
+    """Additional delay of the first token if other requests are in progress and the last prompt was sent
+    seconds ago [ms].
     """
 
 
 class PerfParms(FurtherTerms, _ReferenceTerms):  # pydantic orders fields by the last base first
-    """Iteration law: α + β·(tokens computed) + γ·(KV tokens read), and further terms, 0 by default."""
+    """Iteration law [ms]: α + β·(tokens computed) + γ·(KV tokens read), and further terms, by default 0."""
 
     @property
     def further_terms(self) -> list[str]:
-        """Keys of the given terms beyond the reference's three."""
+        """Document keys of the given terms beyond the three of llm-inferno."""
         own = FurtherTerms.model_fields.items()
         return [field.alias or name for name, field in own if getattr(self, name)]
 
     @model_validator(mode="after")
     def _experts_are_read_and_chosen(self) -> "PerfParms":
-        """Reject one of the two expert terms without the other."""
+        """Reject a document with only one of the two expert terms."""
         if (self.expert_read_ms > 0) != (self.expert_share > 0):
             given, missing = ("expertRead", "expertShare")[:: 1 if self.expert_read_ms > 0 else -1]
             raise PydanticCustomError(
@@ -115,9 +115,9 @@ class PerfParms(FurtherTerms, _ReferenceTerms):  # pydantic orders fields by the
         return self
 
     def _least_of_sequences(self) -> float:
-        """Return the minimum that compute and sequences add to an iteration over all batches [ms].
+        """Return the minimum over all batches of what compute and sequences add to an iteration [ms].
 
-        If b < 0, √(m² + (βn)²) − m + bn first decreases, and has its minimum at slope 0.
+        If b < 0, √(m² + (βn)²) − m + bn first decreases, and has its minimum where its slope is 0.
         """
         read, compute = self.weight_read_ms, self.compute_per_token_ms
         if self.per_sequence_ms >= 0:
@@ -128,23 +128,25 @@ class PerfParms(FurtherTerms, _ReferenceTerms):  # pydantic orders fields by the
 
 
 class IterationFields(Document):
-    """Fields of a document with the iteration model."""
+    """Document fields of the iteration law."""
 
     iteration: PerfParms | None = Field(None, alias="perfParms")
-    """Iteration model; excludes the linear one."""
+    """Iteration law (latency model); excludes the linear law."""
     max_num_tokens: PositiveCount = Field(DEFAULT_MAX_NUM_TOKENS, alias="maxNumTokens")
-    """Token budget of one iteration (iteration model)."""
+    """Token budget of one iteration [tokens]; only for the iteration law."""
     scheduler: SchedulerName = "chunked"
-    """Scheduler of prompts: in chunks next to the decodes, or full prompts first (iteration model)."""
+    """How prompts are scheduled: in chunks next to the decodes, or full prompts first; only for the iteration
+    law.
+    """
 
     @property
     def is_of_the_reference(self) -> bool:
-        """Whether the iteration model, if given, is one of the reference."""
+        """Whether the iteration law, if given, has only the terms of llm-inferno."""
         return self.scheduler == "chunked" and not self._further_terms
 
     @property
     def is_of_a_mixture(self) -> bool:
-        """Whether the iteration model has the terms of mixtures of experts, and no other additional terms."""
+        """Whether the iteration law has only llm-inferno's terms and those of mixtures of experts."""
         return self.scheduler == "chunked" and self._further_terms == EXPERT_TERMS
 
     @property
@@ -154,28 +156,28 @@ class IterationFields(Document):
 
 @dataclass(frozen=True, slots=True)
 class IterationLaw(ServiceLaw, EngineLaw):
-    """An iteration takes α + β·(tokens computed) + γ·(KV tokens read); all fields have shape (R,).
+    """Iteration law of llm-inferno: an iteration takes α + β·(tokens computed) + γ·(KV tokens read).
 
-    Prompts are prefilled in chunks under a token budget (eq. 4-8).
-    Source: the newer queue analyser of the reference (llm-inferno/queue-analysis).
+    Prompts are prefilled in chunks under a token budget (eq. 4-8). All fields have shape (R,). Source: the
+    newer queue analyser of llm-inferno (llm-inferno/queue-analysis).
     """
 
     name: ClassVar[str] = "iteration"
     parts: ClassVar[tuple[str, ...]] = ("iteration",)
 
     iteration_base_ms: FloatArray
-    """α [ms]."""
+    """α: time of an iteration with an empty batch [ms]."""
     compute_per_token_ms: FloatArray
-    """β [ms per token computed]."""
+    """β: compute time [ms per token computed]."""
     kv_read_per_token_ms: FloatArray
-    """γ [ms per token of KV cache read]."""
+    """γ: time to read the KV cache [ms per token of KV cache read]."""
     in_tokens: FloatArray
     out_tokens: FloatArray
     max_num_tokens: FloatArray
 
     @classmethod
     def applies_to(cls, document: Document) -> bool:
-        """Return whether a document's iteration model is that of the reference."""
+        """Return whether the iteration law of a document has only the terms of llm-inferno."""
         return isinstance(document, IterationFields) and document.is_of_the_reference
 
     @classmethod
@@ -188,17 +190,17 @@ class IterationLaw(ServiceLaw, EngineLaw):
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
-        """Return the model of R rows from α, β, γ and the token budget, shape (4, R)."""
+        """Return the latency model of R rows from α, β, γ and the token budget, shape (4, R)."""
         base, compute, kv_read, budget = parameters
         return cls(base, compute, kv_read, shapes.in_tokens, shapes.out_tokens, budget)
 
     @property
     def iterations(self) -> IterationTimes:
-        """Coefficients of an iteration's time: the reference's three."""
+        """Coefficients of the time of an iteration: only the three of llm-inferno."""
         return self._iterations()
 
     def _iterations(self, **further: FloatArray) -> IterationTimes:
-        """Return the reference's three coefficients with some others; the rest are zero."""
+        """Return llm-inferno's three coefficients together with others; the rest are zero."""
         none = np.zeros_like(self.iteration_base_ms)
         return IterationTimes(
             **{field.name: none for field in fields(IterationTimes)}
@@ -212,12 +214,12 @@ class IterationLaw(ServiceLaw, EngineLaw):
 
     @property
     def client(self) -> ClientTimes:
-        """Zero: the reference has no client delay."""
+        """Client delays of zero, because llm-inferno has none."""
         return ClientTimes.none(len(self.in_tokens))
 
     @property
     def prefills_first(self) -> BoolArray:
-        """Whether prompts are computed in full first: never."""
+        """Mask of the rows in which prompts are computed in full first: none of them."""
         return np.zeros(len(self.in_tokens), np.bool_)
 
     def chunks(self, occupancy: FloatArray) -> FloatArray:
@@ -241,14 +243,17 @@ class IterationLaw(ServiceLaw, EngineLaw):
         return np.where((k > 1) & fits(np.maximum(k - 1, 1.0)), k - 1, k)
 
     def _work_ms(self, chunks: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return a request's own prefill and decode work [ms] (eq. 6, 7); all shapes (R,)."""
+        """Return the prefill work and the decode work of a request itself [ms] (eq.
+
+        6, 7); all shapes (R,).
+        """
         compute, kv_read = self.compute_per_token_ms, self.kv_read_per_token_ms
         prefill = (compute + kv_read * (chunks + 1) / 2) * self.in_tokens
         decode = self.out_tokens * (compute + kv_read * (self.in_tokens + (self.out_tokens + 1) / 2))
         return prefill, decode
 
     def service_time_ms(self, occupancy: FloatArray) -> FloatArray:
-        """Return the service time of a request at a constant batch; both shapes (R,)."""
+        """Return the service time of a request at a constant batch [ms]; both shapes (R,)."""
         chunks = self.chunks(occupancy)
         prefill, decode = self._work_ms(chunks)
         base = self._base_ms(occupancy, chunks)
@@ -260,15 +265,15 @@ class IterationLaw(ServiceLaw, EngineLaw):
 
     @property
     def _prompt_base_ms(self) -> FloatArray:
-        """α of an iteration with a prompt in it [ms], shape (R,)."""
+        """α of an iteration that contains a prompt [ms], shape (R,)."""
         return self.iteration_base_ms
 
     def token_times(
         self, mean_service_ms: FloatArray, mean_in_service: FloatArray, max_batch: IntArray
     ) -> TokenTimes:
-        """Return the prefill time at the mean batch, and the rest of the service spread over the tokens.
+        """Return the prefill time at the mean batch; the rest of the service is spread over the tokens.
 
-        The first token comes one decode step after the prefill (eq. 20).
+        The first token is made one decode step after the prefill (eq. 20).
         """
         rounded = np.clip(np.floor(mean_in_service + 0.5), 1.0, max_batch)
         chunks = self.chunks(rounded)
@@ -280,12 +285,12 @@ class IterationLaw(ServiceLaw, EngineLaw):
         return TokenTimes(prefill, itl, prefill + itl)
 
     def is_non_monotone(self, max_batch: IntArray) -> BoolArray:
-        """Return whether a prompt needs more chunks at the limit than alone."""
+        """Return a mask of the rows in which a prompt needs more chunks in a full batch than alone."""
         alone = self.chunks(np.ones(len(max_batch)))
         return np.not_equal(self.chunks(max_batch.astype(np.float64)), alone)
 
     def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
-        """Return the times of a one-token request, and of a full batch, as in the reference."""
+        """Return the times of a one-token request and of a full batch [ms], defined as in llm-inferno."""
         one = np.ones(len(max_batch))
         itl = self._base_ms(one, one) + self.compute_per_token_ms
         first = itl + self.kv_read_per_token_ms * max_batch
@@ -296,17 +301,17 @@ class IterationLaw(ServiceLaw, EngineLaw):
 
 @dataclass(frozen=True, slots=True)
 class FullIterationLaw(EngineLaw):
-    """An iteration with all its terms (eq. 63), under either scheduler; all fields have shape (R,).
+    """Iteration law with all its terms (eq. 63), under either scheduler; all fields have shape (R,).
 
-    It has no service time at a constant batch: if weights hide compute, or prompts pause the decodes, an
-    iteration's time depends on more than the number of requests.
+    It has no service time at a constant batch: if weights hide compute, or prompts pause the decodes, the
+    time of an iteration depends on more than the number of requests.
     """
 
     name: ClassVar[str] = "full iteration"
     parts: ClassVar[tuple[str, ...]] = ("iteration",)
 
     times: FloatArray
-    """The coefficients in the order of `IterationTimes`, shape (R, 11)."""
+    """Coefficients of the time of an iteration, in the order of `IterationTimes`, shape (R, 11)."""
     seen: FloatArray
     """Client delays in the order of `ClientTimes`, shape (R, 4)."""
     in_tokens: FloatArray
@@ -317,7 +322,7 @@ class FullIterationLaw(EngineLaw):
 
     @classmethod
     def applies_to(cls, document: Document) -> bool:
-        """Return whether a document has more terms than the reference's model or a mixture."""
+        """Return whether a document has terms beyond llm-inferno's iteration law and mixtures of experts."""
         return isinstance(document, IterationFields) and not (
             document.is_of_the_reference or document.is_of_a_mixture
         )
@@ -332,7 +337,7 @@ class FullIterationLaw(EngineLaw):
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
-        """Return the model of R rows from parameters in that order, shape (17, R)."""
+        """Return the latency model of R rows from parameters in the order of `parameters`, shape (17, R)."""
         *coefficients, budget, whole = parameters
         table = np.column_stack(coefficients)
         times, seen = np.split(table, [len(fields(IterationTimes))], axis=1)
@@ -340,7 +345,7 @@ class FullIterationLaw(EngineLaw):
 
     @property
     def iterations(self) -> IterationTimes:
-        """Coefficients of an iteration's time."""
+        """Coefficients of the time of an iteration."""
         return IterationTimes(*self.times.T)
 
     @property
@@ -350,11 +355,11 @@ class FullIterationLaw(EngineLaw):
 
     @property
     def prefills_first(self) -> BoolArray:
-        """Whether prompts are computed in full while decodes pause."""
+        """Mask of the rows in which prompts are computed in full while decodes pause, shape (R,)."""
         return self.whole_prompts > 0
 
     def has_work(self) -> BoolArray:
-        """Return whether both the prompt's iteration and a decode of a lone request take time."""
+        """Return a mask of the rows in which the prefill and each decode of a single request take time."""
         prompt = self.in_tokens
         piece = np.where(self.prefills_first, prompt, np.minimum(prompt, 1.0))
         prefill = self.iterations.ms(0.0, 0.0, piece, np.minimum(piece, 1.0), piece * piece / 2)
@@ -362,7 +367,7 @@ class FullIterationLaw(EngineLaw):
         return np.asarray((decode > 0) & ((prompt == 0) | (prefill > 0)))
 
     def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
-        """Return the times of a request with a one-token prompt and output, and of a full batch."""
+        """Return the times of a request with a one-token prompt and output, and of a full batch [ms]."""
         first, itl = self.iterations.ms(0.0, 0.0, 1.0, 1.0, 0.5), self.iterations.ms(1.0, 1.0)
         batch = max_batch.astype(np.float64)
         full = self.iterations.ms(batch, batch)

@@ -1,7 +1,7 @@
-"""Iteration model of a mixture of experts: α grows with the batch, because more requests select more experts.
+"""Iteration law of a mixture of experts: α grows with the batch, because more requests select more experts.
 
-Like the reference's model it has a service time at a constant batch, so the birth-death queue supports it.
-Equation numbers refer to ``docs/math.md``.
+Like llm-inferno's iteration law it has a service time at a constant batch, so the birth-death queue supports
+it. Equation numbers refer to ``docs/math.md``.
 """
 
 from dataclasses import dataclass
@@ -18,39 +18,39 @@ from optimizer.timing.law import RequestShapes
 
 @dataclass(frozen=True, slots=True)
 class MixtureIterationLaw(IterationLaw):
-    """The iteration model, with the time to read the experts that its tokens choose (eq. 63, 104).
+    """Iteration law with the time to read the experts that its tokens choose (eq. 63, 104).
 
-    Tokens choose independently; an iteration with part of a prompt reads all experts.
+    Tokens choose experts independently. An iteration with part of a prompt reads all experts.
     """
 
     name: ClassVar[str] = "mixture iteration"
 
     expert_read_ms: FloatArray
-    """Reading all experts [ms]."""
+    """Time to read all experts [ms], shape (R,)."""
     expert_share: FloatArray
-    """Share of the experts chosen by a token."""
+    """Fraction of the experts that a token uses, shape (R,)."""
 
     @classmethod
     def applies_to(cls, document: Document) -> bool:
-        """Return whether a document's iteration model is that of a mixture."""
+        """Return whether the iteration law of a document is that of a mixture of experts."""
         return isinstance(document, IterationFields) and document.is_of_a_mixture
 
     @classmethod
     def parameters(cls, document: Document) -> tuple[float, ...]:
-        """Return α, β, γ, the token budget of an iteration, and the two parameters of the experts."""
+        """Return α, β, γ, the token budget of an iteration, and the two expert parameters."""
         assert isinstance(document, IterationFields)
         law = document.iteration or PerfParms()
         return *IterationLaw.parameters(document), law.expert_read_ms, law.expert_share
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
-        """Return the model of R rows from parameters in that order, shape (6, R)."""
+        """Return the latency model of R rows from parameters in the order of `parameters`, shape (6, R)."""
         base, compute, kv_read, budget, read, share = parameters
         return cls(base, compute, kv_read, shapes.in_tokens, shapes.out_tokens, budget, read, share)
 
     @property
     def iterations(self) -> IterationTimes:
-        """Coefficients of an iteration's time."""
+        """Coefficients of the time of an iteration."""
         return self._iterations(expert_read_ms=self.expert_read_ms, expert_share=self.expert_share)
 
     def _base_ms(self, occupancy: FloatArray, chunks: FloatArray) -> FloatArray:
@@ -61,7 +61,7 @@ class MixtureIterationLaw(IterationLaw):
 
     @property
     def _prompt_base_ms(self) -> FloatArray:
-        """α of an iteration with a prompt, which reads all experts [ms], shape (R,)."""
+        """α of an iteration that contains a prompt, which reads all experts [ms], shape (R,)."""
         return np.asarray(self.iteration_base_ms + self.expert_read_ms * self._has_prompt)
 
     @property

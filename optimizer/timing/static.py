@@ -1,7 +1,7 @@
-"""Linear model with static batching: a batch completes before the next one starts.
+"""Linear law with static batching: a batch is completed before the next one starts.
 
-A batch of n takes as many steps as the longest of its outputs, whose mean depends on the variability of
-lengths; they are assumed lognormal. Equation numbers refer to ``docs/math.md``.
+A batch of n requests takes as many steps as its longest output. The mean of these steps depends on the
+variability of output lengths, which are assumed to be lognormal. Equation numbers refer to ``docs/math.md``.
 """
 
 from dataclasses import dataclass
@@ -16,21 +16,23 @@ from optimizer.timing.law import RequestShapes, TokenTimes
 from optimizer.timing.linear import LinearFields, LinearLaw
 
 STEP = 0.05
-"""Step of the quadrature over standard normal values."""
+"""Step width of the quadrature over standard normal values."""
 REACH = 10.0
-"""Range of the quadrature, plus the spread of lengths."""
+"""Limit of the quadrature over standard normal values, which runs from −REACH to REACH plus the spread of
+lengths.
+"""
 PADDED = "padded"
 
 
 @dataclass(frozen=True, slots=True)
 class StaticLaw(LinearLaw):
-    """The time of a static batch of n requests; all fields have shape (R,)."""
+    """Linear law with static batching, for R rows; all fields have shape (R,)."""
 
     name: ClassVar[str] = "static"
     is_static: ClassVar[bool] = True
 
     padded: FloatArray
-    """1 if requests are computed until the last of the batch completes, otherwise 0."""
+    """1 if requests are computed until the last one of the batch completes, otherwise 0."""
     out_tokens_cv: FloatArray
 
     @classmethod
@@ -40,19 +42,22 @@ class StaticLaw(LinearLaw):
 
     @classmethod
     def parameters(cls, document: Document) -> tuple[float, ...]:
-        """Return α, β, γ, δ, and whether batches are padded."""
+        """Return α, β, γ, δ, and 1 if batches are padded, else 0."""
         assert isinstance(document, LinearFields)
         return *LinearLaw.parameters(document), float(document.batching == PADDED)
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
-        """Return the model of R rows from parameters in that order, shape (5, R)."""
+        """Return the latency model of R rows from parameters in the order of `parameters`, shape (5, R)."""
         cv = np.ones_like(shapes.out_tokens) if shapes.out_tokens_cv is None else shapes.out_tokens_cv
         alpha, beta, gamma, delta, padded = parameters
         return cls(alpha, beta, gamma, delta, shapes.in_tokens, shapes.out_tokens, padded, cv)
 
     def service_time_ms(self, occupancy: FloatArray) -> FloatArray:
-        """Return the time of a batch, from its first prompt to its last token (eq. 116)."""
+        """Return the time of a batch from the start of its prefill to its last token [ms], shape (R,) (eq.
+
+        116).
+        """
         longest = self.out_tokens * longest_to_mean(self.out_tokens_cv, occupancy)
         steps = np.maximum(longest - 1, 0.0)
         own = np.where(self.padded > 0, steps, np.maximum(self.out_tokens - 1, 0.0))
@@ -60,12 +65,12 @@ class StaticLaw(LinearLaw):
         return self.prefill_ms(occupancy) + decode
 
     def prefill_ms(self, occupancy: FloatArray) -> FloatArray:
-        """Return the prefill time of a batch, shape (R,)."""
+        """Return the prefill time of a batch [ms], shape (R,)."""
         prompt = self.prefill_base_ms + self.prefill_per_token_ms * self.in_tokens * occupancy
         return np.where(self.in_tokens > 0, prompt, 0.0)
 
     def spread_ms(self, occupancy: FloatArray) -> FloatArray:
-        """Return the standard deviation of the time of a batch, shape (R,) (eq. 118)."""
+        """Return the standard deviation of the time of a batch [ms], shape (R,) (eq. 118)."""
         mean, square = (longest_to_mean(self.out_tokens_cv, occupancy, power) for power in (1, 2))
         longest = self.out_tokens * np.sqrt(np.maximum(square - mean * mean, 0.0))
         together = np.where(self.padded > 0, occupancy, 0.0)
@@ -74,9 +79,9 @@ class StaticLaw(LinearLaw):
         return np.hypot(per_step * longest, self.decode_per_request_ms * own)
 
     def answer_ms(self, occupancy: FloatArray) -> FloatArray:
-        """Return the time from a request's first token to its last in a batch, shape (R,) (eq. 119).
+        """Return the time from a request's first token to its last one in a batch [ms], shape (R,) (eq. 119).
 
-        Only requests that are still in progress add time; the mean of the shorter of two lognormal lengths is
+        Only requests that are still in progress add time. The mean of the shorter of two lognormal lengths is
         2Φ(−σ/√2) times their mean.
         """
         from scipy.special import ndtr
@@ -95,7 +100,7 @@ class StaticLaw(LinearLaw):
         mean_in_service: FloatArray,
         max_batch: IntArray,
     ) -> TokenTimes:
-        """Return the phase times in the mean batch."""
+        """Return the times of a request's phases at the mean batch."""
         batch = np.clip(mean_in_service, 1.0, max_batch)
         prefill = self.prefill_ms(batch)
         steps = self.out_tokens - 1
@@ -109,7 +114,13 @@ def is_static(document: Document) -> bool:
 
 
 def longest_to_mean(cv: FloatArray, batch: FloatArray, power: int = 1) -> FloatArray:
-    """Return E[Lᵖ] / E[l]ᵖ for the longest L of n lognormal lengths l, shape (R,) (eq. 117)."""
+    """Return E[Lᵖ] / E[l]ᵖ for the longest L of n lognormal lengths l, shape (R,) (eq. 117).
+
+    Args:
+        cv: coefficient of variation of a length, shape (R,).
+        batch: number n of lengths, shape (R,).
+        power: the exponent p.
+    """
     found = np.ones(len(batch))
     for value in np.unique(cv[cv > 0]):
         rows = cv == value
@@ -120,7 +131,7 @@ def longest_to_mean(cv: FloatArray, batch: FloatArray, power: int = 1) -> FloatA
 
 @lru_cache(maxsize=2**16)
 def _longest(cv: float, batch: float, power: int) -> float:
-    """Return the mean of exp(p(σZ − σ²/2)), with Z the largest of n standard normals."""
+    """Return the mean of exp(p(σZ − σ²/2)), where Z is the largest of n standard normal values."""
     from scipy.special import ndtr
 
     spread = float(np.sqrt(np.log1p(cv * cv)))
