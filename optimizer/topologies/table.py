@@ -1,4 +1,4 @@
-"""The table of topologies: those of features with a `coupling`."""
+"""Table of topologies: one for each feature with a module `coupling`."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -9,4 +9,4 @@ from optimizer.topologies.topology import Topology
 TOPOLOGIES: Mapping[str, type[Topology]] = MappingProxyType(
     {feature.name: part_of(feature, "coupling").COUPLING for feature in FEATURES if feature.has_coupling}
 )
-"""All topologies by the feature that selects them, in the order in which models have their rows."""
+"""Topologies by the feature that selects them, in the order in which their rows are added to models."""

@@ -1,6 +1,6 @@
-"""The interface of a topology: servers that serve together, and their variables and rows in a model.
+"""Interface of topologies: servers that serve load together, with their variables and rows in a model.
 
-Solvers get rows, variables and masks from topologies, without referring to any by name. Without a topology,
+Solvers get rows, variables and masks from topologies, and refer to none of them by name. Without a topology,
 every server serves its load with its own replicas.
 """
 
@@ -18,29 +18,29 @@ from optimizer.milp.model import ModelRows
 from optimizer.spec.system import System
 
 Values = npt.NDArray[Any]
-"""Numbers or booleans, one for each variable of a block."""
+"""Array with a number or Boolean for each variable of a block."""
 Label = tuple[str, str, int, int]
 """Name, meaning, server and accelerator (-1 for none) of a variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelColumns:
-    """The first variables of a model: n for candidates, and one for each server with a candidate."""
+    """The first variables of a model: n columns for candidates, and one variable per server with a column."""
 
     rows: IntArray
-    """Row of the candidate table of each column, shape (n,)."""
+    """Candidate of each column, as a row of the candidate table, shape (n,)."""
     most: IntArray
-    """Upper bounds of the columns, shape (n,)."""
+    """Upper bound of each column, shape (n,)."""
     replicas_each: IntArray
     """Number of replicas that one unit of each column represents, shape (n,)."""
     servers: IntArray
-    """Servers with a column, in order."""
+    """Servers that have a column, in ascending order."""
     is_single: bool
-    """Whether each server has at most one accelerator."""
+    """Whether each server can use at most one accelerator."""
     on_leaving: FloatArray
-    """Contribution of each server without replicas to the number of changes, shape (S,)."""
+    """Contribution to the number of changes of each server that gets no replicas, shape (S,)."""
     first: int
-    """Index of the first variable of the topology itself."""
+    """Index of the first variable that the topology adds."""
 
     def unserved(self, server: int) -> int:
         """Return the index of the variable that is 1 if a server is unserved."""
@@ -49,30 +49,32 @@ class ModelColumns:
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """A block of variables of a model, with lower bounds 0."""
+    """A block of v variables of a model, with lower bounds 0."""
 
     upper: FloatArray
-    """Upper bounds, shape (v,), as are all coefficients."""
+    """Upper bound of each variable, shape (v,); the coefficients have the same shape."""
     point: Callable[[IntArray], Values]
-    """Function that computes the values of the variables for a solution, shape (C,)."""
+    """Function that computes the values of the variables for a solution, given as replicas of each candidate
+    (C,).
+    """
     labels: Callable[[], Iterable[Label]]
-    """Function that computes the meaning of the variables."""
+    """Function that returns the label of each variable."""
     value: Values | float = 0.0
-    """Coefficients of the value objective [cents/h]."""
+    """Coefficients of the transition cost objective [cents/h]."""
     changes: Values | float = 0.0
     """Coefficients of the objective that counts changed servers."""
     integer: BoolArray | bool = True
 
 
 class Topology(ABC):
-    """Servers of a problem that serve together; all masks of servers have shape (S,)."""
+    """Servers of a problem that serve load together; masks of servers have shape (S,)."""
 
     place: ClassVar[str]
-    """Document field that defines it."""
+    """Document field that defines the topology."""
     name: ClassVar[str]
-    """Plural noun in messages."""
+    """Plural noun for the topology in messages."""
     advice: ClassVar[str]
-    """Advice if a plan is too large."""
+    """Advice in messages if a plan with the topology is too large to solve."""
     counts_replicas: ClassVar[bool] = False
     """Whether single-accelerator plans also need numbers of replicas as variables."""
     extra_servers: ClassVar[int] = 0
@@ -80,27 +82,27 @@ class Topology(ABC):
     server.
     """
     role: ClassVar[str] = ""
-    """Role of its units as replicas of servers, if they are such."""
+    """Purpose of the topology's units if they are replicas of servers; otherwise empty."""
     shortage: ClassVar[str] = ""
-    """Reason why a coupled server is not served although its own replicas would fit."""
+    """Reason for messages why a coupled server is not served although its own replicas would fit."""
     joint_load: BoolArray
-    """Servers whose load the rows of the topology carry."""
+    """Mask of the servers whose load the rows of the topology carry."""
     idle: BoolArray
-    """Servers that need not be served by themselves."""
+    """Mask of the servers that need no replicas of their own."""
 
     @classmethod
     @abstractmethod
     def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:
-        """Return the candidates that the topology adds."""
+        """Return the candidates that the topology adds to those of the servers."""
 
     @classmethod
     @abstractmethod
     def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "Self | None":
-        """Return the topology of a system; None if no server with load uses it.
+        """Return the topology of a problem; None if no server with load uses it.
 
         Args:
             candidates: the candidates of the system.
-            added: mask of the topology's rows in the candidate table, shape (C,).
+            added: mask of the candidates that the topology added, shape (C,).
             servers: number of servers S, including artificial ones.
 
         Raises:
@@ -109,51 +111,57 @@ class Topology(ABC):
 
     @classmethod
     def coupled(cls, system: System) -> Collection[str]:  # noqa: ARG003
-        """Return the servers whose own replicas suffice only with the topology's variables and rows.
+        """Return the servers whose own replicas suffice only together with the topology's variables and rows.
 
-        Solvers other than the compact model do not place them. The system has all servers, also if only some
-        have candidates.
+        Only the compact model places these servers. The system has all servers, even if only some have
+        candidates.
         """
         return ()
 
     def owners(self, table: CandidateTable) -> IntArray:
-        """Return the server that has a unit as a replica of the topology's role; -1 for other rows, (C,)."""
+        """Return the server for which each candidate's unit is a replica in the topology's role, shape (C,).
+
+        It is -1 for all other candidates.
+        """
         return np.full(len(table), -1)
 
     @abstractmethod
     def block(self, table: CandidateTable, columns: ModelColumns) -> tuple[Variables, ModelRows]:
-        """Return the topology's variables and rows in a model."""
+        """Return the variables and rows that the topology adds to a model."""
 
     def take(self, rows: IntArray | BoolArray, servers: BoolArray | None = None) -> Self:  # noqa: ARG002
-        """Return the topology over some candidates, and only for `servers` if given."""
+        """Return the topology with only the given candidates and, if given, only the servers in a mask."""
         return self
 
     def together(self, chosen: BoolArray) -> BoolArray:
-        """Return the chosen servers, plus those that serve them in addition to their own candidates."""
+        """Return the chosen servers, plus those that also serve them, as a mask."""
         return chosen
 
     def apart(self, table: CandidateTable) -> tuple[BoolArray, ...]:  # noqa: ARG002
-        """Return keys by which candidates never dominate each other, shapes (C,)."""
+        """Return keys that differ between candidates that must never dominate each other, shapes (C,)."""
         return ()
 
     def mark(self, row: int) -> tuple[str, str]:  # noqa: ARG002
-        """Return suffixes of name and meaning of the variable of a candidate."""
+        """Return suffixes for the name and for the meaning of a candidate's variable."""
         return "", ""
 
     def usable(self, table: CandidateTable) -> BoolArray:
-        """Return a mask of the candidates that the topology can use, shape (C,)."""
+        """Return a mask of the candidates that can be used under the topology, shape (C,)."""
         return np.ones(len(table), np.bool_)
 
     def most_units(self, table: CandidateTable) -> FloatArray:
-        """Return the maximum useful number of units of each row, shape (C,); 0 for other rows."""
+        """Return the maximum useful number of units of each candidate of the topology, shape (C,).
+
+        It is 0 for other candidates.
+        """
         return np.zeros(len(table))
 
     def served(self, table: CandidateTable, replicas: IntArray, has: BoolArray) -> BoolArray:  # noqa: ARG002
-        """Return a mask of the servers that a solution serves, given those that have replicas."""
+        """Return a mask of the servers that a solution serves, given the servers that have replicas."""
         return has
 
     def in_full(self, table: CandidateTable, replicas: IntArray, full: BoolArray) -> BoolArray:  # noqa: ARG002
-        """Return a mask of the servers served in full, given those whose own replicas suffice."""
+        """Return a mask of the servers served in full, given the servers whose own replicas suffice."""
         return full
 
     def groups(self) -> Iterable[Sequence[int]]:
@@ -161,7 +169,7 @@ class Topology(ABC):
         return ()
 
     def differs(self, other: "Topology") -> bool:  # noqa: ARG002
-        """Return whether the topology differs for problems with equal candidates."""
+        """Return whether another topology differs from this one, for problems with equal candidates."""
         return False
 
     def without_idle(
@@ -170,7 +178,7 @@ class Topology(ABC):
         replicas: IntArray,
         running: BoolArray,  # noqa: ARG002
     ) -> IntArray:
-        """Return a solution without replicas that serve no requests.
+        """Return a solution without the topology's replicas that serve no requests.
 
         Args:
             table: the candidates.
@@ -180,5 +188,5 @@ class Topology(ABC):
         return replicas
 
     def tidied(self, table: CandidateTable, replicas: IntArray) -> IntArray:  # noqa: ARG002
-        """Return a solution without useless replicas."""
+        """Return a solution without replicas of the topology that have no use."""
         return replicas
