@@ -1,1 +1,1 @@
-"""Studies: questions about plans, each answered by a document."""
+"""Studies: questions about plans, such as comparisons and sweeps; each is answered by a document."""

@@ -1,4 +1,4 @@
-"""Measures the time of each planning stage, cold, on new systems in a separate process."""
+"""Measures the time of each planning stage on generated systems, in a separate process without caches."""
 
 import multiprocessing
 import resource
@@ -18,7 +18,7 @@ MAX_TYPES = 14
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Medians over several systems of one size."""
+    """Planning times and results for several systems of one size."""
 
     servers: int
     accelerators: int
@@ -26,35 +26,35 @@ class Measurement:
     stages_ms: dict[str, float]
     """Median time of each stage [ms]."""
     gap: float
-    """Largest gap of the value."""
+    """Largest relative gap of the transition cost over the systems."""
     service_gap: float
-    """Largest gap of an unserved rate."""
+    """Largest relative gap of an unserved rate over the systems."""
     proved: int
-    """Number of plans proved within the gap of the options."""
+    """Number of plans that were proved within the gap of the options."""
     complete: int
     """Number of plans that serve every server in full."""
     repeats: int
     peak_memory_mib: float
 
     def to_wire(self) -> dict[str, object]:
-        """Return the measurement as plain values."""
+        """Return the measurement as a dictionary for JSON output."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class FleetSize:
-    """Size and options of the measured systems."""
+    """Size and options of the generated systems."""
 
     servers: int
     accelerators: int
     tightness: float = 1.0
-    """Scarcity of cards: 1 for about the demand, 2 for half of it."""
+    """Scarcity of cards: 1 if cards are about as many as needed, 2 if they are half of that."""
     mixed: bool = False
     """Whether a server can run on several accelerators."""
 
 
 def measure(fleet: FleetSize, repeats: int) -> Measurement:
-    """Measure systems of one size in a new process.
+    """Measure the planning times of generated systems of one size in a new process.
 
     Raises:
         SpecError: the number of repeats is below 1.

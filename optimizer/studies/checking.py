@@ -1,6 +1,6 @@
-"""Errors in documents, and warnings about valid systems.
+"""Finds errors in documents, and warns about valid systems that are probably not meant.
 
-Faults and warnings have file, line and column. A warning is about a system that can be planned, but probably
+Errors and warnings have file, line and column. A warning concerns a system that can be planned, but probably
 not with the intended result.
 """
 
@@ -26,37 +26,37 @@ from optimizer.spec.system import System, join_parts
 from optimizer.studies.slips import Written, slips
 
 DOCUMENT = "document"
-"""Name of a text without a file in messages."""
+"""Name in messages of a text without a file."""
 MAX_SIZED_PAIRS = 200_000
-"""Maximum number of pairs of server and accelerator that are sized to find unservable servers."""
+"""Maximum number of pairs of server and accelerator that are sized to find servers that cannot be served."""
 LOW_PRICE_PER_TB_PER_S = 5.0
-"""Price below which an accelerator is probably not priced in cents [cents/h per TB/s of bandwidth].
-
-Rental prices are 0.5 to 4 dollars per hour and TB/s (L4, A100, H100, MI300X, B200), that is 50 to 400 cents;
+"""Price below which an accelerator is probably not priced in cents [cents/h per TB/s of memory bandwidth].
+Rental prices are 0.5 to 4 dollars per hour and TB/s (L4, A100, H100, MI300X, B200), which is 50 to 400 cents;
 spot prices go down to 10 cents.
 """
 IDLE_SHARE = 0.1
-"""Utilisation of one replica below which a rate without a unit is probably not per minute."""
+"""Utilisation of one replica below which a rate without a unit is probably meant per second, not per minute.
+"""
 LOW_PRICE = 1.0
-"""Price below which a card of unknown bandwidth is probably not priced in cents [cents/h]."""
+"""Price below which a card of unknown memory bandwidth is probably not priced in cents [cents/h]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Errors and warnings of documents."""
+    """Result of checking documents: errors, or else warnings."""
 
     faults: tuple[Fault, ...]
     """Errors, in the order of files and lines."""
     warnings: tuple[Fault, ...]
-    """Warnings; searched for only if there are no errors."""
+    """Warnings; empty if there are errors, because warnings are then not searched for."""
     system: System | None
-    """The system, if there are no errors."""
+    """The system of the documents; None if there are errors."""
     sized: bool = False
-    """Whether every server was sized on every accelerator."""
+    """Whether every server was sized on every accelerator, for warnings that need this."""
 
 
 def check_documents(path: str | os.PathLike[str]) -> Checked:
-    """Find all errors in the documents of a path, then warnings.
+    """Find all errors in the documents at a path or, if there are none, the warnings.
 
     Raises:
         SpecError: the path does not exist, or is a directory without a document.
@@ -65,7 +65,10 @@ def check_documents(path: str | os.PathLike[str]) -> Checked:
 
 
 def check_text(text: str) -> Checked:
-    """Find all errors in the text of a document, then warnings; the text cannot refer to files."""
+    """Find all errors in the text of a document or, if there are none, the warnings.
+
+    The text must not refer to files.
+    """
     return _checked(examine_text(text_of(text, DOCUMENT)))
 
 
@@ -90,7 +93,7 @@ def _checked(found: Examination) -> Checked:
 
 
 def _unanswered(system: System, index: Index) -> Iterator[Finding]:
-    """Yield requested estimates that are impossible."""
+    """Yield a warning for each requested estimate that cannot be computed."""
     for part, at, profile in index.profiles.values():
         try:
             check_request(system, profile)
@@ -106,7 +109,7 @@ def _missing_token_times(index: Index) -> Iterator[Finding]:
 
 
 def _missing_capacities(system: System, index: Index) -> Iterator[Finding]:
-    """Yield the first accelerator of each type without cards, if cards are limited."""
+    """Yield a warning for the first accelerator of each type without cards, if cards are limited."""
     if system.options.unlimited or not system.servers:
         return
     seen: set[str] = set()
@@ -145,7 +148,7 @@ def _unmeasured_lengths(system: System, index: Index) -> Iterator[Finding]:
 
 
 def _least_price(accelerator: Accelerator) -> float:
-    """Return the price below which an accelerator is probably not priced in cents, by its bandwidth."""
+    """Return the price [cents/h] below which an accelerator is probably not priced in cents."""
     bandwidth = accelerator.memory_bandwidth_gb_per_s
     if not bandwidth:
         try:
@@ -157,14 +160,14 @@ def _least_price(accelerator: Accelerator) -> float:
 
 
 def _sized(system: System, index: Index, written: Written) -> Iterator[Finding]:
-    """Yield warnings about the loads of servers, each sized on every accelerator."""
+    """Yield warnings about the loads of servers, for which each server is sized on every accelerator."""
     candidates = find_candidates(system)
     yield from _unservable(candidates, index)
     yield from _low_loads(candidates, index, written)
 
 
 def _unservable(candidates: Candidates, index: Index) -> Iterator[Finding]:
-    """Yield servers with load that no accelerator can serve, with the nearest miss."""
+    """Yield a warning for each server with load that no accelerator can serve, with the nearest miss."""
     served = np.unique(candidates.table.server)
     needed = (candidates.arrays.servers.load_rps > 0) | (candidates.arrays.servers.min_replicas > 0)
     for s in np.setdiff1d(np.flatnonzero(needed), served):
@@ -175,14 +178,20 @@ def _unservable(candidates: Candidates, index: Index) -> Iterator[Finding]:
 
 
 def _planned(candidates: Candidates, index: Index, s: int) -> tuple[Server, Entry]:
-    """Return a planned server and its entry in the documents; for a queue, that of its first member."""
+    """Return the planned server at index `s` and its entry in the documents.
+
+    The entry of a shared queue is that of its first member.
+    """
     system = candidates.system
     planned = system.servers[candidates.arrays.server_names[s]]
     return planned, index.servers[system.streams[members_of(planned)[0].name].owner]
 
 
 def _low_loads(candidates: Candidates, index: Index, written: Written) -> Iterator[Finding]:
-    """Yield per-minute loads without a unit that are probably per second, because a replica would be idle."""
+    """Yield warnings about loads without a unit that are probably per second.
+
+    Per minute, they would leave a replica idle.
+    """
     table, servers = candidates.table, candidates.arrays.servers
     share = np.zeros(len(servers.load_rps))
     np.maximum.at(share, table.server, table.load_rps / table.max_rate_rps)

@@ -1,4 +1,4 @@
-"""The price of not measuring: the plan with the middle of estimated token times next to the plan.
+"""Cost of not measuring token times: the plan at the middle of the estimates, compared with the actual plan.
 
 Plans use the slow end of the intervals of estimated profiles, because missing a target is worse than an
 unneeded replica. The difference to the middle shows whether measuring pays.
@@ -17,7 +17,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.spec.system import System
 
 LIMIT_S = 10.0
-"""Time limit of the second plan [s]."""
+"""Time limit for planning at the middle of the estimates [s]."""
 SLOW: EstimateEnd = "upper"
 MIDDLE: EstimateEnd = "middle"
 
@@ -26,30 +26,32 @@ class PlanAtEnd(Document):
     """Size of a plan at one point of the intervals of estimated token times."""
 
     estimates: EstimateEnd
-    """Point of the intervals: `upper`, the slow end, or `middle`."""
+    """Point of the intervals: `upper` (the slow end) or `middle`."""
     served_in_full: int = Field(alias="servedInFull")
     """Number of servers served in full."""
     cards: int
-    """Number of cards."""
+    """Number of cards that the plan uses."""
     total_cost_cents_per_h: float = Field(alias="totalCost")
-    """Total cost [cents/h]."""
+    """Total cost of the plan [cents/h]."""
 
 
 class EstimatePrice(Document):
-    """A plan at the slow end of the estimates, and the plan at their middle."""
+    """Sizes of the plan at the slow end of the estimates, and of the plan at their middle."""
 
     servers: int
-    """Number of servers."""
+    """Number of servers in the system."""
     upper: PlanAtEnd
-    """The plan."""
+    """The actual plan, at the slow end of the estimates."""
     middle: PlanAtEnd | None = None
-    """The plan with the middle of the estimates; null if the solver was stopped before."""
+    """The plan at the middle of the estimates; null if it was not solved in time."""
 
 
 def price_of_estimates(
     system: System, plan: Plan, *, limit_s: float = LIMIT_S, memo: SizingMemo | None = None
 ) -> EstimatePrice | None:
-    """Return the plan's size at the middle of the estimates; None if the plan does not use their slow end.
+    """Return the sizes of the plan and of a plan at the middle of the estimates.
+
+    None if the plan does not use the slow end of the estimates.
 
     Args:
         system: the system.

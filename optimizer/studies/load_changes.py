@@ -1,4 +1,4 @@
-"""Changes to a system's loads: all by one factor, or each at random from a seed."""
+"""Changes of a system's loads: all by one factor, or each at random from a seed."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ TOKEN_FACTORS = (0.8, 1.2)
 
 @checks_documents
 def scale_loads(system: System, factor: float) -> System:
-    """Return a system whose arrival rates are all multiplied by a factor.
+    """Return a copy of a system whose arrival rates are all multiplied by a factor.
 
     Raises:
         SpecError: a resulting rate is out of range.
@@ -25,7 +25,7 @@ def scale_loads(system: System, factor: float) -> System:
 
 @checks_documents
 def vary_loads(system: System, rng: np.random.Generator) -> System:
-    """Return a system in which each arrival rate and each mean token length is multiplied by its own factor.
+    """Return a copy of a system whose arrival rates and mean token lengths have independent random factors.
 
     The factors are independent: uniform on [0.5, 1.5) for the rate, on [0.8, 1.2) for the input and for the
     output length, drawn in this order, server by server in the order of their names. Outputs have at least

@@ -1,8 +1,8 @@
 """Options that serve more load of an overloaded fleet: a saturation policy, mixed plans, or both.
 
-By default, a server is served in full on one accelerator, or not at all, so cards can be idle although load
-is unserved. In this case, an `Overload` lists other options that help. With a policy, full service comes
-first, which can serve less than partial service alone; the `Overload` states the difference.
+By default, a server is served in full on one accelerator, or not at all. So cards can be idle although load
+is unserved. In this case, an `Overload` lists options that would serve more. With a policy, full service
+comes first, which can serve less load than partial service alone; the `Overload` states the difference.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,62 +32,66 @@ from optimizer.tolerances import ROUNDING
 from optimizer.units import SECONDS_PER_MINUTE
 
 LIMIT_S = 10.0
-"""Time limit for all options together [s]."""
+"""Time limit for solving with all options together [s]."""
 POLICY: SaturationPolicy = "PriorityExhaustive"
-"""Policy that is tried: it serves higher priorities first, as far as cards suffice."""
+"""Saturation policy that is tried: it serves higher priorities first, as far as cards suffice."""
 IN_PART_SHARE = 0.3
-"""Fraction of the remaining time to find the load that full service first costs."""
+"""Fraction of the remaining time for finding the load that full service first costs."""
 MIN_IN_PART = 1e-3
-"""Minimum gain of load that the cards could carry, as a share of the priority's load."""
+"""Minimum gain of load by partial service that is reported, as a fraction of the priority's load."""
 
 
 class OtherOptions(Document):
     """Optimizer options that differ from the plan's, and the service of the plan with them."""
 
     saturation_policy: SaturationPolicy | None = Field(None, alias="saturationPolicy")
-    """The saturation policy; null if unchanged."""
+    """Saturation policy; null if unchanged."""
     heterogeneous: bool | None = None
     """True for a mixed plan; null if unchanged."""
     service: tuple[PriorityService, ...] | None = Field(None, strict=False)
-    """Service of each priority, the highest first; null if the solver was stopped before."""
+    """Service of each priority with these options, the highest first; null if not solved in time."""
     lacks_reserve: tuple[str, ...] = Field((), alias="lacksReserve", exclude_if=not_, strict=False)
-    """Servers that lack the reserve that they require in the plan; absent if there are none."""
+    """Servers that lack the reserve they require with these options; absent if there are none."""
     total_cost_cents_per_h: float | None = Field(None, alias="totalCost")
-    """Total cost of the plan [cents/h]; null if the solver was stopped before."""
+    """Total cost of the plan with these options [cents/h]; null if not solved in time."""
 
     @property
     def changes(self) -> dict[str, object]:
-        """Return the options by Python name, for `System.with_options`."""
+        """Return the options by Python name, as arguments of `System.with_options`."""
         changes = {"saturation_policy": self.saturation_policy, "heterogeneous": self.heterogeneous}
         return {name: value for name, value in changes.items() if value is not None}
 
 
 class InPart(Document):
-    """Load that the cards of a plan could carry if servers could be served in part first."""
+    """Load that the cards of a plan could carry if servers were served in part instead of in full first."""
 
     priority: int
-    """The first priority that is not served in full."""
+    """Highest priority that is not served in full."""
     served_rpm: float = Field(alias="served")
-    """Its load that the plan serves [requests/min]."""
+    """Load of this priority that the plan serves [requests/min]."""
     possible_rpm: float = Field(alias="possible")
-    """Its load that the same cards could carry [requests/min], in addition to servers of higher priority."""
+    """Load of this priority that the same cards could carry in addition to servers of higher priority
+    [requests/min].
+    """
 
 
 class Overload(Document):
-    """Unserved load although cards remain, and options that serve more of it."""
+    """Unserved load of a plan although cards remain, and options that serve more of it."""
 
     cards_left: dict[str, int] = Field(alias="cardsLeft")
-    """Unused cards by accelerator type."""
+    """Number of unused cards by accelerator type."""
     service: tuple[PriorityService, ...] = Field(strict=False)
     """Service of each priority in the plan, the highest first."""
     options: tuple[OtherOptions, ...] = Field(strict=False)
-    """Options that serve more load, each with its service; and options not solved in time."""
+    """Options that serve more load, with their service; also options that were not solved in time."""
     in_part: InPart | None = Field(None, alias="inPart", exclude_if=is_none)
-    """Load that full service first costs under a saturation policy; absent if none."""
+    """Load that full service first costs under a saturation policy; absent if there is none."""
 
 
 def find_overload(system: System, plan: Plan) -> Overload | None:
-    """Return options that serve more load; None if all is served, or neither options nor partial service do.
+    """Return options that would serve more load of a plan.
+
+    None if all load is served, or if neither options nor partial service would serve more.
 
     Args:
         system: the fleet.
@@ -99,7 +103,7 @@ def find_overload(system: System, plan: Plan) -> Overload | None:
     if not any(item.reason == "capacity" for item in plan.unserved):
         return None
     limit_s = min(LIMIT_S, system.options.time_limit_s)
-    system = system.with_rate_factors(plan.factor_of_pair)  # in a repaired plan
+    system = system.with_rate_factors(plan.factor_of_pair)  # a repaired plan has reduced rates
     return overload_of_candidates(find_candidates(system), plan, Deadline.after(limit_s))
 
 
@@ -109,7 +113,7 @@ def is_overloaded(plan: Plan) -> bool:
 
 
 def overload_of_candidates(candidates: Candidates, plan: Plan, deadline: Deadline) -> Overload | None:
-    """Return the result of `find_overload`, given the candidates of the system and a deadline."""
+    """Return the result of `find_overload` for the candidates of a system, by a deadline."""
     now, in_part = service_by_priority(plan, candidates.system), in_part_first(candidates, plan, deadline)
     found: list[OtherOptions] = []
     for changes in _ways(candidates.system) if is_overloaded(plan) else ():
@@ -125,10 +129,11 @@ def overload_of_candidates(candidates: Candidates, plan: Plan, deadline: Deadlin
 
 
 def in_part_first(candidates: Candidates, plan: Plan, deadline: Deadline) -> InPart | None:
-    """Return the load that the cards could carry without full service first; None if not more.
+    """Return the load that the cards could carry without full service first; None if it is not more.
 
-    It concerns the first priority that is not served in full. Servers of higher priorities keep their
-    accelerators, and with ``delayedBestEffort`` all servers of other priorities that are served in full.
+    It concerns the highest priority that is not served in full. Servers of higher priorities keep their
+    accelerators. With ``delayedBestEffort``, all servers of other priorities that are served in full keep
+    them.
 
     Raises:
         SolverError: the solver failed.
@@ -156,7 +161,7 @@ def in_part_first(candidates: Candidates, plan: Plan, deadline: Deadline) -> InP
 
 
 def _replicas_of(plan: Plan, candidates: Candidates, problem: Problem, servers: BoolArray) -> IntArray:
-    """Return the replicas of some servers in a plan without reserves, for each candidate; shape (C,)."""
+    """Return the replicas of some servers in a plan, for each candidate without reserve, shape (C,)."""
     replicas, table = np.zeros(len(problem.table), np.int64), problem.table
     parts = parts_of(plan)
     for s in np.flatnonzero(servers).tolist():
@@ -170,7 +175,7 @@ def _replicas_of(plan: Plan, candidates: Candidates, problem: Problem, servers: 
             row = rows[table.accelerator[rows] == place][0]
             replicas[row] = pool.num_replicas - unneeded.get(pool.accelerator, 0)
         if any(row.mode == "external" for row, _ in mine):
-            replicas[rows[-1]] = table.num_replicas[rows[-1]]  # the service comes after all accelerators
+            replicas[rows[-1]] = table.num_replicas[rows[-1]]  # the external service follows all accelerators
     return replicas
 
 
@@ -180,7 +185,10 @@ def _cards_left(plan: Plan) -> dict[str, int]:
 
 
 def _ways(system: System) -> Iterator[dict[str, Any]]:
-    """Yield options to try, by Python name; not all features support partial service."""
+    """Yield the options to try, by Python name.
+
+    Partial service is omitted if a feature does not support it.
+    """
     options = system.options
     used = (feature for feature in FEATURES if feature.name in system.features)
     in_full = any("saturation_policy" in feature.refused_options for feature in used)
@@ -193,7 +201,7 @@ def _ways(system: System) -> Iterator[dict[str, Any]]:
 
 
 def _planned(candidates: Candidates, changes: dict[str, Any], deadline: Deadline) -> OtherOptions:
-    """Return the service with other options, which change no candidates; without it if time runs out.
+    """Return the service with other options, which do not change candidates; null if not solved in time.
 
     Results of an interrupted solve are not used, because they are not reproducible.
     """
@@ -223,7 +231,7 @@ def _is_complete(service: Sequence[PriorityService] | None) -> bool:
 
 
 def _serves_more(service: Sequence[PriorityService], than: Sequence[PriorityService]) -> bool:
-    """Return whether more load is served at the highest priority that differs."""
+    """Return whether more load is served than in another plan, at the highest priority that differs."""
     for mine, other in zip(service, than, strict=True):
         more = mine.served_rpm - other.served_rpm
         if abs(more) > ROUNDING * mine.load_rpm:

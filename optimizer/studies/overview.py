@@ -1,7 +1,4 @@
-"""A plan with the facts of a report: latencies with their targets, and sums by type.
-
-The `Overview` of a system and its plan is the input of reports and pictures.
-"""
+"""Overview of a plan for reports and figures: pools with their targets, and sums by accelerator type."""
 
 from collections.abc import Iterable, Iterator
 from operator import not_
@@ -26,7 +23,7 @@ from optimizer.spec.system import System
 
 
 class EmptyRow(Document):
-    """A server without replicas."""
+    """A server without replicas of its own."""
 
     server: str
     """Name of the server."""
@@ -39,7 +36,7 @@ class EmptyRow(Document):
 
 
 class _PoolTargets(EmptyRow):
-    """Targets and accelerator type of a pool."""
+    """Token lengths, targets and accelerator type of a pool."""
 
     in_tokens: float = Field(alias="avgInTokens")
     """Mean input length [tokens]."""
@@ -58,12 +55,14 @@ class _PoolTargets(EmptyRow):
 
 
 class PoolRow(Pool, KindRowFields, _PoolTargets):
-    """One pool of a server, with its targets and its performance."""
+    """One pool of a server, with its targets and performance."""
 
     def target_on(self, metric: str) -> TargetFigure | None:
-        """Return the measured value (mean or percentile) and limit of a target; None without a target.
+        """Return the measured value (mean or percentile) and the limit of a target on a metric.
 
-        Limits that apply to a share of the requests are not included.
+        None without a target.
+
+        Limits on a fraction of the requests are not included.
         """
         for figure in self.measured(metric):
             return figure
@@ -74,17 +73,17 @@ class PoolRow(Pool, KindRowFields, _PoolTargets):
         return TargetFigure(measure=label_of(metric), value=getattr(self, shown.field), limit=limit)
 
     def targets_on(self, metric: str) -> tuple[TargetFigure, ...]:
-        """Return the measured values of all targets on a metric, such as several percentiles, with limits."""
+        """Return the measured values and limits of all targets on a metric, such as several percentiles."""
         one = self.target_on(metric)
         return self.measured(metric) or (() if one is None else (one,))
 
     def measured(self, metric: str) -> tuple[TargetFigure, ...]:
-        """Return the measured values of a metric that its targets limit, other than plain means."""
+        """Return the measured values of a metric's targets, except targets on means."""
         return tuple(figure for figure in self.targets if is_about(figure.measure, metric))
 
 
 class QueueRow(EmptyRow):
-    """A server of a shared queue."""
+    """A server that is a member of a shared queue."""
 
     queue: str
     """Name of the queue."""
@@ -95,7 +94,7 @@ class QueueRow(EmptyRow):
 
     @property
     def targets(self) -> tuple[TargetFigure, ...]:
-        """Targets of the member other than means, with their values."""
+        """Targets of the member on statistics other than means, with their values."""
         return () if self.member is None else self.member.targets
 
 
@@ -107,15 +106,15 @@ class TypeUsage(Document):
     used: int
     """Number of cards used by the plan."""
     limit: int | None = None
-    """Available cards; null if unlimited."""
+    """Number of available cards; null if unlimited."""
     replicas: int
     """Number of replicas on accelerators of the type."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Cost of their pools [cents/h]."""
+    """Cost of the pools on this type [cents/h]."""
 
 
 class Overview(Document):
-    """A plan, pool by pool and type by type."""
+    """Overview of a plan, pool by pool and type by type."""
 
     limited: bool
     """Whether the plan respects the available cards."""
@@ -140,7 +139,7 @@ class Overview(Document):
 
     @property
     def placed(self) -> tuple[PoolRow, ...]:
-        """Pools, and replicas on shared cards."""
+        """All pools, followed by the replicas on shared cards."""
         return (*self.pools, *self.on_shared_cards)
 
     @property
@@ -158,7 +157,7 @@ class Overview(Document):
 
 
 def describe(system: System, plan: Plan) -> Overview:
-    """Return a plan of a system with its targets and its performance."""
+    """Return the overview of a system's plan: its pools with targets and performance, and its types."""
     order = sorted(plan.allocations, key=lambda name: (system.priority(system.servers[name]), name))
     pools = _with_power(
         system, plan, [row for name in order for row in _pool_rows(system, name, plan.allocations[name])]
@@ -186,7 +185,7 @@ def describe(system: System, plan: Plan) -> Overview:
 
 
 def queue_rows(system: System, plan: Plan) -> Iterator[QueueRow]:
-    """Yield the servers of shared queues, queue by queue, from the highest priority down."""
+    """Yield the members of shared queues, queue by queue, from the highest priority down."""
     streams = system.streams
     for queue, use in plan.shared_queues.items():
         for name in (*use.members, *use.unserved):
@@ -204,12 +203,12 @@ def queue_rows(system: System, plan: Plan) -> Iterator[QueueRow]:
 
 
 def kinds_of_servers(system: System) -> list[Kind]:
-    """Return the kinds of a system's servers, in table order; the default if there are no servers."""
+    """Return the kinds of a system's servers, in table order; the default kind if there are no servers."""
     return in_order(system.server_kinds())
 
 
 def _empty_rows(system: System, names: Iterable[str]) -> tuple[EmptyRow, ...]:
-    """Return rows for servers without replicas, by priority."""
+    """Return rows for servers without replicas, sorted by priority."""
     rows = [
         EmptyRow.taken_from(server, server=server.name, priority=system.priority(server))
         for server in (system.servers[name] for name in names)
@@ -243,7 +242,7 @@ def _pool_rows(system: System, name: str, pools: Iterable[Pool], *, on_card: boo
 
 
 def _with_power(system: System, plan: Plan, rows: list[PoolRow]) -> tuple[PoolRow, ...]:
-    """Return the rows of pools with their power at the load, if an accelerator has a power curve."""
+    """Return the rows of pools with their power at the load, if any accelerator has a power curve."""
     powers = [item.power for item in system.accelerators.values()]
     if not rows or not any(power.idle_w or power.full_w for power in powers):
         return tuple(rows)
@@ -255,7 +254,7 @@ def _with_power(system: System, plan: Plan, rows: list[PoolRow]) -> tuple[PoolRo
 
 
 def _asked(kind: Kind, server: Server, target: ModelTarget | None) -> dict[str, Any]:
-    """Return the server settings that a kind shows with its pools."""
+    """Return the server's settings that its kind shows with pools, by field name."""
     fields = {field: getattr(server, field) for field in kind.of_server}
     if target is not None:
         own = (shown for shown in kind.metrics if shown.target)

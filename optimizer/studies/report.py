@@ -1,6 +1,6 @@
 """A report as a document: a plan with its metrics and reasons, and the cost of scarcity and of growth.
 
-`optimizer.render.pages` turns a `Report` into HTML, Markdown or CSV.
+`optimizer.render.pages` renders a `Report` as HTML, Markdown or CSV.
 """
 
 from pydantic import Field
@@ -25,13 +25,13 @@ from optimizer.studies.sweep.sweep import sweep
 from optimizer.studies.sweep.sweep_document import Sweep
 
 GROWTH = ("load=1,1.25,1.5,1.75,2",)
-"""Factors on all loads for which a report states the plan."""
+"""Sweep of factors on all loads, for which a report shows the plans."""
 GROWTH_LIMIT_S = 10.0
-"""Time limit of each of these plans [s]."""
+"""Time limit for the plan at each load factor [s]."""
 
 
 class Report(Document):
-    """A plan, and its comparison with the plan without limits, or with them."""
+    """A plan with the studies that a report shows."""
 
     overview: Overview
     """The plan, pool by pool and type by type."""
@@ -40,13 +40,15 @@ class Report(Document):
     overload: Overload | None = Field(None, exclude_if=is_none)
     """Options that serve more load, if cards remain while load is unserved; otherwise absent."""
     estimates: EstimatePrice | None = Field(None, exclude_if=is_none)
-    """The plan with the middle of estimated token times, if this uses their slow end; otherwise absent."""
+    """Cost of not measuring estimated token times; absent unless the plan uses the slow end of estimates."""
     growth: Sweep | None = Field(None, exclude_if=is_none)
-    """The plans for larger loads; absent in brief reports, and without load."""
+    """Plans for larger loads; absent in brief reports, and without load."""
     explanation: Explanation | None = Field(None, exclude_if=is_none)
-    """Reasons of the plan, and the value of cards and targets; absent if brief, and of greedy plans."""
+    """Reasons for the plan, and the value of cards and targets; absent in brief reports, and for greedy
+    plans.
+    """
     simulation: Simulation | None = Field(None, exclude_if=is_none)
-    """Simulation of the pools of the plan; absent if it was not requested."""
+    """Simulation of the plan's pools; absent if it was not requested."""
 
     @property
     def plan(self) -> Plan:

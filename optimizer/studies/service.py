@@ -1,4 +1,4 @@
-"""Service of a plan by priority, on which all sentences about more or less service are based."""
+"""Service of a plan by priority, on which all statements about more or less service are based."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,23 +23,23 @@ class PriorityService(Document):
     served_in_full: int = Field(alias="servedInFull")
     """Number of servers served in full, including idle ones."""
     load_rpm: float = Field(alias="load")
-    """Load [requests/min]."""
+    """Total load of the servers [requests/min]."""
     served_rpm: float = Field(alias="served")
-    """Served load [requests/min]."""
+    """Load of the servers that the plan serves [requests/min]."""
 
     @property
     def share(self) -> float | None:
-        """Served share of the load; None without load."""
+        """Served fraction of the load; None without load."""
         return self.served_rpm / self.load_rpm if self.load_rpm else None
 
 
 def lacking_fields(plan: Plan) -> dict[str, Any]:
-    """Return the fields of documents about servers that require a reserve, and those that lack it."""
+    """Return the document fields about servers that require a reserve, and those that lack it."""
     return {"reserves": len(plan.requires_reserve), "lacks_reserve": plan.lacks_reserve}
 
 
 def service_by_priority(plan: Plan, system: System) -> tuple[PriorityService, ...]:
-    """Return the service of each priority of a plan, the highest first.
+    """Return the service of each priority in a plan, the highest first.
 
     The requests of a route count once, at its large server.
     """

@@ -1,6 +1,6 @@
 """Warns about likely mistakes in a valid system: wrong units, similar names, unused parts.
 
-Each warning has its location. Mistakes that only sizing reveals are in `optimizer.studies.checking`.
+Each warning has its location. `optimizer.studies.checking` finds mistakes that only sizing reveals.
 """
 
 import re
@@ -16,9 +16,11 @@ from optimizer.schema.positions import Location
 from optimizer.spec.system import System
 
 HALF = 0.5
-"""Implausible values: a larger share of rejected or failed requests, or a lower percentile."""
+"""Limit of plausible values: fractions of rejected or failed requests above it, and percentiles below it, are
+suspicious.
+"""
 SHORTEST_MS = {"slo-ttft": 10.0, "slo-itl": 1.0, "slo-e2e": 1.0}
-"""Shorter targets are probably not meant in milliseconds [ms]."""
+"""Targets shorter than these are probably not meant in milliseconds [ms]."""
 _SEPARATORS = re.compile(r"[\s_-]")
 
 
@@ -50,7 +52,7 @@ def _same(name: object, step: object) -> bool:
 
 
 def slips(system: System, index: Index, written: Written) -> Iterator[Finding]:
-    """Yield likely mistakes that can be found without sizing."""
+    """Yield warnings about likely mistakes that can be found without sizing."""
     models = Names("the target has no effect: model", {name for name, _ in system.profiles}, incomplete=False)
     for entry in index.classes.values():
         for i, target in enumerate(entry.item.model_targets):
@@ -91,7 +93,7 @@ def _target_slips(part: Part, at: Location, target: ModelTarget, written: Writte
 
 
 def _unused(system: System, index: Index) -> Iterator[Finding]:
-    """Yield unused models and accelerators, and classes without targets."""
+    """Yield warnings about unused models and accelerators, and about classes without targets."""
     models, seen = {item.model for item in system.servers.values()}, set[str]()
     for (model, _), entry in index.profiles.items():
         if models and model not in models | seen:
@@ -123,7 +125,7 @@ def _uncounted(index: Index) -> Iterator[Finding]:
 
 
 def _alike(index: Index) -> Iterator[Finding]:
-    """Yield names of different items that differ only in case or separators."""
+    """Yield warnings about names of different items that differ only in case or separators."""
     accelerators = index.accelerators.values()
     for what, key, names in (
         ("accelerators", "name", [(entry.item.name, entry) for entry in accelerators]),
@@ -154,7 +156,7 @@ def _accelerator_slips(index: Index) -> Iterator[Finding]:
 
 
 def _multiplied_cards(index: Index) -> Iterator[Finding]:
-    """Yield a warning about profiles whose number of accelerators multiplies the cards of each."""
+    """Yield a warning about profiles whose number of accelerators multiplies the cards of each one."""
     found = [
         (model, name, entry, index.accelerators[name].item.multiplicity)
         for (model, name), entry in index.profiles.items()
@@ -189,6 +191,6 @@ def _server_slips(system: System, index: Index) -> Iterator[Finding]:
 
 
 def _is_rated(entry: Entry) -> bool:
-    """Return whether the arrival rate of a server is given, even if it is 0."""
+    """Return whether the arrival rate of a server is stated, even if it is 0."""
     given = "arrival_rate_rpm" in entry.item.current.load.model_fields_set
     return given or entry.item.deadline is not None

@@ -1,1 +1,1 @@
-"""Two plans side by side."""
+"""Comparison of two plans."""

@@ -1,4 +1,4 @@
-"""Compares two plans: limited and unlimited, two systems or option sets, before and after a load change.
+"""Compares two plans: limited and unlimited, of two systems or option sets, or around a load change.
 
 Systems are solved; plans are compared as they are.
 """
@@ -46,7 +46,7 @@ def compare(
     backend: str = "highs",
     **options: object,
 ) -> Comparison:
-    """Compare two plans; given only a system, its unlimited plan with its limited one.
+    """Compare two plans; if only a system is given, compare its unlimited plan with its limited one.
 
     Args:
         first: a system to solve, or a plan.
@@ -90,7 +90,7 @@ def _solved(source: System | Plan, options: Mapping[str, object], backend: str) 
 
 
 def _following(before: Case, after: System | Plan) -> System:
-    """Return a system whose current allocations are those of the previous case's plan."""
+    """Return a copy of a system whose current allocations are those of the plan of a previous case."""
     if isinstance(after, Plan):
         raise SpecError("an existing plan cannot start from another plan; give the system after the change")
     used = {pool.accelerator for pools in before.plan.allocations.values() for pool in pools}
@@ -101,7 +101,7 @@ def _following(before: Case, after: System | Plan) -> System:
 
 
 def _only_limits_differ(one: Case, two: Case) -> bool:
-    """Return whether the sides differ only in that one has limits and the other has none."""
+    """Return whether the sides differ only in that one has limits on cards and the other has none."""
     if one.system is None or two.system is None:
         return False
     limited = one.system.options.model_copy(update={"unlimited": False})
@@ -138,7 +138,11 @@ def _comparison(kind: ComparisonType, one: Case, two: Case, labels: tuple[str, s
 
 
 def _check_currencies(one: str | None, two: str | None, labels: tuple[str, str]) -> None:
-    """Reject costs in two different currencies; plain numbers can be compared with any."""
+    """Check that the costs of both sides are in one currency; plain numbers can be compared with any.
+
+    Raises:
+        SpecError: the sides have different currencies.
+    """
     if one is not None and two is not None and one != two:
         raise SpecError(f"{labels[0]} has costs in {one}, {labels[1]} in {two}; give both in one currency")
 
@@ -151,7 +155,7 @@ def _side(case: Case, label: str) -> Side:
 
 
 def _notes(kind: ComparisonType, one: Case, two: Case, labels: tuple[str, str]) -> Iterable[str]:
-    """Yield notes that qualify the difference of the costs."""
+    """Yield notes on what affects the cost difference, other than the compared change."""
     yield from _service_notes(one, two)
     for case, label in zip((one, two), labels, strict=True):
         if case.system is None:
@@ -168,7 +172,7 @@ def _notes(kind: ComparisonType, one: Case, two: Case, labels: tuple[str, str]) 
 
 
 def _service_notes(one: Case, two: Case) -> Iterator[str]:
-    """Yield the reason, if any, for which the costs are not for the same service."""
+    """Yield the reason why the costs are not for the same service, if there is one."""
     if one.shares.keys() != two.shares.keys():
         yield "the two sides have different servers, so their costs are not for the same service"
     elif not serve_the_same(one, two):

@@ -1,4 +1,4 @@
-"""Two plans side by side, as a document for the library, the command line and REST.
+"""Comparison of two plans as a document for the library, the command line and REST.
 
 Every difference is the second side minus the first. There are rows per server, per service class and model,
 per service class, per accelerator type, and for the fleet. The cost differences of each type of row add up to
@@ -24,10 +24,10 @@ ReserveChange = Literal["same", "lost", "gained", "other"]
 
 
 class Side(Document):
-    """One of the two plans, with its options."""
+    """One of the two compared plans, with its options."""
 
     label: str
-    """Label of the side."""
+    """Label of this side for readers."""
     options: OptimizerOptions | None = None
     """Options with which the side was solved; null for a plan from a file."""
     plan: Plan
@@ -35,10 +35,10 @@ class Side(Document):
 
 
 class AcceleratorShare(Placement):
-    """Replicas on one accelerator."""
+    """Replicas of some servers on one accelerator."""
 
     max_batch: int = Field(alias="maxBatch")
-    """Batch limit of a replica; the largest if several pools differ."""
+    """Batch limit of a replica [requests]; the largest if several pools differ."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of these replicas [cents/h]."""
 
@@ -55,9 +55,9 @@ class SideMetrics(Document):
     served_in_full: int = Field(alias="servedInFull")
     """Number of servers served in full, including idle ones."""
     reserves: int = Field(0, exclude_if=not_)
-    """Number of servers and queues that require a reserve; absent if none does."""
+    """Number of servers and shared queues that require a reserve; absent if none does."""
     lack_reserve: int = Field(0, alias="lackReserve", exclude_if=not_)
-    """Number of them that lack it; absent if there are none."""
+    """Number of servers and shared queues that lack the reserve they require; absent if none does."""
     accelerators: tuple[AcceleratorShare, ...] = Field(strict=False)
     """Replicas by accelerator; empty if there are none."""
     num_replicas: int = Field(alias="numReplicas")
@@ -67,7 +67,7 @@ class SideMetrics(Document):
     arrival_rate_rpm: float | None = Field(None, alias="arrivalRate")
     """Offered load [requests/min]; null for a plan from a file."""
     carried_rate_rpm: float = Field(alias="carriedRate")
-    """Served load [requests/min]."""
+    """Load that the plan serves [requests/min]."""
     in_tokens: float | None = Field(None, alias="avgInTokens")
     """Mean input length [tokens]."""
     out_tokens: float | None = Field(None, alias="avgOutTokens")
@@ -79,7 +79,7 @@ class SideMetrics(Document):
     wait_ms: float | None = Field(None, alias="waitAverage")
     """Mean queueing time [ms]."""
     own: dict[str, float] = Field(default_factory=dict, exclude_if=not_)
-    """Means of metrics that only some kinds of replicas have, by field; absent if there are none."""
+    """Means of metrics that only some kinds of replicas have, by field name; absent if there are none."""
 
     @property
     def cost_per_million(self) -> float | None:
@@ -88,7 +88,7 @@ class SideMetrics(Document):
         return cost_per_million(self.cost_cents_per_h, self.carried_rate_rpm, *lengths)
 
     def figure(self, field: str) -> float | None:
-        """Return a mean, given the field of a pool."""
+        """Return the mean of a metric, given the name of its field in pools; None if unknown."""
         return self.own.get(field, getattr(self, field, None))
 
 
@@ -96,7 +96,7 @@ class Difference(Document):
     """Second side minus first side; a missing side counts as 0."""
 
     num_replicas: int = Field(alias="numReplicas")
-    """Difference in replicas."""
+    """Difference in the number of replicas."""
     cost_cents_per_h: float = Field(alias="cost")
     """Difference in cost [cents/h]."""
     arrival_rate_rpm: float | None = Field(None, alias="arrivalRate")
@@ -110,8 +110,8 @@ class Difference(Document):
     wait_ms: float | None = Field(None, alias="waitAverage")
     """Difference in mean queueing time [ms]; null unless both sides have one."""
     own: dict[str, float] = Field(default_factory=dict, exclude_if=not_)
-    """Differences of metrics that only some kinds of replicas have, by field; absent unless both sides have
-    any.
+    """Differences of metrics that only some kinds of replicas have, by field name; absent unless both sides
+    have any.
     """
 
 
@@ -119,15 +119,15 @@ class ComparisonRow(Document):
     """Comparison of the same servers on both sides."""
 
     first: SideMetrics | None = None
-    """First side; null if it has no such servers."""
+    """First side; null if it has none of these servers."""
     second: SideMetrics | None = None
-    """Second side; null if it has no such servers."""
+    """Second side; null if it has none of these servers."""
     difference: Difference
-    """Second minus first."""
+    """Second side minus first side."""
 
     @property
     def both(self) -> tuple[SideMetrics | None, SideMetrics | None]:
-        """Both sides."""
+        """First and second side; None for a missing side."""
         return self.first, self.second
 
 
@@ -143,28 +143,29 @@ class ServerRow(ComparisonRow):
     priority: int | None = None
     """Priority of the server; null if only plans from files are compared."""
     change: ServerChange
-    """Change of its replicas from the first side to the second."""
+    """Change of the server's replicas from the first side to the second."""
     service: ServiceChange
     """`newly_served` if only the second side serves it in full, `newly_unserved` if only the first does, else
     `same`.
     """
     reserve: ReserveChange
-    """Change of its reserve: `lost` or `gained` if only the first or only the second side has it, `other` if
-    the required reserve differs, else `same`.
+    """Change of the server's reserve: `lost` or `gained` if only the first or only the second side has it,
+    `other` if the required reserve differs, else `same`.
     """
 
 
 class PriorityRow(Document):
-    """Service of one priority on both sides."""
+    """Service of the servers of one priority on both sides."""
 
     priority: int
     """The priority."""
     same: bool
-    """Whether both sides have the same servers of this priority and serve the same share of each."""
+    """Whether both sides have the same servers of this priority, and serve the same share of each one's load.
+    """
     first: PriorityService | None = None
-    """First side; null if it has no such servers."""
+    """First side; null if it has no servers of this priority."""
     second: PriorityService | None = None
-    """Second side; null if it has no such servers."""
+    """Second side; null if it has no servers of this priority."""
 
 
 class ClassModelRow(ComparisonRow):
@@ -175,7 +176,7 @@ class ClassModelRow(ComparisonRow):
     model: str | None = None
     """The model; null for the servers of plans from files."""
     priority: int | None = None
-    """The priority of the class."""
+    """Priority of the service class; null for the servers of plans from files."""
 
 
 class ClassRow(ComparisonRow):
@@ -184,7 +185,7 @@ class ClassRow(ComparisonRow):
     service_class: str | None = Field(None, alias="class")
     """The service class; null for the servers of plans from files."""
     priority: int | None = None
-    """Priority of the class."""
+    """Priority of the service class; null for the servers of plans from files."""
 
 
 class TypeUse(Document):
@@ -193,9 +194,9 @@ class TypeUse(Document):
     used: int
     """Number of cards used by the plan."""
     limit: int | None = None
-    """Available cards; null if unlimited."""
+    """Number of available cards; null if unlimited."""
     cost_cents_per_h: float | None = Field(None, alias="cost")
-    """Cost of the pools on the type [cents/h]; null if the types of the accelerators are unknown."""
+    """Cost of the pools on this type [cents/h]; null if the types of the accelerators are unknown."""
 
 
 class TypeComparison(Document):
@@ -208,24 +209,24 @@ class TypeComparison(Document):
     second: TypeUse | None = None
     """Second side; null if it does not have the type."""
     used_difference: int = Field(alias="usedDifference")
-    """Second number of cards minus first."""
+    """Number of cards on the second side minus that on the first."""
     cost_difference_cents_per_h: float | None = Field(None, alias="costDifference")
-    """Second cost minus first [cents/h]; null if one of them is unknown."""
+    """Cost on the second side minus that on the first [cents/h]; null if one of them is unknown."""
 
 
 class Comparison(Printed, Document):
-    """Two plans side by side; every difference is the second minus the first."""
+    """Comparison of two plans; every difference is the second side minus the first."""
 
     kind: ComparisonType
     """What differs: only the limits on cards (`scarcity`), `options`, the load (`load_change`), or anything
     (`plans`).
     """
     same: bool
-    """Whether both sides place and serve every server the same way, at the same load and with the same
+    """Whether both sides place and serve every server in the same way, at the same load and with the same
     reserve.
     """
     equal_service: bool = Field(alias="equalService")
-    """Whether every server is on both sides and served to the same share there."""
+    """Whether both sides have the same servers and serve the same share of each one's load."""
     equal_reserves: bool = Field(alias="equalReserves")
     """Whether every server requires the same reserve on both sides, and has it on both or on neither."""
     first: Side
@@ -235,9 +236,9 @@ class Comparison(Printed, Document):
     total: ComparisonRow
     """Totals of the fleet; in a `scarcity` comparison, the cost difference is the price of scarcity."""
     relative_cost_difference: float | None = Field(None, alias="relativeCostDifference")
-    """Cost difference relative to the first side; null if that costs nothing."""
+    """Cost difference divided by the cost of the first side; null if the first side costs nothing."""
     transition_value_cents_per_h: float | None = Field(None, alias="transitionValue")
-    """Transition value of the second plan, if the first plan is running [cents/h]; null unless `kind` is
+    """Transition cost of the second plan if the first plan is running [cents/h]; null unless `kind` is
     `load_change`.
     """
     priorities: tuple[PriorityRow, ...] = Field((), strict=False)
@@ -251,15 +252,18 @@ class Comparison(Printed, Document):
     types: tuple[TypeComparison, ...] = Field(strict=False)
     """Rows by accelerator type."""
     notes: tuple[str, ...] = Field(strict=False)
-    """Notes on the numbers."""
+    """Notes that qualify the numbers."""
 
     @property
     def both(self) -> tuple[Side, Side]:
-        """Both sides."""
+        """First and second side."""
         return self.first, self.second
 
     def changed(self, *changes: ServerChange) -> tuple[ServerRow, ...]:
-        """Return the servers with one of the given changes; if none are given, all changed servers."""
+        """Return the rows of servers with one of the given changes.
+
+        Without arguments, of all changed servers.
+        """
         return tuple(
             row for row in self.servers if (row.change in changes if changes else row.change != "none")
         )

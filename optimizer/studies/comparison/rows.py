@@ -1,7 +1,7 @@
-"""The rows of a comparison: two plans, grouped by server, class, model and accelerator type.
+"""Rows of a comparison: two plans, grouped by server, class, model and accelerator type.
 
-Each side is a plan, with its system if known. Sums are computed in decimal numbers and rounded once, so that
-the rows of each type add up to the total.
+Each side is a plan, with its system if that is known. Sums are computed in decimal numbers and rounded once,
+so that the rows of each type add up to the total.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -42,31 +42,33 @@ from optimizer.studies.service import service_by_priority
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A plan, and the system for which it was made, if known."""
+    """One side of a comparison: a plan and, if known, the system for which it was made."""
 
     plan: Plan
     system: System | None
-    """The system that was planned."""
+    """System that was planned; None if unknown."""
     loads: Mapping[str, Load]
-    """Load of the replicas of each server, if the system is known; a queue has none but its members'."""
+    """Load of the replicas of each server; empty if the system is unknown. Shared queues have no load, only
+    their members have.
+    """
     servers: Mapping[str, Server]
-    """Settings of each server, if the system is known."""
+    """Settings of each server; empty if the system is unknown."""
     shares: Mapping[str, float]
     """Served share of the load of each server in the plan, sorted by name."""
     left_out: frozenset[str]
-    """Servers that are not served in full."""
+    """Names of the servers that are not served in full."""
     reserves: Mapping[str, ReserveUse]
     """Reserves of the servers that require one."""
     parts: Mapping[str, Sequence[tuple[PlacementRow, Serving]]]
-    """Placements of each planned server."""
+    """Placements of each planned server, with the part that serves it."""
     groups: frozenset[str]
-    """Planned servers whose replicas several servers share."""
+    """Names of planned servers whose replicas several servers share."""
     members: Mapping[str, QueueMember]
-    """Served members of groups."""
+    """Served members of shared queues, by name."""
 
 
 def case_of(plan: Plan, system: System | None) -> Case:
-    """Return a plan as a side of a comparison."""
+    """Return a plan as one side of a comparison."""
     shares = dict.fromkeys([*plan.allocations, *plan.queued_servers], 1.0)
     shares |= {item.server: item.served_fraction for item in plan.unserved}
     left_out = frozenset(item.server for item in plan.unserved)
@@ -77,7 +79,10 @@ def case_of(plan: Plan, system: System | None) -> Case:
 
 
 def _loads(plan: Plan, system: System) -> dict[str, Load]:
-    """Return the loads of servers: none of queues, those of their members, and those of routes as divided."""
+    """Return the load of each server.
+
+    A shared queue has none, and servers of routes have the divided load.
+    """
     members = {name: item.load for name, item in system.streams.items() if name != item.group}
     return {
         name: replica_load(server) for name, server in system.as_served(plan.routed_rpm).items()
@@ -85,13 +90,13 @@ def _loads(plan: Plan, system: System) -> dict[str, Load]:
 
 
 def serve_the_same(one: Case, two: Case) -> bool:
-    """Return whether the same servers are served to the same shares."""
+    """Return whether the same servers are served to the same share of their loads on both sides."""
     same = one.shares.keys() == two.shares.keys()
     return same and all(_served_alike(one, two, name) for name in one.shares)
 
 
 def _served_alike(one: Case, two: Case, server: str) -> bool:
-    """Return whether a server has the same served share on both sides, and is in full on both or neither."""
+    """Return whether a server has equal served shares on both sides, and is in full on both or neither."""
     same_share = isclose(one.shares[server], two.shares[server], rel_tol=1e-9)
     return same_share and (server in one.left_out) == (server in two.left_out)
 
@@ -104,7 +109,7 @@ def reserves_alike(one: Case, two: Case) -> bool:
 
 
 def _reserve_change(one: Case, two: Case, server: str) -> ReserveChange:
-    """Return the change of a server's reserve; `same` if it is on one side only."""
+    """Return the change of a server's reserve; `same` if only one side has the server."""
     if server not in one.shares or server not in two.shares:
         return "same"
     before, after = one.reserves.get(server), two.reserves.get(server)
@@ -116,7 +121,7 @@ def _reserve_change(one: Case, two: Case, server: str) -> ReserveChange:
 
 
 def server_rows(one: Case, two: Case) -> tuple[ServerRow, ...]:
-    """Return a row for every server of either side, by name."""
+    """Return a row for every server of either side, sorted by name."""
     rows = []
     for name in sorted(one.shares.keys() | two.shares.keys()):
         first, second = (
@@ -137,7 +142,7 @@ def server_rows(one: Case, two: Case) -> tuple[ServerRow, ...]:
 
 
 def _in_queue(case: Case, name: str, found: SideMetrics | None) -> SideMetrics | None:
-    """Return the served load and latencies of a server in a shared queue; None if it is in none.
+    """Return the served load and the latencies of a server in a shared queue; None if it is in no queue.
 
     Its replicas and their cost are in the row of the queue.
     """
@@ -173,7 +178,7 @@ def _service_change(first: SideMetrics | None, second: SideMetrics | None) -> Se
 
 
 class _Place(NamedTuple):
-    """Service class, model and priority of a server; unknown for servers of plans from files."""
+    """Service class, model and priority of a server; None for servers of plans from files."""
 
     service_class: str | None
     model: str | None
@@ -181,7 +186,7 @@ class _Place(NamedTuple):
 
 
 def _place(name: str, *cases: Case) -> _Place:
-    """Return class, model and priority of a server, from the first case that has it."""
+    """Return the class, model and priority of a server, from the first case whose system has it."""
     for case in cases:
         if case.system is not None and name in case.servers:
             server = case.servers[name]
@@ -190,7 +195,7 @@ def _place(name: str, *cases: Case) -> _Place:
 
 
 def priority_rows(one: Case, two: Case) -> tuple[PriorityRow, ...]:
-    """Return the service of each priority, the highest first; empty if a system is unknown."""
+    """Return the service of each priority, the highest first; empty if the system of a side is unknown."""
     if one.system is None or two.system is None:
         return ()
     first, second = (
@@ -231,7 +236,7 @@ def class_rows(one: Case, two: Case) -> tuple[ClassRow, ...]:
 
 
 def class_model_rows(one: Case, two: Case) -> tuple[ClassModelRow, ...]:
-    """Return a row for every service class and model, by name."""
+    """Return a row for every service class and model, sorted by name."""
     rows = [
         ClassModelRow(**dict(row), **place._asdict())
         for place, row in _grouped(one, two, lambda place: (place.service_class, place.model))
@@ -242,9 +247,9 @@ def class_model_rows(one: Case, two: Case) -> tuple[ClassModelRow, ...]:
 def _grouped(
     one: Case, two: Case, key: Callable[[_Place], Hashable]
 ) -> Iterator[tuple[_Place, ComparisonRow]]:
-    """Yield a row for the servers of each key, with the class, model and priority of one of them.
+    """Yield a row for the servers with equal keys, with class, model and priority of one of them.
 
-    If the systems differ about a server, each side groups it by its own system.
+    If the two systems differ about a server, each side groups the server by its own system.
     """
     groups: dict[Hashable, tuple[list[str], list[str]]] = {}
     places: dict[Hashable, _Place] = {}
@@ -258,7 +263,7 @@ def _grouped(
 
 
 def type_rows(one: Case, two: Case) -> tuple[TypeComparison, ...]:
-    """Return a row for every accelerator type, by name."""
+    """Return a row for every accelerator type, sorted by name."""
     before, after = _type_uses(one, two), _type_uses(two, one)
     rows = []
     for name in sorted(before.keys() | after.keys()):
@@ -279,7 +284,10 @@ def type_rows(one: Case, two: Case) -> tuple[TypeComparison, ...]:
 
 
 def _type_uses(case: Case, other: Case) -> dict[str, TypeUse]:
-    """Return cards and cost by accelerator type; a plan without a system uses the other side's catalogue."""
+    """Return the cards and costs by accelerator type.
+
+    A plan without a system uses the other side's accelerators.
+    """
     system = case.system or other.system
     type_of = {} if system is None else {name: item.type for name, item in system.accelerators.items()}
     pools = [pool for name in case.plan.allocations for pool in case.plan.pools_of(name)]
@@ -299,7 +307,7 @@ def _type_uses(case: Case, other: Case) -> dict[str, TypeUse]:
 
 
 def figures_of(case: Case, names: Iterable[str]) -> SideMetrics | None:
-    """Return the metrics of some servers together; None without servers."""
+    """Return the combined metrics of some servers on one side; None without servers."""
     names = list(names)
     if not names:
         return None
@@ -327,7 +335,7 @@ def figures_of(case: Case, names: Iterable[str]) -> SideMetrics | None:
 
 
 def _own_means(pools: Sequence[Pool]) -> dict[str, float]:
-    """Return the means of metrics that only some of the pools have."""
+    """Return the load-weighted means of metrics that only some kinds of replicas have, by field name."""
     fields = {
         shown.field
         for kind in kinds_of(pools)
@@ -342,7 +350,7 @@ def _own_means(pools: Sequence[Pool]) -> dict[str, float]:
 
 
 def alike(first: SideMetrics | None, second: SideMetrics | None) -> bool:
-    """Return whether metrics are equal, ignoring those that one side lacks."""
+    """Return whether the metrics of both sides are equal, ignoring metrics that one side lacks."""
     if first is None or second is None or None in {first.arrival_rate_rpm, second.arrival_rate_rpm}:
         loads = {"arrival_rate_rpm": None, "in_tokens": None, "out_tokens": None}
         first, second = (side and side.model_copy(update=loads) for side in (first, second))
@@ -350,7 +358,7 @@ def alike(first: SideMetrics | None, second: SideMetrics | None) -> bool:
 
 
 def _by_accelerator(parts: Iterable[Serving]) -> Iterator[AcceleratorShare]:
-    """Yield the total replicas and cost on each accelerator, by name, and then of external services."""
+    """Yield total replicas and cost by accelerator, sorted by name, then those of external services."""
     places = grouped((_place_of(part), part) for part in parts)
     for (_, name), mine in sorted(places.items(), key=itemgetter(0)):
         yield AcceleratorShare(
@@ -362,13 +370,13 @@ def _by_accelerator(parts: Iterable[Serving]) -> Iterator[AcceleratorShare]:
 
 
 def _place_of(part: Serving) -> tuple[bool, str]:
-    """Return whether a server is rented, and the name of its accelerator; tuples are in their order."""
+    """Return a sort key: whether the server is rented, and the name of its accelerator."""
     pool = part.figures if isinstance(part.figures, Pool) else None
     return pool is None, EXTERNAL if pool is None else pool.placed_on
 
 
 def total_figures(case: Case) -> SideMetrics | None:
-    """Return the metrics of all servers, including the effect of tiers on their cost."""
+    """Return the combined metrics of all servers on one side, with the effect of price tiers on cost."""
     found = figures_of(case, case.shares)
     if found is None or not case.plan.tiers:
         return found
@@ -386,7 +394,10 @@ def _mean_pool(pools: Sequence[Pool], figure: Callable[[Pool], float]) -> float 
 
 
 def _mean(weighted: Sequence[tuple[float, float]]) -> float | None:
-    """Return the weighted mean of values (eq. 55); None if all weights are 0."""
+    """Return the mean of values with weights (eq. 55); None if all weights are 0.
+
+    `weighted` has pairs of value and weight.
+    """
     weighted = [(value, weight) for value, weight in weighted if weight > 0]
     if len({value for value, _ in weighted}) <= 1:
         return weighted[0][0] if weighted else None  # exact conversion
@@ -396,12 +407,12 @@ def _mean(weighted: Sequence[tuple[float, float]]) -> float | None:
 
 
 def row_of(first: SideMetrics | None, second: SideMetrics | None) -> ComparisonRow:
-    """Return the metrics of both sides with their difference."""
+    """Return a row with the metrics of both sides and their difference."""
     return ComparisonRow(first=first, second=second, difference=_difference(first, second))
 
 
 def _difference(first: SideMetrics | None, second: SideMetrics | None) -> Difference:
-    """Return the second side minus the first; a missing side has no replicas, cost or load."""
+    """Return the second side minus the first; a missing side counts as no replicas, cost or load."""
 
     def change(name: str, absent: float | None) -> float | None:
         before = absent if first is None else getattr(first, name)

@@ -9,15 +9,15 @@ from fractions import Fraction
 
 
 def total(values: Iterable[float]) -> float:
-    """Return the sum, rounded once."""
+    """Return the sum of values in decimal arithmetic, rounded once."""
     return float(sum(map(_decimal, values), Fraction(0)))
 
 
 def less(second: float, first: float) -> float:
-    """Return `second` minus `first`, exactly 0 if they are equal."""
+    """Return `second` minus `first` in decimal arithmetic, exactly 0 if they are equal."""
     return float(_decimal(second) - _decimal(first))
 
 
 def _decimal(value: float) -> Fraction:
-    """Return the decimal number of 15 digits; every such number has a distinct binary form."""
+    """Return a value rounded to 15 significant decimal digits, as an exact fraction."""
     return Fraction(f"{value:.15g}")

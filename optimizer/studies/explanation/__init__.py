@@ -1,1 +1,1 @@
-"""Reasons for a plan: what-if questions, answered by solving again with one change."""
+"""Explanations of a plan: what-if questions, answered by solving again with one change."""

@@ -1,4 +1,4 @@
-"""Answers questions about a plan: proved if time permits, otherwise with an interval."""
+"""Answers what-if questions about a plan: with proof if time permits, otherwise with an interval."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,50 +25,50 @@ from optimizer.studies.explanation.resolving import QuestionBudget, effect, no_w
 from optimizer.tolerances import ROUNDING
 
 BLOCKS_SHARE = 0.2
-"""Fraction of the remaining time for solving the plan's blocks, which questions about other blocks reuse."""
+"""Fraction of the remaining time for solving the plan in blocks, which questions about other blocks reuse."""
 FIRST_SHARE = 0.05
-"""Fraction of the remaining time for the first round of solves, which proves easy questions, without
+"""Fraction of the remaining time for the first round of solves, which proves easy questions, without other
 processes.
 """
 ROUNDS = ((0.8, 0.05), (1.0, 0.5))
-"""Fractions of the remaining time for each later round, and of that for each question at least. Quickly
-proved questions come first, and a few proved answers are worth more than many interrupted ones.
+"""For each later round: fraction of the remaining time, and minimum fraction of that for each question.
+Quickly proved questions come first, and a few proved answers are worth more than many interrupted ones.
 """
 SHORT_SHARE = 0.08
-"""Fraction of a question's time limit that is used if recent questions were not proved."""
+"""Fraction of its time limit that a question can use if recent questions were not proved."""
 IN_VAIN = 4
-"""Number of unproved long solves after which that fraction applies."""
+"""Number of long solves without a proof after which `SHORT_SHARE` applies."""
 MANY_LEFT = 10
-"""Number of open questions after the first round from which processes are started for them."""
+"""Number of open questions after the first round from which processes are started to answer them."""
 STARTING_S = 4.0
-"""Minimum remaining time for starting processes, which take up to half of it [s]."""
+"""Minimum remaining time for which processes are started, which takes up to half of it [s]."""
 MANY_SERVERS = 20
 """Number of servers of a scarce mixed fleet from which processes are started before its plan is found."""
 MUCH_TIME_S = 10.0
-"""Minimum time limit for starting them that early [s]."""
+"""Minimum time limit for which processes are started before the plan is found [s]."""
 DRAFT_S = 0.02
-"""Time reserved for the interval of each question [s]."""
+"""Time reserved for computing the interval of each question [s]."""
 DRAFTS_SHARE = 0.2
-"""Maximum fraction of the remaining time reserved for intervals."""
+"""Maximum fraction of the remaining time that is reserved for intervals."""
 
 _Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A what-if question: a plan with one change."""
+    """A what-if question: the plan of a system with one change."""
 
     change: Callable[[], Candidates]
     """Function that returns the candidates of the changed system."""
     may_be: Direction
     """Direction in which the change can move the optimum."""
     carries_more: bool = False
-    """Whether candidates differ only in that some carry more load."""
+    """Whether the change only lets some candidates carry more load."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The best plan found for a question, and the uncertainty of its effect."""
+    """Best plan found for a what-if question, and the uncertainty of its effect."""
 
     outcome: PlanOutcome
     interval: EffectRange | None
@@ -76,7 +76,7 @@ class Answer:
 
 
 def effect_of(before: BasePlan, answer: Answer) -> Effect:
-    """Return the difference between the plan of an answer and the original plan."""
+    """Return the difference between the plan that answers a question and the original plan."""
     found = effect(before.outcome, answer.outcome, before.candidates.system)
     return found.model_copy(update={"interval": answer.interval})
 
@@ -84,7 +84,7 @@ def effect_of(before: BasePlan, answer: Answer) -> Effect:
 def all_answers(
     before: BasePlan, questions: Mapping[_Key, Question], budget: QuestionBudget
 ) -> dict[_Key, Answer]:
-    """Return the answers of all questions: solved in time, or bounded without a solve.
+    """Answer all questions: solved if there is time, otherwise bounded without a solve.
 
     Raises:
         SolverError: the solver failed.
@@ -118,32 +118,32 @@ def all_answers(
 
 
 def _unproved(asked: Mapping[_Key, "_OpenQuestion"]) -> dict[_Key, "_OpenQuestion"]:
-    """Return the open questions, those with the fewest attempts first, then the easy ones."""
+    """Return the unproved questions: those with the fewest attempts first, easy ones first among equals."""
     left = [(key, item) for key, item in asked.items() if not item.proved]
     return dict(sorted(left, key=lambda each: (each[1].attempts, not each[1].easy)))
 
 
 def _time_beside_intervals(budget: QuestionBudget, questions: int) -> QuestionBudget:
-    """Return the budget for solving questions, less the time to draft intervals for all of them."""
+    """Return the budget for solving, which leaves time to compute the intervals of all questions."""
     kept_s = min(DRAFT_S * questions, DRAFTS_SHARE * budget.deadline.left_s)
     return QuestionBudget(budget.deadline.later(-kept_s))
 
 
 def expect_questions(system: System) -> None:
-    """Start processes for questions about a plan that is not found yet, if there will be many."""
+    """Start processes before the plan is found, if many questions about it are expected."""
     if _expects_many(system):
         start_processes(_wake)
 
 
 def _expects_many(system: System) -> bool:
-    """Return whether a fleet has many questions that are not answered immediately."""
+    """Return whether a fleet has many questions that cannot be answered immediately."""
     options = system.options
     scarce = options.heterogeneous and not options.unlimited and not _in_blocks(system)
     return scarce and len(system.servers) >= MANY_SERVERS and options.time_limit_s >= MUCH_TIME_S
 
 
 def _in_blocks(system: System) -> bool:
-    """Return whether questions about a system are solved in blocks."""
+    """Return whether what-if questions about a system are solved in blocks."""
     return bool(topologies_of(system)) or any(map(has_members, system.servers.values()))
 
 
@@ -152,35 +152,35 @@ def _choose(problem: Problem, deadline: Deadline) -> Solution:
 
 
 def _wake(_: int) -> None:
-    """Do nothing; loads this module in another process."""
+    """Do nothing; calling this in another process makes it import this module."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A question in the form that is sent to another process."""
+    """A what-if question in the form in which it is sent to another process."""
 
     problem: Problem
     related: RelatedSolution | None
     deadline: Deadline
-    """Deadline of all tasks of the round."""
+    """Deadline of all tasks of a round."""
     limit_s: float
-    """Time limit of this task, if enough time remains [s]."""
+    """Time limit of this task, if that much time remains [s]."""
 
     def solve(self) -> Solution | None:
-        """Solve the question; return None if no time is left."""
+        """Solve the question, and return the solution; None if no time is left."""
         if self.deadline.passed:
             return None
         due = self.deadline.sooner(Deadline.after(self.limit_s))
         return choose(self.problem, deadline=due, related=self.related)
 
     def timed(self) -> tuple[Solution | None, float]:
-        """Solve the question; return the solution and the solve time [s]."""
+        """Solve the question, and return the solution and the solve time [s]."""
         begin = time.perf_counter()
         return self.solve(), time.perf_counter() - begin
 
 
 def _solve_in_processes(items: Sequence["_OpenQuestion"], deadline: Deadline, least_share: float) -> None:
-    """Solve questions by a deadline, several at a time, each in a separate process."""
+    """Solve questions by a deadline in parallel processes."""
     sent: list[_OpenQuestion] = []
     pace = _Pace(deadline.left_s * share_of(len(items), least_share))
 
@@ -199,7 +199,8 @@ def _solve_in_processes(items: Sequence["_OpenQuestion"], deadline: Deadline, le
 class _Pace:
     """Time limit of a question, adapted to the outcomes of earlier questions.
 
-    If hardly any of those was proved, the others get a short limit that finds the ones proved at once.
+    If hardly any earlier question was proved, the next ones get a short limit, which suffices for those that
+    are proved at once.
     """
 
     def __init__(self, most_s: float) -> None:
@@ -207,7 +208,7 @@ class _Pace:
         self.proved = self.stopped = 0
 
     def note(self, took_s: float, *, proved: bool) -> None:
-        """Record the outcome of a question."""
+        """Record whether a question was proved, and the time that it took [s]."""
         if took_s > self.short_s:
             self.proved += proved
             self.stopped += not proved
@@ -220,18 +221,18 @@ class _Pace:
 
 
 class _OpenQuestion:
-    """A question and the best answer known so far."""
+    """A what-if question and the best answer known so far."""
 
     def __init__(self, before: BasePlan, question: Question) -> None:
         self.before, self.question = before, question
         self.outcome: PlanOutcome | None = None
         self.attempts = 0
-        """Number of solves, proved or not."""
+        """Number of solves of this question, proved or not."""
         self._candidates: Candidates | None = None
 
     @property
     def candidates(self) -> Candidates:
-        """Candidates of the question, created on first use."""
+        """Candidates of the changed system, created on first use."""
         if self._candidates is None:
             self._candidates = self.question.change()
         return self._candidates
@@ -243,12 +244,12 @@ class _OpenQuestion:
 
     @property
     def restricts(self) -> bool:
-        """Whether the question only removes something."""
+        """Whether the change only removes something from the system."""
         return self.question.may_be == "worse"
 
     @property
     def interval(self) -> EffectRange | None:
-        """Interval of the first unproved change."""
+        """Interval of the first unproved change; None if all are proved."""
         if self.outcome is None:
             return None
         return interval_of(self.before.outcome, self.outcome, self.question.may_be, self.before.ordered)
@@ -261,12 +262,12 @@ class _OpenQuestion:
 
     @property
     def answer(self) -> Answer:
-        """The best answer known."""
+        """The best answer known so far."""
         assert self.outcome is not None
         return Answer(self.outcome, self.interval)
 
     def solve(self, deadline: Deadline) -> None:
-        """Solve by a deadline, and keep improvements."""
+        """Solve the question by a deadline, and keep improvements of the answer."""
         if not self.is_the_plan():
             solution = self._solution(deadline)
             if solution is not None:
@@ -278,14 +279,14 @@ class _OpenQuestion:
         return solve_in_blocks(build_problem(self.candidates), _choose, deadline, self.before.blocks).solution
 
     def is_the_plan(self) -> bool:
-        """Return whether the plan itself is the answer, because the question changes no available choice."""
+        """Return whether the plan itself is the answer, because the change affects no available choice."""
         same = self.before.unchanged(self.candidates)
         if same:
             self.outcome = self.before.outcome
         return same
 
     def task(self, deadline: Deadline, limit_s: float) -> _Task:
-        """Return the task to solve the question in a process."""
+        """Return the task that solves the question in another process."""
         problem = build_problem(self.candidates)
         related = self.before.related(
             problem, restricts=self.restricts, carries_more=self.question.carries_more
@@ -293,26 +294,26 @@ class _OpenQuestion:
         return _Task(problem, related, deadline, limit_s)
 
     def take(self, solution: Solution) -> None:
-        """Use a solution if it is better or proves more."""
+        """Replace the answer by a solution if that is better or proves more."""
         self.attempts += 1
         self._take(PlanOutcome.of_solution(self.candidates, build_problem(self.candidates), solution))
 
     def bound(self, deadline: Deadline) -> None:
-        """Bound the answer without a solve; after the deadline, by bounds that hold for any solution."""
+        """Bound the answer without a solve; after the deadline, use bounds that hold for any solution."""
         if deadline.passed and not self.restricts:
             self._take(self.before.unexamined())
         else:
             self._take(self.before.draft(self.candidates, restricts=self.restricts))
 
     def _take(self, found: PlanOutcome) -> None:
-        """Keep the proved plan, or else the better of two, with the better of their bounds."""
+        """Keep the proved plan, or else the better of the known and the new one, with the better bounds."""
         known = None if found.status is Status.optimal else self.outcome
         best = found if known is None else _joined(known, found)
         self.outcome = best if self.restricts else no_worse(self.before.outcome, best)
 
 
 def _joined(first: PlanOutcome, second: PlanOutcome) -> PlanOutcome:
-    """Return the better of two plans, or the first if equal, with the better bound of each level."""
+    """Return the better of two plans, the first if they are equal, with the better bound of each level."""
     best, other = (second, first) if _is_better(second, first) else (first, second)
     bounds = merged_bounds(best.levels, other.levels)
     return best.with_bounds({level.name: bound for level, bound in zip(best.levels, bounds, strict=True)})

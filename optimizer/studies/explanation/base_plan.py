@@ -1,7 +1,7 @@
-"""Warm starts and bounds that a plan gives for what-if questions, without solving.
+"""Warm starts and bounds that a plan provides for what-if questions, without solving.
 
-A feasible solution is an upper bound of a question, and the proofs of the plan give a lower bound, so every
-question has an interval. Equation numbers refer to ``docs/math.md``.
+A feasible solution of a question bounds its optimum from above, and the proofs of the plan bound it from
+below. So every question has an interval. Equation numbers refer to ``docs/math.md``.
 """
 
 from dataclasses import replace
@@ -34,26 +34,26 @@ from optimizer.tolerances import ROUNDING
 
 
 class BasePlan:
-    """The plan that what-if questions change, and the warm starts and bounds that it gives them."""
+    """The plan that what-if questions change, with the warm starts and bounds that it provides."""
 
     def __init__(self, candidates: Candidates, plan: Plan) -> None:
         self.candidates, self.plan, self.outcome = candidates, plan, PlanOutcome.of_plan(plan)
         self.ordered = ordered_levels(plan, candidates)
-        """Levels whose optimum cannot improve if something is removed."""
+        """Names of the levels whose optimum cannot improve if something is removed."""
         self.blocks: SolvedBlocks | None = None
-        """Solved blocks of the problem, reused by questions that concern other blocks; None if not solved in
+        """Solved blocks of the problem, which questions about other blocks reuse; None if it is not solved in
         blocks.
         """
         self._multipliers: dict[str, DualMultipliers] = {}
 
     @cached_property
     def problem(self) -> Problem:
-        """The problem of the plan."""
+        """Planning problem of the plan."""
         return build_problem(self.candidates)
 
     @cached_property
     def left(self) -> FloatArray:
-        """Unused amount of each limited item, shape (R,)."""
+        """Amount of each limited item that the plan leaves unused, shape (R,)."""
         limits = self.problem.limits
         units = PlanPlacements.of_plan(self.plan, self.candidates.system, self.candidates.arrays).units
         left: FloatArray = limits.amount - [units.used(row.limit, row.item) for row in limits.items]
@@ -66,12 +66,12 @@ class BasePlan:
 
     @cached_property
     def left_out(self) -> BoolArray:
-        """Whether each server is not served in full, shape (S,)."""
+        """Mask of the servers that the plan does not serve in full, shape (S,)."""
         partly = {item.server for item in self.plan.unserved}
         return np.array([name in partly for name in self.candidates.arrays.server_names], np.bool_)
 
     def replicas(self, problem: Problem) -> IntArray:
-        """Return the replicas of fully served servers, for each candidate of another problem."""
+        """Return the replicas of servers served in full, for each candidate of another problem."""
         names, accelerators = self.candidates.arrays.server_names, self.candidates.arrays.accelerator_names
         table, left_out = problem.table, {item.server for item in self.plan.unserved}
         rents = np.flatnonzero(table.source == Source.rental).tolist()
@@ -99,7 +99,7 @@ class BasePlan:
         return found
 
     def find_blocks(self, solve: Solve, deadline: Deadline) -> None:
-        """Solve the problem in blocks, unless it has dual values, which questions then use instead.
+        """Solve the problem in blocks, unless dual values are available, which questions then use instead.
 
         Raises:
             SolverError: the solver failed.
@@ -109,7 +109,15 @@ class BasePlan:
             self.blocks = solve_in_blocks(self.problem, solve, deadline)
 
     def related(self, problem: Problem, *, restricts: bool, carries_more: bool) -> RelatedSolution | None:
-        """Return a related solution for a problem with one change; None if a policy allocates cards."""
+        """Return the plan as a related solution of a problem with one change.
+
+        None if a policy allocates cards.
+
+        Args:
+            problem: the changed problem.
+            restricts: whether the change only removes something.
+            carries_more: whether the change only lets candidates carry more load.
+        """
         if self._by_policy or problem.is_compact_only:
             return None
         return RelatedSolution(
@@ -121,7 +129,7 @@ class BasePlan:
         )
 
     def still_serves(self, problem: Problem) -> bool:
-        """Return whether the plan, repaired for a problem, leaves no more load unserved there than before."""
+        """Return whether the plan, repaired for a changed problem, leaves no more load unserved there."""
         fitting = repaired(problem, self.replicas(problem))
         reached = {level.name: level.value for level in levels_of(problem, fitting, proved=False)}
         service = (level for level in self.outcome.levels if level.name not in (VALUE, CHANGES))
@@ -137,14 +145,14 @@ class BasePlan:
         table = problem.table
         if len(table) != len(old.table) or differing(problem, old).any():
             return False
-        if not (problem.own.all() and old.own.all()):  # rates on shared cards can differ
+        if not (problem.own.all() and old.own.all()):  # maximum rates on shared cards can differ
             return False
         ones = np.ones(len(table), np.int64)
         now, then = (each.limits.scaled(ones)[-1] for each in (problem, old))
         return bool((now == then).all())
 
     def find_multipliers(self, deadline: Deadline) -> None:
-        """Find dual multipliers of the plan's levels, for bounds of questions that add something.
+        """Find dual values for the plan's levels, which bound the answers to questions that add something.
 
         Raises:
             SolverError: the solver failed.
@@ -157,11 +165,13 @@ class BasePlan:
         self._multipliers = {level.name: item for level, item, _ in found}
 
     def draft(self, candidates: Candidates, *, restricts: bool) -> PlanOutcome:
-        """Return a feasible answer, with the bounds that the plan proves without a solve (eq. 123, 124).
+        """Return a feasible answer to a question, with the bounds that the plan proves without a solve (eq.
+
+        123, 124).
 
         Args:
-            candidates: candidates of the question.
-            restricts: whether the question only restricts the plan's choices; otherwise it only extends them.
+            candidates: candidates of the changed system.
+            restricts: whether the change only removes choices; otherwise it only adds some.
         """
         problem = build_problem(candidates)
         full = repaired(problem, self.replicas(problem))
@@ -179,7 +189,7 @@ class BasePlan:
         return PlanOutcome.of_solution(candidates, problem, Solution(shared, Status.feasible, "milp", levels))
 
     def _as_before(self, reached: tuple[SolvedLevel, ...]) -> dict[str, float]:
-        """Return the bounds of the plan that also hold for a question that removes something."""
+        """Return the plan's bounds that also hold for a question that removes something, by level name."""
         floors = {}
         for was, now in zip(self.outcome.levels, reached, strict=True):
             if was.name not in self.ordered or was.bound is None:
@@ -192,7 +202,10 @@ class BasePlan:
     def _by_price(
         self, problem: Problem, replicas: IntArray, reached: tuple[SolvedLevel, ...]
     ) -> dict[str, float]:
-        """Return the bounds of a problem from the plan's dual multipliers, up to the first unproved level."""
+        """Return the bounds of a changed problem that the plan's dual values prove, by level name.
+
+        There are none after the first unproved level.
+        """
         floors: dict[str, float] = {}
         if not len(problem.limits) or not len(problem.table) or problem.is_compact_only:
             return floors
@@ -216,9 +229,10 @@ class BasePlan:
         floors: dict[str, float],
         settled: float,
     ) -> float:
-        """Return a lower bound of the value if all service levels are proved, also under a saturation policy.
+        """Return a lower bound of the transition cost if all service levels are proved.
 
-        Replicas that a policy adds to a running server can lower the value by at most the penalty for moving.
+        It also holds with a saturation policy: replicas that a policy adds to a running server can lower the
+        transition cost by at most the penalty for moving.
         """
         service = [level for level in reached if level.name not in (VALUE, CHANGES)]
         proved = all(floors[level.name] >= level.value * (1 - ROUNDING) for level in service)
@@ -234,7 +248,10 @@ class BasePlan:
 
     @property
     def _settled_bound(self) -> float:
-        """Lower bound of the value before a policy allocates the remaining capacity; single-stage only."""
+        """Lower bound of the transition cost before a policy allocates the remaining capacity.
+
+        It is valid only if levels are solved in a single stage.
+        """
         value = next(level for level in self.outcome.levels if level.name == VALUE)
         if value.bound is None:
             return -np.inf
@@ -248,5 +265,5 @@ class BasePlan:
 
 
 def _reached(problem: Problem, replicas: IntArray) -> dict[str, float]:
-    """Return the value of every level of a solution, by name."""
+    """Return the value of each level of a solution, by level name."""
     return {level.name: level.value for level in levels_of(problem, replicas, proved=False)}

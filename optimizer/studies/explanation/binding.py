@@ -1,6 +1,6 @@
-"""Limits that bind the largest rate of a replica, found by relaxing each one separately.
+"""Limits that bind the maximum rate of a replica, found by relaxing each limit separately.
 
-All replicas and all relaxations are sized at once, by the code that sized the candidates.
+All replicas and all relaxations are sized at once, by the code that sizes candidates.
 """
 
 from collections.abc import Mapping
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from optimizer.queueing.targets import Targets
 
 RELAXATION = 0.01
-"""Fraction by which a latency target is relaxed."""
+"""Fraction by which latency targets are relaxed."""
 MIN_GAIN = 1e-8
-"""Minimum relative increase of the largest rate that is not rounding of the root finder."""
+"""Minimum relative increase of the maximum rate that counts; smaller ones are rounding of the root finder."""
 
 
 def binding_limits(
     arrays: SystemArrays, rows: CandidateTable, *, choose_batch: bool
 ) -> list[tuple[Binding, ...]]:
-    """Return the binding constraints of each candidate (eq. 58); nothing for rows without load.
+    """Return the binding constraints of each candidate (eq. 58); none for candidates without load.
 
     Shared queues have none, because their members have separate targets. A latency target is relaxed by 1 %,
     a throughput target by removing it, a batch limit by one request, and the memory by the tokens of one
-    request. If no target binds, the constraint is the stable rate, or a jump (of the number of chunks, or of
-    optimised batches) that needs a larger relaxation. If two limits must both be relaxed to raise the rate,
-    both are named. If batch limits are optimised, the rate is the maximum over all batches, because a looser
-    target can change the best batch.
+    request. If no target binds, the constraint is the maximum stable rate, or a jump (of the chunk count or
+    of the optimised batch) that needs a larger relaxation. If two limits must both be relaxed to raise the
+    rate, both are named. If batch limits are optimised, the rate is the maximum over all batches, because a
+    looser target can change the best batch.
     """
     bindings: list[tuple[Binding, ...]] = [()] * len(rows)
     alone = ~arrays.servers.is_queue[rows.server]
@@ -57,7 +57,10 @@ def binding_limits(
 
 
 def _of_rate(gain: dict[str, float]) -> tuple[Binding, ...]:
-    """Return the target that binds the largest rate, or the constraint that replaces it."""
+    """Return the target that binds the maximum rate, or the constraint that replaces it.
+
+    `gain` is the relative increase of the rate by each relaxation.
+    """
     metrics = [name for name in METRICS if name in gain]
     found = [Binding(limit=name, rate_gain=gain[name]) for name in metrics if gain[name] > MIN_GAIN]
     if gain["throughput"] > MIN_GAIN:
@@ -70,7 +73,10 @@ def _of_rate(gain: dict[str, float]) -> tuple[Binding, ...]:
 
 
 def _of_batch(gain: Mapping[str, float]) -> tuple[Binding, ...]:
-    """Return the constraint on the batch, if a larger batch would raise the rate."""
+    """Return the constraint on the batch, if a larger batch would raise the maximum rate.
+
+    `gain` is the relative increase of the rate by each relaxation.
+    """
     caps: tuple[Limit, ...] = ("batch", "memory")
     found = [Binding(limit=name, rate_gain=gain[name]) for name in caps if gain[name] > MIN_GAIN]
     if not found and gain["both"] > MIN_GAIN:
@@ -79,7 +85,7 @@ def _of_batch(gain: Mapping[str, float]) -> tuple[Binding, ...]:
 
 
 def _gains(arrays: SystemArrays, rows: CandidateTable, *, choose_batch: bool) -> dict[str, FloatArray]:
-    """Return the relative gain of the largest rate under each relaxation, shapes (R,)."""
+    """Return the relative increase of the maximum rate by each relaxation, by limit name, shapes (R,)."""
     own, more = arrays.servers.targets, 1 + RELAXATION
     questions: dict[str, tuple[Targets, int, int]] = {
         metric: (own.scaled(more, metric), 0, 0) for metric in own.metrics
@@ -104,14 +110,14 @@ def _gains(arrays: SystemArrays, rows: CandidateTable, *, choose_batch: bool) ->
 def _rates(
     arrays: SystemArrays, rows: CandidateTable, larger: int = 0, more: int = 0, *, choose_batch: bool
 ) -> FloatArray:
-    """Return the largest rate of each row, at its batch or over all batches up to its ceiling.
+    """Return the maximum rate of each row [requests/s] at its batch limit, or the best one over all batches.
 
     Args:
         arrays: the system.
         rows: candidates.
         larger: number of requests by which the batch limits exceed the stated ones.
         more: number of additional requests that fit in the KV cache.
-        choose_batch: whether the batch is chosen.
+        choose_batch: whether the batch is optimised up to its ceiling.
     """
     profile: IntArray = arrays.profile_of[rows.server, rows.accelerator]
     tokens = arrays.servers.in_tokens[rows.server] + arrays.servers.out_tokens[rows.server]

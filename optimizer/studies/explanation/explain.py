@@ -1,4 +1,4 @@
-"""Explains a plan: placement of each server, value of cards and targets, and repairs."""
+"""Explains a plan: the placement of each server, the value of cards and targets, and repairs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,12 +25,12 @@ from optimizer.studies.explanation.wishes import wish_costs
 from optimizer.studies.overload import LIMIT_S, Overload, overload_of_candidates
 
 QUESTIONS_SHARE = 0.9
-"""Share of the remaining time for servers, units and targets if a repair is searched for as well."""
+"""Fraction of the remaining time for servers, units and targets if a repair is also searched for."""
 ALONE_SHARE = 0.97
-"""Share of the remaining time without a repair."""
+"""Fraction of the remaining time for servers, units and targets if no repair is needed."""
 
 OVERLOAD_SHARE = 0.2
-"""Fraction of the remaining time for options that serve more of an overloaded fleet."""
+"""Fraction of the remaining time for finding options that serve more of an overloaded fleet."""
 
 
 @checks_documents
@@ -85,7 +85,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
 def _fleet_parts(
     before: BasePlan, answers: Mapping[Any, Answer], budget: QuestionBudget, memo: SizingMemo
 ) -> dict[str, Any]:
-    """Return the fields of an explanation that are about the whole fleet."""
+    """Return the fields of an explanation that concern the entire fleet, by name."""
     system, outcome = before.candidates.system, before.outcome
     units = {key: answers[key] for key in unit_questions(before)}
     types, limits = explain_units(before, units, budget)
@@ -117,7 +117,7 @@ def _names(server: Server) -> set[str]:
 
 
 def _overload(before: BasePlan, budget: QuestionBudget) -> Overload | None:
-    """Return options that serve more load than a plan, if found within a fraction of the time."""
+    """Return options that serve more load than the plan; None if none are found in their part of the time."""
     deadline = Deadline.after(LIMIT_S).sooner(budget.deadline.share(OVERLOAD_SHARE))
     return overload_of_candidates(before.candidates, before.plan, deadline)
 

@@ -1,4 +1,4 @@
-"""The answer of `explain`, as a document for the library, the command line and REST."""
+"""Result of `explain`, as a document for the library, the command line and REST."""
 
 from operator import not_
 from typing import Literal
@@ -16,11 +16,11 @@ from optimizer.studies.overload import Overload
 Limit = Literal[
     "itl", "ttft", "e2e", "missed", "loss", "throughput", "stability", "stage", "step", "batch", "memory"
 ]
-"""Constraints that can bind the largest rate of a replica."""
+"""Constraints that can bind the maximum rate of a replica."""
 
 
 class ServiceChange(Document):
-    """A server whose served share of the load changes."""
+    """Change of a server whose served share or full service differs between two plans."""
 
     server: str
     """Name of the server."""
@@ -29,40 +29,45 @@ class ServiceChange(Document):
     load_change_rpm: float = Field(alias="loadChange")
     """Served load after the change minus before [requests/min]."""
     served_before: float = Field(alias="servedBefore")
-    """Served share of its load before the change."""
+    """Served share of the server's load before the change."""
     served_after: float = Field(alias="servedAfter")
-    """Served share of its load after the change; for an idle server, both are shares of its minimum
+    """Served share of the server's load after the change; for an idle server, both are shares of its minimum
     replicas.
     """
     in_full_before: bool = Field(alias="inFullBefore")
-    """Whether it was served in full before: all of its load, and at least its minimum replicas."""
+    """Whether the server was served in full before the change: all of its load, with at least its minimum
+    replicas.
+    """
     in_full_after: bool = Field(alias="inFullAfter")
-    """Whether it is served in full after the change."""
+    """Whether the server is served in full after the change."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no load, so that only the share of its minimum replicas changes."""
+        """Whether the server has no load, so that only the share of its minimum replicas changes."""
         return not self.load_change_rpm and self.served_before != self.served_after
 
 
 class EffectRange(Document):
-    """Interval of the change of one level between two optima; changes of earlier levels are exact."""
+    """Interval for the change of one objective between two optimal plans.
+
+    Changes of earlier objectives are exact.
+    """
 
     level: str
-    """Name of the first unproved level, as in the plan."""
+    """Name of the objective, the first one that is unproved, as in the plan."""
     low: float
-    """Lower bound of the change [cents/h of the value, requests/min, or servers]."""
+    """Lower bound of the change [cents/h for the value, requests/min, or servers]."""
     high: float
-    """Upper bound of the change."""
+    """Upper bound of the change, in the same unit as `low`."""
 
 
 class Effect(Document):
-    """Difference of the plan after one change and a new solve."""
+    """Effect of one change: the plan solved again with the change, compared with the original plan."""
 
     cost_change_cents_per_h: float = Field(alias="costChange")
     """Total cost after the change minus before [cents/h]."""
     value_change_cents_per_h: float = Field(alias="valueChange")
-    """Objective after the change minus before [cents/h]; the plan minimises it after service."""
+    """Transition cost after the change minus before [cents/h]; plans minimise it after service."""
     serves: Literal["same", "more", "less"] = "same"
     """Whether more or less load is served. The highest priority that differs decides: by the load served in
     full, then by the number of loaded servers served in full, then by the total served load.
@@ -74,55 +79,54 @@ class Effect(Document):
     reserves_gained: tuple[str, ...] = Field((), alias="reservesGained", exclude_if=not_, strict=False)
     """Servers that have the required reserve after the change but not before it; absent if there are none."""
     open_cents_per_h: float | None = Field(None, alias="open")
-    """Maximum error of the value change relative to that between two optima [cents/h]; 0 if both are proved;
-    null if a service level is unproved.
+    """Maximum error of the value change, compared with the difference between two optimal plans [cents/h]; 0
+    if both are proved; null if a service level is unproved.
     """
     interval: EffectRange | None = Field(None, exclude_if=is_none)
-    """Interval of the first unproved change between two optima; absent if all are proved."""
+    """Interval of the first change that is not proved; absent if all are proved."""
 
 
 class Binding(Document):
-    """A limit whose slight relaxation, alone, raises the largest rate of a replica."""
+    """A limit that raises the maximum rate of a replica if it alone is slightly relaxed."""
 
     limit: Limit
     """Name of the limit."""
     rate_gain: float = Field(alias="rateGain")
-    """Relative increase of the largest rate if the limit is relaxed; 0 if only two limits together raise
-    it.
+    """Relative increase of the maximum rate if the limit is relaxed; 0 if only two limits together raise it.
     """
     stage: str | None = Field(None, exclude_if=is_none)
     """Name of the saturated stage, if a stage is the limit; otherwise absent."""
 
 
 class ChosenPool(Placement):
-    """A pool of the plan, and the constraints on the load of its replicas."""
+    """A pool of the plan, with the limits that bind the load of its replicas."""
 
     max_batch: int = Field(alias="maxBatch")
-    """Batch limit of a replica."""
+    """Batch limit of a replica [requests]."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the pool [cents/h]."""
     binding: tuple[Binding, ...] = Field(strict=False)
-    """The binding constraints; empty for a server without load."""
+    """Binding constraints of a replica; empty for a server without load."""
     role: str | None = Field(None, exclude_if=is_none)
-    """What the replicas are for, if not to serve the server's requests; absent for pools that do."""
+    """Purpose of replicas that do not serve the server's own requests; absent for other pools."""
 
 
 class ForcedPool(Placement):
-    """A pool of a server in a plan that was solved again."""
+    """A pool of a server in a plan that was solved again with a change."""
 
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the pool [cents/h]."""
 
 
 class Alternative(Document):
-    """The plan if a server is restricted to accelerators other than the chosen ones."""
+    """Plan in which a server is restricted to accelerators other than the chosen ones."""
 
     pools: tuple[ForcedPool, ...] = Field(strict=False)
-    """Pools of the server in that plan; empty if it cannot be served there, alone or together with others."""
+    """Pools of the server in this plan; empty if it cannot be served there, alone or together with others."""
     rents: bool = Field(default=False, exclude_if=not_)
-    """Whether an external service answers its requests in that plan; absent if not."""
+    """Whether an external service serves its requests in this plan; absent if not."""
     effect: Effect
-    """That plan minus the original plan."""
+    """Effect of the restriction: this plan minus the original plan."""
 
 
 class ReservedSize(Document):
@@ -137,14 +141,14 @@ class ReservedSize(Document):
 
 
 class Option(Document):
-    """A candidate of the server: an accelerator on which it can run."""
+    """A candidate of a server: an accelerator on which it can run."""
 
     accelerator: str
     """Name of the accelerator."""
     num_replicas: int = Field(alias="numReplicas")
     """Number of replicas that carry the full load."""
     max_batch: int = Field(alias="maxBatch")
-    """Batch limit of a replica."""
+    """Batch limit of a replica [requests]."""
     type: str
     """Accelerator type."""
     units: int
@@ -152,36 +156,38 @@ class Option(Document):
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the replicas [cents/h]."""
     max_arrival_rate_rpm: float = Field(alias="maxArrivalRatePerReplica")
-    """Largest load of one replica [requests/min]."""
+    """Maximum load of one replica [requests/min]."""
     binding: tuple[Binding, ...] = Field(strict=False)
-    """Constraints that bind the largest load."""
+    """Constraints that bind the maximum load of a replica."""
     with_reserve: ReservedSize | None = Field(None, alias="withReserve", exclude_if=is_none)
-    """Size with the required reserve; absent if none is required, or if the server cannot have it there."""
+    """Size with the required reserve; absent if none is required, or if the server cannot have it on this
+    accelerator.
+    """
     forced: Alternative | None = None
-    """The plan with the server restricted to this accelerator; only if a single server is explained."""
+    """Plan in which the server is restricted to this accelerator; only if a single server is explained."""
 
 
 class RejectedAccelerator(Document):
-    """An accelerator on which the server cannot run, and the shortfall."""
+    """An accelerator on which a server cannot run, with the reason and the shortfall."""
 
     accelerator: str
     """Name of the accelerator."""
     reason: str
-    """Reason code."""
+    """Code of the reason."""
     detail: str
-    """The reason with numbers."""
+    """The reason as text with numbers."""
     value: float | None = None
-    """Measured value: ms, tokens, requests or replicas, depending on the reason."""
+    """Measured value that breaks a limit [ms, tokens, requests or replicas, depending on the reason]."""
     limit: float | None = None
-    """Limit with which the value was compared."""
+    """Limit with which the value was compared, in its unit."""
     factor: float | None = None
-    """The larger of value and limit divided by the smaller: 1.2 misses by 20 %; null if nothing was
+    """The larger of value and limit divided by the smaller: 1.2 is a miss by 20 %. Null if nothing was
     measured.
     """
 
 
 class ServerExplanation(Document):
-    """Reasons for the placement of a server."""
+    """Reasons for the placement of one server."""
 
     server: str
     """Name of the server."""
@@ -190,64 +196,66 @@ class ServerExplanation(Document):
     model: str
     """Model of the server."""
     priority: int
-    """Priority of the server."""
+    """Priority of the server; 1 is the highest."""
     load_rpm: float = Field(alias="load")
-    """Load of the server [requests/min]: its arrival rate, or that of its throughput target."""
+    """Load of the server [requests/min]: its arrival rate, or the rate that its throughput target requires.
+    """
     served_fraction: float = Field(alias="servedFraction")
     """Share of the load that the plan serves."""
     pools: tuple[ChosenPool, ...] = Field(strict=False)
     """Pools of the server; empty if it is idle or unserved."""
     headroom_rpm: float | None = Field(None, alias="headroom")
-    """Additional load before another replica is needed [requests/min], for the load and, if the server has
-    its required reserve, to keep that; negative: missing capacity; null: no load.
+    """Additional load before another replica is needed [requests/min]. Replicas are needed for the load and,
+    if the server has its required reserve, to keep the reserve. Negative if capacity is missing; null without
+    load.
     """
     headroom_share: float | None = Field(None, alias="headroomShare")
-    """Headroom as a share of the load."""
+    """Headroom divided by the load."""
     headroom_wanted: float = Field(0.0, alias="headroomWanted", exclude_if=not_)
-    """Required headroom as a share of the load; absent if there is none."""
+    """Required headroom divided by the load; absent if none is required."""
     has_reserve: bool | None = Field(None, alias="hasReserve", exclude_if=is_none)
-    """Whether it has the reserve that it requires; absent if it requires none."""
+    """Whether the server has the reserve that it requires; absent if it requires none."""
     next_best: Alternative | None = Field(None, alias="runnerUp")
-    """The plan without the accelerators chosen for this server; null if it has none."""
+    """Plan without the accelerators chosen for this server; null if it has none."""
     options: tuple[Option, ...] = Field(strict=False)
-    """All candidates of the server, by cost."""
+    """Candidates of the server, sorted by cost."""
     rejections: tuple[RejectedAccelerator, ...] = Field(strict=False)
     """Accelerators on which the server cannot run, the nearest miss first."""
 
 
 class UnitValues(Document):
-    """Value of one step more or one fewer of a limited item: one card, or `step` of another limit."""
+    """Value of one step more and one step fewer of a limited item: one card, or `step` of other limits."""
 
     one_more: Effect | None = Field(None, alias="oneMore")
-    """The plan with one step more minus the plan; null if not limited."""
+    """Effect of one step more; null if the item is not limited."""
     one_fewer: Effect | None = Field(None, alias="oneFewer")
-    """The plan with one step fewer minus the plan; null if not limited, or if there is less than a step."""
+    """Effect of one step fewer; null if the item is not limited, or if less than one step exists."""
     shadow_price_cents_per_h: float | None = Field(None, alias="lagrangianPrice")
-    """Shadow price per unit [cents/h of the objective]: marginal saving by more units if replicas were
+    """Shadow price per unit [cents/h of the transition cost]: marginal saving by more units if replicas were
     divisible, for the servers that the plan serves in full.
     """
 
 
 class _CardsLeft(CapacityUse):
     left: int | None = None
-    """Number of unused cards; null if unlimited."""
+    """Number of cards that the plan leaves unused; null if unlimited."""
 
 
 class TypeExplanation(UnitValues, _CardsLeft):  # pydantic takes the fields of the last base first
-    """Value of the units of an accelerator type."""
+    """Value of the cards of one accelerator type."""
 
 
 class _LimitLeft(LimitUse):
     left: float
-    """Unused amount."""
+    """Amount of the limit that the plan leaves unused."""
     step: float
-    """Amount that `oneMore` adds and `oneFewer` removes: the largest use of a replica of the plan, and at
-    least the smallest amount that serves another server.
+    """Amount that `oneMore` adds and `oneFewer` removes: the largest amount that a replica of the plan uses,
+    and at least the smallest amount that serves another server.
     """
 
 
 class LimitExplanation(UnitValues, _LimitLeft):
-    """Value of the units of a limit other than cards."""
+    """Value of a limit other than cards."""
 
 
 class _ModelLatency(Document):
@@ -256,22 +264,22 @@ class _ModelLatency(Document):
     model: str
     """Name of the model."""
     metric: LatencyName
-    """Latency that is limited."""
+    """Latency that the target limits."""
     target_ms: float = Field(alias="target")
-    """The target [ms]."""
+    """Current target [ms]."""
 
 
 class TargetPrice(_ModelLatency):
-    """Cost of a target: the plan with the target relaxed by 10 %, minus the plan."""
+    """Cost of a latency target: the plan with the target relaxed by 10 %, minus the plan."""
 
     relaxed_ms: float = Field(alias="relaxed")
-    """The relaxed target [ms]."""
+    """Relaxed target [ms]."""
     effect: Effect
-    """The plan with the relaxed target minus the plan."""
+    """Effect of relaxing the target."""
 
 
 class UnitRepair(Document):
-    """Cards to add so that every server is served in full, with its reserve, if more cards can do that."""
+    """Cards to add so that every server is served in full with its reserve, if cards can achieve that."""
 
     added: dict[str, int]
     """Cards to add by accelerator type."""
@@ -280,95 +288,95 @@ class UnitRepair(Document):
     total_cost_cents_per_h: float = Field(alias="totalCost")
     """Total cost of the plan with these cards [cents/h]."""
     effect: Effect
-    """The plan with these cards minus the plan."""
+    """Effect of adding the cards."""
     proved: bool
-    """Whether no better repair of this kind exists, as proved by the solver."""
+    """Whether the solver proved that no better repair of this kind exists."""
 
 
 class TargetRelaxation(_ModelLatency):
-    """A target of a server that lacks service or its reserve, and the value with which none would."""
+    """A latency target of a server that lacks service or reserve, and the value that would suffice."""
 
     needed_ms: float = Field(alias="needed")
-    """Smallest target with which the plan serves everything with all reserves, to four digits [ms]."""
+    """Smallest target, to four digits, with which the plan serves everything with all reserves [ms]."""
     effect: Effect
-    """The plan with that target minus the plan."""
+    """Effect of relaxing the target to that value."""
 
 
 class Beyond(Document):
-    """A server that cannot be served, or have its reserve, with any number of cards."""
+    """A server that no number of cards can serve, or give its reserve."""
 
     server: str
     """Name of the server."""
     detail: str
-    """Shortfall as a sentence."""
+    """Explanation of the shortfall as a sentence."""
 
 
 class RepairOptions(Document):
-    """Changes that would serve every server in full, with its reserve; the parts are alternatives."""
+    """Changes that would serve every server in full with its reserve; the fields are alternatives."""
 
     summary: str
-    """The repairs in one sentence."""
+    """The alternatives in one sentence."""
     cheapest: UnitRepair | None = None
-    """Cards of all types with the minimum total cost of the plan, and then the fewest cards."""
+    """Cards to add, of any types, that minimise the total cost of the plan and then the number of cards."""
     fewest: UnitRepair | None = None
-    """The fewest cards of all types, and then the minimum value of the plan."""
+    """Cards to add, of any types, that minimise the number of cards and then the transition cost of the plan.
+    """
     of_one_type: tuple[UnitRepair, ...] = Field((), alias="ofOneType", strict=False)
-    """For every type that alone suffices, the fewest cards of it."""
+    """For every type that suffices alone, the smallest number of its cards to add."""
     relaxations: tuple[TargetRelaxation, ...] = Field((), strict=False)
-    """Targets whose relaxation alone suffices with the existing cards, as far as answered."""
+    """Targets whose relaxation alone suffices with the existing cards, as far as answered in time."""
     common_factor: float | None = Field(None, alias="commonFactor")
-    """Smallest factor, to four digits, on the latency targets of all servers that lack service or their
-    reserve that suffices with the existing cards; null if none does, or if not answered.
+    """Smallest factor, to four digits, that suffices with the existing cards if it multiplies the latency
+    targets of all servers that lack service or reserve. Null if no factor suffices, or if not answered in
+    time.
     """
     beyond_units: tuple[Beyond, ...] = Field((), alias="beyondUnits", strict=False)
-    """Servers that cannot be served, together with the others, with any number of cards."""
+    """Servers that no number of cards can serve together with the others."""
     beyond_reserves: tuple[Beyond, ...] = Field((), alias="beyondReserves", exclude_if=not_, strict=False)
-    """Servers that cannot have their reserve with any number of cards; absent if there are none."""
+    """Servers to which no number of cards can give their reserve; absent if there are none."""
 
 
 class WishCost(Document):
-    """An option for robustness, and the plan without it."""
+    """Cost of an option of the system, such as a reserve or a limit: the plan without it."""
 
     option: str
-    """Name of the option in documents; it covers all items that state the option."""
+    """Name of the option in documents; all items that state the option are covered."""
     without: Effect
-    """The plan without the option minus the plan; a decrease in cost is the cost of the option."""
+    """Effect of removing the option; a decrease in cost is the cost of the option."""
 
 
 class LossPrice(Document):
-    """Cost of a route's quality limit: the plan with another limit, minus the plan."""
+    """Cost of a route's limit on the quality loss: the plan with another limit, minus the plan."""
 
     route: str
     """Name of the route."""
     max_loss: float = Field(alias="maxLoss")
-    """Current limit."""
+    """Current limit on the quality loss."""
     other: float
-    """The other limit: 0, twice the current one, or 1."""
+    """Other limit on the quality loss: 0, twice the current one, or 1."""
     effect: Effect
-    """The plan with the other limit minus the plan."""
+    """Effect of using the other limit."""
 
 
 class Explanation(Printed, Document):
-    """Reasons for a plan, and changes that would alter it."""
+    """Reasons for a plan, and the effects of changes."""
 
     plan: Plan
     """The explained plan."""
     server: str | None = None
     """The server that is explained in depth; null if all servers are explained."""
     notes: tuple[str, ...] = Field((), strict=False)
-    """Notes for interpreting the explanation."""
+    """Notes that help to interpret the explanation."""
     servers: tuple[ServerExplanation, ...] = Field(strict=False)
     """Explained servers: all, or the one requested."""
     types: tuple[TypeExplanation, ...] = Field((), strict=False)
-    """Accelerator types; empty if a single server is explained."""
+    """Values of accelerator types; empty if a single server is explained."""
     limits: tuple[LimitExplanation, ...] = Field((), exclude_if=not_, strict=False)
-    """Limits other than cards; absent if there are none."""
+    """Values of limits other than cards; absent if there are none."""
     wishes: tuple[WishCost, ...] = Field((), exclude_if=not_, strict=False)
-    """Costs of options: reserves, safety, limits, preferences, tiers and renting; absent if there are
-    none.
-    """
+    """Costs of options: reserves, limits, preferences, price tiers and renting; absent if there are none."""
     losses: tuple[LossPrice, ...] = Field((), exclude_if=not_, strict=False)
-    """Costs of the routes' quality limits; absent without routes."""
+    """Costs of the routes' limits on the quality loss; absent without routes."""
     overload: Overload | None = Field(None, exclude_if=is_none)
     """Options that serve more load, if cards remain while load is unserved; otherwise absent."""
     repair: RepairOptions | None = None
@@ -376,6 +384,7 @@ class Explanation(Printed, Document):
     served with its reserve.
     """
     targets: tuple[TargetPrice, ...] = Field((), strict=False)
-    """Prices of the latency targets of the explained servers with load."""
+    """Costs of the latency targets of the explained servers with load."""
     unanswered: tuple[str, ...] = Field((), strict=False)
-    """Repairs and shadow prices not answered within the time limit; no number above includes them."""
+    """Repairs and shadow prices that were not answered within the time limit; no other number includes them.
+    """

@@ -13,7 +13,7 @@ from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.tolerances import ROUNDING
 
 Direction = Literal["worse", "better"]
-"""Direction in which a change can move the optimum, in the order of all levels."""
+"""Direction in which a change can move the optimum, compared in the order of all levels."""
 
 
 def interval_of(
@@ -52,5 +52,5 @@ def interval_of(
 
 
 def _bound(level: SolvedLevel) -> float:
-    """Return the lower bound of a level: the proved one or else 0, and at most its value."""
+    """Return the lower bound of a level: the proved bound, or else 0, but at most its value."""
     return min(level.bound if level.bound is not None else 0.0, level.value)

@@ -1,6 +1,6 @@
-"""Plans reduced to what answers compare: levels, cost, service and pools, without performance.
+"""Plans reduced to the data that answers compare: levels, cost, service and pools, without performance.
 
-Measuring every pool takes longer than solving most questions, and no answer shows the result.
+Computing the performance of every pool takes longer than solving most questions, and no answer shows it.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 @dataclass(frozen=True, slots=True)
 class PlanOutcome:
-    """Levels, cost and service of a plan."""
+    """Levels, cost, service and pools of a plan."""
 
     status: Status
     levels: tuple[SolvedLevel, ...]
@@ -36,13 +36,13 @@ class PlanOutcome:
     carried_rpm: Mapping[str, float]
     """Served load of each server [requests/min]; 0 if absent."""
     pools: Mapping[str, tuple[ForcedPool, ...]]
-    """Pools of servers on unshared replicas."""
+    """Pools of each server on its own cards."""
     rents: frozenset[str]
-    """Servers whose requests external services answer."""
+    """Servers whose requests external services serve."""
     has_reserve: frozenset[str]
-    """Servers with the reserve that they require."""
+    """Servers that have the reserve they require."""
     lacks_reserve: frozenset[str]
-    """Servers without the reserve that they require, served or not."""
+    """Servers that lack the reserve they require, served or not."""
 
     @property
     def complete(self) -> bool:
@@ -51,11 +51,11 @@ class PlanOutcome:
 
     @property
     def value_cents_per_h(self) -> float:
-        """The value that plans minimise after service."""
+        """Transition cost of the plan [cents/h], which plans minimise after service."""
         return next(level.value for level in self.levels if level.name == VALUE)
 
     def with_bounds(self, bounds: Mapping[str, float | None]) -> Self:
-        """Return the outcome with other bounds of its levels by name, none above its value."""
+        """Return a copy with other bounds, by level name; a bound above its value is reduced to the value."""
         levels = (
             replace(level, bound=bound if bound is None else min(bound, level.value))
             for level in self.levels

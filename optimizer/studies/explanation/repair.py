@@ -34,17 +34,20 @@ from optimizer.studies.explanation.units import one_of
 from optimizer.tolerances import SAME
 
 MIN_SEARCHED_MS = 1e-6
-"""Value from which looser targets are searched for if the target is lower [ms]."""
+"""Smallest value from which a search for looser targets starts [ms]."""
 MAX_DOUBLINGS = 70
-"""Number of doublings of a target after which it is effectively removed."""
+"""Number of doublings after which a target is as good as removed."""
 
 
 def find_repair(
     candidates: Candidates, plan: Plan, budget: QuestionBudget | None = None
 ) -> RepairOptions | None:
-    """Return changes that would serve every server in full with its reserve; None if the plan already does.
+    """Return the changes that would serve every server in full with its reserve; None if the plan does so.
 
-    Without a budget, the time limit of the options applies.
+    Args:
+        candidates: candidates of the system.
+        plan: the plan.
+        budget: time budget; None: the time limit of the options.
 
     Raises:
         SolverError: the solver failed.
@@ -89,16 +92,19 @@ def find_repair(
 
 @dataclass(frozen=True, slots=True)
 class _Goal:
-    """The servers that a repair by units must serve, and those that must have their reserve."""
+    """Servers that a repair by adding units must serve, and servers that must have their reserve."""
 
     problem: Problem
-    """The problem of the servers to serve."""
+    """Problem restricted to the servers that must be served."""
     with_reserve: BoolArray
-    """Servers that must have their reserve, shape (S,)."""
+    """Mask of the servers that must have their reserve, shape (S,)."""
 
 
 def _with_servable_members(problem: Problem) -> Problem:
-    """Return the problem whose queues have the members that enough units serve together, or else all."""
+    """Return the problem whose queues have only the members that enough units can serve together.
+
+    If no units can serve any, all members are kept.
+    """
     if not problem.leaves_members:
         return problem
     in_full = problem.options.model_copy(update={"saturation_policy": "None"})
@@ -110,7 +116,7 @@ def _with_servable_members(problem: Problem) -> Problem:
 
 
 def _omitted_members(problem: Problem) -> dict[str, int]:
-    """Return the loaded members that no candidate of their queue serves, with the index of the queue."""
+    """Return the members with load that no candidate of their queue serves, with the index of the queue."""
     members, table = problem.members, problem.table
     served = np.full(len(problem.priority), ALL_MEMBERS)
     served[table.server] = table.members
@@ -123,22 +129,23 @@ def _short(
 ) -> tuple[BoolArray, BoolArray]:
     """Return masks of the servers not served in full, and of those without their reserve, shapes (S,).
 
-    Omitted members of queues do not count.
+    `omitted` members of queues do not count.
     """
     unserved, without = {item.server for item in plan.unserved} - omitted, {*plan.lacks_reserve}
     servers = candidates.system.servers.values()
-    short = np.zeros((2, len(problem.priority)), np.bool_)  # shared cards are after the last server
+    short = np.zeros((2, len(problem.priority)), np.bool_)  # shared cards have indices after the servers
     short[0, : len(servers)] = [any(m.name in unserved for m in members_of(one)) for one in servers]
     short[1, : len(servers)] = [one.name in without for one in servers]
     return short[0], short[1]
 
 
 def _attainable(problem: Problem, now: BoolArray) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Return masks of the servers that enough units serve, that require a reserve, and have it; shapes (S,).
+    """Return masks of the servers that enough units can serve, that require a reserve, and that can have it.
 
     Args:
-        problem: its problem.
-        now: servers that the plan serves, which count as served if the solver is stopped; shape (S,).
+        problem: the planning problem.
+        now: mask of the servers that the plan serves, shape (S,); they count as served if the solver is
+            stopped.
     """
     endless = _with_enough_units(problem)
     found = choose(endless)
@@ -149,14 +156,17 @@ def _attainable(problem: Problem, now: BoolArray) -> tuple[BoolArray, BoolArray,
 
 
 def _with_enough_units(problem: Problem) -> Problem:
-    """Return the problem with no limit on what can be added; single plans are enough without other limits."""
+    """Return the problem with unlimited amounts of addable items.
+
+    It is a single-accelerator problem if no other limits exist, because that is easier.
+    """
     endless = _endless(problem)
     mixed = problem.options.heterogeneous and bool(np.isfinite(endless.limits.amount).any())
     return replace(endless, options=problem.options.model_copy(update={"heterogeneous": mixed}))
 
 
 def _endless(problem: Problem) -> Problem:
-    """Return the problem with no limit on what can be added."""
+    """Return the problem with unlimited amounts of addable items."""
     return problem.with_amounts(np.where(problem.limits.addable, np.inf, problem.limits.amount))
 
 
@@ -169,7 +179,10 @@ _Ask = Callable[[_Goal, Deadline], Expansion | None]
 def _of_units(
     candidates: Candidates, plan: Plan, goal: _Goal, budget: QuestionBudget
 ) -> dict[str, UnitRepair]:
-    """Return the repairs of least value, of least cost, and of the fewest units, for all types and each."""
+    """Return the repairs of least transition cost, of least total cost, and of fewest units.
+
+    Units can be of all types, or of one type; each of these has its own repair.
+    """
     problem = goal.problem
     items, addable = problem.limits.items, problem.limits.addable & problem.limits.own
     cheapest, fewest = (partial(_least_of, units_first=first) for first in (False, True))
@@ -208,16 +221,19 @@ def _least_of(
 
 
 def _moves_cost(problem: Problem) -> bool:
-    """Return whether a plan of minimum value can cost more than necessary, because servers are running."""
+    """Return whether the plan of least transition cost can cost more than necessary.
+
+    It can if servers are running, because moving them has a price.
+    """
     return bool((problem.current_replicas >= 0).any())
 
 
 def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], budget: QuestionBudget) -> UnitRepair | None:
     """Return the repair with the minimum total cost, then with the fewest units.
 
-    If moving has a price, the plan with the cheapest units can keep servers in place and cost more than
-    necessary, and with reserves it can use units for these. So the cheapest of all repairs is returned; it is
-    proved if its cost equals the lower bound.
+    If moving has a cost, the plan with the cheapest units can keep servers in place and cost more than
+    necessary. With reserves, it can also use units for these. So the cheapest of all repairs is returned. It
+    is proved if its cost equals the lower bound.
     """
     if not units:
         return None
@@ -240,8 +256,8 @@ def _unit_repair(
 ) -> UnitRepair | None:
     """Return the requested repair, after checking that it serves the servers of the goal with their reserves.
 
-    If levels are solved in stages, it might not at first: a server that cannot be served in full with any
-    number of units can use some of them before lower priorities are solved. Then units for that server are
+    If levels are solved in stages, it can fail this check at first: a server that no number of units can
+    serve in full can use some of them before lower priorities are solved. Then units for that server are
     added.
 
     Returns:
@@ -273,7 +289,7 @@ def _unit_repair(
 
 
 def _serves(outcome: PlanOutcome, candidates: Candidates, goal: _Goal) -> bool:
-    """Return whether a plan serves every server of a goal in full, with its reserve if it must have it."""
+    """Return whether a plan serves every server of a goal in full, with its reserve if that is required."""
     names, serve = candidates.arrays.server_names, goal.problem.to_serve
     lacking = outcome.lacks_reserve
     return not any(names[s] in outcome.served_fraction for s in np.flatnonzero(serve)) and not any(
@@ -284,9 +300,9 @@ def _serves(outcome: PlanOutcome, candidates: Candidates, goal: _Goal) -> bool:
 def _taken_ahead(
     candidates: Candidates, problem: Problem, addable: BoolArray, deadline: Deadline
 ) -> FloatArray:
-    """Return the units that servers of higher priority use if some items are unlimited; shape (R,).
+    """Return the units that servers of higher priority use if some items are unlimited, shape (R,).
 
-    These are the servers of a priority above the lowest of the problem that are not part of it.
+    These servers have a priority above the lowest one of the problem, and are not part of the problem.
     """
     every = build_problem(candidates)
     all_of_them = every.limits.of_sources(every.limits.used(every.table.num_replicas))
@@ -303,7 +319,7 @@ def _taken_ahead(
 def _relaxations(
     candidates: Candidates, plan: Plan, targets: Sequence[Target], budget: QuestionBudget
 ) -> tuple[TargetRelaxation, ...]:
-    """Return the targets whose relaxation alone serves everything with all reserves."""
+    """Return the targets whose relaxation alone would serve everything with all reserves."""
     before = PlanOutcome.of_plan(plan)
 
     def relaxation(target: Target, deadline: Deadline) -> TargetRelaxation | None:
@@ -325,13 +341,16 @@ def _relaxations(
 
 
 def _needed_ms(candidates: Candidates, target: Target, deadline: Deadline) -> float | None:
-    """Return the smallest value of a target at which everything fits, to four digits; None if none does."""
+    """Return the smallest value of a target at which everything is served, to four digits [ms].
+
+    None if none is.
+    """
     now = target_ms(candidates, target)
     return _least(now, 0.0, lambda value: _all_fits(candidates, {target: value}, deadline))
 
 
 def _common_factor(candidates: Candidates, targets: Sequence[Target], budget: QuestionBudget) -> float | None:
-    """Return the smallest common factor on targets at which everything fits; None if none does."""
+    """Return the smallest common factor on targets at which everything is served; None if there is none."""
     now = {target: target_ms(candidates, target) for target in targets}
     if not now:
         return None
@@ -346,17 +365,17 @@ def _common_factor(candidates: Candidates, targets: Sequence[Target], budget: Qu
 
 
 def _all_fits(candidates: Candidates, values_ms: Mapping[Target, float], deadline: Deadline) -> bool:
-    if deadline.passed:  # before the candidates are sized again
+    if deadline.passed:  # checked before the candidates are sized again
         raise OutOfTimeError
     problem = build_problem(relaxed(candidates, values_ms)).serving_all_members()
     return fits_in_units(problem, deadline)
 
 
 def _least(low: float, step: float, enough: Callable[[float], bool]) -> float | None:
-    """Return the smallest sufficient value above `low`, to four digits and in steps of at least `step`.
+    """Return the smallest sufficient value above `low`, to four digits and in multiples of `step`.
 
-    Looser targets serve more, except with chunk-count jumps or optimised batches; then the result is
-    sufficient, but not necessarily the smallest.
+    Looser targets serve more load, except with chunk-count jumps or optimised batches. In these cases the
+    value is sufficient, but not necessarily the smallest.
 
     Returns:
         The value; None if even 0, which means no target, does not suffice.
@@ -374,7 +393,7 @@ def _least(low: float, step: float, enough: Callable[[float], bool]) -> float | 
 
 
 def _written(count: int, step: float) -> float:
-    """Return a number of steps as a number with a short decimal form."""
+    """Return `count` times `step` as a number with a short decimal form."""
     return float(f"{count * step:.12g}")
 
 
@@ -393,11 +412,11 @@ _MISSING = {
     "place": "a nearer accelerator, or another place in mayServeFrom ({accelerator}: {detail})",
     "not_allowed": "another accelerator ({accelerator}: {detail})",
 }
-"""Rejection reasons that a change can remove, the easiest first."""
+"""Changes that would remove a rejection reason, by reason, the easiest first."""
 
 
 def _missing(candidates: Candidates, limits: LimitRows, s: int) -> str:
-    """Return a server's shortfalls that more cards cannot fix: another limit, or the nearest pairs."""
+    """Describe the shortfalls of a server that more cards cannot fix: another limit, or the nearest pairs."""
     fixed = ~limits.addable & np.isfinite(limits.amount)
     labels = [
         item.limit.label(item.item) for item, is_fixed in zip(limits.items, fixed, strict=True) if is_fixed
@@ -419,7 +438,7 @@ def _missing(candidates: Candidates, limits: LimitRows, s: int) -> str:
 
 
 def _missing_reserve(candidates: Candidates, name: str) -> str:
-    """Return the changes without which no number of cards gives a server its reserve."""
+    """Describe the changes without which no number of cards gives a server its reserve."""
     server, parts = candidates.system.servers[name], []
     if server.max_num_replicas is not None:
         parts.append(f"a higher maxNumReplicas than {server.max_num_replicas:,}")

@@ -1,7 +1,7 @@
-"""Solves a system again with one change, and compares two plans.
+"""Solves a system again with one change, and compares the two plans.
 
-Sizing is done once. A question reuses the candidates that its change does not affect: some rows are removed,
-capacities differ, or only some servers are sized again.
+Sizing is done once. A question reuses the candidates that its change does not affect: some candidates are
+removed, capacities differ, or only some servers are sized again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,14 +32,17 @@ _Result = TypeVar("_Result")
 
 
 class QuestionBudget:
-    """Time limit shared by the questions of an explanation, and the questions left unanswered."""
+    """Time limit that the questions of an explanation share, and the list of questions left unanswered."""
 
     def __init__(self, deadline: Deadline, unanswered: list[str] | None = None) -> None:
         self.deadline = deadline
         self.unanswered: list[str] = [] if unanswered is None else unanswered
 
     def part(self, share: float) -> "QuestionBudget":
-        """Return a budget with a share of the remaining time; both list the questions left unanswered."""
+        """Return a budget with a fraction of the remaining time.
+
+        Both budgets share the list of unanswered questions.
+        """
         return QuestionBudget(self.deadline.share(share), self.unanswered)
 
     def ask(
@@ -48,7 +51,12 @@ class QuestionBudget:
         questions: Mapping[_Key, _Item],
         words: Callable[[_Key], str],
     ) -> dict[_Key, _Result]:
-        """Return the answers found in time, and list the other questions by their `words` as unanswered.
+        """Return the answers that are found in time, and list the other questions as unanswered.
+
+        Args:
+            work: function that answers a question by a deadline.
+            questions: questions by key.
+            words: function that returns the text of a question for the list.
 
         Raises:
             SolverError: the solver failed.
@@ -63,11 +71,11 @@ class QuestionBudget:
         questions: Mapping[_Key, _Item],
         least_share: float = 0.0,
     ) -> dict[_Key, _Result]:
-        """Return the answers found in time.
+        """Return the answers that are found in time.
 
-        Questions are solved in parallel threads because the solver releases the GIL. Each can use up to twice
-        an equal share of the remaining time, but at least `least_share` of it: a few complete answers are
-        worth more than many incomplete ones.
+        Questions are solved in parallel threads, because the solver releases the GIL. Each can use up to
+        twice an equal share of the remaining time, but at least `least_share` of it: a few complete answers
+        are worth more than many incomplete ones.
 
         Raises:
             SolverError: the solver failed.
@@ -91,7 +99,7 @@ class QuestionBudget:
 
 
 def share_of(waiting: int, least_share: float) -> float:
-    """Return the fraction of the remaining time that a question can use, given the number waiting."""
+    """Return the fraction of the remaining time that a question can use if `waiting` questions remain."""
     threads = thread_count()
     return min(max(2 * threads / (waiting + threads), least_share), 1.0)
 
@@ -119,7 +127,7 @@ def solved(candidates: Candidates, deadline: Deadline) -> PlanOutcome:
 def on_accelerators(
     candidates: Candidates, server: int, accelerators: Sequence[int], *, shared: bool = True
 ) -> Candidates:
-    """Return the candidates with one server restricted to the given accelerators.
+    """Return the candidates of a system in which one server is restricted to some accelerators.
 
     Args:
         candidates: candidates of the plan.
@@ -146,7 +154,7 @@ def on_accelerators(
 
 
 def with_more(candidates: Candidates, items: Sequence[LimitItem], added: FloatArray | IntArray) -> Candidates:
-    """Return the candidates with changed amounts of limited items.
+    """Return the candidates of a system with changed amounts of limited items.
 
     Args:
         candidates: candidates of the plan.
@@ -158,9 +166,9 @@ def with_more(candidates: Candidates, items: Sequence[LimitItem], added: FloatAr
 
 
 def with_targets_of(candidates: Candidates, system: System, servers: BoolArray) -> Candidates:
-    """Return the candidates of a system that differs only in the targets of some servers, shape (S,).
+    """Return the candidates of a system that differs only in the targets of some servers.
 
-    Only these are sized again.
+    Only these servers, a mask of shape (S,), are sized again.
     """
     index = np.flatnonzero(servers)
     names = [candidates.arrays.server_names[s] for s in index]
@@ -181,7 +189,7 @@ def with_targets_of(candidates: Candidates, system: System, servers: BoolArray) 
 
 
 def effect(before: PlanOutcome, after: PlanOutcome, system: System) -> Effect:
-    """Return the difference between the plans before and after a change."""
+    """Return the effect of a change: the difference between the plans before and after it."""
     shares = [before.served_fraction, after.served_fraction]
     changes, named = [], system.named
     for name in shares[0].keys() | shares[1].keys():
@@ -213,7 +221,7 @@ def effect(before: PlanOutcome, after: PlanOutcome, system: System) -> Effect:
 def _verdict(
     before: PlanOutcome, after: PlanOutcome, service: Sequence[ServiceChange]
 ) -> Literal["same", "more", "less"]:
-    """Compare the load that two plans serve: by priority, first in full, then in part.
+    """Compare the load that two plans serve: by priority, first the load served in full, then in part.
 
     Idle servers do not count because they have no load.
     """
@@ -235,10 +243,10 @@ def _verdict(
 
 
 def no_worse(before: PlanOutcome, after: PlanOutcome) -> PlanOutcome:
-    """Return the plan after a change, or the one before if it is better and still feasible.
+    """Return the plan after a change, or the plan before if that is better and still feasible.
 
-    A solver that stopped early can return a worse plan than before; then the plan before is returned, with
-    the bounds of the plan after.
+    A solver that is stopped early can return a plan that is worse than the one before. Then the plan before
+    is returned, with the bounds of the plan after.
     """
     if after.status is not Status.feasible:
         return after
@@ -252,12 +260,12 @@ def no_worse(before: PlanOutcome, after: PlanOutcome) -> PlanOutcome:
 
 
 def _rounded(difference: float) -> float:
-    """Return a difference of sums rounded to integer billionths of a cent, to remove rounding errors."""
+    """Round a difference of sums to billionths of a cent, to remove rounding errors."""
     return round(difference, 9) + 0.0
 
 
 def _open(*plans: PlanOutcome) -> float | None:
-    """Return the sum of the unproved values of some plans; None if service is unproved."""
+    """Return the sum over plans of value minus bound [cents/h]; None if a service level is unproved."""
     total = 0.0
     for level in (level for plan in plans for level in plan.levels):
         if level.bound is None or (level.gap and level.name.startswith("priority")):

@@ -1,4 +1,4 @@
-"""Placement of each server: binding constraints, alternatives, and their costs."""
+"""Explains the placement of each server: binding constraints, alternatives, and their costs."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -26,14 +26,15 @@ from optimizer.studies.explanation.resolving import on_accelerators
 from optimizer.units import SECONDS_PER_MINUTE
 
 ServerQuestion = tuple[int, str | None]
-"""A server and the only accelerator allowed for it; None for any accelerator other than the chosen ones."""
+"""A server's index, and the only accelerator it can use; None for any accelerator other than the chosen ones.
+"""
 _Alternatives = dict[ServerQuestion, Alternative]
 
 
 def explain_servers(
     before: BasePlan, servers: Sequence[int], answers: Mapping[ServerQuestion, Answer]
 ) -> tuple[ServerExplanation, ...]:
-    """Explain some servers with the answers to their questions."""
+    """Return the explanations of some servers, given the answers to their what-if questions."""
     candidates, plan = before.candidates, before.plan
     table = CandidateTable.joined([candidates.table, candidates.over_limit])
     choose_batch = candidates.system.options.batch_sizing == "optimal"
@@ -54,7 +55,7 @@ def explain_servers(
 def _with_stages(
     candidates: Candidates, table: CandidateTable, row: int, limits: tuple[Binding, ...]
 ) -> tuple[Binding, ...]:
-    """Return the binding constraints, naming the stage if a stage limits the stable rate of a candidate."""
+    """Return the binding constraints of a candidate; if a stage limits the stable rate, name it."""
     pair = int(table.server[row]), int(table.accelerator[row]), int(table.max_batch[row])
     slowest = own_fields(candidates.arrays, candidates.system, *pair).get("binding")
     if slowest is None or not slowest.startswith(STAGE):
@@ -69,14 +70,17 @@ def _with_stages(
 def server_questions(
     before: BasePlan, servers: Sequence[int], *, in_depth: bool
 ) -> dict[ServerQuestion, Question]:
-    """Return the questions in which servers avoid their chosen accelerators or, in depth, use another."""
+    """Return the what-if questions in which servers avoid their chosen accelerators.
+
+    With `in_depth`, there is also a question for each other accelerator alone.
+    """
     arrays, candidates = before.candidates.arrays, before.candidates
     kept: dict[ServerQuestion, list[int]] = {}
     for s in servers:
         taken = {pool.accelerator for pool in before.plan.allocations.get(arrays.server_names[s], ())}
         if taken:
             kept[s, None] = [a for a, name in enumerate(arrays.accelerator_names) if name not in taken]
-            kept[s, None].append(len(arrays.accelerator_names))  # it can still rent
+            kept[s, None].append(len(arrays.accelerator_names))  # the server can still rent
         if in_depth:
             for a in candidates.table.accelerator[candidates.table.server == s].tolist():
                 kept[s, arrays.accelerator_names[a]] = [a]
@@ -143,7 +147,10 @@ def _explained(
 
 
 def _loads(candidates: Candidates, plan: Plan, s: int) -> tuple[float, float, float]:
-    """Return the load of a server, the load above which headroom is counted, and the served share."""
+    """Return the load of a server, the load above which headroom counts, and the served share.
+
+    Both loads are in requests/min.
+    """
     arrays, name = candidates.arrays, candidates.arrays.server_names[s]
     load_rpm = float(arrays.servers.load_rps[s] * SECONDS_PER_MINUTE)
     fraction = next((item.served_fraction for item in plan.unserved if item.server == name), 1.0)
@@ -157,7 +164,10 @@ def _loads(candidates: Candidates, plan: Plan, s: int) -> tuple[float, float, fl
 def _headroom_rpm(
     candidates: Candidates, plan: Plan, s: int, load_rpm: float, *, with_reserve: bool
 ) -> float | None:
-    """Return the additional load that a server's replicas can carry, or carry with its reserve (eq. 59)."""
+    """Return the additional load that a server's replicas can carry [requests/min] (eq. 59).
+
+    With `with_reserve`, they also keep its reserve.
+    """
     server = candidates.arrays.server_names[s]
     if load_rpm == 0:
         return None
@@ -200,7 +210,10 @@ def _options(
 
 
 def _reserved_sizes(candidates: Candidates, s: int) -> dict[str, ReservedSize]:
-    """Return the sizes with which a server has its required reserve, by accelerator, if it requires one."""
+    """Return the sizes with which a server has its required reserve, by accelerator.
+
+    Empty without a reserve.
+    """
     arrays = candidates.arrays
     if not arrays.servers.reserve.wanted[s]:
         return {}
@@ -217,5 +230,5 @@ def _reserved_sizes(candidates: Candidates, s: int) -> dict[str, ReservedSize]:
 
 
 def _miss(item: RejectedAccelerator) -> tuple[bool, float, str]:
-    """Return a key that sorts the smallest miss first and unmeasured pairs last."""
+    """Return a sort key that puts the smallest miss first and unmeasured pairs last."""
     return item.factor is None, item.factor or 0.0, item.accelerator

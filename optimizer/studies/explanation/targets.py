@@ -1,4 +1,4 @@
-"""Cost of each latency target: the plan with it relaxed, minus the plan."""
+"""Cost of each latency target: the plan with the target relaxed, minus the plan."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,11 +18,11 @@ RELAXATION = 0.1
 """Fraction by which a target is relaxed to determine its cost."""
 
 Target = tuple[str, str, LatencyName]
-"""Service class, model and metric of a target."""
+"""Service class, model and metric of a latency target."""
 
 
 def targets_of_servers(candidates: Candidates, servers: Sequence[int]) -> list[Target]:
-    """Return the latency targets of the given servers with load, sorted by name."""
+    """Return the latency targets that apply to the given servers with load, sorted by name."""
     system, arrays = candidates.system, candidates.arrays
     planned = [system.servers[arrays.server_names[s]] for s in servers if arrays.servers.load_rps[s] > 0]
     loaded = [member for server in planned for member in members_of(server)]
@@ -35,13 +35,16 @@ def targets_of_servers(candidates: Candidates, servers: Sequence[int]) -> list[T
 
 
 def target_ms(candidates: Candidates, target: Target) -> float:
-    """Return the value of a target [ms]."""
+    """Return the current value of a target [ms]."""
     service_class, model, metric = target
     return float(getattr(candidates.system.targets[service_class, model], f"{metric}_ms"))
 
 
 def relaxed(candidates: Candidates, values_ms: Mapping[Target, float]) -> Candidates:
-    """Return the candidates with other values of some targets, up to the documents' maximum; 0 for none."""
+    """Return the candidates of a system with other values of some targets.
+
+    Values are limited to the maximum that documents allow; 0 removes a target.
+    """
     system, changed = candidates.system, {target[:2] for target in values_ms}
     for service_class, model in sorted(changed):
         changes: dict[str, float | None] = {
@@ -50,7 +53,7 @@ def relaxed(candidates: Candidates, values_ms: Mapping[Target, float]) -> Candid
             if owner == [service_class, model]
         }
         if not system.targets[service_class, model].model_copy(update=changes).request_limits():
-            changes["goodput_share"] = None  # a share of requests without any limit is no target
+            changes["goodput_share"] = None  # a fraction of requests without a latency limit is no target
         system = system.with_target(service_class, model, **changes)
     servers = system.servers.values()
     affected = np.array(
@@ -61,13 +64,13 @@ def relaxed(candidates: Candidates, values_ms: Mapping[Target, float]) -> Candid
 
 
 def target_words(target: Target) -> str:
-    """Return the name of a target for sentences."""
+    """Return the name of a target as used in sentences."""
     service_class, model, metric = target
     return f"{service_class}/{model} {METRICS[metric].label}"
 
 
 def target_questions(before: BasePlan, servers: Sequence[int]) -> dict[Target, Question]:
-    """Return the question for each latency target of some servers, relaxed by 10 %."""
+    """Return a what-if question for each latency target of some servers: the target relaxed by 10 %."""
     candidates = before.candidates
     return {
         target: Question(
@@ -80,7 +83,7 @@ def target_questions(before: BasePlan, servers: Sequence[int]) -> dict[Target, Q
 
 
 def price_targets(before: BasePlan, answers: Mapping[Target, Answer]) -> tuple[TargetPrice, ...]:
-    """Return the prices of targets from the answers to the questions about them."""
+    """Return the cost of each target, given the answers to the what-if questions about them."""
     return tuple(
         TargetPrice(
             service_class=target[0],

@@ -1,4 +1,4 @@
-"""Value of limited items, such as the cards of each type: one step more or fewer, and the shadow price."""
+"""Value of limited items, such as cards: the plan with one step more or fewer, and the shadow price."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -22,11 +22,11 @@ from optimizer.studies.explanation.intervals import interval_of
 from optimizer.studies.explanation.resolving import QuestionBudget, with_more
 
 UnitQuestion = tuple[int, int]
-"""A limited item, and 1 for one unit more or -1 for one fewer."""
+"""Index of a limited item, and 1 for one step more or -1 for one step fewer."""
 
 
 def unit_questions(before: BasePlan) -> dict[UnitQuestion, Question]:
-    """Return the question for one unit more and one unit fewer of each item."""
+    """Return the what-if questions with one step more and one step fewer of each limited item."""
     candidates, limits = before.candidates, before.problem.limits
     questions = {}
     for place, _ in _askable(before):
@@ -41,7 +41,7 @@ def unit_questions(before: BasePlan) -> dict[UnitQuestion, Question]:
 def explain_units(
     before: BasePlan, answers: Mapping[UnitQuestion, Answer], budget: QuestionBudget
 ) -> tuple[tuple[TypeExplanation, ...], tuple[LimitExplanation, ...]]:
-    """Return the value of one unit more or fewer from the answers, with shadow prices if time permits.
+    """Return the value of one step more and fewer of each item, with shadow prices if time permits.
 
     Returns:
         The values for the cards of each type, and for other limits.
@@ -88,7 +88,7 @@ def explain_units(
 
 
 def _askable(before: BasePlan) -> list[tuple[int, LimitItem]]:
-    """Return the items that can have one unit more or fewer, with their places."""
+    """Return the items of which one step can be added or removed, with their row indices."""
     items = enumerate(before.problem.limits.items)
     return [
         (place, row) for place, row in items if row.limit.name not in PRICE_ROWS and not row.limit.follows
@@ -96,23 +96,26 @@ def _askable(before: BasePlan) -> list[tuple[int, LimitItem]]:
 
 
 def _spares_one(before: BasePlan, place: int) -> bool:
-    """Return whether one unit fewer changes nothing, because the plan leaves one that no policy uses."""
+    """Return whether one step fewer of an item changes nothing, because the plan leaves it unused.
+
+    Unused cards count only if no saturation policy would use them.
+    """
     policy = before.candidates.system.options.saturation_policy != "None" and not before.plan.complete
     left = -before.problem.limits.of_sources(-before.left)
     return not policy and bool(left[place] >= step_of(before, place))
 
 
 def step_of(before: BasePlan, place: int) -> float:
-    """Return the amount of an item that explanations add and take away (math.md section 16).
+    """Return the amount of an item by which what-if questions change it (math.md section 16).
 
-    Unless the limit states a step, it is the largest use of a replica of the plan, and at least the use of
-    the unserved server that needs the least.
+    Unless the limit states a step, it is the largest amount that a replica of the plan uses, and at least the
+    smallest amount that serves an unserved server.
     """
     problem, stated = before.problem, before.problem.limits.items[place].limit.step
     if stated is not None:
         return stated
     table, each = problem.table, problem.limits.used_of(place, np.ones(len(problem.table), np.int64))
-    if problem.limits.items[place].limit.name == BUDGET:  # with tiers, rows state the price of the first step
+    if problem.limits.items[place].limit.name == BUDGET:  # tiers: rows have the first step's price
         each = np.maximum(each, table.cost_per_replica)
     placed = each[before.replicas(problem) > 0].max(initial=0.0)
     missing = np.append(before.left_out, False)[table.server] & problem.full & (each > 0)
@@ -122,14 +125,17 @@ def step_of(before: BasePlan, place: int) -> float:
 
 
 def one_of(place: int, items: int) -> FloatArray:
-    """Return one unit of an item, shape (R,)."""
+    """Return an array of shape (R,) with one unit of the item at index `place`."""
     one = np.zeros(items)
     one[place] = 1.0
     return one
 
 
 def _prices(candidates: Candidates, plan: Plan, deadline: Deadline) -> FloatArray | None:
-    """Return the shadow prices of units for the servers that a plan serves in full."""
+    """Return the shadow price of each limited item for the servers that a plan serves in full, shape (R,).
+
+    None if no prices are defined or time runs out.
+    """
     problem = build_problem(candidates)
     if problem.is_compact_only:
         return None  # a price is defined only if all servers are served

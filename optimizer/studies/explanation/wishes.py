@@ -1,4 +1,4 @@
-"""Costs of reserves, limits and prices: the plan without one of them, minus the plan.
+"""Costs of reserves, limits and other options: the plan without an option, minus the plan.
 
 Each option is removed from the entire system, which is then sized and planned again.
 """
@@ -17,15 +17,15 @@ _LIMITS = tuple(
     for name, python in OPTIONS.items()
     if CHANGES[name].is_quantity and OptimizerOptions.model_fields[python].exclude_if
 )
-"""Numeric options that documents can omit, such as limits."""
+"""Numeric options that documents can omit, such as limits; named as in documents."""
 REMOVABLE = tuple(dict.fromkeys([*_RESERVES, *_LIMITS, "preferred", "tiers", "external"]))
-"""Options whose cost is stated, by name in documents."""
+"""Options whose cost is stated; named as in documents."""
 
 
 def wish_costs(
     system: System, before: PlanOutcome, budget: QuestionBudget, memo: SizingMemo
 ) -> tuple[WishCost, ...]:
-    """Return the cost of each option that a system uses, as far as time permits.
+    """Return the cost of each removable option that a system uses, as far as time permits.
 
     Raises:
         SolverError: the solver failed.

@@ -1,1 +1,1 @@
-"""Figures as data."""
+"""Figures of systems and plans, as data."""

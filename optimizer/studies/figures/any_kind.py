@@ -1,6 +1,6 @@
-"""Metrics of a replica by load or by batch limit: those that tables show for its kind.
+"""Figures of a replica's metrics by load and by batch limit, for kinds of replicas without specific figures.
 
-These are the figures of kinds of replicas without specific ones.
+They show the metrics that tables show for the kind.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from optimizer.studies.figures.placed import Placed
 from optimizer.units import SECONDS_PER_MINUTE
 
 POINTS = 33
-"""Number of loads, or batch limits, that are evaluated."""
+"""Number of loads or batch limits at which metrics are evaluated."""
 MAX_LOAD = 0.95
-"""Maximum load, as a share of the maximum stable load."""
+"""Maximum load in the figure, as a fraction of the maximum stable load."""
 
 
 def figures_by_load(placed: Placed) -> Figure:
-    """Return the metrics of a replica by load."""
+    """Return the figure of a replica's metrics by load."""
     least, stable = placed.rate_range_rps()
     rate_rps = np.linspace(least, MAX_LOAD * stable, POINTS)
     found = placed.analyze(np.full(POINTS, placed.max_batch), rate_rps)
@@ -32,7 +32,7 @@ def figures_by_load(placed: Placed) -> Figure:
 
 
 def figures_by_batch_limit(placed: Placed) -> Figure:
-    """Return the metrics of a replica at its load, by batch limit."""
+    """Return the figure of a replica's metrics at its load, by batch limit."""
     placed.require_load()
     most = int(placed.pair.batch_ceiling[0])
     limits = np.unique(np.round(np.geomspace(1, most, POINTS))).astype(np.int64)
@@ -51,7 +51,7 @@ def _figure(
 def _panel(
     shown: Shown, found: Performance, axis: XAxis, guides: Sequence[ReferenceLine]
 ) -> CurvePanel | None:
-    """Return a metric as a curve; None if the queue model does not compute it."""
+    """Return a panel with a metric as a curve; None if the queue model does not compute the metric."""
     known = next((known for name, known in METRICS.items() if name == shown.metric), None)
     field = shown.simulated or (shown.field if known is None else known.figure)
     values = getattr(found, field, None)

@@ -1,6 +1,6 @@
-"""A batch server at its load: replicas and latency by batching window and by batch limit.
+"""Figures of a batch server at its load: replicas and latency by batching window and by batch limit.
 
-Nothing is sized: for each window or limit, the fewest replicas are searched whose share of the load meets the
+Nothing is sized. For each window or limit, the fewest replicas are searched whose share of the load meets the
 targets. Equation numbers refer to ``docs/math.md``.
 """
 
@@ -23,33 +23,36 @@ from optimizer.studies.figures.placed import EmptyFigureError, Placed
 from optimizer.units import SECONDS_PER_MINUTE
 
 WINDOWS = 9
-"""Number of windows that are evaluated, from none to twice the given one."""
+"""Number of batching windows that are evaluated, from 0 to twice the given window."""
 BATCHES = 9
 """Number of batch limits that are evaluated, in geometric steps."""
 MAX_PERCENTILES = 2
-"""Maximum number of percentile curves, because more of one colour are indistinguishable."""
+"""Maximum number of percentile curves; more curves of one colour would be hard to distinguish."""
 USUAL_PERCENTILE = 99.0
-"""Percentile shown next to the mean if no target names one."""
+"""Percentile that is shown next to the mean if no target names one."""
 PRECISION = 1e-4
-"""Relative precision of percentiles."""
+"""Relative precision of percentiles in the figure."""
 MIN_SHARE = 1e-12
-"""Smaller shares of requests are treated as this."""
+"""Smallest fraction of requests that is distinguished; smaller ones are treated as this."""
 WIDE = 8.0
-"""Factor between numbers of replicas above which the axis is logarithmic."""
+"""Ratio of the largest to the smallest number of replicas above which the axis is logarithmic."""
 
 
 @dataclass(frozen=True, slots=True)
 class _BatchingSettings:
-    """Batching settings, and the replicas that the load needs with each; shapes (R,)."""
+    """Batching settings, with the replicas that the load needs under each; arrays have shape (R,)."""
 
     servers: BulkQueues
     replicas: FloatArray
-    """Minimum replicas that meet the targets; NaN if no number does."""
+    """Minimum number of replicas that meets the targets; NaN if no number does."""
     load_rps: float
     """Load of all replicas together [requests/s]."""
 
     def long_runs(self, times: int = 1) -> list[SteadyState | None]:
-        """Return the steady state of each setting with `times` as many replicas."""
+        """Return the steady state of each setting with `times` as many replicas.
+
+        None without a steady state.
+        """
         return [
             None if math.isnan(count) else self.servers.row_at(row, self.load_rps / (times * count))
             for row, count in enumerate(self.replicas.tolist())
@@ -57,7 +60,7 @@ class _BatchingSettings:
 
 
 def shown_ms(long_run: SteadyState, measure: TargetMeasure) -> float:
-    """Return a latency measure to the precision of a picture.
+    """Return a latency measure [ms], precise enough for a figure.
 
     Tails fall geometrically, so a percentile can be interpolated from few probabilities.
     """
@@ -74,7 +77,7 @@ def shown_ms(long_run: SteadyState, measure: TargetMeasure) -> float:
 
 
 def window_figure(placed: Placed) -> Figure:
-    """Return replicas and latency by window, and by batch limit (eq. 101-103)."""
+    """Return the figure of replicas and latency by batching window, and by batch limit (eq. 101-103)."""
     server = placed.batch_servers()
     window_ms = float(server.policy.window_ms[0])
     longest_ms = 2 * window_ms if window_ms > 0 else 2 * float(server.base_ms[0] + server.slope_ms[0])
@@ -89,12 +92,12 @@ def window_figure(placed: Placed) -> Figure:
 
 
 def batch_limit_figure(placed: Placed) -> Figure:
-    """Return replicas and latency by batch limit alone."""
+    """Return the figure of replicas and latency by batch limit."""
     return placed.figure("Effect of the batch limit", _note(placed), batch_panels(placed))
 
 
 def batch_panels(placed: Placed) -> tuple[CurvePanel, ...]:
-    """Return replicas and latency by batch limit, at the given window."""
+    """Return the panels of replicas and of latency by batch limit, at the given batching window."""
     server, most = placed.batch_servers(), int(placed.pair.batch_ceiling[0])
     limits = np.unique(np.round(np.geomspace(1, most, BATCHES))).astype(np.int64)
     rows = replace(server.take(np.zeros(len(limits), np.int64)), max_batch=limits)
@@ -116,10 +119,15 @@ def _ways(placed: Placed, servers: BulkQueues) -> _BatchingSettings:
 
 
 def _fewest_replicas(server: BulkQueues, load_rps: float, limits: dict[TargetMeasure, float]) -> float:
-    """Return the fewest replicas whose share of a load meets targets; NaN if none is found.
+    """Return the fewest replicas whose share of a load meets the targets; NaN if none is found.
 
-    Numbers are increased in growing steps until the targets are met, followed by bisection between the last
+    The number is increased in growing steps until the targets are met, followed by bisection between the last
     failure and the first success.
+
+    Args:
+        server: queue model of one batch server.
+        load_rps: load of all replicas together [requests/s].
+        limits: limit of each measure.
     """
     fails = math.ceil(load_rps / float(server.stable_rate_rps[0]) * (1 - 1e-9)) - 1
     most, step = load_rps / float(server.least_rate_rps[0]), 1
@@ -145,7 +153,16 @@ def _panels(
     chosen: ReferenceLine,
     along: tuple[Literal["x"], ...] = (),
 ) -> tuple[CurvePanel, CurvePanel]:
-    """Return the panel of replicas, and that of latencies with these and with twice the replicas."""
+    """Return a panel with the replicas, and one with the latencies for these and for twice as many replicas.
+
+    Args:
+        placed: the server.
+        ways: the batching settings.
+        axis: the x axis.
+        named: name of the x axis in the titles.
+        chosen: line at the setting of the document.
+        along: axes that are logarithmic.
+    """
     if np.isnan(ways.replicas).all():
         raise EmptyFigureError(f"{placed.title}: no number of replicas meets the targets at any {named}")
     measures = latencies_shown(placed)
@@ -165,7 +182,10 @@ def _latencies(runs: Sequence[SteadyState | None], measure: TargetMeasure) -> Fl
 
 
 def latencies_shown(placed: Placed) -> Sequence[TargetMeasure]:
-    """Return the mean and the highest percentiles with targets; without any, a usual percentile."""
+    """Return the latency measures to show: the mean and the highest percentiles with targets.
+
+    Without a percentile target, it is `USUAL_PERCENTILE`.
+    """
     limits = placed.arrays.servers.targets.limits_of(0)
     asked = {(item.percentile, item.hit_rate) for item in limits if item.percentile is not None}
     shown = sorted(asked)[-MAX_PERCENTILES:] or [(USUAL_PERCENTILE, 0.0)]
@@ -173,7 +193,10 @@ def latencies_shown(placed: Placed) -> Sequence[TargetMeasure]:
 
 
 def latency_levels(placed: Placed) -> tuple[ReferenceLine, ...]:
-    """Return the targets on the shown latencies as lines; targets with equal limits share a line."""
+    """Return the targets on the shown latencies as reference lines.
+
+    Targets with equal limits share one line.
+    """
     shown, limits = latencies_shown(placed), placed.arrays.servers.targets.limits_of(0)
     levels = grouped((limit, measure.statistic) for measure, limit in limits.items() if measure in shown)
     return tuple(

@@ -1,6 +1,6 @@
 """Curves for one server on one accelerator: queue, batch, rate and token times.
 
-The numbers come from the queue model that is also used for plans. Equation numbers refer to ``docs/math.md``.
+The numbers are those of the queue model that plans use. Equation numbers refer to ``docs/math.md``.
 """
 
 import numpy as np
@@ -31,21 +31,22 @@ from optimizer.units import SECONDS_PER_MINUTE
 POINTS = 240
 """Number of points of a smooth curve."""
 LARGE_BATCH = 2**14
-"""Batch limit above which curves have few points, because the queue takes long to compute."""
+"""Batch limit above which curves have few points, because the queue model is slow."""
 FEW_POINTS = 48
 MAX_EVERY_BATCH = 256
-"""Maximum ceiling up to which every batch is evaluated; above it, `FEW_BATCHES` in geometric steps."""
+"""Largest batch ceiling for which every batch is evaluated; above it, only `FEW_BATCHES` in geometric steps.
+"""
 FEW_BATCHES = 64
 MAX_STATES = 2000
-"""Maximum number of queue states shown; if there are more, only every second, third, … is."""
+"""Maximum number of queue states shown; if there are more, only every second, third, … is shown."""
 TARGET_VIEW = 2.0
-"""Multiple of the target up to which latencies are shown."""
+"""Multiple of a latency target up to which latencies are shown."""
 RARE = 1e-4
-"""Total probability of the states beyond those shown."""
+"""Maximum total probability of the queue states that are not shown."""
 
 
 def occupancy_figure(placed: Placed) -> Figure:
-    """Return the stationary distribution of the requests in a replica (eq. 10-12)."""
+    """Return the figure of the stationary distribution of requests in a replica (eq. 10-12)."""
     placed.require_load()
     found = placed.analyze(placed.pair.max_batch, np.array([placed.rate_rps]))
     states, probability = _occupancy(placed)
@@ -72,7 +73,10 @@ def occupancy_figure(placed: Placed) -> Figure:
 
 
 def batch_figure(placed: Placed) -> Figure:
-    """Return the largest rate that meets the targets, and the latencies there, by batch limit (eq. 26)."""
+    """Return the figure of the maximum rate within the targets, and the latencies there, by batch limit (eq.
+
+    26).
+    """
     ceiling = int(placed.pair.batch_ceiling[0])
     batch = _batches(ceiling)
     rate = placed.largest_rates(batch)
@@ -111,7 +115,7 @@ def batch_figure(placed: Placed) -> Figure:
 
 
 def latency_figure(placed: Placed) -> Figure:
-    """Return ITL and TTFT against the load of a replica, with the targets (eq. 18-20)."""
+    """Return the figure of ITL and TTFT by load of a replica, with the targets (eq. 18-20)."""
     points = POINTS if placed.max_batch <= LARGE_BATCH else FEW_POINTS
     rate = np.linspace(*placed.rate_range_rps(), points)
     latencies = _latencies(placed)
@@ -134,7 +138,7 @@ def latency_figure(placed: Placed) -> Figure:
 
 
 def timing_figure(placed: Placed) -> Figure:
-    """Return the token times of the latency model at every constant batch (eq. 1-8)."""
+    """Return the figure of the latency model's token times at every constant batch (eq. 1-8)."""
     batch = _batches(int(placed.pair.batch_ceiling[0]))
     law = placed.law(len(batch))
     if not isinstance(law, ServiceLaw):
@@ -156,7 +160,7 @@ def timing_figure(placed: Placed) -> Figure:
 
 
 def _occupancy(placed: Placed) -> tuple[IntArray, FloatArray]:
-    """Return the states 0 … N+Q that are not negligible, with their probabilities (eq. 10, 12)."""
+    """Return the queue states 0 … N+Q that are not negligible, with their probabilities (eq. 10, 12)."""
     queue, batch = placed.queue(), placed.max_batch
     log_rate = np.log(placed.rate_rps / MS_PER_S)
     log_load = float(log_rate - queue.log_full_rate[0])
@@ -165,7 +169,7 @@ def _occupancy(placed: Placed) -> tuple[IntArray, FloatArray]:
     # Upper bound of the probability beyond a full batch.
     above = max(1 - float(np.sum(np.exp(log_in_batch))), RARE)
     waiting = int(queue.max_queue[0])
-    if log_load < 0:  # and it falls geometrically
+    if log_load < 0:  # beyond a full batch, probabilities fall geometrically
         waiting = min(waiting, 1 + int(np.log(RARE / above) / log_load))
     last = batch + waiting
     states = np.arange(0, last + 1, -(-(last + 1) // MAX_STATES))
@@ -175,20 +179,23 @@ def _occupancy(placed: Placed) -> tuple[IntArray, FloatArray]:
 
 
 def _batches(ceiling: int) -> IntArray:
-    """Return the batches to evaluate up to a ceiling, ascending."""
+    """Return the batches to evaluate up to a ceiling, in ascending order."""
     if ceiling <= MAX_EVERY_BATCH:
         return np.arange(1, ceiling + 1)
     return np.unique(np.round(np.geomspace(1, ceiling, FEW_BATCHES))).astype(np.int64)
 
 
 def _latencies(placed: Placed) -> list[tuple[str, TargetMeasure, tuple[ReferenceLine, ...]]]:
-    """Return the latencies shown: title, the measure of the target or the mean, and the target's line."""
+    """Return the latencies to show: title, measure, and reference lines of the target.
+
+    The measure is the one that the target limits, or else the mean.
+    """
     found = ((title, target_of(placed.arrays, metric)) for metric, title in LATENCY_TITLES.items())
     return [(title, measure, target_line(limit)) for title, (measure, limit) in found]
 
 
 def _view(values: FloatArray, target: tuple[ReferenceLine, ...]) -> float | None:
-    """Return the end of the axis, so that values near saturation do not hide the range around the target."""
+    """Return the end of the y axis, so that values near saturation do not hide those around the target."""
     if not target or float(np.max(values)) <= TARGET_VIEW * target[0].value:
         return None
     return TARGET_VIEW * max(target[0].value, float(np.min(values)))

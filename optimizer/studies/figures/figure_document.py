@@ -1,7 +1,7 @@
 """A figure as data: the plotted values with their units, independent of how they are drawn.
 
-The studies make figures, `optimizer.render.plots` draws them, and ``--json`` prints them; every number shown
-in a picture is also available as data.
+Studies create figures, `optimizer.render.plots` draws them, and ``--json`` prints them. So every number in a
+drawn figure is also available as data.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,46 +16,46 @@ from optimizer.printed import Drawn
 from optimizer.quantities import precise
 
 Values = Annotated[tuple[float | None, ...], Field(strict=False)]
-"""Numbers; None for missing ones."""
+"""Sequence of numbers; None for a missing value."""
 
 
 SeriesStyle = Literal["line", "steps", "front", "points", "chosen", "bars", "area"]
 
 
 class Series(Document):
-    """Points of one curve, under one name."""
+    """Points of one curve with a name."""
 
     name: str
-    """Name, used as the label next to the curve."""
+    """Name of the curve, used as its label."""
     x: Values
-    """x values, in the unit of the panel's axis."""
+    """x values, in the unit of the panel's x axis."""
     y: Values
-    """y values, in the unit of the panel's axis."""
+    """y values, in the unit of the panel's y axis."""
     style: SeriesStyle = "line"
-    """`line` joins the points; `steps` draws a step up to each point, and `front` one from each point;
-    `points` and `chosen`, the plan's choice, are single points; `bars` start at zero; `area` is filled below
-    the points.
+    """How the points are drawn. `line` joins them; `steps` draws a step up to each point, and `front` a step
+    from each point; `points` and `chosen` (the plan's choice) are single points; `bars` start at zero; `area`
+    is filled below the points.
     """
     type: str = ""
-    """Accelerator type that sets its colour; empty if it belongs to no type."""
+    """Accelerator type that determines the colour; empty if the curve belongs to no type."""
 
 
 class ReferenceLine(Document):
-    """A straight line across a panel: a target, a limit, a load."""
+    """A straight line across a panel, such as a target, a limit or a load."""
 
     name: str
     """Label of the line."""
     value: float
-    """Value at which it crosses its axis."""
+    """Value at which the line crosses its axis."""
     axis: Literal["x", "y"]
-    """The axis that it crosses."""
+    """Axis that the line crosses."""
 
 
 class CurvePanel(Document):
-    """Curves over one quantity."""
+    """A panel with curves over one quantity."""
 
     kind: Literal["curves"] = "curves"
-    """Kind of panel."""
+    """Identifies the type of panel."""
     title: str
     """Title of the panel."""
     x_label: str = Field(alias="xLabel")
@@ -67,61 +67,61 @@ class CurvePanel(Document):
     guides: tuple[ReferenceLine, ...] = Field((), strict=False)
     """Reference lines."""
     y_most: float | None = Field(None, alias="yMost")
-    """End of the axis, if the curves continue beyond the range of interest."""
+    """Upper end of the y axis, if curves continue beyond the range of interest; null: no limit."""
     logarithmic: tuple[Literal["x", "y"], ...] = Field((), strict=False)
-    """Logarithmic axes."""
+    """Axes with a logarithmic scale."""
 
 
 class Bar(Document):
-    """One row of bars: a name, and a number for every column."""
+    """One row of a bar panel: a name, and a number for every column."""
 
     name: str
     """Name of the row."""
     group: str = ""
-    """Group of the row; the rows of a group are adjacent under its name."""
+    """Group of the row; rows of a group are adjacent under its name."""
     values: Values
-    """Values, one per column."""
+    """Values of the row, one per column."""
     marks: Values = ()
-    """Reference of each value, such as a limit or the value before: one per column, or empty."""
+    """Reference for each value, such as a limit or the previous value: one per column, or empty."""
     type: str = ""
-    """Accelerator type that sets its colour; empty if it belongs to no type."""
+    """Accelerator type that determines the colour; empty if the row belongs to no type."""
 
 
 class BarPanel(Document):
-    """Bars in rows, several quantities side by side."""
+    """A panel with bars in rows, with several quantities side by side."""
 
     kind: Literal["bars"] = "bars"
-    """Kind of panel."""
+    """Identifies the type of panel."""
     title: str
     """Title of the panel."""
     columns: tuple[str, ...] = Field(strict=False)
-    """Quantities with their units."""
+    """Name and unit of the quantity in each column."""
     bars: tuple[Bar, ...] = Field(strict=False)
-    """The rows."""
+    """Rows of the panel."""
     mark: str = ""
-    """Meaning of the marks."""
+    """Meaning of the marks next to the bars."""
     line: float | None = None
-    """Reference value of all bars, across all columns, which are at least as wide."""
+    """Reference value of all bars, drawn as a line in every column; null without one."""
     line_name: str = Field("", alias="lineName")
-    """Name of the line."""
+    """Name of the reference line."""
 
 
 class Cell(Document):
-    """One field of a grid."""
+    """One field of a grid panel."""
 
     text: str
     """Text of the field; lines are separated by a line feed."""
     group: str = ""
-    """Group of the field, which sets its colour; empty without a colour."""
+    """Group of the field, which determines its colour; empty for no colour."""
     share: float = 1.0
-    """Share of the field that is coloured: the served share of the load."""
+    """Fraction of the field that is coloured: the served share of the load."""
 
 
 class GridPanel(Document):
-    """A table: rows by columns."""
+    """A panel with a table of text fields."""
 
     kind: Literal["grid"] = "grid"
-    """Kind of panel."""
+    """Identifies the type of panel."""
     title: str
     """Title of the panel."""
     columns: tuple[str, ...] = Field(strict=False)
@@ -129,33 +129,33 @@ class GridPanel(Document):
     rows: tuple[str, ...] = Field(strict=False)
     """Headings of the rows."""
     cells: tuple[Annotated[tuple[Cell, ...], Field(strict=False)], ...] = Field(strict=False)
-    """Fields, row by row."""
+    """Fields of the panel, row by row."""
     groups: tuple[str, ...] = Field((), strict=False)
-    """All groups, including unused ones; the position of a group sets its colour."""
+    """All groups, including unused ones; the position of a group determines its colour."""
 
 
 class Figure(Drawn, Document):
-    """Panels that belong together, or the reason that there is nothing to show."""
+    """A figure: panels that belong together, or the reason why there is nothing to show."""
 
     title: str
     """Title of the figure."""
     note: str = ""
-    """Explanation of the figure, including omissions."""
+    """Explanation of the figure, including what is omitted."""
     panels: tuple[Annotated[CurvePanel | BarPanel | GridPanel, Field(discriminator="kind")], ...] = Field(
         (), strict=False
     )
     """Panels from top to bottom; empty if there is nothing to show, with the reason in `note`."""
     types: tuple[str, ...] = Field((), strict=False)
-    """All accelerator types of the system; the position of a type sets its colour in every picture."""
+    """All accelerator types of the system; the position of a type determines its colour in every figure."""
 
 
 def level(name: str, value: float) -> ReferenceLine:
-    """Return a line across the y axis."""
+    """Return a horizontal reference line at a value of the y axis."""
     return ReferenceLine(name=name, value=value, axis="y")
 
 
 def upright(name: str, value: float) -> ReferenceLine:
-    """Return a line across the x axis."""
+    """Return a vertical reference line at a value of the x axis."""
     return ReferenceLine(name=name, value=value, axis="x")
 
 
@@ -163,17 +163,24 @@ _Values = FloatArray | IntArray | Sequence[float | None]
 
 
 class XAxis(NamedTuple):
-    """The x axis of curves and panels: its quantity, and the values at which curves are known."""
+    """The x axis of curves and panels: its quantity, and the x values of the curves."""
 
     label: str
-    """Quantity and unit."""
+    """Name and unit of the quantity."""
     x: _Values
-    """Values, in that unit."""
+    """x values of the curves, in the unit of the axis."""
     type: str = ""
-    """Accelerator type that sets the colour of its curves; empty if they belong to no type."""
+    """Accelerator type that determines the colour of the curves; empty if they belong to no type."""
 
     def curve(self, name: str, y: _Values, style: SeriesStyle = "line", type_name: str = "") -> Series:
-        """Return a curve, in the colour of another type if given; missing values are not finite."""
+        """Return a curve over this axis.
+
+        Args:
+            name: name of the curve.
+            y: y values; values that are not finite become missing.
+            style: how the points are drawn.
+            type_name: accelerator type for the colour; empty: that of the axis.
+        """
         return Series(name=name, x=_numbers(self.x), y=_numbers(y), style=style, type=type_name or self.type)
 
     def panel(
@@ -184,7 +191,15 @@ class XAxis(NamedTuple):
         guides: Iterable[ReferenceLine] = (),
         **ends: Any,
     ) -> CurvePanel:
-        """Return a panel of curves, given as such or as their values by name."""
+        """Return a panel over this axis.
+
+        Args:
+            title: title of the panel.
+            y_label: name and unit of the y axis.
+            curves: curves, or their y values by name.
+            guides: reference lines.
+            ends: further settings of the panel.
+        """
         if isinstance(curves, Mapping):
             curves = [self.curve(*named) for named in curves.items()]
         lines: dict[str, Any] = {"series": tuple(curves), "guides": tuple(guides)}
@@ -192,12 +207,12 @@ class XAxis(NamedTuple):
 
 
 def _numbers(values: _Values) -> tuple[float | None, ...]:
-    """Return plain numbers, with None for values that are not finite."""
+    """Convert values to Python numbers; those that are not finite become None."""
     return tuple(None if value is None or not isfinite(value) else float(value) for value in values)
 
 
 def target_line(target_ms: float) -> tuple[ReferenceLine, ...]:
-    """Return the line of a latency target [ms]; empty without a target."""
+    """Return the reference line of a latency target [ms]; empty without a target."""
     if not isfinite(target_ms):
         return ()
     return (level(f"target {precise(target_ms)} ms", target_ms),)

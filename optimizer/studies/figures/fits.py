@@ -1,4 +1,4 @@
-"""The figure of a fit: measured and predicted times, run by run."""
+"""Figure of a fit: measured and predicted times of every run."""
 
 from collections.abc import Sequence
 
@@ -12,11 +12,11 @@ FIGURES = (
     ("itl_ms", "Time between tokens (mean)", "ITL [ms]"),
 )
 MAX_SHAPES = 6
-"""Maximum number of shapes in one panel, so that curves are distinguishable."""
+"""Maximum number of request shapes in one panel, so that the curves can be distinguished."""
 
 
 def fit_figure(profile: FittedProfile) -> Figure:
-    """Return measured and predicted times by completed rate, for each shape."""
+    """Return the figure of measured and predicted times by completed rate, for each request shape."""
     pairs = [(point, point.run()) for point in profile.points if point.itl_ms or point.ttft_ms]
     if not pairs:
         return Figure(title=_title(profile), note="Nothing to show: the profile has no measured points.")

@@ -1,7 +1,7 @@
 """All figures by name, as offered by the command line and the service.
 
-`make_figure` returns the `Figure` of a system, given its name and those of server and accelerator. If there
-is nothing to show, the figure has a note with the reason.
+`make_figure` returns the figure of a system, given the names of the figure, the server and the accelerator.
+If there is nothing to show, the figure has a note with the reason.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ PICTURES: dict[type[Kind], dict[str, Picture]] = {
         "timing": timing_figure,
         "distribution": distribution_figure,
         "percentiles": percentiles_figure,
-        "window": window_figure,  # only shows a note that the server has no window; likewise the next
+        "window": window_figure,  # only notes that the server has no window, like the next one
         "rejection": rejection_figure,
     },
     BatchServers: {
@@ -49,13 +49,13 @@ PICTURES: dict[type[Kind], dict[str, Picture]] = {
         "rejection": rejection_figure,
     },
 }
-"""Figures of one server on one accelerator, by the kind of its replicas."""
+"""Figures of one server on one accelerator, by kind of replica and by name."""
 OF_ANY_KIND: dict[str, Picture] = {"batch": figures_by_batch_limit, "latency": figures_by_load}
-"""Figures of one server whose kind has no specific figures."""
+"""Figures of one server whose kind of replica has no specific figures, by name."""
 SERVER_FIGURES = ("cost", "pareto")
-"""Figures of one server on all its accelerators, or on one."""
+"""Names of the figures that show one server on all its accelerators or on one."""
 PLAN_FIGURES = ("plan", *PANELS)
-"""Figures of an entire plan."""
+"""Names of the figures that show an entire plan."""
 FIGURES = (
     *PLAN_FIGURES,
     *dict.fromkeys(name for some in PICTURES.values() for name in some),
@@ -112,7 +112,7 @@ def _pareto_figure(system: System, server: str, accelerator: str | None, backend
 
 
 def _replica_figure(name: str, placed: Placed) -> Figure:
-    """Return a figure of a replica, by its kind."""
+    """Return a figure of a replica, by its name and the kind of the replica."""
     picture = _pictures(placed.kind).get(name)
     if picture is None:
         raise EmptyFigureError(_none_of(placed.kind, placed.server))
@@ -128,7 +128,7 @@ def _none_of(kind: Kind, server: str) -> str:
 
 
 def _plan_figure(system: System, before: System | None, panels: tuple[str, ...], backend: str) -> Figure:
-    """Return a figure of a plan; after a load change, the plan before it is the running one."""
+    """Return a figure of a plan; if `before` is given, its plan is the running one before a load change."""
     if before is None:
         return plan_figure(
             PlannedSystem(system, describe(system, solve(system, backend=backend))), None, panels

@@ -1,6 +1,6 @@
 """One server on one accelerator, found by name and prepared for the queue model.
 
-If no accelerator is named, the plan's choice is used, which requires a solve.
+If no accelerator is named, the plan's choice is used, which requires solving the system.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,7 +47,7 @@ LATENCY_TITLES: dict[Literal["itl", "ttft"], str] = {
     "itl": "Inter-token latency",
     "ttft": "Time to first token",
 }
-"""Latencies in separate panels, with their titles."""
+"""Titles of the latencies that have separate panels."""
 
 
 class EmptyFigureError(Exception):
@@ -56,37 +56,41 @@ class EmptyFigureError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A server on one accelerator."""
+    """A server on one accelerator, for figures."""
 
     system: System
     arrays: SystemArrays
-    """System arrays with only this server."""
+    """System arrays that contain only this server."""
     pair: Pairs
-    """The pair as one row; its batch ceiling is that of profile, server and memory."""
+    """The pair of server and accelerator as one row; its batch ceiling takes profile, server and memory into
+    account.
+    """
     server: str
     accelerator: str
     rate_rps: float
-    """Load of one replica; 0 if the pair is no candidate, because the number of replicas is then unknown."""
+    """Load of one replica [requests/s]; 0 if the pair is not a candidate, because the number of replicas is
+    unknown.
+    """
     remark: str
-    """Number and origin of its replicas, or the reason that the pair is no candidate."""
+    """Number of replicas and how it was chosen, or the reason why the pair is not a candidate."""
 
     @property
     def title(self) -> str:
-        """Names of the server and the accelerator."""
+        """Names of the server and the accelerator, as a title."""
         return f"{self.server} on {self.accelerator}"
 
     @property
     def type(self) -> str:
-        """The accelerator's type."""
+        """Accelerator type of the accelerator."""
         return self.arrays.type_names[int(self.arrays.type[self.pair.accelerator[0]])]
 
     @property
     def max_batch(self) -> int:
-        """Batch limit."""
+        """Batch limit of a replica [requests]."""
         return int(self.pair.max_batch[0])
 
     def figure(self, title: str, note: str, panels: Iterable[CurvePanel | None]) -> Figure:
-        """Return a figure of the server with the panels that exist."""
+        """Return a figure of the server with those panels that are not None."""
         shown = tuple(panel for panel in panels if panel is not None)
         return Figure(title=f"{title}: {self.title}", note=note, panels=shown, types=self.arrays.type_names)
 
@@ -100,28 +104,28 @@ class Placed:
             raise EmptyFigureError(f"{self.title} carries no load; {self.remark}")
 
     def batch_guide(self) -> ReferenceLine:
-        """Return a line at the batch limit."""
+        """Return a reference line at the batch limit."""
         return upright(f"batch {self.max_batch:,}", float(self.max_batch))
 
     def load_guides(self) -> tuple[ReferenceLine, ...]:
-        """Return lines at the maximum load within all targets, and at the load of the plan."""
+        """Return reference lines at the maximum load within all targets, and at the load in the plan."""
         named = (("largest", float(self.largest_rates(self.pair.max_batch)[0])), ("load", self.rate_rps))
         rates = ((name, rate * SECONDS_PER_MINUTE) for name, rate in named if rate > 0)
         return tuple(upright(f"{name} {quantity(rpm)}", rpm) for name, rpm in rates)
 
     def axis(self, label: str, x: FloatArray) -> XAxis:
-        """Return an axis of curves in the colour of the accelerator's type."""
+        """Return an x axis whose curves have the colour of the accelerator's type."""
         return XAxis(label, x, self.type)
 
     def law(self, rows: int) -> Law:
-        """Return the latency model, repeated for a number of rows."""
+        """Return the latency model of the pair, repeated for a number of rows."""
         return law_of(self.arrays, self._rows(rows))
 
     def queue(self) -> BirthDeathQueue:
-        """Return the birth-death queue of one replica; rates are requests/ms.
+        """Return the birth-death queue of one replica, with rates in requests/ms.
 
         Raises:
-            EmptyFigureError: its queue model is a different one.
+            EmptyFigureError: the pair has another queue model.
         """
         replica = self._replica()
         if not isinstance(replica, ReplicaQueues):
@@ -129,7 +133,7 @@ class Placed:
         return replica.queue
 
     def _no_occupancy(self, queue_model: str) -> str:
-        """Return the reason that there is no occupancy distribution, and what to do."""
+        """Return the reason why there is no occupancy distribution, with advice."""
         model = self.system.servers[self.server].model
         pair = f"{model} on {self.accelerator}"
         text = f"the queue model {queue_model!r} of {pair} has no distribution of the occupancy"
@@ -147,11 +151,11 @@ class Placed:
 
     @property
     def kind(self) -> Kind:
-        """The kind of its replicas."""
+        """Kind of the replicas."""
         return kind_of_law(type(self.law(1)))
 
     def batch_servers(self) -> BulkQueues:
-        """Return the queue model of one batch server.
+        """Return the queue model of one replica, which must be a batch server.
 
         Raises:
             EmptyFigureError: the replica is not a batch server.
@@ -166,24 +170,30 @@ class Placed:
         return replicas_of(self.arrays, replace(self.pair, max_queue=capacity))
 
     def rate_range_rps(self) -> tuple[float, float]:
-        """Return the minimum rate that sizing considers, and the maximum stable rate (eq. 22)."""
+        """Return the minimum rate that sizing considers, and the maximum stable rate [requests/s] (eq.
+
+        22).
+        """
         replica = self._replica()
         return float(replica.least_rate_rps[0]), float(replica.stable_rate_rps[0])
 
     def largest_rates(self, max_batch: IntArray) -> FloatArray:
-        """Return the largest rate that meets the targets at each batch limit; NaN if there is none."""
+        """Return the maximum rate within the targets at each batch limit [requests/s].
+
+        NaN if there is none.
+        """
         pairs = replace(self._rows(len(max_batch)), max_batch=max_batch)
         pairs = replace(pairs, max_queue=queue_capacity(self.arrays, pairs.server, max_batch))
         return largest_rates(self.arrays, pairs, targets_of(self.arrays, pairs))
 
     def analyze(self, max_batch: IntArray, rate_rps: FloatArray) -> Performance:
-        """Return the performance of a replica at batch limits and rates > 0, shapes (R,)."""
+        """Return the performance of a replica at given batch limits and rates above 0, shapes (R,)."""
         pairs = self._rows(len(max_batch))
         return measure_pairs(self.arrays, pairs.server, pairs.accelerator, max_batch, rate_rps).performance
 
     @property
     def queue_model(self) -> str:
-        """Name of its queue model."""
+        """Name of the queue model."""
         return self._replica().name
 
     def supports_measure(self, measure: TargetMeasure) -> bool:
@@ -193,7 +203,10 @@ class Placed:
     def figures(
         self, max_batch: IntArray, rate_rps: FloatArray, measures: Sequence[TargetMeasure]
     ) -> dict[TargetMeasure, FloatArray]:
-        """Return the measures that the queue model supports, at batch limits and rates > 0, shapes (R,)."""
+        """Return the measures that the queue model supports, at batch limits and rates above 0.
+
+        All shapes are (R,).
+        """
         pairs = self._rows(len(rate_rps))
         known = [measure for measure in measures if self.supports_measure(measure)]
         found = {measure: np.zeros(len(rate_rps)) for measure in known}
@@ -209,7 +222,7 @@ class Placed:
 
 
 def place_unsized(system: System, server: str, accelerator: str | None, backend: str = "highs") -> Placed:
-    """Return an unsized server on the named accelerator, its only one, or else the plan's.
+    """Return a server, which need not be sized, on the named accelerator, its only one, or else the plan's.
 
     Raises:
         SpecError: the accelerator does not exist.
@@ -232,7 +245,7 @@ def place_unsized(system: System, server: str, accelerator: str | None, backend:
 
 
 def chosen_server(system: System, name: str | None) -> str:
-    """Return the name of a server: the given one, or the only one.
+    """Return the given name of a server, or the name of the only server.
 
     Raises:
         SpecError: the server does not exist, or there are several and none is named.
@@ -241,7 +254,7 @@ def chosen_server(system: System, name: str | None) -> str:
 
 
 def alone_in_system(system: System, server: str) -> System:
-    """Return the system with only one server, and its accelerators and current allocation."""
+    """Return the system with only one server, its accelerators and its current allocation."""
     return replace(system, servers=MappingProxyType({server: system.servers[server]}))
 
 
@@ -273,7 +286,7 @@ def _check_one_class(system: System, server: str) -> None:
 
 
 def candidates_of_only(system: System, server: str) -> Candidates:
-    """Return the candidates of the only server, which must have load.
+    """Return the candidates of a system's only server, which must have load.
 
     Raises:
         EmptyFigureError: the server has no load.
@@ -289,15 +302,15 @@ def _idle_text(server: str) -> str:
 
 
 def has_targets(arrays: SystemArrays) -> bool:
-    """Return whether the only server of a system has a latency or throughput target."""
+    """Return whether a system's only server has a latency or throughput target."""
     targets = arrays.servers.targets
     return bool(targets.tps[0]) or any(np.isfinite(targets.limit(metric)[0]) for metric in LATENCIES)
 
 
 def target_of(arrays: SystemArrays, metric: LatencyName) -> tuple[TargetMeasure, float]:
-    """Return the measure of the only server's target on a latency, and its limit [ms].
+    """Return the measure that the only server's target on a latency limits, and the limit [ms].
 
-    Without such a target, or if a share of requests is limited, return the mean and inf.
+    Without such a target, or if a fraction of requests is limited, return the mean and inf.
     """
     targets = arrays.servers.targets
     for measure, limit in zip(targets.measures, targets.limits[:, 0].tolist(), strict=True):
@@ -307,29 +320,29 @@ def target_of(arrays: SystemArrays, metric: LatencyName) -> tuple[TargetMeasure,
 
 
 def of_statistic(title: str, measure: TargetMeasure) -> str:
-    """Return a title with the displayed percentile, if it is one."""
+    """Return a title, with the percentile if the measure is a percentile."""
     return title if measure.percentile is None else f"{title}, {measure.statistic}"
 
 
 def joined_candidates(candidates: Candidates) -> CandidateTable:
-    """Return the candidates, including those that need more replicas than the server allows.
+    """Return all candidates, including those that need more replicas than the server allows.
 
-    Only candidates that serve all members of a shared queue are included.
+    Of shared queues, only candidates that serve all members are included.
     """
     table = CandidateTable.joined([candidates.table, candidates.over_limit])
     return table.take(table.members == ALL_MEMBERS)
 
 
 def rejection(candidates: Candidates, accelerator: str) -> str:
-    """Return the reason that the only server cannot run on an accelerator; empty if it can."""
+    """Return the reason why the only server cannot run on an accelerator; empty if it can."""
     return next((item.detail for item in candidates.rejections(0) if item.accelerator == accelerator), "")
 
 
 def _pair(candidates: Candidates, accelerator: str) -> Pairs:
-    """Return the pair with its batch ceiling.
+    """Return the pair of the only server and an accelerator, with its batch ceiling.
 
     Raises:
-        EmptyFigureError: the pair has no queue.
+        EmptyFigureError: the pair has no queue model.
     """
     arrays = candidates.arrays
     shape = arrays.profile_of.shape

@@ -1,6 +1,6 @@
 """Figures of a plan: load, assignment, accelerator types, and bars for every server.
 
-The input is the `Overview` of a plan, and optionally of an earlier one for comparison. Servers are sorted by
+The input is the `Overview` of a plan and, for a comparison, that of an earlier plan. Servers are sorted by
 model, then by priority, so that comparable servers are adjacent.
 """
 
@@ -23,27 +23,27 @@ from optimizer.studies.figures.figure_document import Bar, BarPanel, Cell, Figur
 from optimizer.studies.overview import Overview, PoolRow
 
 MAX_ROWS = 40
-"""Maximum number of servers, or models, on a page."""
+"""Maximum number of servers or models in a figure."""
 WHOLE = 100.0
-"""Latency equal to its target [%]."""
+"""Value of a latency that equals its target [% of the target]."""
 CLASSES_BESIDE = 5
-"""Maximum number of service classes side by side; further classes follow in more panels."""
+"""Maximum number of service classes side by side; further classes are in further panels."""
 
 
 class PlannedSystem(NamedTuple):
-    """A system and its plan; the figure shows the servers of the system."""
+    """A system and its plan, which a figure shows."""
 
     system: System
     overview: Overview
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Return all accelerator types, sorted by name."""
+        """Return all accelerator types of the system, sorted by name."""
         return tuple(row.type for row in self.overview.types)
 
 
 def load_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[GridPanel, ...]:
-    """Return the arrival rate and the tokens of each model in each service class."""
+    """Return panels with the arrival rate and the token lengths of each model in each service class."""
     now, then = _loads(shown), {} if before is None else _loads(before)
     return _grids(
         "Load: requests/min, input → output tokens",
@@ -53,7 +53,7 @@ def load_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tu
 
 
 def _loads(shown: PlannedSystem) -> dict[tuple[str, str], str]:
-    """Return the load of each model and class as text; loads of servers with the same pair are added up."""
+    """Return the load of each model and class as text; loads of servers with the same pair are added."""
     routed, streams = shown.overview.plan.routed_rpm, shown.system.streams
     found = grouped((stream.key, stream.server) for stream in streams.values())
     rates = totals(
@@ -70,7 +70,7 @@ def _loads(shown: PlannedSystem) -> dict[tuple[str, str], str]:
 
 
 def assignment_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[GridPanel, ...]:
-    """Return the accelerator and the number of replicas of each model in each service class."""
+    """Return panels with the accelerator and the number of replicas of each model in each service class."""
     now, then = _placements(shown), {} if before is None else _placements(before)
     shares = _served_shares(shown)
 
@@ -89,7 +89,14 @@ def _with_before(text: str, before: str | None) -> str:
 def _grids(
     title: str, shown: PlannedSystem, cell: Callable[[tuple[str, str]], Cell], groups: tuple[str, ...] = ()
 ) -> tuple[GridPanel, ...]:
-    """Return grids with a field for each model (rows) and service class (columns), a few classes each."""
+    """Return grids with a row for each model and a column for each service class, a few classes per grid.
+
+    Args:
+        title: title of the panels.
+        shown: the system and its plan.
+        cell: function that returns the field of a model and class.
+        groups: all groups of fields, which determine their colours.
+    """
     system = shown.system
     classes = sorted(
         {stream.server.service_class for stream in system.streams.values()},
@@ -110,7 +117,7 @@ def _grids(
 
 
 def _placements(shown: PlannedSystem) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return the placement of each model and class as text, and the type of its largest pool."""
+    """Return the placement of each model and class as text, and the accelerator type of its largest pool."""
     on_shared_cards = {row.server for row in shown.overview.on_shared_cards}
     pools = grouped(((row.model, row.service_class), row) for row in shown.overview.placed)
     streams, lacks = shown.system.streams, _lacks(shown)
@@ -132,7 +139,7 @@ def _placements(shown: PlannedSystem) -> dict[tuple[str, str], tuple[str, str]]:
 
 
 def _served_shares(shown: PlannedSystem) -> dict[tuple[str, str], float]:
-    """Return the served share of the load for each model and class."""
+    """Return the served share of the load of each model and class."""
     missed = {item.server: 1 - item.served_fraction for item in shown.overview.plan.unserved}
     streams = shown.system.streams.items()
     loads = [(stream.key, name, stream.load.arrival_rate_rpm) for name, stream in streams]
@@ -163,7 +170,10 @@ def _lacks(shown: PlannedSystem) -> dict[tuple[str, str], str]:
 
 
 def types_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[BarPanel, ...]:
-    """Return cards, replicas and cost of every accelerator type; without an earlier plan, also stock."""
+    """Return the panel of cards, replicas and cost by accelerator type.
+
+    Without an earlier plan, it also shows the existing cards.
+    """
     then = {} if before is None else {row.type: row for row in before.overview.types}
     currency, bars = shown.overview.plan.currency, []
     for row in shown.overview.types:
@@ -187,7 +197,7 @@ def types_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> t
 
 
 def servers_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[BarPanel, ...]:
-    """Return arrival rate, cost, replicas, batch, token time and wait of every server."""
+    """Return the panels of arrival rate, cost, replicas, batch, token times and queueing time by server."""
     currency = shown.overview.plan.currency
     now, then = _by_server(shown), {} if before is None else _by_server(before)
     figures = shown_in("bars", kinds_of(_rows_of(shown, before)))
@@ -218,7 +228,7 @@ def servers_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
 
 
 def _bar_name(shown: Shown) -> str:
-    """Return the heading above a metric's bars."""
+    """Return the heading of the column with a metric's bars."""
     if shown.spoken:
         return f"{shown.spoken}\n({shown.heading}) [{shown.unit}]"
     return f"{shown.heading}\n[{shown.unit}]" if shown.unit else shown.heading
@@ -249,7 +259,7 @@ def _by_server(shown: PlannedSystem) -> dict[str, list[PoolRow]]:
 def _figures(
     rows: Sequence[PoolRow], currency: str | None, figures: Sequence[Shown]
 ) -> tuple[float | None, ...]:
-    """Return sums of cost and replicas, and load-weighted means of batch and other metrics."""
+    """Return total cost and replicas of a server's pools, and load-weighted means of other metrics."""
     if not rows:
         return 0.0, 0.0, None, *(None for _ in figures)
     weights = [row.arrival_rate_rpm for row in rows]
@@ -272,7 +282,7 @@ def _figures(
 
 
 def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[BarPanel, ...]:
-    """Return the values of every server as shares of their targets, the tightest first."""
+    """Return the panels of every server's metrics as percentages of their targets, the tightest first."""
     now, then = _by_server(shown), {} if before is None else _by_server(before)
     rows = _rows_of(shown, before)
     kinds = kinds_of(rows)
@@ -294,7 +304,7 @@ def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
             type=_type_of(now.get(group_of.get(name, name), ())),
         )
         for name in sorted(shares, key=lambda name: (-_tightness(shares[name]), name))[:MAX_ROWS]
-        if metrics  # offline work has no targets
+        if metrics  # offline work has no latency targets
     ]
     panel = BarPanel(
         title="Latencies against targets, the tightest first",
@@ -310,7 +320,10 @@ def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
 def _target_shares(
     shown: PlannedSystem, pools: Mapping[str, Sequence[PoolRow]], metrics: Sequence[str]
 ) -> dict[str, tuple[float | None, ...]]:
-    """Return values as a share of their targets by server [%]; members of shared queues are separate."""
+    """Return the metrics of each server as percentages of their targets.
+
+    Members of shared queues are separate.
+    """
     members, system = shown.overview.plan.members, shown.system
     shares = {}
     for name, stream in system.streams.items():
@@ -331,26 +344,26 @@ def _target_shares(
 def _mean_figures(
     means: Mapping[str, float], limits: Mapping[TargetMeasure, float]
 ) -> Iterator[TargetFigure]:
-    """Yield the targets on means, with their values."""
+    """Yield the targets on means, with the means as their values."""
     for measure, limit in limits.items():
         if measure in MEANS and measure.metric in means:
             yield TargetFigure(measure=measure.label, value=means[measure.metric], limit=limit)
 
 
 def _tightness(shares: Values) -> float:
-    """Return the largest share of a target that a server uses [%]."""
+    """Return the largest value among a server's percentages of targets."""
     return max((share for share in shares if share is not None), default=0.0)
 
 
 def _shares(rows: Sequence[PoolRow], metrics: Sequence[str]) -> tuple[float | None, ...]:
-    """Return values as shares of their targets [%]; None without a target or replicas."""
+    """Return the metrics of pools as percentages of their targets; None without a target or replicas."""
     return tuple(
         _largest_share([figure for row in rows for figure in row.targets_on(metric)]) for metric in metrics
     )
 
 
 def _target_name(shown: Shown | None) -> str:
-    """Return the heading of the bars of a target."""
+    """Return the heading of the column with the bars of a target."""
     if shown is None:
         return "beyond a target\n[% of allowed]"
     heading = f" ({shown.metric.upper()})" if shown.metric in LATENCIES else ""
@@ -363,7 +376,10 @@ def _largest_share(figures: Sequence[TargetFigure]) -> float | None:
 
 
 def _shown_servers(shown: PlannedSystem) -> list[str]:
-    """Return the servers by model and priority; if there are too many, only the most expensive ones."""
+    """Return the servers to show, by model and priority.
+
+    If there are too many, only the most expensive ones.
+    """
     servers, cost = shown.system.servers, dict.fromkeys(shown.system.servers, 0.0)
     for row in shown.overview.placed:
         cost[row.server] += row.cost_cents_per_h
@@ -378,15 +394,15 @@ PANELS = {
     "servers": servers_panels,
     "targets": targets_panels,
 }
-"""Panels of a plan's figure."""
+"""Panels of a plan's figure, by name."""
 WHOLE_PLAN = ("load", "assignment", "types", "servers")
-"""Panels that a plan's figure shows by default."""
+"""Names of the panels that a plan's figure shows by default."""
 
 
 def plan_figure(
     shown: PlannedSystem, before: PlannedSystem | None = None, panels: Sequence[str] = WHOLE_PLAN
 ) -> Figure:
-    """Return a figure of a plan, compared with an earlier plan if there is one."""
+    """Return a figure of a plan; if an earlier plan is given, the figure compares both."""
     overview = shown.overview
     mode = "Limited" if overview.limited else "Unlimited"
     served = overview.servers - len(overview.plan.unserved)
@@ -408,7 +424,7 @@ def plan_figure(
 
 
 def _other_costs(plan: Plan) -> str:
-    """Return the parts of the total cost that are not in the costs of types and servers."""
+    """Return a note on the parts of the total cost that are in no type's or server's cost."""
     tiers = difference_cents_per_h(plan.tiers)
     parts = [
         f"{what} ({cost_amount(cost, plan.currency)})"
@@ -419,7 +435,7 @@ def _other_costs(plan: Plan) -> str:
 
 
 def left_out(shown: PlannedSystem, panels: Sequence[str]) -> str:
-    """Return a note on the rows omitted in a figure; empty if it shows all."""
+    """Return a note on the rows that a figure omits; empty if it shows all."""
     servers = shown.system.servers.values()
     models = {server.model for server in servers}
     parts = [

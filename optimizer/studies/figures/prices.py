@@ -45,25 +45,25 @@ _Shown = Literal["itl", "ttft"]
 
 
 MAX_CURVES = 6
-"""Maximum number of accelerators in one panel."""
+"""Maximum number of accelerators shown in one panel."""
 LOAD_VIEW = 2.0
-"""Multiple of the load up to which costs are shown."""
+"""Multiple of the server's load up to which costs are shown."""
 SIGHT = 3.0
 """Maximum of a cost axis, as a multiple of the end of the cheapest curve."""
 POINTS = 400
-"""Number of points of a curve that has more steps than are visible."""
+"""Number of points of a curve that has too many steps to draw each one."""
 COUNTS = 64
-"""Number of replica counts evaluated for a pair and batch, in geometric steps."""
+"""Number of replica counts evaluated for each accelerator and batch, in geometric steps."""
 WIDE = 8.0
 """Ratio of the largest to the smallest value above which an axis is logarithmic."""
 _OTHER: dict[_Shown, _Shown] = {"itl": "ttft", "ttft": "itl"}
-"""The other latency, whose target must be met."""
+"""For each latency, the other latency, whose target must also be met."""
 LOST = 1e-3
 """Maximum rejection rate of configurations, unless the candidate itself rejects more."""
 
 
 def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
-    """Return the cost of a server by load, with one step curve per accelerator (eq. 28-30)."""
+    """Return the figure of a server's cost by load, with one step curve per accelerator (eq. 28-30)."""
     candidates, table = _candidates_of(system, server, accelerator)
     load = float(candidates.arrays.servers.load_rps[0])
     at_load = _costs(candidates, table, np.array([load]))[:, 0]
@@ -85,7 +85,7 @@ def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
 def _within_sight(
     drawn: Sequence[Series], at_load: FloatArray
 ) -> tuple[tuple[Series, ...], float | None, list[str]]:
-    """Return the curves close to the cheapest, the end of the axis, and the names of the other curves.
+    """Return the curves close to the cheapest, the end of the cost axis, and the names of the omitted curves.
 
     A single expensive accelerator would otherwise flatten all relevant curves.
     """
@@ -98,7 +98,7 @@ def _within_sight(
 
 
 def pareto_figure(system: System, server: str, accelerator: str | None, plan: Plan) -> Figure:
-    """Return the minimum cost of each latency, over accelerators, batches and replicas."""
+    """Return the figure of the minimum cost for each latency, over accelerators, batches and replicas."""
     candidates, table = _candidates_of(system, server, accelerator)
     ways = _ways(candidates, table)
     held = {name: _held(candidates, ways, name) for name in LATENCY_TITLES}
@@ -124,7 +124,7 @@ def pareto_figure(system: System, server: str, accelerator: str | None, plan: Pl
 
 
 def _candidates_of(system: System, server: str, accelerator: str | None) -> tuple[Candidates, CandidateTable]:
-    """Return the candidates of a server, all or on one accelerator; at least one."""
+    """Return the candidates of a server on all accelerators or on one; there is at least one candidate."""
     candidates = candidates_of_only(system, server)
     table = joined_candidates(candidates)
     if accelerator is not None:
@@ -147,7 +147,10 @@ def _no_candidate(candidates: Candidates, server: str, accelerator: str | None) 
 
 
 def _costs(candidates: Candidates, table: CandidateTable, load_rps: FloatArray) -> FloatArray:
-    """Return each candidate's cost at each load, NaN beyond its replica limit; shape (C, loads) (eq. 28)."""
+    """Return each candidate's cost at each load [cents/h], shape (C, loads) (eq.
+
+    28); NaN above its replica limit.
+    """
     servers = candidates.arrays.servers
     needed = np.ceil(load_rps / table.max_rate_rps[:, None] * (1 - ROUNDING))
     count = np.maximum(needed, servers.min_replicas[0])
@@ -156,7 +159,7 @@ def _costs(candidates: Candidates, table: CandidateTable, load_rps: FloatArray) 
 
 
 def _steps(candidates: Candidates, candidate: CandidateTable, load_rps: float) -> Series:
-    """Return one candidate's cost up to a multiple of the load: every step, or at many points."""
+    """Return the curve of one candidate's cost up to a multiple of the load: every step, or many points."""
     rate, end = float(candidate.max_rate_rps[0]), LOAD_VIEW * load_rps
     every_step = end / rate <= POINTS
     load = np.append(np.arange(0, end, rate), end) if every_step else np.linspace(0, end, POINTS)
@@ -165,7 +168,7 @@ def _steps(candidates: Candidates, candidate: CandidateTable, load_rps: float) -
 
 
 def _curve(candidates: Candidates, a: int, x: FloatArray, y: FloatArray, style: SeriesStyle) -> Series:
-    """Return a curve of an accelerator, in the colour of its type."""
+    """Return a curve of the accelerator at index `a`, in the colour of its type."""
     arrays = candidates.arrays
     return XAxis("", x, arrays.type_names[int(arrays.type[a])]).curve(arrays.accelerator_names[a], y, style)
 
@@ -175,17 +178,17 @@ def _curve(candidates: Candidates, a: int, x: FloatArray, y: FloatArray, style: 
 
 @dataclass(frozen=True, slots=True)
 class _Configurations(RowArrays):
-    """Configurations of a server: accelerator, batch and replicas; shapes (W,)."""
+    """Configurations of a server: accelerator, batch and replicas; arrays have shape (W,)."""
 
     accelerator: IntArray
     cost: FloatArray
     """Cost [cents/h]."""
     itl_ms: FloatArray
-    """Statistic of the ITL that its target limits [ms]: the mean or a percentile."""
+    """Statistic of the ITL that the target limits [ms]: the mean or a percentile."""
     ttft_ms: FloatArray
 
     def latency_ms(self, name: _Shown) -> FloatArray:
-        """Return one of the two latencies: `itl` or `ttft`."""
+        """Return the ITL or the TTFT of each configuration [ms], by name: `itl` or `ttft`."""
         return self.itl_ms if name == "itl" else self.ttft_ms
 
 
@@ -226,7 +229,7 @@ def _ways(candidates: Candidates, table: CandidateTable) -> _Configurations:
 
 
 def _counts(replicas: int) -> IntArray:
-    """Return replica counts around a given one: from half to three times."""
+    """Return numbers of replicas around a given one: from half of it to three times."""
     ends = max(replicas // 2, 1), 3 * replicas
     near = np.round(np.geomspace(*ends, COUNTS)).astype(np.int64)
     return np.unique(np.append(near, replicas))
@@ -240,7 +243,7 @@ def _held(candidates: Candidates, ways: _Configurations, name: _Shown) -> _Confi
 
 
 def _worth_showing(held: Mapping[_Shown, _Configurations]) -> list[int]:
-    """Return the accelerators on a front, then the cheapest, up to the maximum number of curves."""
+    """Return the accelerators to show: those on a Pareto front, then the cheapest, up to the maximum."""
     on_a_front, by_cost = [], []
     for name, ways in held.items():
         on_a_front += ways.accelerator[front(ways.cost, ways.latency_ms(name))].tolist()
@@ -251,7 +254,10 @@ def _worth_showing(held: Mapping[_Shown, _Configurations]) -> list[int]:
 def _front_panel(
     candidates: Candidates, ways: _Configurations, name: _Shown, shown: Sequence[int], pools: Sequence[Pool]
 ) -> CurvePanel:
-    """Return the front of cost and one latency: over all configurations, per accelerator, and the plan's."""
+    """Return the panel of cost by one latency: Pareto fronts over all configurations and per accelerator.
+
+    It also shows the point of the plan's choice.
+    """
     latency, currency = ways.latency_ms(name), candidates.system.currency
     cost, series = in_cost_unit(ways.cost, currency), []
     axis = XAxis(f"cost [{cost_unit(currency)}]", cost)
@@ -273,7 +279,7 @@ def _front_panel(
 
 
 def _chosen(pool: Pool, name: _Shown, candidates: Candidates) -> Series:
-    """Return the point of the plan's choice."""
+    """Return the point of the plan's choice as a series."""
     measure, _ = target_of(candidates.arrays, name)
     known = {figure.measure: figure.value for figure in pool.targets}
     latency_ms = known.get(measure.label, pool.itl_ms if name == "itl" else pool.ttft_ms)
@@ -282,7 +288,7 @@ def _chosen(pool: Pool, name: _Shown, candidates: Candidates) -> Series:
 
 
 def _wide_axes(series: Sequence[Series]) -> tuple[Literal["x", "y"], ...]:
-    """Return the axes that should be logarithmic because their positive values differ by large factors."""
+    """Return the axes to draw logarithmically, because their positive values differ by large factors."""
     along: dict[Literal["x", "y"], list[float]] = {
         "x": [value for item in series for value in item.x if value is not None],
         "y": [value for item in series for value in item.y if value is not None],
@@ -291,7 +297,7 @@ def _wide_axes(series: Sequence[Series]) -> tuple[Literal["x", "y"], ...]:
 
 
 def front(cost: FloatArray, latency: FloatArray) -> IntArray:
-    """Return the rows not dominated in cost and latency, by cost."""
+    """Return the Pareto front of cost and latency: the rows that no other row dominates, sorted by cost."""
     order = np.lexsort((latency, cost))
     best = np.minimum.accumulate(latency[order])
     better = np.append(True, best[1:] < best[:-1]) if len(order) else np.zeros(0, np.bool_)

@@ -1,6 +1,6 @@
-"""A batch server by load: rejection rate, and latency of the other requests.
+"""Figures of a batch server by load: rejection rate, and latency of the requests that are served.
 
-Takes a `Placed` server, gives a `Figure`. Equation numbers refer to ``docs/math.md``.
+Equation numbers refer to ``docs/math.md``.
 """
 
 import numpy as np
@@ -16,13 +16,14 @@ from optimizer.studies.figures.placed import Placed
 POINTS = 33
 """Number of loads that are evaluated."""
 MIN_LOAD, MAX_LOAD, MAX_STABLE_LOAD = 0.02, 1.5, 0.97
-"""Minimum and maximum load, relative to the saturation throughput; the last is for unlimited queues."""
+"""Range of loads relative to the saturation throughput: minimum, maximum, and maximum for unlimited queues.
+"""
 PERCENT = 100.0
 LOAD = "load of one replica [requests/s]"
 
 
 def rejection_figure(placed: Placed) -> Figure:
-    """Return the rejection rate and the latencies by load (eq. 103)."""
+    """Return the figure of the rejection rate and the latencies by load (eq. 103)."""
     rate_rps = loads_rps(placed)
     panels: tuple[CurvePanel, ...] = (latency_panel(placed, rate_rps),)
     note = "any number may wait, so that none is rejected"
@@ -33,7 +34,7 @@ def rejection_figure(placed: Placed) -> Figure:
 
 
 def batch_latency_figure(placed: Placed) -> Figure:
-    """Return only the latencies by load."""
+    """Return the figure of the latencies by load, without the rejection rate."""
     panels = (latency_panel(placed, loads_rps(placed)),)
     return _figure("Latency against load", "", placed, panels)
 
@@ -44,7 +45,7 @@ def _figure(title: str, note: str, placed: Placed, panels: tuple[CurvePanel, ...
 
 
 def loads_rps(placed: Placed) -> FloatArray:
-    """Return the loads per replica that are evaluated."""
+    """Return the loads per replica that are evaluated [requests/s]."""
     server = placed.batch_servers()
     full = float(server.full_rate_rps[0])
     most = (
@@ -56,7 +57,7 @@ def loads_rps(placed: Placed) -> FloatArray:
 
 
 def latency_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
-    """Return mean and percentiles of the latency of served requests by load."""
+    """Return the panel of the mean and percentiles of the latency of served requests by load."""
     server = placed.batch_servers()
     rows, axis = [server.row_at(0, rate) for rate in rate_rps.tolist()], placed.axis(LOAD, rate_rps)
     curves = [
@@ -77,7 +78,7 @@ def _rejected_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
 
 
 def _loads(placed: Placed) -> tuple[ReferenceLine, ...]:
-    """Return lines at the saturation throughput, and at the planned load per replica."""
+    """Return reference lines at the saturation throughput, and at the planned load per replica."""
     full = float(placed.batch_servers().full_rate_rps[0])
     named = [("saturation", full)] * _is_limited(placed) + [("load", placed.rate_rps)]
     return tuple(upright(f"{name} {quantity(rate)}", rate) for name, rate in named if rate > 0)

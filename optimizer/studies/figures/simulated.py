@@ -1,7 +1,7 @@
-"""One server on one accelerator, in closed form and simulated: latency distributions, percentiles by load.
+"""Figures that compare the queue model with a simulation: latency distributions, and percentiles by load.
 
-The replica is run as in `inferplan simulate`, so that both show the same metrics at the same load. Equation
-numbers refer to ``docs/math.md``.
+They show one server on one accelerator. The replica is run as in `inferplan simulate`, so both show the same
+metrics at the same load. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,33 +28,35 @@ SHOWN: tuple[tuple[LatencyName, str], ...] = (
     ("e2e", "Time to last token"),
 )
 SHARES = np.concatenate((np.arange(0.5, 99.0, 0.5), np.arange(99.0, 99.55, 0.1))) / 100
-"""Shares of requests at which distributions are plotted; beyond them a run has too few requests."""
+"""Fractions of requests at which distributions are plotted; a run has too few requests for higher ones."""
 PERCENTILES = (50, 95, 99)
 BATCH_POINTS = 80
 """Number of times at which the exact distribution of a batch server is plotted."""
 POINTS = 60
-"""Number of points of a curve over loads."""
+"""Number of points of the queue model's curve over loads."""
 RUNS = 8
 """Number of loads that are simulated."""
 MIN_LOAD, MAX_LOAD = 0.1, 0.95
-"""Minimum and maximum load, relative to the maximum stable load."""
+"""Minimum and maximum load, as fractions of the maximum stable load."""
 VIEW = 2.0
-"""Factor beyond which a target is omitted, and multiple of a target up to which latencies are shown."""
+"""Factor beyond all values from which a target is omitted; also the multiple of a target up to which
+latencies are shown.
+"""
 USUAL_LOAD = 0.8
-"""Load of a replica without a given load, as a share of the maximum stable load."""
+"""Load of a replica if none is given, as a fraction of the maximum stable load."""
 WIDE = 10.0
-"""Factor from the median above which a distribution has a logarithmic time axis."""
+"""Multiple of the median above which a distribution has a logarithmic time axis."""
 
 
 def distribution_figure(placed: Placed) -> Figure:
-    """Return the distributions of latencies, in closed form and simulated (eq. 84-87)."""
+    """Return the figure of latency distributions, from the queue model and simulated (eq. 84-87)."""
     run = _steady_run(placed)
     panels = [_spread(placed, run, metric, title) for metric, title in SHOWN]
     return _distribution(placed, panels)
 
 
 def batch_distribution_figure(placed: Placed) -> Figure:
-    """Return the latency distribution of a batch server, exact and simulated."""
+    """Return the figure of a batch server's latency distribution, exact and simulated."""
     run = _steady_run(placed)
     found = placed.batch_servers().row_at(0, placed.rate_rps)
     values = run.e2e_ms[counted_rows(run)]
@@ -66,10 +68,10 @@ def batch_distribution_figure(placed: Placed) -> Figure:
 
 
 def _steady_run(placed: Placed) -> SimulatedRun:
-    """Run a replica at its load.
+    """Simulate a replica at its load.
 
     Raises:
-        EmptyFigureError: the replica has no load, or no steady state under it.
+        EmptyFigureError: the replica has no load, or no steady state at its load.
     """
     placed.require_load()
     run = _run(placed, placed.rate_rps)
@@ -86,7 +88,10 @@ def _distribution(placed: Placed, panels: Sequence[CurvePanel | None]) -> Figure
 
 
 def percentiles_figure(placed: Placed) -> Figure:
-    """Return means and percentiles of latencies against load, in closed form and simulated (eq. 84-87)."""
+    """Return the figure of means and percentiles of latencies by load, from the queue model and simulated.
+
+    See eq. 84-87.
+    """
     least, stable = placed.rate_range_rps()
     loads = np.linspace(max(least / stable, MIN_LOAD / 2), MAX_LOAD, POINTS)
     simulated = np.linspace(MIN_LOAD, MAX_LOAD, RUNS)
@@ -100,7 +105,7 @@ def percentiles_figure(placed: Placed) -> Figure:
 
 
 def _spread(placed: Placed, run: SimulatedRun, metric: LatencyName, title: str) -> CurvePanel | None:
-    """Return the distribution of one latency; None if no request has it."""
+    """Return the panel with the distribution of one latency; None if no request has that latency."""
     values: FloatArray = getattr(run, f"{metric}_ms")[counted_rows(run)]
     values = values[~np.isnan(values)]
     if not len(values):
@@ -120,7 +125,15 @@ def _share_panel(
     curves: Mapping[str, tuple[FloatArray, FloatArray]],
     median: float = 0.0,
 ) -> CurvePanel:
-    """Return the share of requests within each latency; logarithmic far beyond a known median."""
+    """Return the panel with the fraction of requests within each latency.
+
+    Args:
+        placed: the server.
+        metric: the latency.
+        titles: title of the panel, and name of the latency.
+        curves: latencies [ms] and fractions of each curve, by name.
+        median: median of the latency [ms]; the axis is logarithmic if values exceed it by far; 0 if unknown.
+    """
     most, axis = max(float(x[-1]) for x, _ in curves.values()), placed.axis(titles[1], SHARES)
     series = [axis._replace(x=x).curve(name, 100 * share) for name, (x, share) in curves.items()]
     guides = _upright_targets(placed, metric, VIEW * most)
@@ -129,7 +142,7 @@ def _share_panel(
 
 
 def _upright_targets(placed: Placed, metric: LatencyName, farthest_ms: float) -> tuple[ReferenceLine, ...]:
-    """Return the targets as lines across a distribution: the limit, and the share of requests."""
+    """Return the targets as reference lines in a distribution: the limit, and the fraction of requests."""
     guides: list[ReferenceLine] = []
     for measure, limit in _targets(placed, metric):
         if limit <= farthest_ms:
@@ -155,13 +168,13 @@ def _against_load(
     stable_rps: float,
     shown: tuple[LatencyName, str, Sequence[Distribution | None]],
 ) -> CurvePanel | None:
-    """Return one latency by load; None if no request has it.
+    """Return the panel of one latency by load; None if no request has that latency.
 
     Args:
         placed: the server.
-        loads: loads of the curves and of the runs, as shares of the stable load.
-        stable_rps: the stable load.
-        shown: the latency, its title, and its distribution in each run; None without a steady state.
+        loads: loads of the curves and of the runs, as fractions of the maximum stable load.
+        stable_rps: the maximum stable load [requests/s].
+        shown: the latency, its title, and its distribution in each run, which is None without a steady state.
     """
     metric, title, found = shown
     if all(one is None for one in found):
@@ -196,7 +209,7 @@ def _value(found: Distribution | None, measure: TargetMeasure) -> float:
 
 
 def _distributions(runs: Sequence[SimulatedRun], metric: LatencyName) -> list[Distribution | None]:
-    """Return a latency of each run; None without a steady state, or if no request has it."""
+    """Return a latency's distribution in each run; None without a steady state or without such requests."""
     summaries = [summarise([run]) for run in runs]
     found = [getattr(one, metric) if one.overload is None else None for one in summaries]
     return [None if one is None or np.isnan(one.mean.value) else one for one in found]
@@ -216,7 +229,7 @@ def _run(placed: Placed, rate_rps: float) -> SimulatedRun:
 
 
 def _said(placed: Placed) -> str:
-    """Return a note on the simulation, and on a missing closed form."""
+    """Return a note on the simulation and on a queue model that computes no percentiles."""
     effort = Effort()
     said = f"simulated: {effort.requests:,} requests, seed {effort.seed}"
     if placed.supports_measure(TargetMeasure("e2e", 95.0)):

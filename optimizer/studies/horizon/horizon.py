@@ -1,9 +1,10 @@
 """Optimises reservations for the entire time, and rentals of each hour.
 
-Two steps alternate until nothing improves: each hour is planned exactly for given reservations, and the
-reservations are minimised for the accelerators that these plans use (``docs/math.md``, eq. 162 to 164). The
-search starts from no reservations, and from those for the plans at the lowest prices and for the peak. Simple
-policies with their best reservations are candidates too, so the result is never worse than any of them.
+Two steps alternate until nothing improves. Each hour is planned exactly for given reservations, then the
+reservations are optimised for the accelerators that these plans use (``docs/math.md``, eq. 162 to 164). The
+search starts from no reservations, from those for the plans at the lowest prices, and from those for the
+peak. Simple policies with their best reservations are candidates, too, so the result is never worse than any
+of them.
 """
 
 from collections.abc import Sequence
@@ -87,7 +88,7 @@ def _alternate(hours: tuple[Hour, ...], offers: Offers, taken: Taken) -> tuple[O
 
 
 def _reserved(hours: tuple[Hour, ...], offers: Offers, plans: Sequence[Plan]) -> Outcome:
-    """Return the plans of all hours with the best reservations for them."""
+    """Return given plans of all hours with the best reservations for them."""
     system = hours[0].system
     used = [used_by(plan, system) for plan in plans]
     return outcome_of(hours, plans, best_reservations(system, offers, used, [hour.hours for hour in hours]))
@@ -96,8 +97,8 @@ def _reserved(hours: tuple[Hour, ...], offers: Offers, plans: Sequence[Plan]) ->
 def _for_peak(hours: tuple[Hour, ...], offers: Offers) -> Outcome | None:
     """Return one plan for the peak of every load, kept for all hours; None if it does not fit with reserves.
 
-    Its replicas also serve all smaller loads, because a route's shares at its largest rate are valid for any
-    smaller rate.
+    Its replicas also serve all smaller loads, because the shares of a route at its largest rate are valid for
+    any smaller rate.
     """
     plan = solve(from_nothing(at_lowest_prices(peak_of(hours))))
     if not plan.complete or plan.lacks_reserve:
@@ -127,7 +128,7 @@ def _document(chosen: Outcome, offers: Offers, simple: dict[str, Outcome], lowes
 
 
 def _bound(plan: Plan) -> float | None:
-    """Return a lower bound of an hour's cost [cents/h]; None if its value or an earlier level is unproved."""
+    """Return a lower bound of an hour's cost [cents/h]; None if a level of the plan is unproved."""
     if any(level.bound is None or level.gap for level in plan.levels if level.name.startswith("priority")):
         return None
     return plan.bound

@@ -1,4 +1,4 @@
-"""Documents of a horizon: its hours, policies and reservations."""
+"""Documents of a horizon study: its hours, policies and reservations."""
 
 from operator import not_
 from typing import Annotated
@@ -11,24 +11,24 @@ from optimizer.printed import Printed
 
 
 class Reservation(Document):
-    """Accelerators that are reserved for the entire time."""
+    """Accelerators of one name that are reserved for the entire time."""
 
     accelerator: str
     """Name of the accelerator."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Price of each accelerator [cents/h]."""
+    """Price of one reserved accelerator [cents/h]."""
     offered: int
-    """Maximum number that can be reserved."""
+    """Maximum number of accelerators that can be reserved."""
     reserved: int
     """Number of accelerators to reserve."""
     cards: int
     """Number of cards per accelerator."""
     used_share: float = Field(alias="used")
-    """Share of the time in which the reserved accelerators are used."""
+    """Fraction of the reserved accelerator-hours that are used."""
 
 
 class HourlyUse(Document):
-    """Accelerators of one name in one hour."""
+    """Accelerators of one name that are used in one interval."""
 
     accelerator: str
     """Name of the accelerator."""
@@ -41,80 +41,80 @@ class HourlyUse(Document):
 
 
 class HourlyRoute(Document):
-    """Requests of a route in one hour."""
+    """Requests of a route in one interval."""
 
     small_rpm: float = Field(alias="small")
-    """Requests at the small model [requests/min]."""
+    """Requests that the small model serves [requests/min]."""
     large_rpm: float = Field(alias="large")
-    """Requests at the large model, including reruns [requests/min]."""
+    """Requests that the large model serves, including reruns [requests/min]."""
     quality_lost: float = Field(alias="qualityLost")
-    """Share of answers that are worse because the small model produced them."""
+    """Fraction of responses that are worse because the small model produced them."""
     shares: tuple[float, ...] = Field(strict=False)
-    """Share of each request kind at the small model, in the order of the document."""
+    """Fraction of each request kind that the small model serves, in the order of the document."""
 
 
 class HourPlan(Document):
-    """The plan of one interval."""
+    """The plan of one interval of the trace."""
 
     time_s: float = Field(alias="time")
     """Start of the interval [s]."""
     hours: float
     """Length of the interval [h]."""
     load_rpm: float = Field(alias="load")
-    """Load of all servers and routes [requests/min]."""
+    """Total load of all servers and routes [requests/min]."""
     served_rpm: float = Field(alias="served")
-    """Served load [requests/min]."""
+    """Total load that the plan serves [requests/min]."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost including all reservations, used or not [cents/h]."""
     started: int
     """Number of replicas that start at the beginning of the interval."""
     use: tuple[HourlyUse, ...] = Field(strict=False)
-    """Accelerators in use."""
+    """Accelerators in use, by name."""
     reserves: int = Field(0, exclude_if=not_)
     """Number of servers that require a reserve, such as spare replicas; absent if none does."""
     lacks_reserve: tuple[str, ...] = Field((), alias="lacksReserve", exclude_if=not_, strict=False)
-    """Servers that lack the reserve that they require; absent if there are none."""
+    """Servers that lack the reserve they require; absent if there are none."""
     servers: dict[str, Annotated[tuple[Placement, ...], Field(strict=False)]] = Field(strict=False)
     """Pools of each server."""
     shared_cards: dict[str, Placement] = Field({}, alias="sharedCards", exclude_if=lambda found: not found)
-    """Cards that servers share, each group with all its servers, by name; absent if there are none."""
+    """Shared cards by name, each with its number of cards; absent if there are none."""
     routes: dict[str, HourlyRoute] = Field({}, exclude_if=lambda found: not found)
     """Division of the requests of served routes, by route; absent if there are none."""
 
 
 class Policy(Document):
-    """A policy for serving all hours."""
+    """A policy for serving all hours, with its cost and service."""
 
     name: str
     """Name of the policy."""
     total_cost: float = Field(alias="totalCost")
-    """Cost of all hours [hundredths of the currency]."""
+    """Total cost of all hours [hundredths of the currency]."""
     transition_cost: float = Field(alias="transitionCost")
     """Penalty for moving servers between hours [hundredths of the currency]."""
     unit_hours: float = Field(alias="unitHours")
-    """Card-hours in use."""
+    """Number of card-hours in use."""
     unserved: float
-    """Number of unserved requests."""
+    """Total number of unserved requests."""
     transitions: int
     """Number of servers that move to another accelerator between two hours."""
     startups: int
     """Number of replicas that start after the first hour."""
     lack_reserve: tuple[str, ...] | None = Field(None, alias="lackReserve", exclude_if=is_none, strict=False)
-    """Servers that lack the reserve that they require in any hour; absent if no server requires one."""
+    """Servers that lack the reserve they require in at least one hour; absent if no server requires one."""
 
 
 class Horizon(Printed, Document):
-    """Reservations and rentals."""
+    """Result of a horizon study: reservations, and the plan of each interval."""
 
     hours: float
-    """Length of the trace [h]."""
+    """Length of the load trace [h]."""
     intervals: int
-    """Number of intervals in the trace."""
+    """Number of intervals in the load trace."""
     reservations: tuple[Reservation, ...] = Field(strict=False)
     """Offers of reserved accelerators, with the number to reserve."""
     bound: float | None = None
-    """Lower bound of the cost [hundredths of the currency]: each hour's optimum at the lowest prices; null if
-    an hour has no bound.
+    """Lower bound of the cost [hundredths of the currency]: the optimum of each hour at the lowest prices;
+    null if an hour has no bound.
     """
     gap: float | None = None
     """Relative gap between the cost, including transitions, and the bound."""
@@ -127,5 +127,5 @@ class Horizon(Printed, Document):
 
     @property
     def requires_reserve(self) -> bool:
-        """Whether a server requires a reserve."""
+        """Whether any server requires a reserve."""
         return any(hour.reserves for hour in self.plans)

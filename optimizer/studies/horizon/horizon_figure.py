@@ -1,4 +1,4 @@
-"""A horizon as a picture: load, reserved and rented cards, and cost over the hours."""
+"""Figure of a horizon study: load, reserved and rented cards, and cost over the hours."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -61,7 +61,16 @@ def _panel(
     guides: Sequence[ReferenceLine] = (),
     areas: tuple[str, ...] = (),
 ) -> CurvePanel:
-    """Return a panel of values that are constant within each hour."""
+    """Return a panel of values that are constant within each interval.
+
+    Args:
+        found: the horizon.
+        title: title of the panel.
+        label: name and unit of the y axis.
+        values: functions that return the value of an interval, by name of the curve.
+        guides: reference lines.
+        areas: names of the curves that are drawn as areas.
+    """
     first, x = found.plans[0].time_s, list[float]()
     for hour in found.plans:
         begin = (hour.time_s - first) / SECONDS_PER_HOUR

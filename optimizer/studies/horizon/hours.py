@@ -1,4 +1,4 @@
-"""Intervals of a trace, each as a system with its loads, and their plans."""
+"""Intervals of a load trace, each as a system with its loads, and their plans."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,25 +17,25 @@ from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_HOUR
 
 BATCH = 6
-"""Number of intervals planned by one worker in sequence, so that they share sizings."""
+"""Number of intervals that one worker plans in sequence, so that they share sizings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """An interval of a trace."""
+    """An interval of a load trace."""
 
     time_s: float
     hours: float
     """Length of the interval [h]."""
     system: System
-    """The system with the loads of the interval."""
+    """System with the loads of the interval."""
 
 
 def hours_of(system: System, steps: Sequence[LoadStep]) -> tuple[Hour, ...]:
-    """Return the intervals of a trace; loads apply from their time until the next.
+    """Return the intervals of a load trace; each load applies from its time until the next time.
 
-    The last interval is as long as the one before. A server without a load at a time keeps its previous one.
-    Offline work is done just in time: its rate applies until its deadline, counted from the first time.
+    The last interval is as long as the one before it. A server without a load at a time keeps its previous
+    load. Offline work is done just in time: its rate applies until its deadline, counted from the first time.
     """
     times = [step.time_s for step in steps]
     lengths = [after - before for before, after in pairwise(times)]
@@ -49,13 +49,13 @@ def hours_of(system: System, steps: Sequence[LoadStep]) -> tuple[Hour, ...]:
 
 
 def peak_of(hours: Sequence[Hour]) -> System:
-    """Return the system in which each server and route has its maximum load over all hours."""
+    """Return the system in which each server and route has its maximum load over all intervals."""
     loads = zip(*(hour.system.owners for hour in hours), strict=True)
     return hours[0].system.with_owners(max(each, key=rate_rpm) for each in loads)
 
 
 def from_nothing(system: System) -> System:
-    """Return a system without current allocations, so that minimum value means minimum cost."""
+    """Return a copy of a system without current allocations, so that the transition cost equals the cost."""
     return replace(
         system,
         servers=MappingProxyType({name: _stopped(server) for name, server in system.servers.items()}),
@@ -67,7 +67,7 @@ def _stopped(server: Server) -> Server:
 
 
 def chained(systems: Sequence[System]) -> list[Plan]:
-    """Return the plan of each system, with the previous plan as the current allocation.
+    """Return the plan of each system, with the plan of the previous one as the current allocation.
 
     Raises:
         SolverError: the solver failed.
@@ -79,7 +79,7 @@ def chained(systems: Sequence[System]) -> list[Plan]:
 
 
 def alone(systems: Sequence[System]) -> list[Plan]:
-    """Return the plan of each system without current allocations, solved in parallel.
+    """Return the plan of each system, solved in parallel and without current allocations.
 
     Raises:
         SolverError: the solver failed.

@@ -1,4 +1,4 @@
-"""Outcome of a policy: cost with the best reservations, transitions, and service."""
+"""Outcome of a policy in a horizon study: cost with the best reservations, transitions, and service."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -21,23 +21,23 @@ from optimizer.units import MINUTES_PER_HOUR, SECONDS_PER_HOUR
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Plans of all hours, and their reservations."""
+    """Plans of all intervals under a policy, with their reservations, cost and service."""
 
     hours: tuple[Hour, ...]
     plans: tuple[Plan, ...]
     taken: Taken
     unserved: tuple[float, ...]
-    """Number of unserved requests by priority, the highest first."""
+    """Number of unserved requests by priority, the highest priority first."""
     without_reserve: tuple[float, ...]
-    """Number of requests of servers that lack their reserve by priority, the highest first."""
+    """Number of requests of servers that lack their reserve, by priority, the highest priority first."""
     cost: float
-    """Cost of all hours [hundredths of the currency]."""
+    """Total cost of all intervals [hundredths of the currency]."""
     transition_cost: float
     """Penalty for moving servers between hours [hundredths of the currency]."""
 
     @property
     def key(self) -> tuple[float, ...]:
-        """Sort key: unserved requests, then those without a reserve, by priority; then all costs."""
+        """Sort key: unserved requests by priority, then those without a reserve, then all costs."""
         requests = (*self.unserved, *self.without_reserve)
         return (*(round(number, 3) for number in requests), self.cost + self.transition_cost)
 
@@ -48,7 +48,7 @@ class Outcome:
         return (service, cost) < (others, price - ROUNDING * max(1.0, abs(price)))
 
     def policy(self, name: str) -> Policy:
-        """Return the outcome as a row of a document."""
+        """Return the outcome as a row of the document, with the name of its policy."""
         system = self.hours[0].system
         pairs = [*pairwise(self.plans)]
         units = [
@@ -69,14 +69,14 @@ class Outcome:
 
     @property
     def _lack_reserve(self) -> tuple[str, ...] | None:
-        """Servers that lack their reserve in any hour; None if no server requires one."""
+        """Servers that lack their reserve in at least one interval; None if no server requires one."""
         if not any(plan.requires_reserve for plan in self.plans):
             return None
         return tuple(sorted({name for plan in self.plans for name in plan.lacks_reserve}))
 
 
 def outcome_of(hours: tuple[Hour, ...], plans: Sequence[Plan], taken: Taken) -> Outcome:
-    """Return the cost and service of hourly plans with the best reservations."""
+    """Return the outcome of plans for all intervals with given reservations."""
     system = hours[0].system
     spans = [hour.hours for hour in hours]
     costs = [cost_with(plan, system, taken) for plan in plans]
@@ -101,7 +101,10 @@ def outcome_of(hours: tuple[Hour, ...], plans: Sequence[Plan], taken: Taken) -> 
 
 
 def moved_cents_per_h(before: Plan, after: Plan, system: System) -> float:
-    """Return the cost of moved replicas between two plans, old and new, at list price (eq. 31 to 33)."""
+    """Return the list-price cost of replicas that move between two plans, old plus new [cents/h] (eq.
+
+    31 to 33).
+    """
     total, old, new = 0.0, _running(before, system), _running(after, system)
     for name in sorted(old.keys() | new.keys()):
         was, will = old.get(name, {}), new.get(name, {})
@@ -111,7 +114,7 @@ def moved_cents_per_h(before: Plan, after: Plan, system: System) -> float:
 
 
 def transitions(before: Plan, after: Plan, system: System) -> int:
-    """Return the number of servers that move to an accelerator on which they did not run."""
+    """Return the number of servers that move to an accelerator on which they did not run before."""
     new = _running(after, system)
     return sum(bool(new.get(name, {}).keys() - places) for name, places in _running(before, system).items())
 
@@ -134,7 +137,7 @@ class _Running(NamedTuple):
 
 
 def _running(plan: Plan, system: System) -> dict[str, dict[tuple[str, bool], _Running]]:
-    """Return the replicas by server and location: an accelerator, and whether its cards are shared."""
+    """Return the replicas of each server by location: an accelerator, and whether its cards are shared."""
     found: dict[str, dict[tuple[str, bool], _Running]] = {}
     for name, parts in parts_of(plan).items():
         for row, part in parts:

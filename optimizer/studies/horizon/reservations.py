@@ -1,6 +1,7 @@
-"""Offers of reserved accelerators: systems with reservations, and the best ones for a given use.
+"""Offers of reserved accelerators: systems with reservations, and the best reservations for a given use.
 
-From a committed tier, up to `units` accelerators can be reserved at its price for the entire time.
+A committed price tier is such an offer: up to `units` accelerators can be reserved at its price for the
+entire time.
 """
 
 from collections import Counter, defaultdict
@@ -21,13 +22,13 @@ Taken = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """Committed tiers of a system's accelerators."""
+    """Offers of reservations: the committed price tiers of a system's accelerators."""
 
     by_accelerator: Mapping[str, tuple[PriceTier, ...]]
 
     @classmethod
     def of(cls, system: System) -> "Offers":
-        """Return the offers of a system, by accelerator."""
+        """Return the offers of a system."""
         found = {
             name: tuple(tier for tier in item.tiers if tier.committed)
             for name, item in system.accelerators.items()
@@ -36,12 +37,12 @@ class Offers:
 
     @property
     def none(self) -> Taken:
-        """Return no reservations."""
+        """Return zero reservations for all offers."""
         return {name: (0,) * len(tiers) for name, tiers in self.by_accelerator.items()}
 
 
 def reserving(item: Accelerator, taken: Sequence[int]) -> Accelerator:
-    """Return an accelerator with the given numbers reserved in its committed tiers."""
+    """Return a copy of an accelerator with given numbers of it reserved in its committed tiers."""
     left, tiers = iter(taken), list[PriceTier]()
     for tier in item.tiers:
         units = next(left) if tier.committed else tier.units
@@ -51,12 +52,12 @@ def reserving(item: Accelerator, taken: Sequence[int]) -> Accelerator:
 
 
 def with_reservations(system: System, taken: Taken) -> System:
-    """Return a system in which reserved accelerators are paid for, whether used or not."""
+    """Return a copy of a system in which reserved accelerators are paid for, whether used or not."""
     return _with(system, {name: reserving(system.accelerators[name], some) for name, some in taken.items()})
 
 
 def at_lowest_prices(system: System) -> System:
-    """Return a system in which reserved accelerators are paid for only if used, and moving is free."""
+    """Return a copy of a system in which reservations cost only if used, and moving is free."""
     changed = {}
     for name, item in system.accelerators.items():
         tiers = (tier.model_copy(update={"committed": False}) for tier in item.tiers)
@@ -65,7 +66,7 @@ def at_lowest_prices(system: System) -> System:
 
 
 def by_cards(system: System) -> System:
-    """Return a system in which every card costs the same, and moving is free."""
+    """Return a copy of a system in which every card costs the same, and moving is free."""
     changed = {
         name: item.model_copy(update={"cost_cents_per_h": float(item.multiplicity), "tiers": ()})
         for name, item in system.accelerators.items()
@@ -90,9 +91,15 @@ def used_by(plan: Plan, system: System) -> Counter[str]:
 def best_reservations(
     system: System, offers: Offers, used: Sequence[Mapping[str, int]], hours: Sequence[float]
 ) -> Taken:
-    """Return the best reservation of each offer, given the accelerators used in each hour.
+    """Return the number of accelerators to reserve from each offer, given those used in each interval.
 
-    For each tier, the number with the minimum cost is chosen, the smallest if several are equal.
+    For each tier, the number with the minimum cost is chosen, the smallest one if several cost the same.
+
+    Args:
+        system: the system.
+        offers: the offers.
+        used: accelerators of each name used in each interval.
+        hours: length of each interval [h].
     """
     taken = {}
     for name, tiers in offers.by_accelerator.items():

@@ -1,4 +1,4 @@
-"""Simulated replicas that need time to start: existing and ready ones, and the cards in use, over time."""
+"""Simulated replicas that take time to start: existing and ready ones, and the cards in use, over time."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -7,19 +7,25 @@ from dataclasses import dataclass, field
 from optimizer.stabilisation.decisions import Decisions, ReplicaStatus, ReplicaTarget
 
 Place = tuple[str, str]
-"""Server and accelerator; for shared cards, a text that names the servers on one card, and the card."""
+"""Server and accelerator. For a shared card: a text that names its servers, and the card."""
 
 
 @dataclass(slots=True)
 class Pods:
-    """The replicas of a fleet, each by the time at which it becomes ready."""
+    """Replicas of a fleet, each with the time at which it becomes ready."""
 
     startup_s: float
     ready_at_s: dict[Place, list[float]] = field(default_factory=dict)
-    """Times at which replicas become ready, ascending [s]."""
+    """Times at which the replicas of each place become ready [s], ascending."""
 
     def follow(self, desired: Mapping[Place, int], now_s: float, *, at_once: bool) -> None:
-        """Start and stop replicas to match the desired ones; replicas that are still starting stop first."""
+        """Start and stop replicas to match the desired numbers; replicas that are still starting stop first.
+
+        Args:
+            desired: desired number of replicas by place.
+            now_s: current time [s].
+            at_once: whether started replicas are ready immediately.
+        """
         for place, number in desired.items():
             there = self.ready_at_s.setdefault(place, [])
             begin_s = now_s if at_once else now_s + self.startup_s
@@ -29,7 +35,7 @@ class Pods:
             del self.ready_at_s[place]
 
     def seen(self, now_s: float) -> dict[str, dict[str, ReplicaStatus]]:
-        """Return the existing replicas at a time."""
+        """Return the existing replicas at a time, by server and accelerator."""
         found: dict[str, dict[str, ReplicaStatus]] = {}
         for (server, accelerator), times in self.ready_at_s.items():
             ready = sum(time_s <= now_s for time_s in times)
@@ -41,7 +47,10 @@ class Pods:
         return {place: sum(time_s <= now_s for time_s in times) for place, times in self.ready_at_s.items()}
 
     def spans(self, begin_s: float, end_s: float) -> Iterator[tuple[float, dict[Place, int]]]:
-        """Yield time spans [s] without changes, with the ready replicas in each."""
+        """Yield the intervals between two times in which nothing changes.
+
+        Each has its length [s] and the number of ready replicas by place.
+        """
         moments = {time_s for times in self.ready_at_s.values() for time_s in times}
         cuts = [begin_s, *sorted(time_s for time_s in moments if begin_s < time_s < end_s), end_s]
         for first, last in itertools.pairwise(cuts):
@@ -49,7 +58,7 @@ class Pods:
 
 
 def replica_targets(decisions: Decisions) -> Iterator[tuple[Place, ReplicaTarget]]:
-    """Yield every target with replicas."""
+    """Yield the targets with replicas, and their places."""
     for server, decision in decisions.servers.items():
         for accelerator, target in decision.targets.items():
             if target.replicas:

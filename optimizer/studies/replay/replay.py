@@ -1,7 +1,7 @@
-"""Replays a load trace through planning, stabilisation, and replicas that need time to start.
+"""Replays a load trace through planning, stabilisation, and replicas that take time to start.
 
 At each time, the plan is made for the loads counted until then, and has to serve those counted at the next
-time. So, as in a control loop, plans do not know the load that they will serve.
+time. So plans do not know the load that they will serve, as in a control loop.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -68,12 +68,12 @@ def replay(
 
 
 MEMO_ROWS = 2**15
-"""Maximum number of cached sizings, since loads change but profiles do not."""
+"""Maximum number of cached sizings; caching helps because loads change but profiles do not."""
 
 
 @dataclass(slots=True)
 class _RouteTally:
-    """Request counts of one route so far."""
+    """Requests of one route counted so far."""
 
     offered: float = 0.0
     rerun: float = 0.0
@@ -81,7 +81,7 @@ class _RouteTally:
     worse: float = 0.0
 
     def add(self, load: RoutedLoad, span_min: float) -> None:
-        """Add the requests of a time span [min]."""
+        """Add the requests of a time span [min] to the counts."""
         self.offered += load.offered_rpm * span_min
         self.rerun += load.rerun_rpm * span_min
         self.worse += load.quality_lost * load.offered_rpm * span_min
@@ -89,7 +89,7 @@ class _RouteTally:
 
 @dataclass(slots=True)
 class _Tally:
-    """Counts and state of one server so far."""
+    """Counts and state of one server so far in a replay."""
 
     offered: float = 0.0
     missed: float = 0.0
@@ -105,7 +105,7 @@ class _Tally:
     card_changes: int = 0
 
     def count_cards(self, now: Mapping[Place, int]) -> None:
-        """Count the changes of replicas on shared cards."""
+        """Count the changes of replicas on shared cards since the last call."""
         if self.on_cards is not None:
             before = self.on_cards
             places = now.keys() | before.keys()
@@ -124,7 +124,7 @@ class _RememberingPlanner(Planner):
     known: _Known = field(default_factory=dict)
 
     def solve(self, system: System, kept: Kept, excluded: Iterable[str]) -> Solved:
-        """Return the previous solution if it was for the same system."""
+        """Return the previous solution if it was for the same system; otherwise solve."""
         key = frozenset(kept.items()), frozenset(excluded)
         last = self.known.get(key)
         if last is None or (last[0].servers, last[0].routes) != (system.servers, system.routes):
@@ -141,7 +141,7 @@ def _deadline(system: System) -> Deadline:
 
 @dataclass(slots=True)
 class _PolicyReplay:
-    """The replay of one policy."""
+    """Replay of one policy over the load trace."""
 
     system: System
     steps: Sequence[LoadStep]
@@ -149,16 +149,16 @@ class _PolicyReplay:
     startup_s: float
     memo: SizingMemo
     constant: bool = False
-    """Whether a single plan, for the mean load, is followed all the time."""
+    """Whether a single plan for the mean load is followed all the time."""
     known: "_Known" = field(default_factory=dict)
-    """Cached solutions of the last systems."""
+    """Solutions of the last systems, for reuse."""
     tallies: dict[str, _Tally] = field(default_factory=dict)
     routes: dict[str, _RouteTally] = field(default_factory=dict)
     cards: ReplayedCards = field(default_factory=ReplayedCards)
     points: list[ReplayStep] = field(default_factory=list)
 
     def variant(self, name: str) -> ReplayPolicy:
-        """Run the replay, and return the outcome for the fleet."""
+        """Run the replay, and return the outcome of the policy; `name` is its name for readers."""
         self.tallies = {server: _Tally() for server in self.system.servers}
         self.routes = {name: _RouteTally() for name in self.system.routes}
         system, pods = self.system, Pods(self.startup_s)
@@ -189,7 +189,7 @@ class _PolicyReplay:
         return self._result(name, decisions)
 
     def _mean(self) -> System:
-        """Return the system with its mean loads over time."""
+        """Return the system with the mean loads over the entire time."""
         changed = []
         for owner in self.system.owners:
             counted = [
@@ -206,7 +206,7 @@ class _PolicyReplay:
     def _count(
         self, system: System, plan: Plan, decisions: Decisions, pods: Pods, now_s: float, following: LoadStep
     ) -> None:
-        """Count requests, costs and changes until the next time."""
+        """Count requests, costs and changes from a time until the next one."""
         loads = {
             name: rate_rpm(following.reported(server) or server) for name, server in system.servers.items()
         }
@@ -256,14 +256,17 @@ class _PolicyReplay:
         pods: Pods,
         times_s: tuple[float, float],
     ) -> float:
-        """Count the missed requests between two times; return the mean maximum rate of ready replicas.
+        """Count the missed requests between two times.
 
         Args:
             loads: offered requests, by server [requests/min].
             routed: offered requests of routes.
             rates: maximum rates of one replica or shared card, by place and server [requests/min].
             pods: the replicas.
-            times_s: both times.
+            times_s: both times [s].
+
+        Returns:
+            Mean over time of the maximum rate of ready replicas [requests/min].
         """
         capacity_s: dict[str, float] = dict.fromkeys(loads, 0.0)
         for length_s, ready in pods.spans(*times_s):
@@ -338,14 +341,14 @@ def _lacking(servers: Sequence[ReplayedServer]) -> tuple[str, ...] | None:
 
 
 def _unreported(system: System, step: LoadStep) -> Iterator[str]:
-    """Yield the servers whose load, or that of their route, is missing in a step."""
+    """Yield the names of servers whose load, or that of their route, is not reported in a step."""
     for name, server in system.servers.items():
         if step.reported(system.routed.get(name, server)) is None:
             yield name
 
 
 def _with_mean(owner: Server | Route, last: Server | Route, rate_rpm: float) -> Server | Route:
-    """Return a server or a route with its last reported lengths and another rate."""
+    """Return a server or a route with its last reported token lengths and another rate."""
     changes = {"arrival_rate_rpm": rate_rpm}
     if isinstance(owner, Route) or isinstance(last, Route):
         return owner.model_copy(update=changes)
@@ -353,7 +356,7 @@ def _with_mean(owner: Server | Route, last: Server | Route, rate_rpm: float) -> 
 
 
 def _at(system: System, step: LoadStep, pods: Pods) -> System:
-    """Return the system at a time, with the reported loads and the existing replicas."""
+    """Return the system at the time of a step, with the reported loads and the existing replicas."""
     seen, system, changed = pods.seen(step.time_s), with_step(system, step), {}
     for name, server in system.servers.items() if pods.ready_at_s else ():
         numbers = {on: there.ready + there.pending for on, there in sorted(seen.get(name, {}).items())}
@@ -364,7 +367,7 @@ def _at(system: System, step: LoadStep, pods: Pods) -> System:
 
 
 def each_alone(rules: Rules) -> dict[str, Rules]:
-    """Return each active rule as a separate set of rules, by name."""
+    """Return each active rule as a separate set of rules, by name of the rule."""
     settings = {"load_window_s", "startup_s", "switch_saving"}
     shared = {name: getattr(rules, name) for name in settings}
     return {

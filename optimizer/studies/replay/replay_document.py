@@ -1,4 +1,4 @@
-"""A replay of loads as a document."""
+"""Result of a replay of loads, as a document."""
 
 from operator import not_
 
@@ -9,45 +9,49 @@ from optimizer.stabilisation.rules import Rules
 
 
 class ReplayedServer(Document):
-    """Outcome of one server."""
+    """Outcome of one server under a policy."""
 
     server: str
     """Name of the server."""
     offered: float
     """Number of requests offered; for a server of a route, those sent by the router, including reruns."""
     missed: float
-    """Number of requests beyond the rate that the ready replicas serve within their targets."""
+    """Cost of the server's replicas over the entire time, including starting ones [hundredths of the
+    currency].
+    """
     cost: float
     """Cost of its replicas over the entire time, including starting ones [hundredths of the currency]."""
     changes: int
-    """Number of changes of the desired replicas on an accelerator."""
+    """Number of changes of the server's desired replicas on an accelerator."""
     switches: int
-    """Number of moves to another accelerator."""
+    """Number of moves of the server to another accelerator."""
     held: int
     """Number of times at which a rule held replicas that the plan would have changed."""
     most_replicas: int = Field(alias="mostReplicas")
-    """Maximum number of replicas desired at once."""
+    """Maximum number of replicas of the server that were desired at once."""
     without_reserve_h: float | None = Field(None, alias="withoutReserve", exclude_if=is_none)
-    """Time in which its plan lacks the reserve that it requires [h]; absent if no plan requires one."""
+    """Time in which the plan gives the server less than the reserve it requires [h]; absent if no plan
+    requires one.
+    """
 
 
 class ReplayedRoute(Document):
-    """Outcome of the requests of one route."""
+    """Outcome of one route under a policy."""
 
     route: str
     """Name of the route."""
     offered: float
-    """Number of requests offered."""
+    """Number of requests offered to the route."""
     rerun: float
     """Number of requests that the router sends to both models."""
     missed: float
     """Number of requests missed by a server of the route; requests missed by both count once."""
     quality_lost: float = Field(alias="qualityLost")
-    """Mean share of answers that are worse because the small model produced them."""
+    """Mean fraction of responses that are worse because the small model produced them."""
 
 
 class ReplayStep(Document):
-    """The fleet between two times."""
+    """State of the fleet between two times of the trace."""
 
     time_s: float = Field(alias="time")
     """Start of the interval [s]."""
@@ -56,26 +60,27 @@ class ReplayStep(Document):
     capacity_rpm: float = Field(alias="capacity")
     """Mean load that the ready replicas can serve within their targets [requests/min]."""
     planned: int
-    """Number of replicas recommended by the plan at the start."""
+    """Number of replicas that the plan recommends at the start of the interval."""
     desired: int
-    """Number of desired replicas."""
+    """Number of desired replicas in the interval."""
     ready: int
-    """Number of ready replicas at the end."""
+    """Number of ready replicas at the end of the interval."""
     cost_per_h: float = Field(alias="costPerHour")
     """Cost of the existing replicas [hundredths of the currency/h]."""
     lacks_reserve: int = Field(0, alias="lacksReserve", exclude_if=not_)
-    """Number of servers that lack the reserve that they require in the plan; absent if there are none."""
+    """Number of servers to which the plan does not give the reserve they require; absent if there are none.
+    """
 
 
 class ReplayPolicy(Document):
-    """A policy for following the plans."""
+    """A policy for following the plans, with its outcome."""
 
     name: str
     """Name of the policy."""
     rules: Rules | None = None
     """Stabilisation rules; null for a single plan for the mean load."""
     cost: float
-    """Cost over the entire time [hundredths of the currency]."""
+    """Cost of all replicas over the entire time [hundredths of the currency]."""
     offered: float
     """Number of requests offered."""
     missed: float
@@ -83,24 +88,26 @@ class ReplayPolicy(Document):
     changes: int
     """Number of changes of a server's desired replicas on an accelerator."""
     changes_per_h: float = Field(alias="changesPerHour")
-    """Changes per hour."""
+    """Number of changes of desired replicas per hour."""
     switches: int
     """Number of moves of a server to another accelerator."""
     servers: tuple[ReplayedServer, ...] = Field(strict=False)
     """Outcome of every server."""
     lack_reserve: tuple[str, ...] | None = Field(None, alias="lackReserve", exclude_if=is_none, strict=False)
-    """Servers whose plan lacks the reserve that they require at any time; absent if no plan requires one."""
+    """Servers to which a plan does not give the reserve they require at some time; absent if no plan requires
+    one.
+    """
     routes: tuple[ReplayedRoute, ...] = Field((), strict=False, exclude_if=not_)
     """Outcome of every route; absent if there are none."""
     points: tuple[ReplayStep, ...] = Field(strict=False)
-    """The fleet over time."""
+    """State of the fleet in each interval."""
 
 
 class Replay(Document):
-    """A load trace, followed by several policies."""
+    """Result of a replay: a load trace, followed by several policies."""
 
     hours: float
-    """Duration [h]."""
+    """Duration of the trace [h]."""
     steps: int
     """Number of intervals between the times of the loads; a plan is made at the start of each."""
     startup_s: float = Field(alias="startup")
@@ -108,4 +115,4 @@ class Replay(Document):
     currency: str | None = Field(None, exclude_if=is_none)
     """Currency of the system's prices; absent if prices state none."""
     variants: tuple[ReplayPolicy, ...] = Field(strict=False)
-    """Policies: every plan followed; with rules; one plan for the mean load."""
+    """Policies: every plan followed; plans followed with rules; one plan for the mean load."""

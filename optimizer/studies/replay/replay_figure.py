@@ -1,4 +1,4 @@
-"""Picture of a replay: desired and ready replicas, and their cost."""
+"""Figure of a replay: desired and ready replicas, and their cost, over time."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ MAX_POINTS = 1_500
 
 
 def replay_figure(found: Replay) -> Figure:
-    """Return the fleet over time, with one curve per policy."""
+    """Return the figure of the fleet over time, with one curve per policy."""
     ways = [item for item in found.variants if item.rules is not None]
     constant = [item for item in found.variants if item.rules is None]
     unit = cost_unit(found.currency)
@@ -43,7 +43,7 @@ def replay_figure(found: Replay) -> Figure:
 
 
 def _curve(name: str, item: ReplayPolicy, value: Callable[[ReplayStep], float]) -> Series:
-    """Return a value of a policy over time; long curves are thinned."""
+    """Return the curve of a value of a policy over time; long curves are thinned."""
     points = item.points[:: -(-len(item.points) // MAX_POINTS)]
     times = [(point.time_s - points[0].time_s) / SECONDS_PER_MINUTE for point in points]
     return XAxis("", times).curve(name, [value(point) for point in points])

@@ -1,4 +1,4 @@
-"""Simulates a plan: every pool at its load, represented by one replica."""
+"""Simulates a plan: one replica of each pool, at its share of the pool's load."""
 
 import math
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from optimizer.studies.simulation.pools import PoolRun, pool_runs, simulate_pool
 from optimizer.studies.simulation.simulation_document import SimulatedPool, Simulation
 
 Progress = Callable[[int, int], None]
-"""Called with the numbers of finished pools and of all pools."""
+"""Function that is called with the number of finished pools and the number of all pools."""
 
 
 def simulate_pools(
@@ -34,7 +34,7 @@ def simulate_pools(
 
 
 def simulation_of(runs: list[PoolRun], effort: Effort, progress: Progress | None = None) -> Simulation:
-    """Simulate pools, one per core at a time; the result does not depend on the number of cores."""
+    """Simulate pools in parallel, one per core; the result does not depend on the number of cores."""
     pools: list[SimulatedPool] = []
     if progress is not None:
         progress(0, len(runs))
@@ -46,7 +46,7 @@ def simulation_of(runs: list[PoolRun], effort: Effort, progress: Progress | None
 
 
 def simulation_from(runs: list[PoolRun], pools: list[SimulatedPool], effort: Effort) -> Simulation:
-    """Return the simulation of a plan, given its simulated pools."""
+    """Combine the simulated pools of a plan to a simulation document."""
     recorded = [len(run.load.requests) for run in runs if isinstance(run.load, TraceLoad)]
     return Simulation(
         requests=recorded[0] if recorded else effort.requests,

@@ -1,4 +1,4 @@
-"""Converts pools of a plan into simulation inputs (models, limits, loads), and results into documents."""
+"""Converts pools of a plan to simulation inputs (models, limits, loads), and results to documents."""
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 @dataclass(frozen=True, slots=True)
 class PoolRun:
-    """A pool to simulate, by one of its replicas at its load."""
+    """A pool to simulate, represented by one of its replicas at its load."""
 
     server: str
     pool: Pool
@@ -63,33 +63,33 @@ class PoolRun:
     rate_rps: float
     """Load of the replica [requests/s]."""
     prediction: Prediction
-    """Prediction of the queue model for the replica at the load of the plan."""
+    """Latencies that the queue model predicts for the replica at the load of the plan."""
     replica: SimulatedReplica
     targets: tuple[tuple[TargetMeasure, float], ...]
-    """Measure and limit of each target."""
+    """Measure and limit of each target of the server."""
     request_limits: Mapping[LatencyName, float]
     """Limit on each latency that has one [ms]."""
     delay_ms: float = 0.0
     """Network latency between client and replica [ms]."""
     queue: str | None = None
-    """Shared queue of the server; None if it has its own queue."""
+    """Name of the server's shared queue; None if it has its own queue."""
     place: int = 0
-    """Position of the server's requests among those of the queue."""
+    """Index of the server's requests among those of the shared queue."""
     offline: OfflineRun | None = None
     """Offline work of the replica; None if its requests arrive over time."""
     card: CardInTurns | None = None
-    """Card that it shares in time; None if its replica has its own part."""
+    """Card that the replica shares in time; None if it has its own part of a card."""
     cards: str = ""
-    """Name of the shared cards it is on; empty if there are none."""
+    """Name of the shared cards on which the replica runs; empty if there are none."""
 
     @property
     def planned(self) -> str:
-        """The planned server: the server or its shared queue."""
+        """Name of the planned server: the server itself, or its shared queue."""
         return self.queue or self.server
 
     @property
     def units(self) -> int:
-        """Number of replicas of the pool, or of the cards that it shares in time."""
+        """Number of replicas of the pool, or number of cards that it shares in time."""
         if self.card is None:
             return self.pool.num_replicas
         assert isinstance(self.pool, SharedPool)
@@ -102,7 +102,7 @@ class PoolRun:
 
     @property
     def stream(self) -> int:
-        """Number of its random stream, which does not depend on the other pools of the plan."""
+        """Number of the random stream, which does not depend on other pools of the plan."""
         return stream_of(self.cards or self.planned, self.pool.accelerator)
 
     @property
@@ -113,7 +113,7 @@ class PoolRun:
         return self.rate_rps
 
     def at_share(self, share: float) -> "PoolRun":
-        """Return the pool with a share of the load on its replicas."""
+        """Return a copy with a fraction of the load on each replica."""
         load = self.load
         if isinstance(load, MergedLoad):
             streams = (replace(each, rate_rps=each.rate_rps * share) for each in load.streams)
@@ -161,7 +161,7 @@ def pool_runs(system: System, plan: Plan) -> list[PoolRun]:
 
 
 def _member_runs(system: System, plan: Plan, name: str, pool: Pool) -> Iterator[PoolRun]:
-    """Yield the servers that share a queue, each with the load of all of them on its replica."""
+    """Yield the servers that share a queue; each has the load of all of them on its replica."""
     served, metrics = plan.served_in_queues_rpm, plan.members
     arrays = tabulate_as_served(system, arrays_of(system), served)
     predicted = dict(member_predictions(arrays, name, pool))
@@ -178,7 +178,7 @@ def _member_runs(system: System, plan: Plan, name: str, pool: Pool) -> Iterator[
 
 
 def traced(runs: list[PoolRun], trace: Requests) -> list[PoolRun]:
-    """Return the pools of one server under recorded requests, which are split among replicas at random.
+    """Return the pools of one server under recorded requests, which are split randomly among replicas.
 
     A pool gets its share of the plan's load, regardless of the rate of the trace.
 
@@ -216,7 +216,7 @@ def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> 
 
 
 def _card_run(system: System, use: SharedCardUse, place: int, item: SharedPool) -> PoolRun:
-    """Return the simulation input for a server on shared cards."""
+    """Return the simulation input of a server on shared cards."""
     server = system.servers.get(item.server)
     if server is None or (server.model, item.accelerator) not in system.profiles:
         raise SpecError(
@@ -241,7 +241,10 @@ def _card_run(system: System, use: SharedCardUse, place: int, item: SharedPool) 
 
 
 def _targets(system: System, name: str) -> tuple[tuple[TargetMeasure, float], ...]:
-    """Return the targets of a server, including the rejection limit if its queue is limited."""
+    """Return the measure and limit of each target of a server.
+
+    If its queue is limited, the limit on the rejection rate is included.
+    """
     server = system.named[name]
     target = system.target_of(server)
     latencies = () if target is None else tuple(target.latency_targets())
@@ -293,14 +296,14 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
 
 
 def open_load_of(run: PoolRun) -> OpenLoad:
-    """Return the load of a run's own server, also if it shares the replica."""
+    """Return the load of the server itself, also if others share its replica."""
     load = run.load.streams[run.place] if isinstance(run.load, MergedLoad) else run.load
     assert isinstance(load, OpenLoad)
     return load
 
 
 def simulated_runs(run: PoolRun, effort: Effort) -> list[SimulatedRun]:
-    """Return the runs of a replica; for a shared queue, only with the requests of one server."""
+    """Return the simulated runs of a replica; for a shared queue, only with the requests of one server."""
     if run.card is not None:
         return run.card.run(effort, run.stream)
     if not isinstance(run.load, MergedLoad):
@@ -312,12 +315,12 @@ def simulated_runs(run: PoolRun, effort: Effort) -> list[SimulatedRun]:
 
 
 def _share(runs: Sequence[SimulatedRun], limits: Mapping[LatencyName, float]) -> ConfidenceInterval:
-    """Return the share of requests that are served within the given limits."""
+    """Return the fraction of requests that are served within the given latency limits [ms]."""
     return _interval(share_within(runs, lambda run: within(run, limits)))
 
 
 def within(run: SimulatedRun, limits: Mapping[LatencyName, float]) -> BoolArray:
-    """Return a mask of the requests of a run that are served within the given limits [ms]."""
+    """Return a mask of the requests of a run that are served within the given latency limits [ms]."""
     kept = ~np.isnan(run.last_ms)
     for metric, limit in limits.items():
         values: FloatArray = getattr(run, f"{metric}_ms")
@@ -328,7 +331,7 @@ def within(run: SimulatedRun, limits: Mapping[LatencyName, float]) -> BoolArray:
 def _check(
     runs: Sequence[SimulatedRun], run: PoolRun, summary: Summary, measure: TargetMeasure, limit: float
 ) -> TargetCheck:
-    """Compare a target with the simulation; without a steady state no latency target is met."""
+    """Compare a target with the simulation; without a steady state, no latency target is met."""
     predicted = {figure.measure: figure.value for figure in run.pool.targets}
     found = _interval(_figure(runs, run, summary, measure))
     steady = summary.overload is None or measure == LOSS
@@ -345,7 +348,7 @@ def _check(
 
 
 def _verdict(found: ConfidenceInterval, limit: float) -> Verdict:
-    """Return the verdict on a metric by its interval; a metric without requests counts as met."""
+    """Return the verdict on a limit, given a confidence interval; a metric without requests counts as met."""
     if np.isnan(found.value):
         return "held"
     width = found.half_width or 0.0
@@ -357,7 +360,7 @@ def _verdict(found: ConfidenceInterval, limit: float) -> Verdict:
 def _figure(
     runs: Sequence[SimulatedRun], run: PoolRun, summary: Summary, measure: TargetMeasure
 ) -> IntervalEstimate:
-    """Return the simulated value of a target's measure."""
+    """Return the simulated value of the measure that a target limits."""
     if measure == LOSS:
         return summary.loss
     if measure.is_missed:
@@ -372,7 +375,7 @@ def _figure(
 def _latency(
     found: Distribution, predicted_ms: float, predicted: Percentiles | None
 ) -> SimulatedLatency | None:
-    """Return a latency as a document; None if no request has it."""
+    """Return a simulated latency as a document, with its predictions; None if no request has this latency."""
     if np.isnan(found.mean.value):
         return None
     percentiles = {f"p{percent}": _interval(value) for percent, value in found.percentiles.items()}

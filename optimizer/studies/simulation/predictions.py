@@ -1,4 +1,4 @@
-"""Predictions of the queue models for the pools of a plan, compared with simulated values."""
+"""Predictions of the queue models for the pools of a plan, which are compared with simulated values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ from optimizer.spec.system import System
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Latencies of a replica at its load, by its queue model [ms]."""
+    """Latencies that the queue model predicts for a replica at its load [ms]."""
 
     e2e_ms: float
-    """Mean time to the last token."""
+    """Mean time to the last token [ms]."""
     percentiles: Mapping[str, Percentiles | None]
-    """Percentiles of each latency; None if the queue model computes means only."""
+    """Percentiles of each latency [ms]; None if the queue model computes only means."""
 
 
 def predictions(system: System, pools: Sequence[tuple[str, Pool]]) -> list[Prediction]:
-    """Return the predictions for pools that have load, each with the name of its server."""
+    """Return the predictions for pools with load; each pool is given with the name of its server."""
     arrays = arrays_of(system)
     found: dict[int, Prediction] = {}
     for rows, some, performance in performances(arrays, *pool_rows(arrays, pools)):
@@ -38,11 +38,11 @@ def predictions(system: System, pools: Sequence[tuple[str, Pool]]) -> list[Predi
 
 
 def member_predictions(arrays: SystemArrays, name: str, pool: Pool) -> Iterator[tuple[str, Prediction]]:
-    """Yield the predictions for the members of a shared queue at the load of its pool.
+    """Yield the predictions for the members of a shared queue, at the load of its pool.
 
     Args:
-        arrays: the system arrays with the load that the plan serves.
-        name: the queue.
+        arrays: the system arrays, with the load that the plan serves.
+        name: name of the queue.
         pool: pool of the queue.
     """
     row = pool_rows(arrays, [(name, pool)])
@@ -54,7 +54,7 @@ def member_predictions(arrays: SystemArrays, name: str, pool: Pool) -> Iterator[
 
 
 def _predictions(performance: Performance, delay_ms: FloatArray) -> Iterator[Prediction]:
-    """Yield the prediction for each row of a performance, with the network latency of its clients."""
+    """Yield the prediction for each row of a performance, including the network latency of its clients."""
     e2e_ms = performance.figure(TargetMeasure("e2e")) + delay_ms
     percentiles = {metric: percentiles_of(performance, metric) for metric in LATENCIES}
     for row, offset_ms in enumerate(delay_ms.tolist()):
@@ -66,7 +66,7 @@ def _predictions(performance: Performance, delay_ms: FloatArray) -> Iterator[Pre
 
 
 def _later(found: Percentiles | None, offset_ms: float) -> Percentiles | None:
-    """Return percentiles plus an offset."""
+    """Return percentiles increased by an offset [ms]; None if there are none."""
     if found is None or not offset_ms:
         return found
     return Percentiles(**{name: value + offset_ms for name, value in found})

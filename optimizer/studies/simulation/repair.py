@@ -1,8 +1,8 @@
 """Repairs a plan by simulation: pools that miss targets get less load, and the system is planned again.
 
-If a pool misses a target, the largest rate of its server on its accelerator is reduced to one that meets the
-targets in simulation, and the system is solved again. Other rates are not reduced. The random streams belong
-to server and accelerator, so they do not change.
+If a pool misses a target, the maximum rate of its server on its accelerator is reduced to one that meets the
+targets in simulation, and the system is solved again. Other rates are not reduced. Random streams belong to a
+server and an accelerator, so they are the same in all rounds.
 """
 
 import math
@@ -28,15 +28,15 @@ from optimizer.studies.simulation.simulation_document import (
 from optimizer.units import SECONDS_PER_MINUTE
 
 LENGTHENING = 4
-"""Factor on the number of requests if the interval of a metric contains its limit."""
+"""Factor on the number of requests if the confidence interval of a metric contains its limit."""
 MAX_LENGTHENING = 16
-"""Maximum factor on the number of requests; then the value itself decides."""
+"""Maximum factor on the number of requests; beyond it, the simulated value decides."""
 FINEST = 32
-"""Number of load steps of a replica if load can also be split in other ways than by adding replicas."""
+"""Number of load steps of a replica, if load can be split in other ways than by adding replicas."""
 MIN_SHARE = 1 / 64
-"""Minimum share of the load that is tried for a replica that misses."""
+"""Smallest fraction of its load that is tried for a replica that misses targets."""
 MAX_ROUNDS = 64
-"""Maximum number of plans; pools that still miss are then listed as lost."""
+"""Maximum number of plans; servers whose pools still miss targets are then listed as lost."""
 
 Solve = Callable[[System], Plan]
 """Function that plans a system."""
@@ -44,25 +44,25 @@ Solve = Callable[[System], Plan]
 
 @dataclass(slots=True)
 class _Progress:
-    """Results so far."""
+    """State of a repair: the plan, simulated pools, reduced rates and repairs so far."""
 
     system: System
     plan: Plan
     known: dict[tuple[str, str, int, float], SimulatedPool] = field(default_factory=dict)
-    """Simulated pools by server, accelerator, replicas and load per replica."""
+    """Simulated pools by server, accelerator, number of replicas and load per replica."""
     repairs: list[PoolDerating] = field(default_factory=list)
 
 
 def solve_and_repair(
     system: System, solve: Solve, effort: Effort, progress: Progress | None = None
 ) -> RepairedPlan:
-    """Solve and simulate, reduce rates that miss targets, and repeat until all served load meets them.
+    """Plan and simulate repeatedly, reducing rates that miss targets, until all served load meets them.
 
     Args:
         system: the system to plan.
         solve: function that plans a system.
-        effort: minimum extent of the simulation.
-        progress: called after each finished pool, for each plan.
+        effort: minimum amount of simulation.
+        progress: called after each finished pool of each plan.
     """
     if any(server.shared_card for server in system.servers.values()):
         raise SpecError("repair: shared cards cannot be tightened; simulate the plan, or remove sharedCard")
@@ -90,7 +90,7 @@ def solve_and_repair(
 
 
 def judged_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
-    """Simulate a pool, with more requests while the interval of a metric contains its limit."""
+    """Simulate a pool, with more requests as long as the interval of a metric contains its limit."""
     most, requests = effort.requests * MAX_LENGTHENING, effort.requests
     pool = simulate_pool(run, effort)
     while pool.verdict == "close" and requests < most:
@@ -100,14 +100,17 @@ def judged_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
 
 
 def _keeps(pool: SimulatedPool) -> bool:
-    """Return whether every metric is within its limit; if too close to call, the simulated value decides."""
+    """Return whether every metric is within its limit.
+
+    If it is too close to call, the simulated value decides.
+    """
     return pool.overload is None and not pool.beyond
 
 
 def _simulated(
     state: _Progress, runs: list[PoolRun], effort: Effort, progress: Progress | None
 ) -> list[SimulatedPool]:
-    """Return the simulation of each pool; pools with an unchanged load are not run again."""
+    """Return the simulation of each pool; pools with an unchanged load are not simulated again."""
     new = [run for run in runs if _key(run) not in state.known]
     if progress is not None:
         progress(0, len(new))
@@ -127,7 +130,7 @@ def _key(run: PoolRun) -> tuple[str, str, int, float]:
 
 
 def _tighten(state: _Progress, missing: list[PoolRun], effort: Effort) -> None:
-    """Reduce the largest rates of the pools that miss to rates that meet the targets, and record it."""
+    """Reduce the maximum rates of pools that miss targets to rates that meet them, and record the repairs."""
     alone = {run.planned: _is_alone(state.plan, run.planned) for run in missing}
     steps = [run.pool.num_replicas if alone[run.planned] else FINEST for run in missing]
     before, cuts = state.system.rate_factors, set[tuple[str, str]]()
@@ -144,12 +147,15 @@ def _tighten(state: _Progress, missing: list[PoolRun], effort: Effort) -> None:
 
 
 def _is_alone(plan: Plan, server: str) -> bool:
-    """Return whether a single pool serves a server in full, so that only full replicas can be added."""
+    """Return whether a single pool serves a server in full, so that only entire replicas can be added."""
     return len(plan.allocations[server]) == 1 and all(item.server != server for item in plan.unserved)
 
 
 def _share_that_holds(run_and_steps: tuple[PoolRun, int], effort: Effort) -> float:
-    """Return the largest share steps/(steps + k) of a replica's load that meets the targets; 0 if none."""
+    """Return the largest fraction steps/(steps + k) of a replica's load that meets the targets.
+
+    The fraction is 0 if none does. `run_and_steps` is the pool and the number of steps.
+    """
     run, steps = run_and_steps
 
     def holds(k: int) -> bool:
@@ -184,9 +190,9 @@ def _repair(run: PoolRun, share: float, factor: float, found: SimulatedPool) -> 
 
 
 def _lost(first: Plan, state: _Progress, pools: list[SimulatedPool]) -> tuple[LostServer, ...]:
-    """Return the servers that get less than the first plan promised, and those that still miss targets."""
+    """Return the servers that get less than in the first plan, and those that still miss targets."""
     promised = {item.server: item.served_fraction for item in first.unserved}
-    missed = {repair.server: repair.missed for repair in state.repairs}  # the last result of each
+    missed = {repair.server: repair.missed for repair in state.repairs}  # later ones take precedence
     lost = [
         LostServer.taken_from(item, missed=missed.get(item.server, ()))
         for item in state.plan.unserved

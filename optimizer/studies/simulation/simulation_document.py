@@ -1,4 +1,4 @@
-"""Documents of the simulation of a plan, for the library, the command line and REST."""
+"""Documents of a plan's simulation, for the library, the command line and REST."""
 
 from operator import not_
 from typing import Literal
@@ -17,44 +17,44 @@ Verdict = Literal["held", "missed", "close"]
 
 
 class ConfidenceInterval(Document):
-    """A simulated value, ± the half-width of its 95 % confidence interval."""
+    """A simulated value with the half-width of its 95 % confidence interval."""
 
     value: float
     """The simulated value."""
     half_width: float | None = Field(None, alias="halfWidth")
-    """Half-width of the interval; null if unknown."""
+    """Half-width of the 95 % confidence interval, in the unit of the value; null if unknown."""
 
 
 class SimulatedLatency(Document):
-    """A latency of the counted requests [ms]."""
+    """A latency of a simulated pool: predictions, and simulated mean and percentiles [ms]."""
 
     predicted_mean: float | None = Field(None, alias="predictedMean")
     """Mean predicted by the plan [ms]."""
     predicted_percentiles: Percentiles | None = Field(None, alias="predictedPercentiles", exclude_if=is_none)
     """Percentiles that the queue model predicts [ms]; absent if it computes means only."""
     mean: ConfidenceInterval
-    """Mean [ms]."""
+    """Simulated mean [ms]."""
     p50: ConfidenceInterval
-    """Median [ms]."""
+    """Simulated median [ms]."""
     p90: ConfidenceInterval
-    """90th percentile [ms]."""
+    """Simulated 90th percentile [ms]."""
     p95: ConfidenceInterval
-    """95th percentile [ms]."""
+    """Simulated 95th percentile [ms]."""
     p99: ConfidenceInterval
-    """99th percentile [ms]."""
+    """Simulated 99th percentile [ms]."""
 
 
 class TargetCheck(Document):
     """A target, and whether the simulation meets it."""
 
     target: str
-    """Limited quantity: the mean or a percentile of a latency, or a share of requests."""
+    """Quantity that the target limits: the mean or a percentile of a latency, or a fraction of requests."""
     limit: float
-    """Limit [ms, or a share up to 1]."""
+    """Limit [ms, or a fraction]."""
     predicted: float | None = None
-    """Value predicted by the plan, in the same unit."""
+    """Value that the plan predicts, in the unit of the limit."""
     simulated: ConfidenceInterval
-    """Simulated value, in the same unit."""
+    """Simulated value, in the unit of the limit."""
     met: bool
     """Whether the simulated value is within the limit."""
     verdict: Verdict
@@ -64,7 +64,7 @@ class TargetCheck(Document):
 
 
 class SimulatedFigure(Document):
-    """A metric that only some kinds of replicas have, as predicted and as simulated."""
+    """A metric that only some kinds of replicas have: predicted and simulated value."""
 
     predicted: float | None = None
     """Value predicted by the plan."""
@@ -73,7 +73,7 @@ class SimulatedFigure(Document):
 
 
 class _SimulatedMetrics(Document):
-    """Simulated metrics of a pool of any kind."""
+    """Simulated metrics that pools of all kinds have."""
 
     server: str
     """Name of the server."""
@@ -84,61 +84,61 @@ class _SimulatedMetrics(Document):
     rate_rps: float = Field(alias="replicaRate")
     """Load of a replica [requests/s]."""
     overload: str | None = None
-    """Reason that there is no steady state, and so no latencies; null if there is one."""
+    """Reason why there is no steady state, and so no latencies; null if there is one."""
     ttft: SimulatedLatency | None = None
-    """Time to first token."""
+    """Time to first token [ms]."""
     itl: SimulatedLatency | None = None
-    """Inter-token latency, averaged per request; null if outputs have one token."""
+    """Inter-token latency, averaged per request [ms]; null if outputs have one token."""
     e2e: SimulatedLatency | None = None
-    """Time to last token."""
+    """Time to the last token [ms]."""
     throughput_rps: ConfidenceInterval = Field(alias="throughput")
     """Throughput of completed requests of a replica [requests/s]."""
     loss: ConfidenceInterval
-    """Share of rejected requests."""
+    """Fraction of rejected requests."""
     preemptions: float
     """Mean number of preemptions per request."""
     batch: float
-    """Mean batch size while the batch is not empty."""
+    """Mean batch size while the batch is not empty [requests]."""
     within_ttft: ConfidenceInterval | None = Field(None, alias="withinTTFT")
-    """Share of requests within the TTFT target; null without one."""
+    """Fraction of requests within the TTFT target; null without one."""
     within_itl: ConfidenceInterval | None = Field(None, alias="withinITL")
-    """Share of requests within the ITL target; null without one."""
+    """Fraction of requests within the ITL target; null without one."""
     within_e2e: ConfidenceInterval | None = Field(None, alias="withinE2E")
-    """Share of requests within the end-to-end target; null without one."""
+    """Fraction of requests within the end-to-end target; null without one."""
     within_all: ConfidenceInterval = Field(alias="withinAll")
-    """Share of requests that are served within all targets."""
+    """Fraction of requests that are served within all targets."""
     finishes_h: float | None = Field(None, alias="finishes", exclude_if=is_none)
-    """Completion time of its offline work, which is all available at the start, from now [h]; absent without
-    any.
+    """Time until the pool's offline work, all available at the start, is done [h from now]; absent without
+    offline work.
     """
     goodput_rps: float = Field(alias="goodput")
     """Rate of requests that the pool serves within all targets [requests/s]."""
     targets: tuple[TargetCheck, ...] = Field((), strict=False)
-    """Every target of the server."""
+    """Every target of the server, compared with the simulation."""
 
 
 class _SimulatedBasis(Document):
-    """Basis of the metrics of a simulated pool."""
+    """Sources of a simulated pool's metrics."""
 
     requests: int | None = Field(None, exclude_if=is_none)
-    """Number of requests sent to the replica, if more than to others; otherwise absent."""
+    """Number of requests sent to the replica; absent unless it differs from the number for other pools."""
     estimated: EstimateEnd | None = Field(None, exclude_if=is_none)
-    """End of the interval of estimated token times; absent if they are not estimated."""
+    """End of the intervals of estimated token times that the plan uses; absent if they are not estimated."""
     own: dict[str, SimulatedFigure] = Field(default_factory=dict, exclude_if=not_)
-    """Metrics of some kinds of replicas, by name; absent if there are none."""
+    """Metrics that only some kinds of replicas have, by name; absent if there are none."""
 
 
 class SimulatedPool(_SimulatedBasis, KindSimulatedFields, _SimulatedMetrics):
     """A pool of a plan; one of its replicas was simulated at its load."""
 
     def figure(self, metric: str) -> SimulatedLatency | SimulatedFigure | None:
-        """Return a latency, or a metric of the pool's kind; None if it has no such metric."""
+        """Return a latency, or a metric of the pool's kind, by name; None if the pool does not have it."""
         found: SimulatedLatency | None = getattr(self, metric, None)
         return self.own.get(metric, found)
 
     @property
     def verdict(self) -> Verdict:
-        """Verdict on all targets together: the worst one."""
+        """Verdict on all targets together: the worst one of any target."""
         verdicts = {check.verdict for check in self.targets}
         if self.overload is not None or "missed" in verdicts:
             return "missed"
@@ -146,12 +146,12 @@ class SimulatedPool(_SimulatedBasis, KindSimulatedFields, _SimulatedMetrics):
 
     @property
     def holds(self) -> bool:
-        """Whether no target is missed."""
+        """Whether the pool misses no target."""
         return self.verdict != "missed"
 
     @property
     def missed(self) -> tuple[TargetCheck, ...]:
-        """Missed targets."""
+        """Targets that the pool misses."""
         return tuple(check for check in self.targets if check.verdict == "missed")
 
     @property
@@ -161,21 +161,22 @@ class SimulatedPool(_SimulatedBasis, KindSimulatedFields, _SimulatedMetrics):
 
 
 class Simulation(Printed, Document):
-    """Simulation of a plan."""
+    """Simulation of all pools of a plan."""
 
     requests: int
-    """Number of requests sent to the replica of each pool; the first and last tenth do not count. Of a trace:
-    its requests, which are split among the replicas."""
+    """Number of requests sent to the replica of each pool, of which the first and last tenth are not counted.
+    For a trace: the number of its requests, which are split among the replicas.
+    """
     traced: bool = Field(default=False, exclude_if=not_)
-    """Whether the requests are those of a trace."""
+    """Whether the requests are those of a recorded trace."""
     seed: int
-    """Random seed."""
+    """Seed of the random generators."""
     holds: bool
     """Whether no pool misses a target; a target too close to call is not missed."""
     offered_rps: float = Field(alias="offered")
     """Load of all pools [requests/s]."""
     goodput_rps: float = Field(alias="goodput")
-    """Rate of requests within all targets, over all pools [requests/s]."""
+    """Rate of requests served within all targets, over all pools [requests/s]."""
     pools: tuple[SimulatedPool, ...] = Field(strict=False)
     """Pools, sorted by server; pools without load are not simulated."""
 
@@ -188,54 +189,54 @@ class PoolDerating(Document):
     accelerator: str
     """Name of the accelerator."""
     rate_factor: float = Field(alias="rateFactor")
-    """New maximum load of a replica, as a share of its largest rate; 0 excludes the pair."""
+    """New maximum load of a replica, as a fraction of its maximum rate; 0 excludes the pair."""
     replicas_before: int = Field(alias="replicasBefore")
-    """Number of replicas of the pool that missed."""
+    """Number of replicas of the pool that missed targets."""
     replicas_after: int | None = Field(None, alias="replicasAfter")
-    """Number of replicas with which its load meets the targets; null if no tried number does."""
+    """Number of replicas with which the load of the pool meets the targets; null if no tried number does."""
     cost_before_cents_per_h: float = Field(alias="costBefore")
-    """Cost of the pool that missed [cents/h]."""
+    """Cost of the pool that missed targets [cents/h]."""
     cost_after_cents_per_h: float | None = Field(None, alias="costAfter")
-    """Cost of the replicas that meet the targets, whether the plan uses them or not [cents/h]; null if none
-    do.
+    """Cost of the replicas that meet the targets, whether the plan uses them or not [cents/h]; null if no
+    tried number does.
     """
     overload: str | None = None
-    """Reason that the pool had no steady state; null if it had one."""
+    """Reason why the pool had no steady state; null if it had one."""
     missed: tuple[TargetCheck, ...] = Field(strict=False)
     """Targets that the pool missed."""
 
 
 class LostServer(Document):
-    """A server whose targets were to be met for all of its load, but finally are not."""
+    """A server that the original plan served within its targets, but that finally is not."""
 
     server: str
     """Name of the server."""
     served_fraction: float = Field(alias="servedFraction")
-    """Served share of its load."""
+    """Served fraction of the server's load."""
     reason: str
-    """Reason that it is not served in full, as in plans; `simulation_missed` if it is, but misses a
-    target.
+    """Code of the reason why the server is not served in full, as in plans; `simulation_missed` if it is
+    served in full but misses a target.
     """
     detail: str
-    """The reason with numbers."""
+    """The reason as text with numbers."""
     missed: tuple[TargetCheck, ...] = Field(strict=False)
-    """Targets that it misses, or missed last; empty if its cards were given to others."""
+    """Targets that the server misses, or missed last; empty if its cards were given to other servers."""
 
 
 class RepairedPlan(Document):
     """A plan whose pools meet their targets in simulation, with the simulation and the changes made."""
 
     plan: Plan
-    """The plan."""
+    """Repaired plan."""
     simulation: Simulation
-    """Simulation of its pools."""
+    """Simulation of the pools of the repaired plan."""
     holds: bool
     """Whether every pool meets every target, and no service was lost."""
     cost_before_cents_per_h: float = Field(alias="costBefore")
     """Cost of the plan before any repair [cents/h]."""
     cost_after_cents_per_h: float = Field(alias="costAfter")
-    """Cost of the plan [cents/h]."""
+    """Cost of the repaired plan [cents/h]."""
     repairs: tuple[PoolDerating, ...] = Field(strict=False)
-    """Repaired pools, in the order in which they were found."""
+    """Repaired pools, in the order of repair."""
     lost: tuple[LostServer, ...] = Field(strict=False)
-    """Servers that lost service promised by the original plan."""
+    """Servers that lost service which the original plan promised."""

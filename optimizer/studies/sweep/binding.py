@@ -1,4 +1,4 @@
-"""Binding limits of a plan: those that prevent the service of a server, or a cheaper candidate.
+"""Binding limits of a plan: those that prevent the service of a server, or the use of a cheaper candidate.
 
 An item blocks a candidate if moving the server from its allocation to the candidate needs more of the item
 than the plan leaves. In an optimal plan every better candidate is blocked.
@@ -21,7 +21,7 @@ _Key = tuple[str, str]
 
 
 def blocking_limits(solved: Solved) -> tuple[SweepBinding, ...]:
-    """Return the limits that block better candidates, in the order of the rows."""
+    """Return the limits that block better candidates, in the order of the limit rows."""
     problem, replicas = solved.problem, solved.solution.replicas
     full = served_in_full(problem, replicas)
     left, values = problem.left_by(replicas), values_of(problem, replicas)
@@ -49,7 +49,15 @@ def blocking_limits(solved: Solved) -> tuple[SweepBinding, ...]:
 def _blocking(
     problem: Problem, replicas: IntArray, left: FloatArray, server: int, rows: IntArray
 ) -> set[int]:
-    """Return the rows of limits that some candidates of a server would exceed."""
+    """Return the limit rows that at least one of the given candidates of a server would exceed.
+
+    Args:
+        problem: the planning problem.
+        replicas: replicas of each candidate in the plan, shape (C,).
+        left: unused amount of each limited item, shape (R,).
+        server: the server.
+        rows: the candidates.
+    """
     limits = problem.limits
     if not len(limits) or not len(rows):
         return set()

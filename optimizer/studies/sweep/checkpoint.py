@@ -1,8 +1,8 @@
 """Stores finished work of a study in a file, so that an interrupted study can resume.
 
-The first line is a digest of the system; every other line is a key with its answer, as JSON. A key contains
-everything that an answer depends on besides the system, so one file can serve several questions about it. An
-incomplete last line, left by a killed process, is dropped.
+The first line is a digest of the system. Every other line is a key with its answer, as JSON. A key contains
+everything but the system on which the answer depends, so one file can serve several questions about a system.
+An incomplete last line, left by a killed process, is dropped.
 """
 
 import hashlib
@@ -20,29 +20,33 @@ _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer", bound=Document)
 
 BATCH = 8
-"""Number of items processed by one worker in sequence, so that they share sizings."""
+"""Number of items that one worker processes in sequence, so that they share sizings."""
 
 Tell = Callable[[int, int], None]
-"""Called with the numbers of finished and of all items."""
+"""Function that is called with the number of finished items and the number of all items."""
 
 
 def ignore_progress(_done: int, _total: int) -> None:
-    """Ignore the progress."""
+    """Progress function that does nothing."""
 
 
 def digest_of(text: str) -> str:
-    """Return a digest of the data on which answers depend."""
+    """Return a digest of the text on which answers depend."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Checkpoint:
-    """Answers by key, as plain values, also stored in a file if there is one."""
+    """Finished answers by key, as plain values; they are also stored in a file if there is one."""
 
     def __init__(self, path: Path | None = None, digest: str = "") -> None:
-        """Read the answers stored in a file.
+        """Read the answers that a file contains.
+
+        Args:
+            path: the file; None for no file.
+            digest: digest of the system, which the file must have.
 
         Raises:
-            SpecError: the file cannot be read, or contains answers to another question.
+            SpecError: the file cannot be read, or contains answers about another system.
         """
         self._path = path
         self.answers: dict[str, Any] = {}
@@ -84,7 +88,7 @@ def answered(
     done: Checkpoint,
     tell: Tell,
 ) -> list[_Answer]:
-    """Return the answer to each item, in order; unfinished items are processed in batches.
+    """Return the answer to each item, in order; items without a stored answer are processed in batches.
 
     Args:
         work: function that answers a batch of items; with a cluster, it runs there.
@@ -106,7 +110,7 @@ def answered(
 
 
 def _complete_lines(path: Path) -> list[Any]:
-    """Return the values of a file's complete lines; empty if there is no file.
+    """Return the values in a file's complete lines; empty if there is no file.
 
     Raises:
         SpecError: the file cannot be read, or has another format.

@@ -1,4 +1,4 @@
-"""Cost of being safe on a share of sampled days with varying loads.
+"""Cost of meeting all targets on a fraction of sampled days with varying loads.
 
 A day is safe if every server has enough replicas for its load, and every route for some division of its
 requests. Fixed fleets are planned for all loads times a common factor. Planning each day separately shows the
@@ -31,27 +31,28 @@ from optimizer.tolerances import ROUNDING
 from optimizer.units import SECONDS_PER_MINUTE
 
 SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-"""Shares of days for which results are shown."""
+"""Fractions of days for which the cheapest safe fleet is reported."""
 FACTOR_STEP = 0.01
 """Increment of the load factors that are tried."""
 SECONDS_PER_DAY = 86_400.0
 
 
 class FleetPlan(Document):
-    """The data of a plan that the study stores."""
+    """Data of a plan that the study needs and stores."""
 
     total_cost_cents_per_h: float = Field(alias="totalCost")
     """Cost of the plan [cents/h]."""
     complete: bool
     """Whether every server is served in full."""
     most_rpm: tuple[float, ...] = Field(alias="most", strict=False)
-    """Largest load of each server and route that their replicas serve within targets [requests/min]."""
+    """Maximum load of each server and route that their replicas serve within targets [requests/min]."""
 
 
 def lognormal_days(system: System, samples: int, load_cv: float, seed: int) -> FloatArray:
-    """Return loads on sampled days [requests/min], shape (D, S): the system's, times random factors.
+    """Return random loads of sampled days [requests/min], shape (D, S).
 
-    Factors are independent and lognormal with mean 1 (eq. 160). The versions of a server share one factor.
+    They are the loads of the system times factors, which are independent and lognormal with mean 1 (eq. 160).
+    The versions of a server share one factor.
 
     Returns:
         Loads of the `owners` of the system.
@@ -67,10 +68,10 @@ def lognormal_days(system: System, samples: int, load_cv: float, seed: int) -> F
 
 
 def trace_days(system: System, steps: Sequence[LoadStep], samples: int, seed: int) -> FloatArray:
-    """Return daily peak loads of days drawn from a trace [requests/min], shape (D, S).
+    """Return the peak loads of days drawn randomly from a trace [requests/min], shape (D, S).
 
-    All loads are from the same day, which preserves correlations. A server or route without a report on a day
-    has the load of the system.
+    All loads of a sample are from the same day, which preserves correlations. A server or route without a
+    report on a day has the load of the system.
 
     Returns:
         Loads of the `owners` of the system.
@@ -91,18 +92,23 @@ def trace_days(system: System, steps: Sequence[LoadStep], samples: int, seed: in
 
 
 def within_targets(most_rpm: FloatArray, loads_rpm: FloatArray) -> BoolArray:
-    """Return whether the replicas can serve each load on each day, shape (D, S)."""
+    """Return whether the replicas can serve each load on each day, shape (D, S).
+
+    Args:
+        most_rpm: maximum load of each server and route [requests/min], shape (S,).
+        loads_rpm: loads on each day [requests/min], shape (D, S).
+    """
     return np.asarray(loads_rpm <= most_rpm * (1 + ROUNDING), np.bool_)
 
 
 def largest_loads_rpm(plan: Plan, system: System) -> FloatArray:
-    """Return the largest loads of the `owners` of a system that a plan serves [requests/min], shape (S,)."""
+    """Return the maximum loads of a system's `owners` that a plan serves [requests/min], shape (S,)."""
     services = frozenset(services_of(plan))
     return np.array([_largest_load_rpm(owner, plan, services) for owner in system.owners])
 
 
 def _largest_load_rpm(owner: Server | Route, plan: Plan, services: Collection[str]) -> float:
-    """Return the largest load of a route, or of a server including its cache hits."""
+    """Return the maximum load of a route, or of a server including its cache hits [requests/min]."""
     if isinstance(owner, Route):
         if not owner.arrival_rate_rpm:
             return 0.0
@@ -123,7 +129,7 @@ def sampled_days(
     load_cv: float | None,
     seed: int,
 ) -> SampledDays:
-    """Return the cheapest fleets found that are safe on shares of the days, and the cost of daily plans.
+    """Return the cheapest fleets found that are safe on fractions of the days, and the cost of daily plans.
 
     Args:
         system: the system to plan.
@@ -153,7 +159,14 @@ def sampled_days(
 def _safe_fleet(
     share: float, fleets: Mapping[int, FleetPlan], safe: Mapping[int, BoolArray], costs: FloatArray
 ) -> SafeFleet:
-    """Return the cheapest fleet that is safe on a share of the days, if there is one."""
+    """Return the cheapest fleet that is safe on a fraction of the days, if there is one.
+
+    Args:
+        share: the fraction of days.
+        fleets: plans by load factor (in increments).
+        safe: safe days and servers of each plan.
+        costs: cost of each day if it is planned separately [cents/h].
+    """
     enough = [step for step in fleets if safe[step].all(axis=1).mean() >= share]
     best = min(enough, key=lambda step: (fleets[step].total_cost_cents_per_h, step), default=None)
     return SafeFleet(
@@ -167,10 +180,10 @@ def _safe_fleet(
 
 
 def _fleets(system: System, loads_rpm: FloatArray, done: Checkpoint, tell: Tell) -> dict[int, FleetPlan]:
-    """Return plans by load factor (in increments), refined until every share of days is met if possible.
+    """Return plans by load factor (in increments), refined until every fraction of days is reached.
 
     A larger factor is safer until the fleet no longer fits. Intervals between two factors are bisected while
-    a share lies between their results.
+    a fraction lies between their results.
     """
     base = _loads_rpm(system)
     ratios = np.divide(loads_rpm, base, out=np.zeros_like(loads_rpm), where=base > 0)
@@ -191,7 +204,7 @@ def _fleets(system: System, loads_rpm: FloatArray, done: Checkpoint, tell: Tell)
 
 
 def _reach(plan: FleetPlan, loads_rpm: FloatArray) -> float:
-    """Return the share of days on which a plan is safe; inf if it is incomplete."""
+    """Return the fraction of days on which a plan is safe; inf if the plan is incomplete."""
     if not plan.complete:
         return np.inf
     return float(within_targets(np.array(plan.most_rpm), loads_rpm).all(axis=1).mean())
@@ -200,7 +213,7 @@ def _reach(plan: FleetPlan, loads_rpm: FloatArray) -> float:
 def _planned(
     system: System, loads_rpm: Sequence[tuple[float, ...]], done: Checkpoint, tell: Tell
 ) -> list[FleetPlan]:
-    """Return the plan for each of some vectors of loads [requests/min] of S servers and routes."""
+    """Return the plan for each vector of loads [requests/min]; finished plans are not solved again."""
     keys = [f"loads {digest_of(repr(loads))}" for loads in loads_rpm]
     found = answered(partial(_plans, system), dict(zip(keys, loads_rpm, strict=True)), FleetPlan, done, tell)
     by_key = dict(zip(dict.fromkeys(keys), found, strict=True))
@@ -208,7 +221,7 @@ def _planned(
 
 
 def _plans(system: System, loads_rpm: Sequence[Sequence[float]]) -> list[FleetPlan]:
-    """Return the plan for the loads of each of some days [requests/min] of S servers and routes."""
+    """Return the plan for each vector of loads [requests/min]."""
     memo = SizingMemo()
     return [_plan(with_rates(system, loads), memo) for loads in loads_rpm]
 

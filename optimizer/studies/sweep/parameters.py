@@ -1,6 +1,6 @@
-"""Parameters that a sweep varies: the changes of a system whose values are numbers.
+"""Parameters that a sweep varies: changes of a system whose values are numbers.
 
-A variation is text, ``NAME=VALUES`` or ``NAME:ITEM=VALUES``. Values are a list (``1,2,4``) or a range
+A variation is written ``NAME=VALUES`` or ``NAME:ITEM=VALUES``. Values are a list (``1,2,4``) or a range
 (``0.5..3``), optionally with a number of points (``0.5..3/64``).
 """
 
@@ -17,7 +17,7 @@ from optimizer.spec.system import System
 from optimizer.units import UnitError
 
 POINTS, POINTS_OF_A_MAP = 21, 9
-"""Default number of points of a range, alone and with other parameters."""
+"""Default number of points of a range: for a single parameter, and for several parameters."""
 MAX_POINTS = 10_000
 """Maximum number of combinations of values in a sweep."""
 _FORM = re.compile(r"\s*(\w+)\s*(?::(.*?))?\s*=\s*([^=]+?)\s*")
@@ -27,21 +27,21 @@ _EXAMPLE = "write load=0.5..3, load=0.5..3/64, count:H100=0..64 or cost:A100=100
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """A parameter with its values."""
+    """A parameter of a sweep with its values."""
 
     name: str
-    """Name as given: ``count:H100``."""
+    """Name of the parameter as given, such as ``count:H100``."""
     change: SystemChange
-    """Change of which it gives the value."""
+    """Change of the system to which the values belong."""
     unit: str
     whole: bool
     values: tuple[float, ...]
-    """Values of the grid, or the ends of a range of integers."""
+    """Values of the grid, or the two ends of a range of integers."""
     every: bool = False
     """Whether all integers between the two values are covered."""
 
     def applied_to(self, system: System, value: float) -> System:
-        """Return a system with a value of the parameter.
+        """Return a copy of a system with one value of the parameter.
 
         Raises:
             SpecError: the value is out of range.
@@ -50,7 +50,7 @@ class Variation:
 
 
 def read_variations(system: System, texts: Sequence[str]) -> tuple[Variation, ...]:
-    """Parse the variations from texts.
+    """Parse variations from texts such as ``load=1,2``.
 
     Raises:
         SpecError: a text has another form, names a parameter or an item that does not exist, or occurs twice.
@@ -84,7 +84,7 @@ def _variation(system: System, text: str, *, alone: bool) -> Variation:
 
 
 def _values(system: System, known: Changeable, text: str, *, alone: bool) -> tuple[tuple[float, ...], bool]:
-    """Return the values of a variation, and whether they are the ends of a range of integers."""
+    """Parse the values of a variation, and return whether they are the ends of a range of integers."""
     found = _RANGE.fullmatch(text)
     if found is None:
         return tuple(sorted({known.read(system, part) for part in text.split(",")})), False

@@ -1,4 +1,4 @@
-"""One combination of values: the system, its plan, and the point that a sweep stores."""
+"""Points of a sweep: the system and its plan for one combination of parameter values."""
 
 from collections.abc import Sequence
 
@@ -11,13 +11,13 @@ from optimizer.studies.sweep.parameters import Variation
 from optimizer.studies.sweep.sweep_document import ServedShare, SweepPoint, UnitsUsed
 
 Values = tuple[float, ...]
-"""One value for each parameter."""
+"""Combination of values, one for each parameter."""
 
 
 def solve_points(
     system: System, variations: tuple[Variation, ...], some: Sequence[Values]
 ) -> list[SweepPoint]:
-    """Return the plan at each of some combinations of values.
+    """Return the plan at each given combination of values, as points of a sweep.
 
     Raises:
         SpecError: a value is out of range.
@@ -28,7 +28,7 @@ def solve_points(
 
 
 def applied(system: System, variations: Sequence[Variation], values: Values) -> System:
-    """Return the system with a value for each parameter.
+    """Return a copy of a system with one value for each parameter.
 
     Raises:
         SpecError: a value is out of range.
@@ -39,7 +39,7 @@ def applied(system: System, variations: Sequence[Variation], values: Values) -> 
 
 
 def plan_point(system: System, values: Values, memo: SizingMemo | None = None) -> SweepPoint:
-    """Plan a system and return it as a point of a sweep.
+    """Plan a system, and return the plan as a point of a sweep.
 
     Raises:
         SolverError: the solver failed.

@@ -1,4 +1,4 @@
-"""Plans over a grid of values, and exact breakpoints along a range of integers.
+"""Plans over a grid of parameter values, and exact breakpoints along a range of integers.
 
 Points do not depend on their neighbours, so the result does not depend on how the work is divided.
 """
@@ -23,7 +23,7 @@ def sweep(
     done: Checkpoint,
     tell: Tell = ignore_progress,
 ) -> Sweep:
-    """Return the plan at every combination of values.
+    """Return the plans at all combinations of parameter values.
 
     Args:
         system: the system to plan.
@@ -36,7 +36,7 @@ def sweep(
         SolverError: the solver failed.
     """
     if any(item.every for item in variations) and system.options.gap is None:
-        system = system.with_options(gap=0.0)  # ranges are exact only between optimal plans
+        system = system.with_options(gap=0.0)  # ranges are exact only if plans are optimal
     solver = _Solver(system, variations, done, tell)
     if any(item.every for item in variations):
         points = solver.ranges()
@@ -55,7 +55,7 @@ def sweep(
 
 @dataclass(slots=True)
 class _Solver:
-    """Solves the unfinished points."""
+    """Solves the points of a sweep that are not finished yet."""
 
     system: System
     variations: tuple[Variation, ...]
@@ -76,7 +76,7 @@ class _Solver:
     def ranges(self) -> list[SweepPoint]:
         """Return one point for each range of integers in which service and value stay the same.
 
-        More cards never make a plan worse, so all integers between two with the same levels also have these
+        More cards never make a plan worse. So all integers between two with the same levels also have these
         levels. Intervals between different levels are bisected in parallel.
         """
         (first, last) = self.variations[0].values
@@ -102,7 +102,7 @@ class _Solver:
                 yield float((low + high) // 2)
 
     def _is_monotone(self, point: SweepPoint) -> bool:
-        """Return whether more cards that leave the levels unchanged change nothing else.
+        """Return whether more cards that leave the levels unchanged also change nothing else.
 
         This applies to exact plans, unless a policy serves servers in part.
         """
@@ -111,7 +111,7 @@ class _Solver:
 
 
 def _same(first: SweepPoint, second: SweepPoint) -> bool:
-    """Return whether two plans reach the same levels, serve the same shares and lack the same reserves."""
+    """Return whether two plans reach the same levels, serve the same shares, and lack the same reserves."""
     pairs = zip(first.levels, second.levels, strict=True)
     same_service = (first.served, first.lacks_reserve) == (second.served, second.lacks_reserve)
     return same_service and all(abs(a - b) <= ROUNDING * max(1.0, abs(a), abs(b)) for a, b in pairs)

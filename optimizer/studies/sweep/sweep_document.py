@@ -1,4 +1,4 @@
-"""A sweep as a document."""
+"""Result of a sweep, as a document."""
 
 from operator import not_
 from typing import Literal
@@ -11,37 +11,37 @@ from optimizer.printed import Printed
 
 
 class Axis(Document):
-    """A parameter that is varied."""
+    """A parameter that a sweep varies."""
 
     parameter: str
     """Name of the parameter, such as `load` or `count:H100`."""
     unit: str
-    """Unit of its values; empty for factors and shares."""
+    """Unit of the values; empty for factors and fractions."""
     whole: bool
-    """Whether its values are integers."""
+    """Whether the values are integers."""
     values: tuple[float, ...] = Field(strict=False)
-    """Values of the grid; first and last value if every integer between them is covered."""
+    """Values of the grid; only the first and last one if every integer between them is covered."""
 
     def unit_in(self, currency: str | None) -> str:
-        """Return the displayed unit, with costs in a currency."""
+        """Return the unit for readers; costs are in the given currency."""
         return cost_unit(currency) if self.unit == CENTS else self.unit
 
     def value_in(self, value: float, currency: str | None) -> float:
-        """Convert a value to the displayed unit, with costs in a currency."""
+        """Convert a value to the unit for readers; costs are in the given currency."""
         return in_cost_unit(value, currency) if self.unit == CENTS else value
 
 
 class ServedShare(Document):
-    """Served load of one priority."""
+    """Served load of one priority at a point of a sweep."""
 
     priority: int
     """The priority."""
     share: float | None = None
-    """Served share of its load; null without load."""
+    """Served fraction of the load of this priority; null without load."""
 
 
 class UnitsUsed(Document):
-    """Cards in use of one accelerator type."""
+    """Cards of one accelerator type that a plan uses."""
 
     type: str
     """The accelerator type."""
@@ -50,102 +50,103 @@ class UnitsUsed(Document):
 
 
 class SweepBinding(Document):
-    """A limit that prevents the service of servers, or cheaper candidates."""
+    """A limit that prevents the service of servers, or the use of cheaper candidates."""
 
     limit: str
     """Name of the limit, such as `cards`; `candidates` for servers that no accelerator can serve at any
     cost.
     """
     item: str
-    """Limited item, such as the accelerator type; empty for `candidates`."""
+    """Limited item, such as an accelerator type; empty for `candidates`."""
     unserved: int
-    """Number of servers that it prevents from being served in full."""
+    """Number of servers that the limit prevents from being served in full."""
     dearer: int
-    """Number of servers that it prevents from using a cheaper candidate."""
+    """Number of servers that the limit prevents from using a cheaper candidate."""
 
 
 class SweepPoint(Document):
-    """The plan at one combination of values."""
+    """The plan at one combination of parameter values."""
 
     values: tuple[float, ...] = Field(strict=False)
     """Value of each parameter."""
     until: float | None = Field(None, exclude_if=is_none)
     """Last value of an integer parameter up to which service and value stay the same; absent on grids."""
     status: Literal["optimal", "feasible", "heuristic"]
-    """`optimal`: proved within the gap; `feasible`: stopped early; `heuristic`: without proof."""
+    """Proof of the plan. `optimal`: proved within the gap; `feasible`: stopped early; `heuristic`: without
+    proof.
+    """
     total_cost_cents_per_h: float = Field(alias="totalCost")
     """Cost of the plan [cents/h]."""
     value_cents_per_h: float = Field(alias="value")
-    """Transition value of the plan [cents/h]."""
+    """Transition cost of the plan [cents/h]."""
     bound_cents_per_h: float | None = Field(None, alias="bound")
-    """Proved lower bound of the value [cents/h]; null if nothing is proved."""
+    """Proved lower bound of the transition cost [cents/h]; null if nothing is proved."""
     unserved: int
     """Number of servers that are not served in full."""
     reserves: int = Field(0, exclude_if=not_)
     """Number of servers that require a reserve; absent if none does."""
     lacks_reserve: tuple[str, ...] = Field((), alias="lacksReserve", exclude_if=not_, strict=False)
-    """Servers that lack the reserve that they require; absent if there are none."""
+    """Servers that lack the reserve they require; absent if there are none."""
     served: tuple[ServedShare, ...] = Field(strict=False)
-    """Served share by priority, the highest first."""
+    """Served fraction of each priority's load, the highest priority first."""
     units: tuple[UnitsUsed, ...] = Field(strict=False)
     """Cards in use, by accelerator type."""
     binds: tuple[SweepBinding, ...] = Field(strict=False)
-    """Limits that prevent the service of servers, or cheaper candidates."""
+    """Limits that prevent the service of servers, or the use of cheaper candidates."""
     levels: tuple[float, ...] = Field(strict=False)
-    """Value of each level of the objective, in order."""
+    """Value of each lexicographic objective, in order."""
 
 
 class SafeFleet(Document):
-    """The cheapest fleet found that is safe on a share of the days."""
+    """The cheapest fleet found that meets all targets on a fraction of the days."""
 
     days_share: float = Field(alias="days")
-    """Required share of days on which all servers meet their targets."""
+    """Required fraction of days on which all servers meet their targets."""
     load_factor: float | None = Field(None, alias="loadFactor")
-    """Factor on all loads for which the fleet is planned; null if no plan up to the largest factor is
-    safe.
+    """Factor on all loads for which the fleet is planned; null if no plan up to the largest factor suffices.
     """
     total_cost_cents_per_h: float | None = Field(None, alias="totalCost")
-    """Cost of the fleet [cents/h]."""
+    """Cost of the fleet [cents/h]; null if there is none."""
     safe_days_share: float | None = Field(None, alias="safeDays")
-    """Share of the sampled days on which all servers meet their targets."""
+    """Fraction of the sampled days on which all servers meet their targets."""
     safe_server_days_share: float | None = Field(None, alias="safeServerDays")
-    """Share of server-days and route-days within their targets."""
+    """Fraction of server-days and route-days on which targets are met."""
     replanned_cents_per_h: float = Field(alias="replanned")
-    """Cost that suffices on this share of the days if each day is planned separately [cents/h]."""
+    """Cost that suffices on this fraction of the days if each day is planned separately [cents/h]."""
 
 
 class SampledDays(Document):
-    """Cost of safety over sampled days."""
+    """Cost of meeting all targets on sampled days."""
 
     samples: int
-    """Number of days."""
+    """Number of sampled days."""
     load_cv: float | None = Field(None, alias="loadCv")
     """Coefficient of variation of each server's daily load; null for days from a trace."""
     seed: int
-    """Random seed."""
+    """Seed of the random draw of days."""
     days_in_full_share: float = Field(alias="daysInFull")
-    """Share of days on which a plan for exactly that day serves all servers in full."""
+    """Fraction of days on which a plan for exactly that day serves all servers in full."""
     most_safe_days_share: float = Field(alias="mostSafeDays")
-    """Largest share of days on which any fleet found is safe."""
+    """Largest fraction of days on which any fleet found meets all targets."""
     fleets: tuple[SafeFleet, ...] = Field(strict=False)
-    """One fleet for each share of days, kept on all days."""
+    """One fleet for each fraction of days; it runs on all days."""
 
 
 class Sweep(Printed, Document):
-    """Plans over ranges of parameters."""
+    """Result of a sweep: plans over ranges of parameters."""
 
     axes: tuple[Axis, ...] = Field(strict=False)
-    """The parameters."""
+    """Parameters that are varied."""
     points: tuple[SweepPoint, ...] = Field(strict=False)
-    """The plans, in the order of the values, the last parameter fastest."""
+    """Plans in the order of the values; the last parameter varies fastest."""
     exact: bool
     """Whether every plan is proved optimal, so that ranges of integer values are exact."""
     days: SampledDays | None = Field(None, exclude_if=is_none)
-    """Cost of safety over sampled days; absent if not requested."""
+    """Cost of meeting all targets on sampled days; absent if not requested."""
     currency: str | None = Field(None, exclude_if=is_none)
     """Currency of the system's prices; absent if prices state none."""
 
     @property
     def requires_reserve(self) -> bool:
-        """Whether a server requires a reserve."""
+        """Whether any server requires a reserve."""
         return any(point.reserves for point in self.points)

@@ -1,4 +1,4 @@
-"""A sweep as a picture: curves over one parameter, a map over two, and the cost of safety over days."""
+"""Figure of a sweep: curves over one parameter, a map over two, or the cost of safety over sampled days."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from optimizer.studies.figures.figure_document import Cell, CurvePanel, Figure, 
 from optimizer.studies.sweep.sweep_document import Axis, SampledDays, Sweep, SweepPoint
 
 MAX_COLUMNS, MAX_ROWS = 9, 21
-"""Maximum number of columns and rows of a map; larger maps are thinned evenly."""
+"""Maximum numbers of columns and rows of a map; larger maps are thinned evenly."""
 
 
 def sweep_figure(found: Sweep) -> Figure:
@@ -40,7 +40,7 @@ def sweep_figure(found: Sweep) -> Figure:
 
 
 def axis_label(axis: Axis, currency: str | None) -> str:
-    """Return the name of a parameter with its unit, with costs in a currency."""
+    """Return the name of a parameter with its unit; costs are in the given currency."""
     factor = "load [× today's]" if axis.parameter == "load" else axis.parameter
     return f"{axis.parameter} [{axis.unit_in(currency)}]" if axis.unit else factor
 
@@ -90,7 +90,7 @@ def _curves(found: Sweep) -> list[CurvePanel]:
 
 
 def _map(found: Sweep) -> GridPanel:
-    """Return the plans over two parameters: the first in columns, the second in rows."""
+    """Return the map of plans over two parameters: the first in columns, the second in rows."""
     columns, rows = (
         _thinned(axis.values, most) for axis, most in zip(found.axes, (MAX_COLUMNS, MAX_ROWS), strict=True)
     )
