@@ -1,1 +1,1 @@
-"""Limits shared by all servers: one object for each, in a table."""
+"""Limits that all servers share, such as cards and budget: one object for each, in a table."""

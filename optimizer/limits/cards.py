@@ -1,4 +1,4 @@
-"""The limit on cards of each accelerator type."""
+"""Limit on the cards of each accelerator type."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -12,7 +12,7 @@ CARDS = "cards"
 
 
 class Cards(Limit):
-    """Limit on the cards of each accelerator type; types that are not listed have none."""
+    """Limit on the cards of each accelerator type; a type without a stated number has no cards."""
 
     name: ClassVar[str] = CARDS
     unit: ClassVar[str] = "card"
@@ -20,17 +20,17 @@ class Cards(Limit):
     can_be_added: ClassVar[bool] = True
 
     def label(self, item: str) -> str:
-        """Return the accelerator type."""
+        """Return the accelerator type, which is the item."""
         return item
 
     def why_none(self, item: str, stock: Stock) -> str | None:
-        """Return a message if a type is not listed, else None."""
+        """Return a message if the system states no number of cards of the type, else None."""
         return None if item in stock.cards else f"{item} is not listed in count, so there are none"
 
     def amounts(self, stock: Stock) -> Mapping[str, float]:
-        """Return the available cards of each type with a limit; empty if plans are unlimited."""
+        """Return the available cards of each limited type; empty if plans are unlimited."""
         return stock.limited_cards
 
     def use(self, replicas: Replicas, item: str) -> FloatArray:
-        """Return the cards of the type that each candidate uses per replica."""
+        """Return the number of cards of a type that one replica of each candidate uses, shape (C,)."""
         return np.where(replicas.type == replicas.type_names.index(item), replicas.cards, 0.0)

@@ -15,16 +15,19 @@ ITEM = "all replicas"
 
 
 class PowerOption(Document):
-    """The options field of the power limit."""
+    """Optimizer option for the power limit."""
 
     max_power_w: Watts | None = Field(None, alias="maxPower", exclude_if=is_none)
-    """Maximum power of all replicas at their largest rates [W]; every accelerator that has a profile must
-    state its power. Absent: not limited.
+    """Maximum power of all replicas together, each at its maximum rate [W]; every accelerator that has a
+    profile must state its power. Absent for no limit.
     """
 
 
 class MaxPower(Limit):
-    """Limit on the power at the largest rates, because at the load the power of mixed pools is not linear."""
+    """Limit on the total power of all replicas, each at its maximum rate.
+
+    The power at the load is not limited, because it is not linear in the replicas of mixed pools.
+    """
 
     name: ClassVar[str] = POWER
     unit: ClassVar[str] = "W"
@@ -33,17 +36,17 @@ class MaxPower(Limit):
     whole: ClassVar[bool] = False
 
     def amounts(self, stock: Stock) -> Mapping[str, float]:
-        """Return the power limit as the amount of its only item; empty if power is not limited."""
+        """Return the power limit [W] as the amount of the only item; empty if power is not limited."""
         assert isinstance(stock.options, PowerOption)
         power_w = stock.options.max_power_w
         return {} if power_w is None else {ITEM: power_w}
 
     def use(self, replicas: Replicas, item: str) -> FloatArray:  # noqa: ARG002  there is a single item
-        """Return the power of one replica of each candidate at its largest rate [W]."""
+        """Return the power of one replica of each candidate at its maximum rate [W], shape (C,)."""
         return replicas.largest_power()
 
     def amount_text(self, item: str, amount: float) -> str:  # noqa: ARG002  there is a single item
-        """Format an amount for messages: ``700 W of power``."""
+        """Format an amount [W] for messages: ``700 W of power``."""
         return f"{self.counted(amount)} of power"
 
     def label(self, item: str) -> str:  # noqa: ARG002  there is a single item
@@ -51,5 +54,5 @@ class MaxPower(Limit):
         return self.name
 
     def counted(self, amount: float) -> str:
-        """Format an amount: ``700 W``."""
+        """Format an amount [W] with its unit: ``700 W``."""
         return f"{precise(amount)} W"

@@ -1,8 +1,8 @@
 """Limits on cards during roll-outs, when new replicas start before the old ones stop (math.md section 27).
 
-Items are accelerator types; their amounts are the cards of the type. If all servers roll out together, the
-extra replicas of all count. If they roll out one at a time, only the largest number of extra cards counts, so
-the limit has one row for each server with extra replicas.
+Items are accelerator types; the amount is the number of cards of the type. If all servers roll out together,
+the extra replicas of all servers count. If they roll out one at a time, only the largest number of extra
+cards counts, so the limit has one row for each server with extra replicas.
 """
 
 import math
@@ -23,11 +23,11 @@ ROLLOUT = "roll-out"
 
 
 class RolloutOption(Document):
-    """The options field of the roll-out limits."""
+    """Optimizer option for the roll-out limits."""
 
     rollout: Literal["all", "one"] | None = Field(None, exclude_if=is_none)
-    """Whether servers with a `surge` roll out all at once or one at a time; the plan leaves cards for their
-    extra replicas. Absent: no cards are left for roll-outs.
+    """Whether servers with a `surge` roll out all at once (`all`) or one at a time (`one`); the plan keeps
+    cards free for their extra replicas. Absent: no cards are kept free for roll-outs.
     """
 
 
@@ -37,25 +37,25 @@ def extra_replicas(surge: float, replicas: int) -> int:
 
 
 class Rollout(Limit):
-    """Limit on the cards of each type, including extra replicas (eq. 186)."""
+    """Limit on the cards of each type during roll-outs, including extra replicas (eq. 186)."""
 
     name: ClassVar[str] = ROLLOUT
     unit: ClassVar[str] = "card"
-    whole: ClassVar[bool] = False  # extra replicas are rounded for a server, not for each replica
+    whole: ClassVar[bool] = False  # extra replicas are rounded per server, not per replica
     follows: ClassVar[str] = CARDS
     field: ClassVar[str] = "rollout"
     mode: ClassVar[str]
-    """Option value that selects this limit."""
+    """Value of the option `rollout` that selects this limit."""
 
     def amounts(self, stock: Stock) -> Mapping[str, float]:
-        """Return the cards of each type if any server has a surge."""
+        """Return the number of cards of each type; empty if no server has a surge."""
         assert isinstance(stock.options, RolloutOption)
         if stock.options.rollout != self.mode or not stock.surging:
             return {}
         return stock.limited_cards
 
     def total(self, replicas: Replicas, count: IntArray, item: str) -> float:
-        """Return the cards during a roll-out; extra replicas are fractions of each replica."""
+        """Return the number of cards of the item's type that placed replicas use during a roll-out."""
         return float(round(super().total(replicas, count, item)))
 
     def amount_text(self, item: str, amount: float) -> str:
@@ -63,7 +63,7 @@ class Rollout(Limit):
         return f"{self.counted(amount)} of {item} during a roll-out"
 
     def label(self, item: str) -> str:
-        """Return a short name: ``H100 during a roll-out``."""
+        """Return a short name of an item: ``H100 during a roll-out``."""
         return f"{item} during a roll-out"
 
     def number(self, amount: float) -> str:
@@ -71,33 +71,33 @@ class Rollout(Limit):
         return f"{round(amount):,}"
 
     def counted(self, amount: float) -> str:
-        """Format an amount: ``4 cards``."""
+        """Format an amount with its unit: ``4 cards``."""
         return counted(round(amount), self.unit)
 
 
 class RolloutOfAll(Rollout):
-    """All servers roll out at the same time."""
+    """Roll-out limit if all servers roll out at the same time."""
 
     mode: ClassVar[str] = "all"
 
     def use(self, replicas: Replicas, item: str) -> FloatArray:
-        """Return the cards of one replica, including its share of the extra replicas."""
+        """Return the cards of one replica of each candidate, with its share of the extra replicas."""
         here = replicas.type == replicas.type_names.index(item)
         return np.where(here, replicas.cards * (1 + replicas.extra), 0.0)
 
 
 class RolloutOfOne(Rollout):
-    """Servers roll out one after the other, in any order."""
+    """Roll-out limit if servers roll out one after the other, in any order."""
 
     mode: ClassVar[str] = "one"
     is_sum: ClassVar[bool] = False
 
     def use(self, replicas: Replicas, item: str) -> FloatArray:
-        """Return the cards of one replica, without extra replicas."""
+        """Return the number of cards of one replica of each candidate, without extra replicas."""
         return np.where(replicas.type == replicas.type_names.index(item), replicas.cards, 0.0)
 
     def rows(self, replicas: Replicas, item: str) -> Iterator[tuple[str, FloatArray]]:
-        """Yield the cards of all servers plus the extra cards of one, for each server with extra replicas."""
+        """Yield for each server with extra replicas: the cards of all servers, plus its extra cards."""
         each = self.use(replicas, item)
         extra = each * replicas.extra
         for server in np.unique(replicas.server[extra > 0]).tolist():

@@ -1,4 +1,4 @@
-"""The table of limits: each limit is a module in this package plus an entry here."""
+"""The table of all limits: each is a module in this package and has an entry here."""
 
 from optimizer.documents import Document
 from optimizer.limits.budget import Budget, BudgetOption
@@ -8,11 +8,11 @@ from optimizer.limits.power_limit import MaxPower, PowerOption
 from optimizer.limits.rollout import RolloutOfAll, RolloutOfOne, RolloutOption
 
 LIMITS: tuple[Limit, ...] = (Cards(), Budget(), MaxPower(), RolloutOfAll(), RolloutOfOne())
-"""All limits, in the order of plans."""
+"""All limits, in the order in which plans list them."""
 
 
 def limit_named(name: str) -> Limit | None:
-    """Return the limit of this name; None if unknown, as in plans of other versions."""
+    """Return the limit with a name; None if it is unknown, as in plans of other versions."""
     return next((limit for limit in LIMITS if limit.name == name), None)
 
 
@@ -23,8 +23,8 @@ def limit_label(limit: str, item: str) -> str:
 
 
 class AcceleratorFields(Document):
-    """Fields of accelerators that belong to limits; the fields of each limit are a base class."""
+    """Fields that limits add to accelerators; each limit with such fields is a base class."""
 
 
 class LimitOptions(RolloutOption, PowerOption, BudgetOption):
-    """Fields of the optimizer's options that belong to limits; the fields of each limit are a base class."""
+    """Fields that limits add to the optimizer options; each limit with such fields is a base class."""

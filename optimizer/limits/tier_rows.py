@@ -1,4 +1,4 @@
-"""The rows that count the accelerators of one name, or the cards of one type, for prices by number."""
+"""Rows of models that count accelerators, or cards of a type, whose price depends on their number."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -10,32 +10,32 @@ from optimizer.limits.limit import Limit, Replicas, Stock
 
 TIERS, CARD_TIERS = "tiers", "card tiers"
 PRICE_ROWS = frozenset({TIERS, CARD_TIERS})
-"""Names of rows that count units for their price, and limit nothing."""
+"""Names of rows that count accelerators or cards for their price, and limit nothing."""
 
 
 class TierRow(Limit):
-    """Row that counts the accelerators of one name; it has no amount and is not in the table of limits."""
+    """Row that counts accelerators by name; it limits nothing and is not in the table of limits."""
 
     name: ClassVar[str] = TIERS
     unit: ClassVar[str] = "accelerator"
     whole: ClassVar[bool] = False
 
     def amounts(self, stock: Stock) -> Mapping[str, float]:  # noqa: ARG002
-        """Return no amounts."""
+        """Return no amounts, because nothing is limited."""
         return {}
 
     def use(self, replicas: Replicas, item: str) -> FloatArray:
-        """Return the accelerators of one replica."""
+        """Return how many of the item's accelerators one replica of each candidate uses, shape (C,)."""
         here = replicas.accelerator == replicas.accelerator_names.index(item)
         return np.where(here, replicas.accelerators, 0.0)
 
 
 class CardTierRow(TierRow):
-    """Row that counts the cards of one type; it has no amount and is not in the table of limits."""
+    """Row that counts the cards of a type; it limits nothing and is not in the table of limits."""
 
     name: ClassVar[str] = CARD_TIERS
     unit: ClassVar[str] = "card"
 
     def use(self, replicas: Replicas, item: str) -> FloatArray:
-        """Return the cards of one replica."""
+        """Return the number of the type's cards that one replica of each candidate uses, shape (C,)."""
         return np.where(replicas.type == replicas.type_names.index(item), replicas.cards, 0.0)

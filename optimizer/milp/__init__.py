@@ -1,1 +1,1 @@
-"""Mixed-integer models as arrays, and solvers for them, independent of capacity planning."""
+"""Mixed-integer linear programs as arrays, and solvers for them, independent of capacity planning."""

@@ -13,13 +13,15 @@ from optimizer.tolerances import SAME
 
 SEED = 0
 THREADS = 1
-"""One thread and a fixed seed, so that the same model gives the same answer."""
+"""Number of threads: one, so that together with a fixed seed equal models have equal solutions."""
 
 _PARALLEL_COLUMNS = 1 << 13
 """Bit of HiGHS's presolve-rule option that disables merging parallel rows and columns."""
 
 _PRIMAL_SIMPLEX = 4
-"""Primal simplex: the current point stays feasible as columns are added, so few steps remain."""
+"""HiGHS's value for the primal simplex method. The current point stays feasible when columns are added, so
+few steps are needed.
+"""
 _FIXED_OPTIONS: dict[str, bool | float] = {
     "output_flag": False,
     "threads": THREADS,
@@ -39,9 +41,10 @@ _LEAN_OPTIONS: dict[str, bool | float | str] = {
     "presolve": "off",
 }
 LEAN_CUTS = 0.01
-"""Maximum number of cuts in a lean model, relative to its columns; many similar cuts do not help."""
+"""Maximum number of cuts in a lean model, relative to its number of columns; many similar cuts do not help.
+"""
 MIN_CUTS = 50
-"""Minimum value of that maximum."""
+"""Minimum of the maximum number of cuts in a lean model."""
 _OUTCOMES = {
     highspy.HighsModelStatus.kOptimal: RunStatus.optimal,
     highspy.HighsModelStatus.kModelEmpty: RunStatus.optimal,
@@ -51,14 +54,14 @@ _OUTCOMES = {
 
 
 class HighsSession(RelaxingSession):
-    """A model in HiGHS.
+    """A mixed-integer model that HiGHS minimises for several objectives.
 
     Each run uses a new HiGHS instance with a copy of the model, because in a used instance the clock for the
     time limit restarts for some algorithms and continues for others.
     """
 
     def __init__(self, model: MilpModel, *, lean: bool = False) -> None:
-        """Load a model.
+        """Create a session for a model.
 
         Args:
             model: the model.
@@ -79,10 +82,10 @@ class HighsSession(RelaxingSession):
         """Minimise objective·x in one run.
 
         Args:
-            objective: the coefficients.
-            start: a feasible point, if known.
-            gap: relative gap between value and bound at which to stop.
-            time_limit_s: time limit.
+            objective: coefficients of the objective, shape (n,).
+            start: a feasible point, shape (n,), as a warm start; None if unknown.
+            gap: relative gap between value and bound at which the run stops.
+            time_limit_s: time limit of the run [s].
             presolve: whether HiGHS can presolve the model, during which it ignores the time limit.
 
         Raises:
@@ -110,7 +113,7 @@ class HighsSession(RelaxingSession):
         return RunResult(outcome, x, float(info.mip_dual_bound), run_s)
 
     def relax(self, objective: FloatArray, time_limit_s: float) -> RunResult:
-        """Minimise objective·x with the integer variables relaxed.
+        """Minimise objective·x without integrality; the result contains dual values of the rows.
 
         Raises:
             SolverError: HiGHS reports an error or an unexpected status.
@@ -124,7 +127,7 @@ class HighsSession(RelaxingSession):
     def _loaded(
         self, objective: FloatArray, start: FloatArray | None, **options: bool | float
     ) -> highspy.Highs:
-        """Return a HiGHS instance with the model, an objective and a starting point."""
+        """Return a HiGHS instance with the model, an objective, a starting point and options."""
         highs = _quiet_highs(**options)
         _check(highs.passModel(_lp(self.model, objective)), "load the model")
         if start is not None:
@@ -143,9 +146,10 @@ def _differ(value: float, reported: float) -> bool:
 
 
 class MasterLp:
-    """A linear program over x ≥ 0 that is solved repeatedly with added columns, from the last basis.
+    """A linear program over x ≥ 0 that is solved repeatedly, with columns added between solves.
 
-    Columns have no upper bounds because rows limit them, and a bound would distort reduced costs.
+    Each solve starts from the last basis. Columns have no upper bounds because rows limit them, and a bound
+    would distort reduced costs.
     """
 
     def __init__(self, row_lower: FloatArray, row_upper: FloatArray) -> None:
@@ -155,14 +159,14 @@ class MasterLp:
         _check(added, "add rows")
 
     def add(self, cost: FloatArray, start: IntArray, row: IntArray, value: FloatArray) -> None:
-        """Add columns: their costs, and the position of each one's first entry in the rows and values."""
+        """Add columns; `start` is the position of each column's first entry in `row` and `value`."""
         count, endless = len(cost), np.full(len(cost), highspy.kHighsInf)
         entries = start.astype(np.int32), row.astype(np.int32), value
         added = self._highs.addCols(count, cost, np.zeros(count), endless, len(row), *entries)
         _check(added, "add columns")
 
     def reprice(self, cost: FloatArray) -> None:
-        """Change the costs of the first columns."""
+        """Change the costs of the first len(cost) columns."""
         first = np.arange(len(cost), dtype=np.int32)
         _check(self._highs.changeColsCost(len(first), first, cost), "change the costs of columns")
 
@@ -183,7 +187,10 @@ class MasterLp:
 
 
 def _minimised(highs: highspy.Highs, time_limit_s: float) -> RunResult:
-    """Solve a linear program again; the clock of a used HiGHS instance continues."""
+    """Solve a linear program again within a time limit [s].
+
+    The clock of a used HiGHS instance continues, so the limit is added to the time so far.
+    """
     _set(highs, time_limit=highs.getRunTime() + time_limit_s)
     outcome, run_s = _outcome_of_run(highs)
     solution, value = highs.getSolution(), highs.getInfo().objective_function_value

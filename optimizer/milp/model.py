@@ -1,4 +1,4 @@
-"""A mixed-integer model as plain arrays, how its rows are collected, and the result of a run."""
+"""A mixed-integer model as plain arrays, the collection of its rows, and the result of a solver run."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,12 +12,15 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.tolerances import ROW
 
 COVER_SCALE = 1e3
-"""Scale of load rows: in thousandths, the solver's absolute tolerance of 1e-6 is 1e-9 of the load."""
+"""Factor on the rows of loads, so that the solver's absolute tolerance of 1e-6 is 1e-9 of the load."""
 
 
 @dataclass(frozen=True, slots=True)
 class MilpModel:
-    """Minimise objectives over lower ≤ x ≤ upper and row_lower ≤ A·x ≤ row_upper, some x integer."""
+    """Constraints of a mixed-integer model: lower ≤ x ≤ upper, row_lower ≤ A·x ≤ row_upper, some x integer.
+
+    A is stored by rows. The objective is an argument of the solver.
+    """
 
     lower: FloatArray
     """Lower bounds of the variables, shape (n,)."""
@@ -26,18 +29,18 @@ class MilpModel:
     integer: BoolArray
     """Mask of the integer variables, shape (n,)."""
     row_start: IntArray
-    """Index of the first entry of each row, and the number of entries at the end; shape (rows + 1,)."""
+    """Index of the first entry of each row of A, followed by the number of entries; shape (rows + 1,)."""
     row_index: IntArray
     row_value: FloatArray
     row_lower: FloatArray
     row_upper: FloatArray
 
     def widened(self, upper: FloatArray, entries: tuple[IntArray, IntArray, FloatArray]) -> "MilpModel":
-        """Return the model with additional variables, whose lower bounds are 0.
+        """Return the model with k additional variables, whose lower bounds are 0.
 
         Args:
             upper: upper bounds of the new variables, shape (k,).
-            entries: rows, new variables and coefficients, shapes (e,).
+            entries: row, index of the new variable (0 to k - 1) and coefficient of each entry, shapes (e,).
         """
         n, more = len(self.lower), len(upper)
         row, variable, coefficient = entries
@@ -56,7 +59,7 @@ class MilpModel:
         )
 
     def with_limit(self, coefficients: FloatArray, upper: float) -> "MilpModel":
-        """Return the model with one more row, coefficients·x ≤ upper."""
+        """Return the model with one more constraint, coefficients·x ≤ upper."""
         used = np.flatnonzero(coefficients)
         return replace(
             self,
@@ -79,7 +82,7 @@ class MilpModel:
 
 @dataclass(slots=True)
 class ModelRows:
-    """Rows of a model under construction."""
+    """Collects the rows (constraints) of a model."""
 
     count: int = 0
     row: list[IntArray] = field(default_factory=list)
@@ -94,12 +97,12 @@ class ModelRows:
         upper: FloatArray,
         *entries: tuple[IntArray, IntArray, FloatArray],
     ) -> IntArray:
-        """Add a block of rows, and return their indices.
+        """Add a block of R rows; return their indices in the model.
 
         Args:
             lower: lower bounds, shape (R,).
-            upper: upper bounds.
-            entries: row within the block, variable and coefficient.
+            upper: upper bounds, shape (R,).
+            entries: row within the block, variable and coefficient of each entry.
         """
         for row, index, coefficient in entries:
             self.row.append(row + self.count)
@@ -113,13 +116,13 @@ class ModelRows:
     def add_one(
         self, lower: float, upper: float, *entries: tuple[npt.ArrayLike | Sequence[int], npt.ArrayLike]
     ) -> None:
-        """Add one row, with entries as variables and coefficients."""
+        """Add one row; each of `entries` has variables and their coefficients."""
         index = np.concatenate([np.asarray(part, np.int64) for part, _ in entries])
         value = np.concatenate([np.asarray(part, np.float64) for _, part in entries])
         self.add(np.array([lower]), np.array([upper]), (np.zeros(len(index), np.int64), index, value))
 
     def join(self, other: "ModelRows") -> None:
-        """Add the rows of another collection."""
+        """Add all rows of another collection."""
         self.row += [row + self.count for row in other.row]
         self.index += other.index
         self.coefficient += other.coefficient
@@ -128,7 +131,7 @@ class ModelRows:
         self.count += other.count
 
     def model(self, variable_upper: FloatArray, integer: BoolArray) -> MilpModel:
-        """Return the model with these rows; the variables' lower bounds are 0."""
+        """Create the model with these rows; the lower bounds of variables are 0."""
         row, index = np.concatenate(self.row), np.concatenate(self.index)
         order = np.lexsort((index, row))
         return MilpModel(
@@ -144,7 +147,7 @@ class ModelRows:
 
 
 class RunStatus(StrEnum):
-    """Status of a solver run; every status of every solver maps to one of these."""
+    """Status of a solver run, to which the statuses of all solvers are mapped."""
 
     optimal = "optimal"
     infeasible = "infeasible"
@@ -157,17 +160,17 @@ class RunResult:
 
     outcome: RunStatus
     x: FloatArray | None
-    """The best point found, with integer values where required; None if none was found."""
+    """Best point found, shape (n,), with exact integers for integer variables; None if none was found."""
     bound: float
     """Proved lower bound of the objective; -inf if there is none."""
     run_s: float
-    """Time spent in the solver's run [s]."""
+    """Run time of the solver [s]."""
     row_price: FloatArray | None = None
-    """Dual values of the relaxation: change of the objective per unit of a row's bound; shape (rows,)."""
+    """Dual values of the relaxation, shape (rows,): change of the objective per unit of each row's bound."""
 
 
 class Session(ABC):
-    """A model loaded into a solver, to be minimised for several objectives under added constraints."""
+    """A model in a solver that can be minimised for several objectives, with constraints added in between."""
 
     def __init__(self, model: MilpModel) -> None:
         self.model = model
@@ -177,7 +180,7 @@ class Session(ABC):
         self.model = self.model.with_limit(coefficients, upper)
 
     def set_upper(self, variables: IntArray, upper: float) -> None:
-        """Change the upper bounds of some variables."""
+        """Change the upper bound of the given variables for all further runs."""
         bounds = self.model.upper.copy()
         bounds[variables] = upper
         self.model = replace(self.model, upper=bounds)
@@ -186,7 +189,7 @@ class Session(ABC):
     def minimise(
         self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
     ) -> RunResult:
-        """Minimise objective·x, from a feasible point if one is known.
+        """Minimise objective·x within a time limit, starting from a feasible point if one is known.
 
         Raises:
             SolverError: the solver failed.
@@ -194,11 +197,11 @@ class Session(ABC):
 
 
 class RelaxingSession(Session):
-    """A session that can also solve the model with its integer variables relaxed."""
+    """A session that can also solve the relaxation of the model, without integrality."""
 
     @abstractmethod
     def relax(self, objective: FloatArray, time_limit_s: float) -> RunResult:
-        """Minimise objective·x over the relaxation, with the dual values of its rows.
+        """Minimise objective·x over the relaxation; the result contains the dual values of the rows.
 
         Raises:
             SolverError: the solver failed.

@@ -1,4 +1,4 @@
-"""Solves models with any solver that PuLP supports, and writes LP or MPS files; only it uses PuLP."""
+"""Solves models with any solver that PuLP supports, and writes LP or MPS files; no other module uses PuLP."""
 
 import time
 import warnings
@@ -36,7 +36,7 @@ class PulpSession(Session):
         gap: float,
         time_limit_s: float,
     ) -> RunResult:
-        """Minimise objective·x.
+        """Minimise objective·x in one run.
 
         Raises:
             SolverError: the solver failed.
@@ -67,7 +67,7 @@ class PulpSession(Session):
 
 
 def solver_name(name: str) -> str:
-    """Return PuLP's name for a solver.
+    """Return PuLP's spelling of the name of a solver.
 
     Raises:
         SpecError: PuLP does not support the solver, or it is not installed.
@@ -84,7 +84,10 @@ def solver_name(name: str) -> str:
 
 @contextmanager
 def _without_deprecations() -> Iterator[None]:
-    """Hide deprecation warnings of PuLP 3 about PuLP 4; `pyproject.toml` requires PuLP 2 or 3."""
+    """Context manager that hides PuLP 3's deprecation warnings about PuLP 4.
+
+    `pyproject.toml` requires PuLP 2 or 3.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
@@ -115,12 +118,12 @@ def _pulp_problem(
 
 
 def write_file(model: MilpModel, objective: FloatArray, names: list[str], path: Path) -> None:
-    """Write a model as LP or MPS, by the suffix.
+    """Write a model to an LP or MPS file, depending on the suffix.
 
     Args:
         model: the model.
         objective: coefficients of the objective to minimise.
-        names: the names of the variables.
+        names: names of the variables.
         path: FILE.lp or FILE.mps.
 
     Raises:

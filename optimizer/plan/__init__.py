@@ -1,4 +1,4 @@
-"""The plan: a document with every server, built from a solution and verified independently of the solver."""
+"""The plan: a document that covers every server, built from a solution and verified without the solver."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Build a plan from a solution, with names instead of indices and reasons for unserved servers."""
+"""Builds a plan from a solution: names instead of indices, metrics, and reasons for unserved servers."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -46,7 +46,7 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 
 def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> Plan:
-    """Return the plan of a solution, with the performance of every pool at its load.
+    """Build the plan of a solution, with the performance of every pool at its load.
 
     Args:
         candidates: candidates of the system.
@@ -82,7 +82,7 @@ def _queue_uses(placed: PlanPlacements, rates: Served) -> dict[str, SharedQueueU
 
 
 def _proof_of(solution: Solution) -> dict[str, Any]:
-    """Return the fields of a plan that state how well each objective is solved."""
+    """Return the fields of a plan about objectives, bounds and gaps, by Python name."""
     value = solution.level(VALUE)
     return {
         "status": solution.status.value,
@@ -99,7 +99,7 @@ def _proof_of(solution: Solution) -> dict[str, Any]:
 def _arrays_as_served(
     candidates: Candidates, problem: Problem, solution: Solution, queues: Served, divisions: Divisions
 ) -> SystemArrays:
-    """Return the system arrays with only the load that a solution serves of shared queues and routes."""
+    """Return the system as arrays; shared queues and routes have only the load that a solution serves."""
     names, system = candidates.arrays.server_names, candidates.system
     taken = (solution.replicas > 0) & problem.table.alone
     running = {names[s] for s in problem.table.server[taken].tolist()}
@@ -115,7 +115,7 @@ def _unserved(
     fraction: FloatArray,
     queues: Served,
 ) -> tuple[Unserved, ...]:
-    """Return the servers not served in full, including those of shared queues, sorted by name."""
+    """Return the servers that are not served in full, including members of shared queues, sorted by name."""
     names = candidates.arrays.server_names
     shortages = Shortages(candidates, placed, {names[s] for s in problem.excluded})
     found = [
@@ -137,7 +137,7 @@ def _placed(
     replicas: IntArray,
     cards: Iterable[SharedCardUse],
 ) -> tuple[dict[str, tuple[Pool, ...]], dict[str, Rented]]:
-    """Return the pools of each server, empty if it needs none, and the rentals of servers, by name."""
+    """Return the pools of each server, empty if it needs none, and the rentals of servers; both by name."""
     table = problem.table
     pools = _pools(candidates, arrays, problem, replicas)
     full = served_in_full(problem, replicas)
@@ -180,7 +180,7 @@ def served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArra
 def _power_of_pools(
     candidates: Candidates, problem: Problem, replicas: IntArray
 ) -> dict[tuple[str, str], float]:
-    """Return the power of one replica of each pool at its largest rate [W], by server and accelerator."""
+    """Return the power of one replica of each pool at its maximum rate [W], by server and accelerator."""
     table, arrays = problem.table, candidates.arrays
     rows = np.flatnonzero(replicas * table.units_per_replica * table.is_pool)
     power, pairs = power_of_rows(candidates, table)[rows].tolist(), table.take(rows).pairs()
@@ -193,7 +193,7 @@ def _power_of_pools(
 def _pools(
     candidates: Candidates, arrays: SystemArrays, problem: Problem, replicas: IntArray
 ) -> dict[str, tuple[Pool, ...]]:
-    """Return the pools of each server with replicas: those that serve it, then those with a role."""
+    """Return the pools of each server that has replicas: those that serve it, then those with a role."""
     owner, role = _owners(problem)
     chosen = np.flatnonzero((replicas > 0) & (owner >= 0))
     table, count = problem.table.take(chosen), replicas[chosen]
@@ -226,7 +226,10 @@ def _pools(
 
 
 def _owners(problem: Problem) -> tuple[IntArray, dict[int, str]]:
-    """Return the server whose pool each row is, shape (C,), -1 for none; and the roles of some rows."""
+    """Return the server to whose pools each candidate belongs, shape (C,), -1 for none, and roles.
+
+    Roles are by index of the candidate.
+    """
     table, roles = problem.table, dict[int, str]()
     owner = np.where(table.is_pool, table.server, -1)
     for topology in problem.topologies:
@@ -239,10 +242,10 @@ def _owners(problem: Problem) -> tuple[IntArray, dict[int, str]]:
 def _shared_loads(
     arrays: SystemArrays, problem: Problem, table: CandidateTable, count: IntArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the maximum and the actual load of each pool [requests/s].
+    """Return the maximum rate and the load of each pool [requests/s], shapes (R,).
 
     The load is split in proportion to the pools' maximum rates, so that all have the same utilisation (eq.
-    49). If the pools cannot carry all of it, each runs at its maximum.
+    49). If the pools cannot carry all of it, the load of each is its maximum rate.
     """
     most, load = table.max_rate_rps * count, table.load_rps
     load = np.where(problem.joint_load[table.server], arrays.servers.load_rps[table.server], load)
@@ -258,7 +261,7 @@ def _shared_loads(
 
 
 def _rented(candidates: Candidates, problem: Problem, replicas: IntArray) -> Iterator[Rented]:
-    """Yield the external services that a solution uses."""
+    """Yield the rented external services of a solution."""
     table = problem.table
     for c in np.flatnonzero(replicas).tolist():
         s, cost = table.server[c], float(table.cost_per_replica[c] * replicas[c])

@@ -1,4 +1,4 @@
-"""The plan as a document, common to the library, the command line and REST."""
+"""The document of a plan, which the library, the command line and the REST service use."""
 
 import math
 from collections.abc import Sequence
@@ -34,9 +34,9 @@ from optimizer.spec.system import System
 from optimizer.text import some_names
 
 SHARED = "shared cards"
-"""Accelerator name in changes of a server on shared cards."""
+"""Name that changes show instead of an accelerator for a server on shared cards."""
 EXTERNAL = "external"
-"""Accelerator name in changes of a server that rents."""
+"""Name that changes show instead of an accelerator for a server that rents an external service."""
 
 
 class Unserved(Document):
@@ -47,11 +47,11 @@ class Unserved(Document):
     priority: int
     """Priority of the server."""
     reason: str
-    """Reason code, one of a closed set."""
+    """Code of the reason, one of a closed set."""
     detail: str
-    """Explanation with numbers."""
+    """Explanation of the reason, with numbers."""
     served_fraction: float = Field(0.0, alias="servedFraction")
-    """Served fraction of the server's load."""
+    """Fraction of the server's load that is served."""
 
 
 class CapacityUse(Document):
@@ -60,9 +60,9 @@ class CapacityUse(Document):
     type: str
     """Name of the accelerator type."""
     limit: int | None = None
-    """Available cards; null if unlimited."""
+    """Number of available cards; null if unlimited."""
     used: int
-    """Cards used by the plan."""
+    """Number of cards that the plan uses."""
 
 
 class LimitUse(Document):
@@ -75,10 +75,10 @@ class LimitUse(Document):
     amount: float
     """Available amount."""
     used: float
-    """Amount used by the plan."""
+    """Amount that the plan uses."""
     used_at_load: float | None = Field(None, alias="usedAtLoad", exclude_if=is_none)
-    """Amount used at the load; absent for limits that do not depend on it. Power is limited at the largest
-    rate of each replica, and is lower at the load.
+    """Amount used at the load; absent for limits that do not depend on the load. Power is limited at the
+    maximum rate of each replica, and is lower at the load.
     """
 
 
@@ -86,19 +86,19 @@ class TierUse(Document):
     """Cost of an accelerator with tiers, or of the cards of a type with a price for more of them."""
 
     accelerator: str | None = Field(None, exclude_if=is_none)
-    """Name of the accelerator; absent for a type."""
+    """Name of the accelerator; absent if the entry is about a type."""
     type: str | None = Field(None, exclude_if=is_none)
-    """Accelerator type; absent for an accelerator."""
+    """Name of the accelerator type; absent if the entry is about an accelerator."""
     used: int
-    """Number of these accelerators or cards in the plan."""
+    """Number of these accelerators or cards that the plan uses."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Cost, including unused commitments [cents/h]."""
+    """Cost of these accelerators or cards, including unused commitments [cents/h]."""
     difference_cents_per_h: float = Field(alias="difference")
-    """Cost minus the list-price cost that the pools state [cents/h]."""
+    """Cost minus the cost at list prices, which the pools state [cents/h]."""
 
     @property
     def name(self) -> str:
-        """Name of the accelerator or of the type's cards, for tables and messages."""
+        """Name of the accelerator, or of the cards of the type, for tables and messages."""
         return self.accelerator or f"cards of {self.type}"
 
 
@@ -106,8 +106,8 @@ class Kept(Placement):
     """Replicas that keep running in addition to the plan and occupy cards."""
 
     server: str
-    """Name of the server, which cannot be served, or whose new replicas are not ready yet. With 0 replicas,
-    it must stop before it can be served elsewhere.
+    """Name of the server, which cannot be served or whose new replicas are not ready yet. With 0 replicas,
+    the server must stop before it can be served elsewhere.
     """
 
 
@@ -117,31 +117,33 @@ class Change(Document):
     server: str
     """Name of the server."""
     before: tuple[Placement, ...] = Field(alias="from", strict=False)
-    """Current placement; empty if it is not running."""
+    """Current placement; empty if the server is not running."""
     after: tuple[Placement, ...] = Field(alias="to", strict=False)
-    """Planned placement; empty if it stops."""
+    """Planned placement; empty if the server stops."""
     cost_change_cents_per_h: float = Field(alias="costChange")
-    """Planned cost minus current cost [cents/h]."""
+    """Planned cost minus current cost of the server [cents/h]."""
 
 
 class PlanLevel(Document):
-    """The result of one lexicographic objective."""
+    """Result of one lexicographic objective."""
 
     name: str
-    """Name of the minimised quantity."""
+    """Name of the quantity that is minimised."""
     value: float
-    """The value reached [requests/min, servers or cents/h, depending on the name]."""
+    """Value that the plan reaches [requests/min, servers or cents/h, depending on the name]."""
     bound: float | None = None
     """Lower bound, given the values of the previous levels; null if unproved."""
     gap: float | None = None
-    """Relative gap between value and bound."""
+    """Relative gap between value and bound; null without a bound."""
 
 
 class Plan(Printed, Document):
-    """The plan; every server of the input is in `allocations` or in `unserved`."""
+    """A plan for all servers; every server of the system is in `allocations` or in `unserved`."""
 
     status: Literal["optimal", "feasible", "heuristic"]
-    """`optimal`: proved within the gap; `feasible`: stopped early; `heuristic`: without proof."""
+    """`optimal`: proved within the allowed gap; `feasible`: the solver stopped early; `heuristic`: without
+    proof.
+    """
     solver: SolverName
     """Solver that found the plan."""
     complete: bool
@@ -151,37 +153,37 @@ class Plan(Printed, Document):
     bound: float | None = None
     """Proved lower bound of the transition cost [cents/h]."""
     gap: float | None = None
-    """Relative gap between objective and bound."""
+    """Relative gap between objective and bound; null without a bound."""
     levels: tuple[PlanLevel, ...] = Field(strict=False)
-    """Lexicographic objectives, in order."""
+    """Results of the lexicographic objectives, in order."""
     total_cost_cents_per_h: float = Field(alias="totalCost")
-    """Cost of all allocations, including tier prices and rentals [cents/h]."""
+    """Cost of all allocations, with tier prices and rentals [cents/h]."""
     allocations: dict[str, Annotated[tuple[Pool, ...], Field(strict=False)]] = Field(strict=False)
-    """Pools by server or shared queue; empty if it needs no replicas, or if no member of the queue is
-    served.
+    """Pools by server or shared queue; an empty list if the server needs no replicas, or if no member of the
+    queue is served.
     """
     shared_queues: dict[str, SharedQueueUse] = Field(
         default_factory=dict, alias="sharedQueues", exclude_if=not_
     )
-    """Servers of shared queues, by queue; absent if there are none."""
+    """Shared queues with their servers, by queue; absent if there are none."""
     routes: dict[str, RouteUse] = Field(default_factory=dict, exclude_if=not_)
-    """Routes, by name; absent if there are none."""
+    """Routes with their divisions, by name; absent if there are none."""
     unserved: tuple[Unserved, ...] = Field(strict=False)
     """Servers that are not fully served."""
     capacity: tuple[CapacityUse, ...] = Field(strict=False)
-    """Use of every accelerator type."""
+    """Use of the cards of every accelerator type."""
     limits: tuple[LimitUse, ...] = Field((), exclude_if=not_, strict=False)
     """Use of limits other than cards; absent if there are none."""
     shared_cards: tuple[SharedCardUse, ...] = Field((), alias="sharedCards", exclude_if=not_, strict=False)
-    """Cards shared by servers, which have no pools; absent if there are none."""
+    """Groups of cards that servers share; these servers have no pools. Absent if there are none."""
     rented: tuple[Rented, ...] = Field((), exclude_if=not_, strict=False)
     """Servers whose requests external services answer; they have no pools. Absent if there are none."""
     not_rented: tuple[str, ...] = Field((), alias="notRented", exclude_if=not_, strict=False)
-    """Servers whose external services the plan ignores, because a service that plans for a running fleet
-    cannot use them. Absent if there are none.
+    """Servers whose external services the plan ignores, because the REST service with a running fleet cannot
+    use them. Absent if there are none.
     """
     reserves: tuple[ReserveUse, ...] = Field((), exclude_if=not_, strict=False)
-    """Reserves of all servers that require one, served or not; absent if none does."""
+    """Reserves of all servers that require one, even if they are not served; absent if none does."""
     rollouts: dict[str, RolloutUse] = Field({}, exclude_if=not_)
     """Extra replicas and cards during roll-outs, by server; absent if there are none."""
     replica_counts: dict[str, ReplicaPurposes] = Field({}, alias="replicaCounts", exclude_if=not_)
@@ -189,35 +191,35 @@ class Plan(Printed, Document):
     are none.
     """
     deadlines: tuple[DeadlineUse, ...] = Field((), exclude_if=not_, strict=False)
-    """Offline work and its completion; absent if there is none."""
+    """Offline work and its completion times; absent if there is none."""
     caches: tuple[CacheUse, ...] = Field((), exclude_if=not_, strict=False)
-    """Servers with a cache; their pools, `unserved` and levels count misses only. Absent if there are
+    """Servers with a result cache; their pools, `unserved` and levels count misses only. Absent if there are
     none.
     """
     versions: dict[str, SplitUse] = Field({}, exclude_if=not_)
-    """Versions of split servers, by server; absent if there are none."""
+    """Versions of split servers, by name of the server; absent if there are none."""
     tiers: tuple[TierUse, ...] = Field((), exclude_if=not_, strict=False)
-    """Costs of accelerators with tiers; absent if there are none."""
+    """Costs of accelerators with price tiers; absent if there are none."""
     changes: tuple[Change, ...] = Field(strict=False)
-    """Servers whose allocation changes."""
+    """Servers whose allocation differs from the current one."""
     currency: str | None = Field(None, exclude_if=is_none)
-    """Currency of the system's prices, of which costs are hundredths. Absent if prices state none."""
+    """Currency of the system's prices; costs are in hundredths of it. Absent if prices state none."""
 
     rate_factors: dict[str, dict[str, float]] = Field(
         default_factory=dict, alias="rateFactors", exclude_if=not_
     )
     """Usable fraction of a replica's maximum rate, by server and accelerator, if a simulation showed missed
-    targets at higher rates; 0: unusable. Absent if there are none.
+    targets at higher rates; 0 if no rate is usable. Absent if there are none.
     """
 
     kept: tuple[Kept, ...] = Field((), exclude_if=not_, strict=False)
-    """Replicas that keep their cards in addition to the plan, if a service plans for a running fleet; not
-    included in `used` of `capacity`. Absent if there are none.
+    """Replicas that keep their cards in addition to the plan, if the REST service plans for a running fleet;
+    `used` of `capacity` excludes them. Absent if there are none.
     """
 
     @property
     def factor_of_pair(self) -> dict[tuple[str, str], float]:
-        """Factors on maximum rates, by server and accelerator."""
+        """Usable fractions of maximum rates (`rate_factors`), by server and accelerator."""
         return {
             (server, accelerator): factor
             for server, factors in self.rate_factors.items()
@@ -226,7 +228,7 @@ class Plan(Printed, Document):
 
     @property
     def kept_replicas(self) -> dict[tuple[str, str], int]:
-        """Kept replicas, by server and accelerator."""
+        """Number of kept replicas (`kept`), by server and accelerator."""
         return {(item.server, item.accelerator): item.num_replicas for item in self.kept}
 
     @property
@@ -255,11 +257,11 @@ class Plan(Printed, Document):
         return data_frame(known, (_COLUMNS[0], *PLACED, *_COLUMNS[1:]))
 
     def to_section(self) -> Section:
-        """Return the plan as a table, with its cost and service above."""
+        """Return the plan as a table, below a line with cost and service."""
         return plan_section(self._caption, self._rows(), self.currency)
 
     def _repr_html_(self) -> str:
-        """Return the plan as HTML for notebooks."""
+        """Return the plan as an HTML table for notebooks."""
         return notebook_table(self._caption, self._rows(), self.currency)
 
     @property
@@ -283,23 +285,23 @@ class Plan(Printed, Document):
 
     @property
     def service_text(self) -> str:
-        """Return the number of servers that are served in full, as text."""
+        """Describe the number of servers that are served in full."""
         servers = len(self._server_names()) - len(self.shared_queues) + len(self.queued_servers)
         return f"{servers - len(self.unserved):,} of {counted(servers, 'server')} served in full"
 
     @property
     def requires_reserve(self) -> tuple[str, ...]:
-        """Servers that require a reserve, served or not."""
+        """Names of servers that require a reserve, served or not."""
         return tuple(item.server for item in self.reserves)
 
     @property
     def lacks_reserve(self) -> tuple[str, ...]:
-        """Servers that do not have the reserve that they require, served or not."""
+        """Names of servers that do not have their required reserve, served or not."""
         return tuple(item.server for item in self.reserves if not item.has_reserve)
 
     @property
     def reserve_text(self) -> str:
-        """Return the number of servers that lack their reserve, with their names, as text."""
+        """Describe the number and the names of servers that lack their reserve."""
         names = self.lacks_reserve
         if not names:
             return "no server lacks its reserve"
@@ -307,7 +309,7 @@ class Plan(Printed, Document):
         return f"{counted(len(names), 'server')} {verb}: {some_names(names)}"
 
     def raise_for_status(self, *, service: bool = True, reserves: bool = False) -> None:
-        """Raise an error if a server is not fully served or, on request, lacks its reserve.
+        """Raise an error if a server is not fully served or, if requested, lacks its reserve.
 
         Args:
             service: whether every server must be served in full.
@@ -355,7 +357,7 @@ class Plan(Printed, Document):
 
     @property
     def _current_pools(self) -> dict[str, list[tuple[CurrentPool, Pool | None]]]:
-        """What each planned server runs on, as its current pools, with the metrics of those on own cards."""
+        """Planned pools of each planned server, as current pools; those on own cards with their metrics."""
         found: dict[str, list[tuple[CurrentPool, Pool | None]]] = {}
         for name in self.allocations:
             pools = self.serving_pools_of(name)
@@ -371,9 +373,9 @@ class Plan(Printed, Document):
         return found
 
     def reference_answer(self, system: System) -> dict[str, Any]:
-        """Return the allocations in the reference's format.
+        """Return the allocations in llm-inferno's format.
 
-        For a server with several pools, the reference's fields show the largest, and ``pools`` shows all.
+        If a server has several pools, llm-inferno's fields show the largest one, and ``pools`` shows all.
 
         Raises:
             SpecError: the plan is not for the servers and accelerators of this system.
@@ -386,7 +388,7 @@ class Plan(Printed, Document):
         return {"allocations": answer}
 
     def _server_names(self) -> set[str]:
-        """Return the names of planned servers; a shared queue is one server, under its own name."""
+        """Return the names of planned servers; a shared queue counts as one server."""
         named = {*self.allocations, *(item.server for item in self.unserved)}
         return named - self.queued_servers
 
@@ -410,44 +412,44 @@ class Plan(Printed, Document):
 
     @property
     def groups(self) -> frozenset[str]:
-        """Planned servers whose replicas several servers share."""
+        """Names of planned servers whose replicas several servers share: shared queues."""
         return frozenset(self.shared_queues)
 
     @property
     def group_of(self) -> dict[str, str]:
-        """Planned server that serves each served member of a group, by member."""
+        """Name of the planned server (shared queue) that serves each served member, by member."""
         return {name: group for group, use in self.shared_queues.items() for name in use.members}
 
     @property
     def members(self) -> dict[str, QueueMember]:
-        """Served members of groups, with their metrics."""
+        """Served members of shared queues with their metrics, by name."""
         return {name: member for use in self.shared_queues.values() for name, member in use.members.items()}
 
     @property
     def routed(self) -> dict[str, tuple[str, RouteUse]]:
-        """Name and division of the route of each server of a route, by server."""
+        """Name and entry of the route that each server of a route belongs to, by server."""
         return {server: (name, use) for name, use in self.routes.items() for server in (use.small, use.large)}
 
     @property
     def undivided(self) -> list[str]:
-        """Served routes without a router, whose large servers get all requests."""
+        """Names of served routes whose router is off, so that the large server gets all requests."""
         return [name for name, use in self.routes.items() if use.served and not use.routed]
 
     @property
     def queued_servers(self) -> set[str]:
-        """Servers of shared queues, including unserved ones."""
+        """Names of servers of shared queues, including unserved ones."""
         return {name for use in self.shared_queues.values() for name in (*use.members, *use.unserved)}
 
     @property
     def served_in_queues_rpm(self) -> dict[str, dict[str, float]]:
-        """Arrival rates served by shared queues, by queue and server [requests/min]."""
+        """Served arrival rates of shared queues [requests/min], by queue and server."""
         return {
             name: {server: member.arrival_rate_rpm for server, member in use.members.items()}
             for name, use in self.shared_queues.items()
         }
 
     def serving_pools_of(self, server: str) -> tuple[Pool, ...]:
-        """Return the pools of a planned server that serve its requests, on own cards and without a role."""
+        """Return the pools of a planned server that serve its requests: on own cards and without a role."""
         return tuple(pool for pool in self.allocations.get(server, ()) if pool.role is None)
 
     def pools_of(self, server: str) -> tuple[Pool, ...]:
@@ -461,7 +463,7 @@ class Plan(Printed, Document):
 
     @property
     def on_shared_cards(self) -> dict[str, list[SharedPool]]:
-        """Replicas on shared cards, by server."""
+        """Pools on shared cards, by server."""
         return grouped((item.server, item) for use in self.shared_cards for item in use.servers)
 
     @property
@@ -471,7 +473,7 @@ class Plan(Printed, Document):
 
     @property
     def routed_rpm(self) -> dict[str, dict[str, float]]:
-        """Arrival rates of routed servers, keyed by their name on both levels [requests/min]."""
+        """Arrival rates of servers of routes [requests/min], keyed by the server's name on both levels."""
         routed = {name: rate for use in self.routes.values() for name, rate in use.loads_rpm.items()}
         return {
             name: {name: traffic_rpm(rate, idle=not self.allocations.get(name))}
@@ -479,7 +481,7 @@ class Plan(Printed, Document):
         }
 
     def _check_is_for(self, system: System) -> None:
-        """Check that a system has the same servers as the plan, and all its accelerators."""
+        """Raise an error unless the system has the same servers as the plan, and all its accelerators."""
         hint = "the plan was made for another system"
         mine = self._server_names()
         for name in sorted(mine - system.servers.keys()):
@@ -502,7 +504,7 @@ _NO_POOL: dict[str, object] = {
     "arrival_rate_rpm": 0.0,
     "max_arrival_rate_rpm": 0.0,
 }
-"""Row of a server without pools; other fields are missing."""
+"""Row of a data frame for a server without pools; other columns are missing values."""
 _COLUMNS = ("server", *Pool.model_fields, "served_fraction", "reason")
 
 
@@ -521,7 +523,7 @@ def _current_pool(pool: Pool, accelerator: str, mode: PoolMode) -> CurrentPool:
 
 
 def _as_allocation(pools: Sequence[tuple[CurrentPool, Pool | None]], load: Load) -> AllocationData:
-    """Return current pools as an allocation, whose own fields state the largest with metrics."""
+    """Return current pools as an allocation; its main fields state the largest pool with metrics."""
     values: dict[str, Any] = {"load": load}
     main = _largest(tuple(own for _, own in pools if own is not None))
     if main is not None:

@@ -1,4 +1,4 @@
-"""Read plans written by ``solve -o`` and ``Plan.to_json``, and check their consistency."""
+"""Reads plans written by ``solve -o`` and ``Plan.to_json``, and checks their consistency."""
 
 import math
 import os
@@ -19,7 +19,7 @@ from optimizer.spec.system import System, join_parts, load_system
 from optimizer.tolerances import SAME
 
 MAX_FIGURE = 1e30
-"""Maximum cost, rate or time of a pool; sums of such values are still finite."""
+"""Maximum cost, rate or time of a pool, in its unit; sums of such values are still finite."""
 _PLAN_WANTED = "give a plan instead, as 'inferplan solve -o plan.json' writes it"
 
 
@@ -29,7 +29,7 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
     `verify` checks whether the plan is valid for a system.
 
     Raises:
-        SpecError: the file cannot be read, breaks the schema of plans, or contradicts itself.
+        SpecError: the file cannot be read, violates the schema of plans, or is inconsistent.
     """
     check_path(path, "load_plan")
     path = sample_or_path(path)
@@ -54,11 +54,11 @@ def load_system_or_plan(path: str | os.PathLike[str]) -> System | Plan:
 
 
 def plan_from_value(raw: object, source: str = "") -> Plan:
-    """Return a plan from plain values.
+    """Create a plan from plain values, such as parsed JSON.
 
     Raises:
-        SpecError: the values break the schema of plans, or are inconsistent; the message starts with the
-            source.
+        SpecError: the values violate the schema of plans, or are inconsistent; the message starts with
+            `source`.
     """
     prefix = f"{source}: " if source else ""
     if not is_plan(raw) and (what := answer_name(raw) or ("a system" if is_system(raw) else None)):

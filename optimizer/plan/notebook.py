@@ -1,6 +1,6 @@
-"""Table of a plan for notebooks and `print`: its pools, and the servers without pools.
+"""Formats a plan as a table for notebooks and `print`: pools, and servers without pools.
 
-This module uses rows of plain values and pools, not plans.
+The functions take rows of plain values and pools, not plans.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,20 +14,20 @@ from optimizer.quantities import quantity, share_text
 from optimizer.section import RPM, Column, Paragraph, Section, name, table, words
 
 MARK = " ~"
-"""Suffix of an accelerator whose token times are estimated."""
+"""Suffix of the accelerator of a pool whose token times are estimated."""
 _ALERT = ' style="color:#b3261e;font-weight:600"'
-"""Style of the row of a server that is not fully served."""
+"""HTML style of the row of a server that is not fully served."""
 
 Row = Mapping[str, Any]
 
 
 def notebook_table(caption: str, rows: Sequence[Row], currency: str | None) -> str:
-    """Return rows as an HTML table; all texts are escaped.
+    """Return the rows of a plan as an HTML table; all texts are escaped.
 
     Args:
         caption: text above the table.
-        rows: the fields of pools by Python name, with `server`, `served_fraction`, `reason` and `pool`, which
-            can be None.
+        rows: fields of pools by Python name, plus `server`, `served_fraction`, `reason` and `pool`; `pool` is
+            None for a server without pools.
         currency: currency of the costs; None selects cents/h.
     """
     columns = _columns(rows, currency)
@@ -43,7 +43,7 @@ def notebook_table(caption: str, rows: Sequence[Row], currency: str | None) -> s
 
 
 def plan_section(caption: str, rows: Sequence[Row], currency: str | None) -> Section:
-    """Return rows as a section for a terminal; the arguments are those of `notebook_table`."""
+    """Return the rows of a plan as a section for a terminal; arguments as for `notebook_table`."""
     columns = _columns(rows, currency)
     return table("", columns, rows, "allocations", text=[Paragraph(caption)])
 
@@ -54,7 +54,7 @@ def _cell(column: Column, row: Row) -> str:
 
 
 def _columns(rows: Sequence[Row], currency: str | None) -> list[Column]:
-    """Return the columns; those of metrics and targets only if a pool has them."""
+    """Return the columns of the table; metrics and targets only if a pool has them."""
     pools = [row["pool"] for row in rows if row["pool"] is not None]
     figures = [
         Column(f"mean {shown.heading}", partial(_figure, shown.metric), shown.unit, rank=2)

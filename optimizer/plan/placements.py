@@ -1,4 +1,7 @@
-"""A plan as placements: what runs where, for whom. All sections of a plan follow from them."""
+"""A plan as placements: replicas, shared cards and rentals, with the servers that they serve.
+
+All sections of a plan follow from its placements.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,62 +17,62 @@ from optimizer.schema.pools import Pool
 
 
 class Spot(NamedTuple):
-    """Key of replicas: a group of servers on an accelerator."""
+    """Key of a placement: a server, queue or group of shared cards, and the accelerator."""
 
     group: str
-    """Planned server or shared queue; the name of a group of shared cards."""
+    """Name of the planned server, the shared queue, or the group of shared cards."""
     accelerator: str
     """Name of the accelerator; empty for an external service."""
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A server on a placement."""
+    """A server that a placement serves, with its metrics."""
 
     server: str
-    """Planned server, or member of a shared queue."""
+    """Name of the planned server, or of the member of a shared queue."""
     figures: Pool | QueueMember | Rented
-    """Metrics at the load; a `SharedPool` on shared cards."""
+    """Metrics of the server at its load; a `SharedPool` on shared cards."""
     rate_rpm: float
-    """Load [requests/min]."""
+    """Load of the server on the placement [requests/min]."""
     max_rate_rpm: float
-    """Largest load within all targets [requests/min]; that of a member or a rental is its load."""
+    """Maximum rate within all targets [requests/min]; for a member or a rental, its load."""
     replicas: int
     """Number of replicas; 0 for members of queues and for rentals."""
     cost_cents_per_h: float
-    """Its part of the cost of the placement [cents/h]; 0 for members of queues."""
+    """The server's part of the cost of the placement [cents/h]; 0 for members of queues."""
     is_member: bool = False
-    """Whether it is a member of the shared queue that has the replicas."""
+    """Whether the server is a member of the shared queue to which the replicas belong."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementRow:
-    """Replicas of a server or queue, shared cards of one group, or an external service."""
+    """A placement: replicas of a server or queue, a group of shared cards, or an external service."""
 
     spot: Spot
     mode: PoolMode
     count: int
-    """Number of replicas or of cards; 1 for an external service."""
+    """Number of replicas, or of shared cards; 1 for an external service."""
     cost_cents_per_h: float
-    """Cost at list prices [cents/h]."""
+    """Cost of the placement at list prices [cents/h]."""
     role: str | None
-    """What own replicas are for, if they do not serve requests."""
+    """Role of replicas that do not serve requests of their server; None for all others."""
     serves: tuple[Serving, ...]
-    """The group itself and then its members, or all servers on shared cards."""
+    """Served servers: the server or queue itself and then its members, or all servers on shared cards."""
 
     @property
     def place(self) -> tuple[PoolMode, str]:
-        """Mode and accelerator, as in current pools."""
+        """Mode and accelerator of the placement, as in current pools."""
         return self.mode, self.spot.accelerator
 
 
 def place_name(mode: PoolMode, accelerator: str) -> str:
-    """Return the name of a place in changes: the accelerator, shared cards, or external."""
+    """Return the name of a place in changes: the accelerator, "shared cards" or "external"."""
     return {"own": accelerator, "shared": SHARED, "external": EXTERNAL}[mode]
 
 
 def placements_of(plan: Plan) -> tuple[PlacementRow, ...]:
-    """Return the placements of a plan: replicas, then shared cards, then external services."""
+    """Return the placements of a plan: first replicas, then shared cards, then external services."""
     members = {name: use.members for name, use in plan.shared_queues.items()}
     return tuple(placement_rows(plan.allocations, plan.shared_cards, plan.rented, members))
 
@@ -85,8 +88,8 @@ def placement_rows(
     Args:
         pools: pools by planned server.
         cards: groups of shared cards.
-        rented: rentals.
-        members: served members of shared queues, by queue; None leaves them out.
+        rented: rented external services.
+        members: served members of shared queues, by queue; None omits them.
     """
     for name, mine in pools.items():
         of_queue = [
@@ -113,15 +116,15 @@ def _serving(server: str, pool: Pool) -> Serving:
 
 
 def services_of(plan: Plan) -> tuple[str, ...]:
-    """Return the servers of a plan whose requests external services answer."""
+    """Return the names of servers whose requests external services answer in a plan."""
     return tuple(row.spot.group for row in placements_of(plan) if row.mode == "external")
 
 
 def parts_of(plan: Plan) -> dict[str, list[tuple[PlacementRow, Serving]]]:
-    """Return the placements of each planned server of a plan, each with the part that serves the server."""
+    """Return the placements that serve each planned server, with the server's part of each, by name."""
     return parts_by_server(placements_of(plan))
 
 
 def parts_by_server(rows: Iterable[PlacementRow]) -> dict[str, list[tuple[PlacementRow, Serving]]]:
-    """Return the placements of each planned server, each with the part that serves the server."""
+    """Group placements by planned server; each placement comes with the server's part of it."""
     return grouped((part.server, (row, part)) for row in rows for part in row.serves if not part.is_member)

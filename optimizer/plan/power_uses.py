@@ -1,4 +1,4 @@
-"""Power that the pools of a plan draw at their loads."""
+"""Computes the power that the pools of a plan draw at their loads."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from optimizer.spec.system import System
 
 
 def power_at_load_w(system: System, arrays: SystemArrays, pools: Sequence[tuple[str, Pool]]) -> FloatArray:
-    """Return the power of pools at their loads [W], shape (R,); pools are given with their server names."""
+    """Return the power of R pools, given with their server names, at their loads [W], shape (R,)."""
     if not pools:
         return np.zeros(0)
     powers = [item.power for item in system.accelerators.values()]

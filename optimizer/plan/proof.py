@@ -1,7 +1,7 @@
 """Proofs of a plan's bounds by dual multipliers, which can be checked without a solver.
 
-The bounds of a plan come from a search; the multipliers of the relaxation prove most of them. They are stored
-in a separate document. Equation numbers refer to ``docs/math.md``.
+The bounds of a plan are found by a search; dual multipliers of the relaxation prove most of them. They are
+stored in a separate document. Equation numbers refer to ``docs/math.md``.
 """
 
 import os
@@ -28,22 +28,22 @@ from optimizer.tolerances import ROUNDING
 
 
 class LevelProof(Document):
-    """Dual multipliers of one level, and the bound that they prove."""
+    """Dual multipliers for one level (lexicographic objective), and the bound that they prove."""
 
     name: str
     """Name of the level."""
     bound: float
     """Lower bound of the level, given the values of the previous levels."""
     units: dict[str, float] = Field(default_factory=dict)
-    """Dual price of a card by accelerator type, in integer units of the level; 0 if absent."""
+    """Dual value of a card by accelerator type, in integer units of the level; 0 if absent."""
     limits: dict[str, dict[str, float]] = Field(default_factory=dict, exclude_if=not_)
-    """Dual prices of limits other than cards, by limit and item. Absent if there are none."""
+    """Dual values of limits other than cards, by limit and item. Absent if there are none."""
     levels: dict[str, float] = Field(default_factory=dict)
-    """Dual prices of one integer unit of previous levels."""
+    """Dual values of one integer unit of each previous level, by name."""
 
 
 class Proof(Document):
-    """Dual multipliers for the levels of a plan, in order."""
+    """Dual multipliers that prove bounds of a plan's levels, in order."""
 
     levels: tuple[LevelProof, ...] = Field(strict=False)
     """Proofs of the levels that have multipliers."""
@@ -60,7 +60,7 @@ def load_proof(path: str | os.PathLike[str]) -> Proof:
 
 
 def prove(plan: Plan, candidates: Candidates, deadline: Deadline) -> Proof:
-    """Return dual multipliers for the levels of a plan, until the deadline.
+    """Compute dual multipliers for the levels of a plan, until the deadline.
 
     With a saturation policy, only service levels up to the first with unserved load are proved, because the
     remaining capacity is allocated by a procedure without multipliers.
@@ -85,7 +85,7 @@ def prove(plan: Plan, candidates: Candidates, deadline: Deadline) -> Proof:
 
 
 def _check_has_multipliers(candidates: Candidates) -> None:
-    """Check that a plan can have a proof.
+    """Raise an error if dual multipliers cannot prove bounds of a plan.
 
     Raises:
         SpecError: the plan has shared cards.
@@ -95,14 +95,14 @@ def _check_has_multipliers(candidates: Candidates) -> None:
 
 
 def provable_levels(plan: Plan, candidates: Candidates) -> set[str]:
-    """Return the names of the levels that multipliers can prove."""
+    """Return the names of the levels whose bounds multipliers can prove."""
     if _leaves_members(candidates) or candidates.shared is not None or candidates.system.routed:
         return set()  # multipliers are for patterns, which support neither queue members nor routes
     return ordered_levels(plan, candidates)
 
 
 def ordered_levels(plan: Plan, candidates: Candidates) -> set[str]:
-    """Return the names of levels whose optimum cannot improve if a resource is removed."""
+    """Return the names of levels whose optimal value can never improve if cards are removed."""
     options = candidates.system.options
     if options.saturation_policy == "None" or plan.complete:
         return {level.name for level in plan.levels}
@@ -120,7 +120,7 @@ def _leaves_members(candidates: Candidates) -> bool:
 
 
 def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], list[str]]:
-    """Check a proof; return its errors and its unverified parts, one line each.
+    """Check a proof; return its errors and the unproved bounds, one line each.
 
     Candidates, patterns and bounds are recomputed from the system, without a solver.
 
@@ -148,7 +148,7 @@ def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], li
             )
             continue
         # Any multipliers give a bound (weak duality). The file must not claim more than they prove, nor more
-        # than the plan reached; what the plan claims beyond the file stays open.
+        # than the plan reached. Bounds of the plan that are higher than those of the file remain unproved.
         item = proofs[level.name]
         proved = provable.bound(level, _multipliers(item, provable))
         if item.bound > proved + ROUNDING * max(1.0, abs(proved)):
@@ -169,7 +169,7 @@ def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], li
 
 
 def _misnamed(plan: Plan, candidates: Candidates, provable: DualBounds, proof: Proof) -> Iterator[str]:
-    """Yield unknown names and invalid prices in a proof."""
+    """Yield an error for each unknown name and invalid dual value in a proof."""
     levels = {level.name for level in plan.levels}
     types = set(candidates.arrays.type_names)
     keys = {(row.limit.name, row.label) for row in provable.problem.limits.items}

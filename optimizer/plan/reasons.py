@@ -1,4 +1,4 @@
-"""Texts of the reasons why a server is not fully served."""
+"""Selects and formats the reasons why servers are not fully served."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from optimizer.quantities import be, counted
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Use of a limited item by replicas of a server on an accelerator, and the available amount."""
+    """Amount of a limited item that replicas of a server on an accelerator need, and the available amount."""
 
     accelerator: str
     num_replicas: int
@@ -19,20 +19,20 @@ class Need:
     item: str
     needed: float
     left: float
-    """Remaining amount."""
+    """Remaining amount of the item."""
     amount: float
-    """Total amount."""
+    """Total available amount of the item."""
 
     @property
     def missing(self) -> float:
-        """Missing amount; 0 or less if there is enough."""
+        """Missing amount of the item; 0 or less if there is enough."""
         return self.needed - self.left
 
 
 def nearest_need(options: Sequence[Sequence[Need]]) -> Need:
     """Return the need that leaves a server unserved: that of the first limit that all options exceed.
 
-    If an option is within all limits, return its first need.
+    If an option (candidate) is within all limits, return its first need.
 
     Args:
         options: needs of each candidate of the server, in the order of the limits.
@@ -55,16 +55,16 @@ def _order(need: Need) -> tuple[float, float]:
 MINIMUM = " (its minNumReplicas)"
 STOPPED_UNLIMITED = "solver_stopped", "there are enough cards, but the solver stopped before it used them"
 NO_SHARED_CARD = "capacity", "no card is left for it to share, and it fits on none of its own"
-"""Reason code and detail for a server that has candidates on shared cards only."""
+"""Reason code and detail for a server that has only candidates on shared cards."""
 NO_ACCELERATOR = "no_candidate", "there is no accelerator in the system"
 
 
 def shortage_reason(found: Need, stock: Stock, *, for_least: bool, excluded: bool = False) -> tuple[str, str]:
-    """Return reason and detail for a server that has candidates.
+    """Return reason code and detail for a server that has candidates.
 
     Args:
-        found: the need of its nearest candidate.
-        stock: the limits of the system.
+        found: need of the candidate that lacks least.
+        stock: facts of the system for limits.
         for_least: whether the replicas are needed for the server's minimum instead of its load.
         excluded: whether the server was excluded because it runs and cannot be moved without stopping.
     """
@@ -89,11 +89,11 @@ def shortage_reason(found: Need, stock: Stock, *, for_least: bool, excluded: boo
 
 
 def rejection_reason(nearest: Rejection, labels: set[str], accelerators: int) -> tuple[str, str]:
-    """Return reason and detail for a server without candidates.
+    """Return reason code and detail for a server without candidates.
 
     Args:
         nearest: the rejection with the smallest factor.
-        labels: all reasons; without `not_allowed` if there are others.
+        labels: codes of all rejections; without `not_allowed` if there are others.
         accelerators: number of rejected accelerators.
     """
     reason = nearest.reason if len(labels) == 1 else "no_candidate"

@@ -1,4 +1,4 @@
-"""Pools of a plan as rows of arrays, for queue models; and metrics of rows as targets with their values."""
+"""Converts pools of a plan to arrays for queue models, and metrics back to fields of pools."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 
 class PoolRows(NamedTuple):
-    """Pools as pairs of server and accelerator, shapes (R,)."""
+    """Pools as server–accelerator pairs, shapes (R,)."""
 
     server: IntArray
     accelerator: IntArray
@@ -25,12 +25,12 @@ class PoolRows(NamedTuple):
     """Load of one replica [requests/s]."""
 
     def take(self, rows: IntArray) -> "PoolRows":
-        """Return some of the rows."""
+        """Return a copy with only the rows with the given indices."""
         return PoolRows(self.server[rows], self.accelerator[rows], self.max_batch[rows], self.rate_rps[rows])
 
 
 def pool_rows(arrays: SystemArrays, pools: Iterable[tuple[str, Pool]]) -> PoolRows:
-    """Return pools, given with their server names, as rows."""
+    """Convert pools, given with their server names, to rows."""
     servers = {name: s for s, name in enumerate(arrays.server_names)}
     accelerators = {name: a for a, name in enumerate(arrays.accelerator_names)}
     rows = [
@@ -49,38 +49,38 @@ def pool_rows(arrays: SystemArrays, pools: Iterable[tuple[str, Pool]]) -> PoolRo
 
 
 MEANS_OF_POOLS = ("itl_ms", "ttft_ms", "wait_ms", "utilization", "loss")
-"""Means of a performance that pools state."""
+"""Fields of `Performance` that pools state."""
 
 
 def pool_figures(
     arrays: SystemArrays, system: System, pairs: tuple[IntArray, IntArray, IntArray], found: ReplicaMetrics
 ) -> Iterator[dict[str, Any]]:
-    """Yield the fields of pools with a load: means, the fields of their kinds, and targets other than means.
+    """Yield the metrics of pools with load: means, fields of their kinds, and targets other than means.
 
     Args:
         arrays: the system as arrays.
         system: the system.
         pairs: indices of server and accelerator, and batch limit; shapes (R,).
-        found: performance of a replica of each.
+        found: performance of one replica of each pair.
     """
     targets = arrays.servers.targets.take(pairs[0])
     for i, (s, a, max_batch) in enumerate(zip(*(column.tolist() for column in pairs), strict=True)):
         means = {name: float(getattr(found.performance, name)[i]) for name in MEANS_OF_POOLS}
         own = {name: float(values[i]) for name, values in found.own.items() if not np.isnan(values[i])}
         shown = target_figures(targets.measures, found.targets[:, i], targets.limits[:, i])
-        members = arrays.servers.is_queue[s]  # they have targets of their own
+        members = arrays.servers.is_queue[s]  # members have the targets
         settings = own_fields(arrays, system, s, a, max_batch)
         yield {**means, **settings, **own, "targets": () if members else shown}
 
 
 IDLE = {"wait_ms": 0.0, "utilization": 0.0, "loss": 0.0, "targets": ()}
-"""Figures of every pool without load."""
+"""Metrics that are equal for all pools without load."""
 
 
 def idle_figures(
     arrays: SystemArrays, system: System, pairs: tuple[IntArray, IntArray, IntArray]
 ) -> list[dict[str, Any]]:
-    """Return the fields of pools without load: means without queueing, and the fields of their kinds.
+    """Return the metrics of pools without load: means without queueing, and the fields of their kinds.
 
     Args:
         arrays: the system as arrays.
@@ -105,7 +105,7 @@ def origin_of(system: System, server: str, accelerator: str, in_flight: float) -
         system: the system.
         server: name of the server.
         accelerator: name of the accelerator.
-        in_flight: requests in flight per replica.
+        in_flight: mean number of requests in flight per replica.
     """
     owner = system.servers[server]
     profile = system.profiles[owner.model, accelerator]
@@ -122,12 +122,12 @@ def origin_of(system: System, server: str, accelerator: str, in_flight: float) -
 def target_figures(
     measures: Sequence[TargetMeasure], values: FloatArray, limits: FloatArray
 ) -> tuple[TargetFigure, ...]:
-    """Return the targets of a row other than means, with their values; limits are inf without a target.
+    """Return the targets of a row on statistics other than means, with their values.
 
     Args:
-        measures: the measures, K of them.
-        values: their values, shape (K,).
-        limits: their limits, shape (K,).
+        measures: K target measures.
+        values: values of the measures, shape (K,).
+        limits: limits on the measures, shape (K,); inf without a target.
     """
     return tuple(
         TargetFigure(measure=measure.label, value=value, limit=limit)

@@ -1,4 +1,4 @@
-"""Find the reason why a server is not fully served."""
+"""Finds the reasons why servers are not fully served."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,21 +29,21 @@ from optimizer.spec.streams import members_of
 
 @dataclass(frozen=True)
 class Shortages:
-    """Reasons of the servers that a plan does not serve in full."""
+    """Finds the reasons of servers that a plan does not serve in full."""
 
     candidates: Candidates
-    """Candidates of these servers."""
+    """Candidates and rejections of these servers."""
     placed: PlanPlacements
-    """What the plan places."""
+    """Placements of the plan."""
     excluded: Collection[str]
-    """Planned servers that run and cannot be moved without stopping."""
+    """Names of planned servers that are running and cannot be moved without stopping."""
 
     def of_server(self, name: str, fraction: float) -> Unserved:
-        """Return a planned server that is not fully served, with the reason: a limit, or rejections.
+        """Return a planned server that is not fully served with its reason: a limit, or rejections.
 
         Args:
-            name: the server.
-            fraction: its served fraction.
+            name: name of the server.
+            fraction: served fraction of the server.
         """
         candidates, s = self.candidates, self.candidates.arrays.server_names.index(name)
         rows = np.flatnonzero(candidates.table.server == s)
@@ -87,12 +87,12 @@ class Shortages:
         )
 
     def _shortage(self, name: str, rows: IntArray, own: Sequence[str], *, for_least: bool) -> tuple[str, str]:
-        """Return reason and detail of the candidate of a server that exceeds the limits least.
+        """Return reason code and detail for the candidate of a server that exceeds limits by the least.
 
         Args:
             name: the server.
-            rows: its candidates.
-            own: the server, if the candidates replace replicas that it has; else empty.
+            rows: indices of its candidates.
+            own: name of the server if the candidates replace its current replicas; else empty.
             for_least: whether the replicas are for the server's minimum instead of its load.
         """
         system = self.placed.system
@@ -104,20 +104,20 @@ class Shortages:
         return coupled or shortage_reason(need, stock_of(system), for_least=for_least, excluded=excluded)
 
     def _coupled(self, name: str) -> tuple[str, str] | None:
-        """Return why a server's own replicas do not suffice; None if they do."""
+        """Return reason code and detail if a topology needs more than the server's replicas; else None."""
         for topology in topologies_of(self.placed.system):
             if name in topology.coupled(self.placed.system):
                 return "capacity", topology.shortage
         return None
 
     def needs(self, name: str, rows: IntArray, counts: Sequence[int], own: Sequence[str]) -> list[list[Need]]:
-        """Return the needs of replicas of each of a server's candidates, in the order of the limits.
+        """Return the needs of each of a server's candidates, in the order of the limits.
 
         Args:
             name: the server.
-            rows: its candidates.
-            counts: number of replicas of each.
-            own: the server, if the candidates replace replicas that it has; else empty.
+            rows: indices of its candidates.
+            counts: number of replicas of each candidate.
+            own: name of the server if the candidates replace its current replicas; else empty.
         """
         names, plan = self.candidates.arrays.accelerator_names, self.placed.units
         accelerators = [names[a] for a in self.candidates.table.accelerator[rows].tolist()]
@@ -143,14 +143,14 @@ class Shortages:
 
     @cached_property
     def _power_w(self) -> list[float]:
-        """Power of one replica of each candidate at its largest rate [W]; 0 if no limit needs it."""
+        """Power of one replica of each candidate at its maximum rate [W]; 0 if no limit needs it."""
         if not needs_power(self.placed.system):
             return [0.0] * len(self.candidates.table)
         return [*power_of_rows(self.candidates, self.candidates.table).tolist()]
 
 
 def _added(limit: Limit, item: str, units: PlacedUnits, others: PlacedUnits) -> Iterator[float]:
-    """Yield the use of an item that each of some units alone adds to that of others."""
+    """Yield, for each of `units`, the amount of an item that it uses in addition to `others`."""
     if limit.is_sum:
         yield from (limit.use(units.replicas, item) * units.count).tolist()
         return
@@ -162,14 +162,14 @@ def _added(limit: Limit, item: str, units: PlacedUnits, others: PlacedUnits) -> 
 def rows_of_member(
     table: CandidateTable, s: int, place: Mapping[str, int], member: str, together: Sequence[str]
 ) -> tuple[IntArray, tuple[str, str]]:
-    """Return the candidates of a queue that serve a member with others, or the reason if there is none.
+    """Return the candidates of a queue that serve a member together with others, and the reason otherwise.
 
     Args:
         table: the candidates.
         s: index of the queue.
         place: position of each member in the queue.
         member: a member that is not served.
-        together: the members that are served.
+        together: names of the members that are served.
     """
     bits = sum(1 << place[other] for other in (member, *together))
     rows = np.flatnonzero((table.server == s) & (table.members & bits == bits))
@@ -179,7 +179,7 @@ def rows_of_member(
 
 
 def nearest_miss(candidates: Candidates, s: int) -> tuple[str, str]:
-    """Return reason and detail of the rejection with the smallest factor."""
+    """Return reason code and detail of the rejection with the smallest factor."""
     rejections = list(candidates.rejections(s))
     if not rejections:
         return NO_ACCELERATOR

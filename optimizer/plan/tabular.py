@@ -1,4 +1,4 @@
-"""Data frames from rows of plain values."""
+"""Creates data frames from rows of plain values."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ PLACED = ("service_class", "model", "priority", "type", "cards", "itl_target_ms"
 
 
 def data_frame(rows: Sequence[Row], columns: Sequence[str]) -> Any:
-    """Return rows as a pandas data frame.
+    """Create a pandas data frame with the given columns from rows.
 
     Raises:
         MissingExtraError: pandas is not installed.
@@ -26,7 +26,7 @@ def data_frame(rows: Sequence[Row], columns: Sequence[str]) -> Any:
 
 
 def placed_values(system: System, row: Mapping[str, Any]) -> dict[str, object]:
-    """Return the values of `PLACED` for a row of a plan of a system.
+    """Return the values of the columns `PLACED` for a row of a plan, by column.
 
     Raises:
         SpecError: the system has no such server.

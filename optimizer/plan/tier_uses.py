@@ -1,4 +1,4 @@
-"""Costs of accelerators with price tiers in a plan; its pools state list prices."""
+"""Computes the costs of accelerators with price tiers in a plan, whose pools state list prices."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,13 +11,13 @@ from optimizer.spec.system import System
 
 
 def tier_uses(system: System, rows: Iterable[PlacementRow]) -> tuple[TierUse, ...]:
-    """Return the cost of each accelerator and type with tiers, including shared cards (eq. 147)."""
+    """Return the cost of each accelerator and type with price tiers, including shared cards (eq. 147)."""
     used = accelerators_used(system, rows)
     return (*_of_accelerators(system, used), *_of_types(system, used))
 
 
 def _of_types(system: System, used: Mapping[str, int]) -> Iterator[TierUse]:
-    """Yield the cost of the types with another price for more cards."""
+    """Yield the cost of the types with a different price for further cards."""
     for units in tiered(system.accelerators, system.capacity):
         if not units.is_type:
             continue
@@ -34,7 +34,7 @@ def _of_types(system: System, used: Mapping[str, int]) -> Iterator[TierUse]:
 
 
 def _of_accelerators(system: System, used: Mapping[str, int]) -> tuple[TierUse, ...]:
-    """Return the cost of each accelerator with tiers."""
+    """Return the cost of each accelerator with price tiers."""
     numbers = ((item, used.get(item.name, 0)) for item in system.accelerators.values() if item.tiers)
     return tuple(
         TierUse(
@@ -48,7 +48,7 @@ def _of_accelerators(system: System, used: Mapping[str, int]) -> tuple[TierUse, 
 
 
 def accelerators_used(system: System, rows: Iterable[PlacementRow]) -> Counter[str]:
-    """Return the number of accelerators of each name used by placements."""
+    """Return the number of accelerators that placements use, by name."""
     used: Counter[str] = Counter()
     for row in (row for row in rows if row.mode != "external"):
         profile, (group, accelerator) = None, row.spot
@@ -69,5 +69,5 @@ def tier_cost(item: Accelerator, used: int) -> float:
 
 
 def difference_cents_per_h(uses: Iterable[TierUse]) -> float:
-    """Return the difference between tier prices and list prices of the pools [cents/h]."""
+    """Return the cost at tier prices minus the cost at list prices [cents/h]."""
     return sum(use.difference_cents_per_h for use in uses)

@@ -1,4 +1,4 @@
-"""Cost per million input and output tokens of replicas and rented services."""
+"""Computes the cost per million tokens, input plus output, of replicas and rented services."""
 
 from optimizer.plan.document import Plan
 from optimizer.plan.placements import parts_of
@@ -9,13 +9,13 @@ from optimizer.units import MINUTES_PER_HOUR
 def cost_per_million(
     cost_cents_per_h: float, carried_rpm: float, in_tokens: float, out_tokens: float
 ) -> float | None:
-    """Return the cost per million input and output tokens [cents]; None without tokens (eq. 150)."""
+    """Return the cost per million tokens, input plus output [cents] (eq. 150); None without tokens."""
     tokens_per_h = carried_rpm * MINUTES_PER_HOUR * (in_tokens + out_tokens)
     return 1e6 * cost_cents_per_h / tokens_per_h if tokens_per_h > 0 else None
 
 
 def token_costs(plan: Plan, system: System) -> dict[str, float]:
-    """Return the cost per million tokens of each server with load [cents], at list prices."""
+    """Return the cost per million tokens at list prices [cents] of each server with load, by name."""
     parts, found = parts_of(plan), {}
     for name in sorted(plan.allocations):
         mine, load = [part for _, part in parts.get(name, ())], system.servers[name].current.load

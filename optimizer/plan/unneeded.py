@@ -1,4 +1,4 @@
-"""Replicas of pools that the load alone does not need."""
+"""Finds the replicas of pools that the load does not need."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,10 @@ from optimizer.tolerances import ROUNDING
 
 
 def unneeded_replicas(pools: Sequence[Pool], load_rpm: float, least: int) -> dict[str, int]:
-    """Return the replicas that the load alone does not need, by accelerator (eq. 146).
+    """Return the number of replicas that the load does not need, by accelerator (eq. 146).
 
-    Replicas are removed from the pools with the highest cost per request first, as long as the others carry
-    the load and meet the server's minimum.
+    Replicas are removed first from the pools with the highest cost per request, as long as the others carry
+    the load and are at least `least`.
     """
     each = {pool.accelerator: pool.max_arrival_rate_rpm / pool.num_replicas for pool in pools}
     spare = sum(pool.max_arrival_rate_rpm for pool in pools) - load_rpm * (1 - ROUNDING)
@@ -24,7 +24,7 @@ def unneeded_replicas(pools: Sequence[Pool], load_rpm: float, least: int) -> dic
 
 
 def dearest_first(pools: Sequence[Pool]) -> list[Pool]:
-    """Return pools in the order of their cost per request, the highest first."""
+    """Sort pools by their cost per request, the highest first."""
     return sorted(
         pools, key=lambda pool: (-pool.cost_cents_per_h / pool.max_arrival_rate_rpm, pool.accelerator)
     )

@@ -1,9 +1,9 @@
-"""Verify a plan by recomputing its values from the system, without the solver.
+"""Verifies a plan by recomputing its values from the system, without the solver.
 
-First names, counts and batches are checked. Then queue models measure every pool again, and all sections that
-follow from what the plan places are built again and compared, leaf by leaf. Values that cannot be recomputed,
-such as bounds, must be consistent with the others. Only if all of this holds, pools are measured with fewer
-replicas, for reserves and the reasons of unserved servers.
+First, names, counts and batch limits are checked. Then queue models measure every pool again, and all
+sections that follow from the placements are built again and compared value by value. Values that cannot be
+recomputed, such as bounds, must be consistent with the others. If all of this is correct, pools are also
+measured with fewer replicas, to check reserves and the reasons of unserved servers.
 """
 
 from collections.abc import Iterator
@@ -42,8 +42,8 @@ from optimizer.tolerances import SAME
 def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> list[str]:
     """Return the errors of a plan for a system, one line each; empty if the plan is valid.
 
-    Maximum rates are those of the system times the factors in the plan, which only reduce them. The cards of
-    kept replicas are in use.
+    Factors in the plan can only reduce the maximum rates that follow from the system. The cards of kept
+    replicas count as used.
 
     Args:
         plan: the plan.
@@ -80,7 +80,7 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
 
 
 def _check_features(facts: Facts, candidates: Candidates | None) -> Iterator[str]:
-    """Yield the errors that the features of the system find themselves."""
+    """Yield the errors that the checks of the system's features find."""
     for feature in FEATURES:
         if feature.has_checks and feature.name in facts.whole.features:
             yield from part_of(feature, "checks").check(facts, candidates)
@@ -91,7 +91,7 @@ def _check_unserved(facts: Facts, candidates: Candidates) -> list[str]:
 
 
 def _check_limits(facts: Facts) -> Iterator[str]:
-    """Yield the limits that the plan exceeds together with kept replicas."""
+    """Yield an error for each limit that the plan and kept replicas together exceed."""
     for limit, amounts in facts.placed.amounts.items():
         slack = 0.0 if limit.name == CARDS else SAME
         for item, amount in amounts.items():
@@ -103,7 +103,7 @@ def _check_limits(facts: Facts) -> Iterator[str]:
 
 
 def _check_sections(facts: Facts, candidates: Candidates | None) -> Iterator[str]:
-    """Yield the differences of all sections from those that follow from what the plan places."""
+    """Yield the differences of all sections from those that follow from the placements."""
     plan, system = facts.plan, facts.whole
     stated = StatedFacts(
         unserved=plan.unserved,
@@ -137,7 +137,10 @@ def _rented(facts: Facts, name: str) -> Rented:
 
 
 def _all_large(facts: Facts, candidates: Candidates | None) -> dict[str, float | None]:
-    """Return the cost of each route without its small model; its large server is sized if necessary."""
+    """Return the cost of each route without its small model [cents/h], by name; None if impossible.
+
+    The large servers are sized if necessary.
+    """
     routes, known = facts.whole.routes, candidates
     if known is None:
         large = {route.large: facts.whole.servers[route.large] for route in routes.values()}

@@ -1,4 +1,4 @@
-"""What a plan places for a system, and what follows from it: costs, uses of limits, and changes."""
+"""The placements of a plan for a system, and the values that follow: costs, uses of limits, and changes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,18 +24,18 @@ from optimizer.spec.system import System
 
 @dataclass(frozen=True)
 class PlanPlacements:
-    """What a plan places for a system: pools, shared cards and rentals."""
+    """The placements of a plan for a system: pools, shared cards and rentals."""
 
     system: System
     arrays: SystemArrays
-    """The system, with what the plan serves of shared queues and routes."""
+    """The system as arrays; shared queues and routes have only the load that the plan serves."""
     pools: Mapping[str, tuple[Pool, ...]]
     """Pools by planned server; empty for servers that need none."""
     pool_power_w: Mapping[tuple[str, str], float]
-    """Power of one replica at its largest rate [W], by server and accelerator; full power if it is absent."""
+    """Power of one replica at its maximum rate [W], by server and accelerator; full power if absent."""
     cards: tuple[SharedCardUse, ...]
     rented: Mapping[str, Rented]
-    """Rentals by server."""
+    """Rented external services by server."""
 
     @classmethod
     def of_plan(
@@ -45,7 +45,7 @@ class PlanPlacements:
         arrays: SystemArrays,
         pool_power_w: Mapping[tuple[str, str], float] = MappingProxyType({}),
     ) -> "PlanPlacements":
-        """Return the placements of a plan for its system."""
+        """Create the placements of a plan for its system."""
         rented = {item.server: item for item in plan.rented}
         return cls(system, arrays, plan.allocations, pool_power_w, plan.shared_cards, rented)
 
@@ -61,18 +61,18 @@ class PlanPlacements:
 
     @cached_property
     def parts(self) -> dict[str, list[tuple[PlacementRow, Serving]]]:
-        """Placements that serve each planned server, with its part of them."""
+        """Placements that serve each planned server, with the server's part of each, by name."""
         return parts_by_server(row for row in self.rows if row.role is None)
 
     @cached_property
     def tiers(self) -> tuple[TierUse, ...]:
-        """Costs of accelerators with tiers, and of types with a price for more cards."""
+        """Costs of accelerators with price tiers, and of types with a different price for further cards."""
         priced = tiered(self.system.accelerators, self.system.capacity)
         return tier_uses(self.system, self.rows) if priced else ()
 
     @cached_property
     def units(self) -> PlacedUnits:
-        """All replicas, cards and other costs that count towards limits."""
+        """All placed replicas, shared cards and other costs that count towards limits."""
         items = [self._units_of(row) for row in self.rows]
         items += [placed_cost(use.name, use.difference_cents_per_h) for use in self.tiers]
         return PlacedUnits(self.system, items)
@@ -128,7 +128,7 @@ class PlanPlacements:
 
     @cached_property
     def total_cost_cents_per_h(self) -> float:
-        """Cost of everything, with tier prices and rentals."""
+        """Total cost of the plan, with tier prices and rentals [cents/h]."""
         cost = float(sum(pool.cost_cents_per_h for _, pool in self.named_pools))
         cost += sum(use.cost_cents_per_h for use in self.cards)
         cost += difference_cents_per_h(self.tiers) if self.tiers else 0.0
@@ -148,7 +148,7 @@ class PlanPlacements:
                 if pool.num_replicas
             }
             after = {place_name(*row.place): row.count if row.mode == "own" else 1 for row, _ in mine}
-            # Cards that are shared with others, and rentals, count as one: they are there or not.
+            # Shared cards and rentals count as one replica, because their number does not matter here.
             if before != after:
                 cost = sum(part.cost_cents_per_h for _, part in mine)
                 yield Change(

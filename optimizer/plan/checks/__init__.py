@@ -1,1 +1,1 @@
-"""Checks of a plan, one module for each part of it."""
+"""Checks of a plan, with one module for each part of the plan."""

@@ -1,4 +1,4 @@
-"""Differences between recomputed and stated values of a plan, leaf by leaf."""
+"""Finds differences between the recomputed and the stated values of a plan."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from optimizer.tolerances import SAME
 
 
 def close(a: float, b: float, absolute: float = SAME) -> bool:
-    """Return whether a stated value is the recomputed one up to rounding."""
+    """Return whether two numbers are equal up to a relative rounding error or an absolute difference."""
     return math.isclose(a, b, rel_tol=SAME, abs_tol=absolute)
 
 
@@ -18,10 +18,10 @@ def differences(true: object, stated: object, path: str, absolute: float = SAME)
     """Yield a line for every value that differs: ``limits.0.used is 1600, the plan says 0``.
 
     Args:
-        true: the recomputed value: a document, or a value of a field.
+        true: the recomputed value: a document, or the value of a field.
         stated: the value in the plan.
-        path: location of the value in the plan, by the names of documents.
-        absolute: absolute difference of numbers that counts as rounding.
+        path: path of the value in the plan, with JSON keys.
+        absolute: absolute difference up to which numbers count as equal.
     """
     if true == stated:
         return
@@ -34,7 +34,7 @@ def differences(true: object, stated: object, path: str, absolute: float = SAME)
 
 
 def _inner(true: object, stated: object, path: str) -> list[tuple[object, object, str]] | None:
-    """Return the values in two values with their locations; None if the two are leaves or differ in shape."""
+    """Return pairs of inner values with their paths; None if the values have none or differ in shape."""
     match true, stated:
         case BaseModel(), BaseModel():
             fields = [(name, field.alias or name) for name, field in type(true).model_fields.items()]

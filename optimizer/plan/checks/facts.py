@@ -1,4 +1,4 @@
-"""A plan with valid names and its system, as the checks read them; nothing comes from the solver."""
+"""The facts that checks use: a plan with valid names and its system, without data from the solver."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,17 +28,17 @@ class Facts:
 
     plan: Plan
     system: System
-    """The system with only the load that the plan serves of queues and routes; each unserved member of a
-    queue is a separate server.
+    """The system, in which queues and routes have only the load that the plan serves; each unserved member of
+    a queue is a separate server.
     """
     arrays: SystemArrays
-    """The system as arrays, for queue models, with only the served load."""
+    """The system as arrays, for queue models, with only the load that the plan serves."""
     whole: System
-    """The planned system."""
+    """The planned system with all loads."""
 
     @cached_property
     def placed(self) -> PlanPlacements:
-        """What the plan places."""
+        """Placements of the plan: pools, shared cards and rentals."""
         return PlanPlacements.of_plan(self.plan, self.whole, self.arrays, self._pool_power_w)
 
     @cached_property
@@ -54,53 +54,53 @@ class Facts:
 
     @cached_property
     def members(self) -> list[tuple[tuple[str, str], MemberMetrics]]:
-        """Metrics of the loaded members of queues, by queue and member."""
+        """Names of queue and member, and metrics, of each loaded member of a shared queue."""
         return [*measured_members(self.arrays, self.placed.named_pools)]
 
     @cached_property
     def listed(self) -> dict[str, Unserved]:
-        """Servers listed as unserved in the plan."""
+        """Servers that the plan lists as unserved, by name."""
         return {item.server: item for item in self.plan.unserved}
 
     @cached_property
     def short(self) -> set[str]:
-        """Planned servers that are not served in full, and queues with such a member."""
+        """Names of planned servers that are not served in full, and of queues with such a member."""
         short = {*self.listed, *self.plan.left_out}
         return short | {name for member, name in self.plan.group_of.items() if member in short}
 
     @cached_property
     def load_rpm(self) -> dict[str, float]:
-        """Load of each server [requests/min]: its arrival rate, or that of its throughput target."""
+        """Load of each server [requests/min], by name: its arrival rate, or that of its throughput target."""
         return _loads_rpm(self.system)
 
     @cached_property
     def whole_load_rpm(self) -> dict[str, float]:
-        """Load of each planned server with the full load of shared queues [requests/min]."""
+        """Load of each planned server [requests/min], by name, with the full load of shared queues."""
         return _loads_rpm(self.whole)
 
     @cached_property
     def on_cards(self) -> frozenset[str]:
-        """Servers on shared cards."""
+        """Names of servers on shared cards."""
         return frozenset(self.plan.on_shared_cards)
 
     @cached_property
     def renting(self) -> frozenset[str]:
-        """Servers whose requests external services answer."""
+        """Names of servers whose requests external services answer."""
         return frozenset(services_of(self.plan))
 
     @cached_property
     def kept(self) -> PlacedUnits:
-        """Kept replicas."""
+        """Replicas that keep running in addition to the plan."""
         return kept_replicas(self.whole)
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is any limit."""
+        """Whether any limit applies."""
         return any(self.placed.amounts.values())
 
     @property
     def is_shared(self) -> bool:
-        """Whether servers share any resource, so that their choices are not independent."""
+        """Whether servers share any resource, so that their placements are not independent."""
         return (
             self.is_limited
             or bool(tiered(self.whole.accelerators, self.whole.capacity))
@@ -109,12 +109,12 @@ class Facts:
 
     @property
     def mixed(self) -> bool:
-        """Whether a server can have several pools; the greedy heuristic never mixes."""
+        """Whether the plan is mixed, so that a server can have several pools; greedy plans never are."""
         return self.system.options.heterogeneous and self.system.options.milp_solver
 
     @property
     def shares_leftover(self) -> bool:
-        """Whether the options allow partial service."""
+        """Whether the options allow partial service of servers."""
         return self.system.options.saturation_policy != "None" and self.is_limited
 
     def pools_of(self, name: str) -> tuple[Pool, ...]:

@@ -1,4 +1,4 @@
-"""Check the levels of the objective against the allocations, and the consistency of bounds, gaps and status.
+"""Checks the values of the objectives against the allocations, and the consistency of bounds and status.
 
 Bounds cannot be recomputed. But a bound must not exceed its value, the gap must follow from both, and an
 optimal plan must be proved within the gap of the options.
@@ -21,7 +21,7 @@ from optimizer.tolerances import ROUNDING, SAME
 
 
 def check_levels(facts: Facts) -> list[str]:
-    """Return the errors of levels, objective, solver and status."""
+    """Return the errors in a plan's levels, objective, solver and status."""
     plan, names = facts.plan, _names(facts)
     stated = [level.name for level in plan.levels]
     if stated != names:
@@ -46,7 +46,7 @@ def _names(facts: Facts) -> list[str]:
 
 
 def _goals(facts: Facts) -> dict[str, float]:
-    """Return the levels between service and value, with their values in the plan (eq. 143, 144)."""
+    """Return the values of the objectives between service and transition cost, by name (eq. 143, 144)."""
     reached: dict[str, float] = {}
     lacking = set(facts.plan.lacks_reserve) - facts.short
     for name, server in sorted(facts.whole.servers.items(), key=lambda item: facts.whole.priority(item[1])):
@@ -71,7 +71,7 @@ def _requires_reserve(system: System, server: Server, load_rpm: float) -> bool:
 
 
 def headroom_of(system: System, server: Server) -> float:
-    """Return the headroom share of a server: its own, or else that of its class, or else that of the options.
+    """Return the headroom of a server as a share: its own, or else that of its class, or else of the options.
 
     Offline work has only its own headroom.
     """
@@ -82,12 +82,12 @@ def headroom_of(system: System, server: Server) -> float:
         own = system.service_classes[server.service_class].headroom_share
     share = system.options.headroom_share if own is None else own
     if isinstance(server, Version) and server.roll_back and server.weight:
-        return (1 + share) / server.weight - 1  # it must be able to take the load of all versions
+        return (1 + share) / server.weight - 1  # in a roll-back it takes the load of all versions
     return share
 
 
 def _is_preferred(facts: Facts, name: str, accelerator: str) -> bool:
-    """Return whether a server prefers an accelerator, or has no preference."""
+    """Return whether a server prefers an accelerator or has no preference."""
     preferred = facts.system.servers[name].preferred
     return preferred is None or accelerator in preferred
 
@@ -106,10 +106,10 @@ def _values(facts: Facts) -> Iterator[str]:
 
 
 def _is_settled_before(facts: Facts, level: PlanLevel, true: float) -> bool:
-    """Return whether a service level can be the unserved amount before the remaining capacity was allocated.
+    """Return whether a service level can state the unserved amount before remaining cards were allocated.
 
-    Remaining cards can fully serve a server if the solver stopped early or within its gap, because then no
-    bound excludes this.
+    The remaining cards can serve a server in full if the solver stopped early or within its gap, because then
+    no bound excludes this.
     """
     proved = level.bound is None or level.bound > true + SAME * max(1.0, true)
     is_service = level.name not in (VALUE, CHANGES)
@@ -117,7 +117,7 @@ def _is_settled_before(facts: Facts, level: PlanLevel, true: float) -> bool:
 
 
 def _service(facts: Facts) -> dict[str, float]:
-    """Return the load and the number of servers not fully served, by level."""
+    """Return the values of the service levels, by name: unserved load, and number of unserved servers."""
     reached = dict.fromkeys(_names(facts), 0.0)
     for name in facts.listed:
         priority = facts.system.priority(facts.system.servers[name])
@@ -127,10 +127,10 @@ def _service(facts: Facts) -> dict[str, float]:
 
 
 def _value(facts: Facts) -> float:
-    """Return the transition cost: cost changes, and a penalty on moves (eq. 31-33)."""
+    """Return the transition cost of the plan [cents/h]: cost changes plus a penalty on moves (eq. 31-33)."""
     penalty, total = facts.system.options.transition_penalty, []
     changed = {item.server for item in facts.placed.changes}
-    # Mixed plans and routes also count unchanged servers, by the difference from their stated cost.
+    # In mixed plans and on routes, an unchanged server counts with the difference from its stated cost.
     all_count = facts.mixed or any(route.arrival_rate_rpm for route in facts.whole.routed.values())
     shared_now = {
         (pool.mode, pool.accelerator)
@@ -138,12 +138,12 @@ def _value(facts: Facts) -> float:
         for pool in server.current.pools
         if pool.mode == "shared"
     }
-    # Replicas with a role are units of a server that has none now.
+    # Replicas with a role belong to an artificial server without current replicas.
     roles = math.fsum(row.cost_cents_per_h for row in facts.placed.rows if row.role is not None)
     total.append(roles * (1 + penalty))
     for name, server in facts.whole.servers.items():
         if name not in changed and not all_count and name not in facts.on_cards:
-            continue  # regardless of the stated cost of an unchanged server
+            continue  # the stated cost of an unchanged server does not matter
         old, now = current_cost_cents_per_h(facts.whole, name), server.current.stated_pools
         mine = facts.placed.parts.get(name, ())
         here = {(pool.mode, pool.accelerator) for pool in now}
@@ -155,11 +155,11 @@ def _value(facts: Facts) -> float:
     return math.fsum([*total, *(use.difference_cents_per_h for use in facts.plan.tiers)])
 
 
-# --- claims --------------------------------------------------------------------------------------------
+# --- status --------------------------------------------------------------------------------------------
 
 
 def _claims(facts: Facts) -> Iterator[str]:
-    """Check that solver and status are consistent with the options and the bounds."""
+    """Yield an error if solver or status contradicts the options or the bounds."""
     plan, options = facts.plan, facts.system.options
     if not facts.is_shared and not options.heterogeneous:
         solver = "separable"
@@ -196,7 +196,7 @@ def _bounds(facts: Facts) -> Iterator[str]:
 
 
 def _is_proved(facts: Facts, level: PlanLevel, bound: float) -> bool:
-    """Return whether a level is proved within the gap of the options."""
+    """Return whether the bound of a level proves its value within the gap of the options."""
     system = facts.system
     gap = gap_target(system.options, len(system.servers) * len(system.accelerators))
     constants = {CHANGES: float(len(system.servers))}

@@ -1,4 +1,4 @@
-"""Check the names in a plan against its system, and that each server occurs once."""
+"""Checks the names in a plan against its system, and that each server occurs once."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -17,7 +17,7 @@ from optimizer.tolerances import SAME
 
 
 def check_names(plan: Plan, system: System) -> list[str]:
-    """Return missing, unknown and duplicate names; the other checks rely on valid names."""
+    """Return errors for missing, unknown and duplicate names; all other checks rely on valid names."""
     problems = [*_queues(plan, system), *_routes(plan, system)]
     if problems:
         return problems
@@ -104,7 +104,7 @@ def _kept(plan: Plan, system: System) -> Iterator[str]:
 
 
 def _queues(plan: Plan, system: System) -> list[str]:
-    """Return missing, unknown and duplicate members, and rates of unknown members."""
+    """Return errors for missing, unknown and duplicate members of shared queues, and for their rates."""
     queues = {name: server for name, server in system.servers.items() if has_members(server)}
     problems = [f"{name}: not in sharedQueues" for name in queues if name not in plan.shared_queues]
     problems += [
@@ -135,7 +135,7 @@ def _queues(plan: Plan, system: System) -> list[str]:
 
 
 def as_planned(plan: Plan, system: System) -> System:
-    """Return the system with only the load that a plan serves of queues and routes."""
+    """Return the system, in which queues and routes have only the load that a plan serves."""
     servers = system.as_served(plan.served_rpm)
     if servers is system.servers:
         return system
@@ -151,7 +151,7 @@ def as_planned(plan: Plan, system: System) -> System:
 
 
 def _alone(part: Server) -> Server:
-    """Return a member as a server without replicas, with only its load."""
+    """Return a member of a queue as a separate server without replicas."""
     changes = {
         "current": AllocationData(load=part.current.load),
         "min_num_replicas": 0,
@@ -165,7 +165,7 @@ def _alone(part: Server) -> Server:
 
 
 def _routes(plan: Plan, system: System) -> Iterator[str]:
-    """Yield missing and unknown routes."""
+    """Yield an error for each missing or unknown route."""
     yield from (f"{name}: not in routes" for name in system.routes if name not in plan.routes)
     for name, use in plan.routes.items():
         route = system.routes.get(name)
@@ -176,7 +176,7 @@ def _routes(plan: Plan, system: System) -> Iterator[str]:
 
 
 def _cards(plan: Plan, system: System) -> Iterator[str]:
-    """Yield names in shared cards that do not exist in the system."""
+    """Yield an error for each name in shared cards that does not exist in the system."""
     for name, count in Counter(use.name for use in plan.shared_cards).items():
         if count > 1:
             yield f"{name}: {count} times in sharedCards"

@@ -1,7 +1,8 @@
-"""Measure all pools and members of queues again with their queue models.
+"""Recomputes the metrics of all pools and members of queues with their queue models.
 
 Maximum rates are verified without a search: all targets must be met just below the rate, and one must be
-missed just above it, unless it is the maximum stable rate. Only inconclusive rates are searched again.
+missed just above it, unless it is the maximum stable rate. A rate is searched again only if this is
+inconclusive.
 """
 
 from collections.abc import Iterator
@@ -27,11 +28,11 @@ from optimizer.tolerances import ROUNDING, SAME
 from optimizer.units import SECONDS_PER_MINUTE
 
 FLAT = 1e-12
-"""Relative difference from a target that counts as equal."""
+"""Relative difference from a target that counts as rounding."""
 
 
 def check_pools(facts: Facts) -> list[str]:
-    """Return wrong values of pools, and missed targets."""
+    """Return errors for wrong values of pools and for missed targets."""
     pools = facts.placed.named_pools
     if not pools:
         return []
@@ -60,7 +61,7 @@ def _differences(true: dict[str, Any], pool: Pool, path: str) -> Iterator[str]:
 
 
 def _derived(facts: Facts, name: str, pool: Pool, most_rps: float, utilization: float) -> dict[str, Any]:
-    """Return the fields of a pool that do not depend on its metrics at the load."""
+    """Return the fields of a pool that do not depend on its metrics at the load, by Python name."""
     system, count = facts.whole, pool.num_replicas
     profile = system.profiles[system.servers[name].model, pool.accelerator]
     price = system.accelerators[pool.accelerator].cost_cents_per_h * profile.acc_count
@@ -72,7 +73,7 @@ def _derived(facts: Facts, name: str, pool: Pool, most_rps: float, utilization: 
 
 
 def _without_work(facts: Facts, rows: PoolRows) -> Iterator[int]:
-    """Yield rows whose requests take no time, except for idle servers, whose requests may have no tokens."""
+    """Yield the indices of pools whose requests take no time, except those of idle servers."""
     loaded = np.flatnonzero(facts.arrays.servers.load_rps[rows.server] > 0)
     for at, pairs in parts(facts.arrays, *(column[loaded] for column in rows[:3])):
         yield from loaded[at[~law_of(facts.arrays, pairs).has_work()]].tolist()
@@ -82,7 +83,7 @@ def _without_work(facts: Facts, rows: PoolRows) -> Iterator[int]:
 
 
 def _figures(facts: Facts, rows: PoolRows) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the metrics of pools at their loads, without queueing if they are idle, and missed targets."""
+    """Return the metrics of pools at their loads, without queueing if idle, and texts on missed targets."""
     arrays, system, pools = facts.arrays, facts.whole, facts.placed.named_pools
     figures: list[dict[str, Any]] = [dict.fromkeys(KindPoolFields.model_fields) for _ in pools]
     loaded, idle = np.flatnonzero(rows.rate_rps > 0), np.flatnonzero(rows.rate_rps == 0)
@@ -100,14 +101,14 @@ def _figures(facts: Facts, rows: PoolRows) -> tuple[list[dict[str, Any]], list[s
 
 
 def _missed(targets: Targets, values: FloatArray) -> Iterator[tuple[int, str, str]]:
-    """Yield row, name and text of the targets that values miss, shape (K, R)."""
+    """Yield row, name and text of each target that `values`, shape (K, R), miss."""
     for k, row in np.argwhere(~meets_target(values, targets.limits, 2 * MISS_TOLERANCE)).tolist():
         measure, limit = targets.measures[k], targets.limits[k, row]
         yield row, measure.label, f"{measure.text(values[k, row])}, target {measure.text(limit)}"
 
 
 def _batches(facts: Facts, rows: PoolRows) -> Iterator[str]:
-    """Check optimised batch limits against load and targets (eq. 26)."""
+    """Yield an error for each optimised batch limit that contradicts load and targets (eq. 26)."""
     if facts.whole.options.batch_sizing != "optimal":
         return
     arrays, pools = facts.arrays, facts.placed.named_pools
@@ -124,7 +125,10 @@ def _batches(facts: Facts, rows: PoolRows) -> Iterator[str]:
 
 
 def check_members(facts: Facts) -> list[str]:
-    """Return the targets that members of queues miss at the load per replica; views have their metrics."""
+    """Return texts on the targets that members of queues miss at the load per replica.
+
+    Other checks compare the metrics of members.
+    """
     targets, problems = facts.arrays.servers.members.targets, list[str]()
     for (_, member), found in facts.members:
         missed = _missed(replace(targets, limits=found.limits[:, None]), found.targets[:, None])
@@ -136,9 +140,9 @@ def check_members(facts: Facts) -> list[str]:
 
 
 def _largest_rates(facts: Facts, rows: PoolRows, stated_rps: FloatArray) -> FloatArray:
-    """Return the largest rate of a replica of each pool [requests/s]; the stated one if it is confirmed.
+    """Return the maximum rate of a replica of each pool [requests/s]; the stated one if it is confirmed.
 
-    NaN if no rate meets the targets.
+    The rate is NaN if no rate meets the targets.
     """
     arrays, found = facts.arrays, np.empty(len(stated_rps))
     idle = np.flatnonzero(arrays.servers.load_rps[rows.server] == 0)
@@ -157,9 +161,9 @@ def _largest_rates(facts: Facts, rows: PoolRows, stated_rps: FloatArray) -> Floa
 
 
 def _confirmed(rows: ServerRows, stated_rps: FloatArray) -> FloatArray:
-    """Return stated rates that are verified to be maximal, and the maximum rates of the other pairs."""
+    """Return the stated rates of pairs if they are verified to be maximal, else the recomputed rates."""
     found = stated_rps.copy()
-    # With chunk-count jumps, two rates are not conclusive.
+    # With chunk-count jumps, a test at two rates is not conclusive.
     settled = np.logical_not(rows.of_pairs(np.logical_or, rows.queues.is_non_monotone))
     pairs = np.flatnonzero(settled)
     if len(pairs):
@@ -173,7 +177,7 @@ def _confirmed(rows: ServerRows, stated_rps: FloatArray) -> FloatArray:
 
 
 def _is_largest(rows: ServerRows, rate_rps: FloatArray) -> BoolArray:
-    """Return a mask of rates verified to be maximal, assuming that latencies increase with the rate."""
+    """Return a mask of pairs whose rate is verified to be maximal if latencies increase with the rate."""
     limit = np.where(rows.targets.tps, TPS_STABILITY_SHARE, 1.0) * rows.queues.stable_rate_rps
     limit = rows.of_pairs(np.minimum, limit)
     both = rows.take(np.tile(np.arange(len(rate_rps)), 2))

@@ -1,6 +1,7 @@
-"""Check the rules of every server: replicas, accelerators, batches, load of pools, served share.
+"""Checks the rules for every server: replicas, accelerators, batch limits, load of pools, served share.
 
-Only plans that follow them are measured, so that no false number of replicas or batch limit costs time.
+Only plans that follow these rules are measured, so no time is spent on wrong numbers of replicas or batch
+limits.
 """
 
 import math
@@ -18,7 +19,7 @@ from optimizer.tolerances import SAME
 
 
 def check_service(facts: Facts) -> list[str]:
-    """Return the errors of each server's allocation."""
+    """Return the errors in the allocations of all servers."""
     checks, queued = (_replicas, _accelerators, _batches, _loads, _listing), facts.plan.queued_servers
     found = [
         f"{name}: {line}"
@@ -31,7 +32,7 @@ def check_service(facts: Facts) -> list[str]:
 
 
 def stated_limit(facts: Facts, server: Server, accelerator: str) -> float:
-    """Return the batch limit of a pool by the documents (eq. 25); an upper limit if optimised.
+    """Return the batch limit of a pool according to documents (eq. 25); an upper limit if it is optimised.
 
     Args:
         facts: the plan and its system.
@@ -71,7 +72,7 @@ def _replicas(facts: Facts, server: Server) -> Iterator[str]:
 
 
 def _one_pool(facts: Facts, server: Server) -> str | None:
-    """Return the property that limits a server to one pool."""
+    """Describe the property that limits a server to one pool; None if it can have several."""
     if facts.whole.servers.get(server.name) is not None and has_members(facts.whole.servers[server.name]):
         return "a shared queue"
     return "a server that rolls out" if rolls_out(facts.whole, server) else None
@@ -92,7 +93,7 @@ def _accelerators(facts: Facts, server: Server) -> Iterator[str]:
 
 
 def _batches(facts: Facts, server: Server) -> Iterator[str]:
-    chosen = facts.system.options.batch_sizing == "optimal"  # `check_pools` checks which one
+    chosen = facts.system.options.batch_sizing == "optimal"  # `check_pools` checks the value
     for pool in facts.plan.allocations.get(server.name, ()):
         limit = min(stated_limit(facts, server, pool.accelerator), MAX_BATCH_LIMIT)
         if not 1 <= pool.max_batch <= limit or not (chosen or pool.max_batch == limit):
@@ -100,7 +101,7 @@ def _batches(facts: Facts, server: Server) -> Iterator[str]:
 
 
 def _loads(facts: Facts, server: Server) -> Iterator[str]:
-    """Check that pools share the load in proportion to their maximum rates, up to these rates (eq. 49)."""
+    """Yield an error unless pools share the load in proportion to their maximum rates (eq. 49)."""
     load, pools = facts.load_rpm[server.name], facts.pools_of(server.name)
     if server.name in facts.renting:
         yield from _rented(facts, server)
@@ -118,7 +119,7 @@ def _loads(facts: Facts, server: Server) -> Iterator[str]:
 
 
 def _rented(facts: Facts, server: Server) -> Iterator[str]:
-    """Check that a renting server has load, no pools, and a service that meets its targets."""
+    """Yield an error unless a renting server has load, no pools, and a service that meets its targets."""
     external, load = server.external, facts.load_rpm[server.name]
     if external is None or not load:
         yield f"is rented, but has no {'load' if external else 'external service'}"
@@ -131,7 +132,7 @@ def _rented(facts: Facts, server: Server) -> Iterator[str]:
 
 
 def _listing(facts: Facts, server: Server) -> Iterator[str]:
-    """Check that servers with too few replicas or too little capacity are listed as unserved."""
+    """Yield an error unless a server is listed as unserved exactly if its replicas do not suffice."""
     if server.name in facts.renting or server.name in facts.on_cards:
         return
     load, pools, minimum = facts.load_rpm[server.name], facts.pools_of(server.name), server.min_num_replicas
@@ -157,7 +158,7 @@ def _listing(facts: Facts, server: Server) -> Iterator[str]:
 
 
 def _members(facts: Facts) -> Iterator[str]:
-    """Check that members are served in full or not at all; a policy can serve at most one in part."""
+    """Yield an error unless members of queues are served in full or not at all, except one under a policy."""
     for name, use in facts.plan.shared_queues.items():
         partly = []
         if not facts.pools_of(name) and any(member.arrival_rate_rpm for member in use.members.values()):

@@ -1,7 +1,7 @@
-"""Check the reasons of servers that are not fully served.
+"""Checks the stated reasons for servers that are not fully served.
 
 Candidates and rejections of these servers are recomputed from the system unless they are available. The
-nearest accelerator follows from the remaining capacity.
+remaining cards determine which accelerator lacks the fewest.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from optimizer.spec.streams import members_of
 
 
 def check_unserved(facts: Facts, candidates: Candidates) -> list[str]:
-    """Return wrong priorities, reasons and details of unserved servers.
+    """Return errors for wrong priorities, reasons and details of unserved servers.
 
     Args:
         facts: the plan and its system.
@@ -34,8 +34,8 @@ def check_unserved(facts: Facts, candidates: Candidates) -> list[str]:
 
 
 def shortages_of(facts: Facts, candidates: Candidates) -> Shortages:
-    """Return the reasons of the servers that a plan does not serve in full."""
-    # Only a plan around running replicas can exclude a server.
+    """Return the object that finds reasons for the servers that a plan does not serve in full."""
+    # Only a plan for a running fleet can exclude a server.
     blocked = {item.server for item in facts.plan.unserved if item.reason == "blocked"}
     queues = {
         name for name, use in facts.plan.shared_queues.items() if blocked & {*use.members, *use.unserved}
@@ -44,7 +44,7 @@ def shortages_of(facts: Facts, candidates: Candidates) -> Shortages:
 
 
 def true_reason(facts: Facts, shortages: Shortages, item: Unserved) -> Unserved:
-    """Return an unserved server with the reason that follows from the other placements."""
+    """Return an unserved server with the correct reason, given the other placements."""
     uses = facts.plan.shared_queues
     queue = next((q for q, use in uses.items() if item.server in (*use.members, *use.unserved)), None)
     if queue is None:
@@ -53,13 +53,13 @@ def true_reason(facts: Facts, shortages: Shortages, item: Unserved) -> Unserved:
 
 
 def is_exact(facts: Facts) -> bool:
-    """Return whether the plan is called optimal, and no gap is allowed."""
+    """Return whether the plan is marked optimal and the options allow no gap."""
     pairs = len(facts.system.servers) * len(facts.system.accelerators)
     return facts.plan.status == "optimal" and gap_target(facts.system.options, pairs) == 0
 
 
 def sized(facts: Facts) -> Candidates:
-    """Size the unserved servers on every accelerator."""
+    """Find the candidates and rejections of the unserved servers on every accelerator."""
     servers = {
         name: server
         for name, server in facts.whole.servers.items()
