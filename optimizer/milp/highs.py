@@ -202,7 +202,7 @@ class _QuietHighs(highspy.Highs):
     """A HiGHS instance that prints nothing."""
 
     def enableCallbacks(self) -> None:  # noqa: N802
-        """Suppress output first: since 1.16.0 this method, which the constructor calls, prints a banner."""
+        """Suppress output first: the constructor calls this method, which prints a banner since 1.16.0."""
         self.silent()
         super().enableCallbacks()  # type: ignore[no-untyped-call]
 

@@ -468,7 +468,7 @@ class Plan(Printed, Document):
 
     @property
     def served_rpm(self) -> dict[str, dict[str, float]]:
-        """Served arrival rates of shared queues and routed servers, in the format of `as_served`."""
+        """Served arrival rates of shared queues and routes [requests/min], in the form of `as_served`."""
         return self.served_in_queues_rpm | self.routed_rpm
 
     @property

@@ -1,7 +1,7 @@
 """Profiles without measurements: the catalogue of accelerators and models, and the estimator.
 
-Takes names, or the config.json of a model, and a deployment. Returns the coefficients of the iteration law
-with intervals, the KV capacity and the maximum batch. It contains no queueing.
+The input is names, or the config.json of a model, and a deployment. The output is the coefficients of the
+iteration law with intervals, the KV capacity and the maximum batch. Queueing is not considered.
 """
 
 from optimizer.profiles.catalogue import Catalogue, load_catalogue

@@ -1,4 +1,4 @@
-"""The attention of a layer, or its replacement, from a config.json and layer_parts.yaml."""
+"""Reads the attention of a layer, or its replacement, from a config.json and layer_parts.yaml."""
 
 import re
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ _STATE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def attention_of(config: Config, type_: str) -> Layer:
-    """Return the attention of the layer for which the config is read, by its type (`layer_type`).
+    """Return the attention of the layer that `config` currently reads, given its type (`layer_type`).
 
     Raises:
-        SpecError: a size is missing or not understood.
+        SpecError: a size is missing or cannot be interpreted.
     """
     if type_ in {"moe", "mlp"}:
         return Layer(parts=0)
@@ -31,7 +31,7 @@ def attention_of(config: Config, type_: str) -> Layer:
     if "kv_lora_rank" in config.values:
         return _latent(config)
     if not config.flag("use_mla", default=True):
-        for name in ("query_rank", "rope", "nope"):  # of no effect without latent attention
+        for name in ("query_rank", "rope", "nope"):  # no effect without latent attention
             config.key(name)
     elif config.family.latent:
         raise config.error("kv_lora_rank", "missing; this key is required unless use_mla is false")
@@ -41,14 +41,14 @@ def attention_of(config: Config, type_: str) -> Layer:
 def matrices_of(
     config: Config, part: str, place: str, more: Mapping[str, int], use: str = "dense"
 ) -> list[Matrix]:
-    """Return the weights of a part of layer_parts.yaml.
+    """Return the weight matrices of a part that layer_parts.yaml describes.
 
     Args:
-        config: the config.
+        config: the config.json.
         part: name of the part.
-        place: name in checkpoints of the module that contains them.
-        more: factors that are not facts of the config.
-        use: use of the weights, as of `Matrix`.
+        place: name in checkpoints of the module that contains the matrices.
+        more: sizes that the config does not state, by name.
+        use: use of the weights, as in `Matrix.use`.
     """
     found: list[Matrix] = []
     for line in parts_table()[part]["weights"]:
@@ -66,7 +66,7 @@ def _factor(config: Config, name: str, more: Mapping[str, int]) -> int:
 
 
 def kv_heads(config: Config) -> int:
-    """Return the number of KV heads; by default one for each query head, or one in total."""
+    """Return the number of KV heads; if not stated, one for each query head, or one in total."""
     heads, found = config.whole("heads"), config.whole("kv", None)
     new, grouped = config.flag("new_decoder_architecture"), config.flag("multi_query_attention", default=True)
     if config.flag("multi_query") and not new:
@@ -103,7 +103,7 @@ def _ordinary(config: Config, type_: str) -> Layer:
 
 
 def _sizes(config: Config, type_: str) -> tuple[int, int, int, int]:
-    """Return query heads, KV heads and the widths of a key and of a value; a type can have its own."""
+    """Return the numbers of query and KV heads and the widths of key and value, for a type of layer."""
     heads, kv, width = config.whole("heads"), kv_heads(config), _head_width(config)
     value = config.whole("v_head_dim", 0, 0) or width
     names = ("heads", "kv", "width", "value")
@@ -122,7 +122,7 @@ def _head_width(config: Config) -> int:
 
 
 def _shares(config: Config) -> bool:
-    """Return whether a layer uses the cache of an earlier one."""
+    """Return whether the layer uses the KV cache of an earlier layer."""
     last, factor = config.whole("num_kv_shared_layers", 0, 0), config.whole("cla_share_factor", 1)
     if last >= config.layers:
         raise config.error("num_kv_shared_layers", f"must be below the {config.layers} layers")
@@ -130,7 +130,7 @@ def _shares(config: Config) -> bool:
 
 
 def _block_index(config: Config) -> tuple[int, tuple[Cache, ...], list[Matrix]]:
-    """Return the tokens that a sparse layer reads, its index cache and its index weights (MiniMax-M3)."""
+    """Return the tokens that a sparse layer reads, its index caches and index weights (MiniMax-M3)."""
     if "sparse_attention_config.sparse_attention_freq" not in config.values:
         return 0, (), []
     sparse, values = (
@@ -148,7 +148,7 @@ def _block_index(config: Config) -> tuple[int, tuple[Cache, ...], list[Matrix]]:
 
 
 def _latent(config: Config) -> Layer:
-    """Return multi-head latent attention: one compressed row per token, whole on each device."""
+    """Return multi-head latent attention: one compressed row per token, stored in full on each device."""
     if not config.flag("use_mla", default=True):
         raise config.error("kv_lora_rank", "contradicts use_mla = False")
     rank, rope, nope = config.whole("rank"), config.whole("rope"), config.whole("nope")
@@ -177,13 +177,13 @@ def _latent(config: Config) -> Layer:
 
 
 def _index_rows(width: int, every: int = 1) -> Cache:
-    """Return the index cache of sparse attention: fp8 and a 4-byte scale per 128 numbers, in any format."""
+    """Return the index cache of sparse attention, which is always fp8 with a 4-byte scale per 128 numbers."""
     size = width + 4.0 * ceil(width / 128)
     return Cache("index", width, every=every, packed=tuple((form, size) for form in ALL_FORMATS))
 
 
 def _own_index(config: Config) -> bool:
-    """Return whether a layer has its own index weights (GLM-5.2)."""
+    """Return whether the layer has its own index weights (GLM-5.2)."""
     every, offset = config.whole("index_topk_freq", 1), config.whole("index_skip_topk_offset", 2, 0)
     for key in ("indexer_types", "index_topk_pattern"):
         if key in config.values:
@@ -192,7 +192,7 @@ def _own_index(config: Config) -> bool:
 
 
 def _compressed(config: Config, type_: str) -> Layer:
-    """Return DeepSeek-V4's attention: a window and rows of 4 or 128 tokens; key and value are one row."""
+    """Return DeepSeek-V4's attention: a window, and compressed rows of 4 or 128 tokens for key and value."""
     heads, width, rope, topk = (config.whole(name) for name in ("heads", "width", "rope", "topk"))
     place = config.family.names.get("attention", "attn")
     matrices = matrices_of(config, "compressed", place, {})
@@ -214,7 +214,7 @@ def _compressed(config: Config, type_: str) -> Layer:
 
 
 def _state(config: Config) -> Layer:
-    """Return a layer that keeps a state instead of a cache."""
+    """Return a layer that keeps a state of fixed size instead of a KV cache."""
     part = parts_table()[config.family.state]
     more = _state_sizes(config)
     kernel = config.whole("kernel") if "conv" in part else 1
@@ -234,7 +234,7 @@ def _state(config: Config) -> Layer:
 
 
 def _state_bytes(config: Config) -> int:
-    """Return the bytes of a number of a state; 4 unless the config says otherwise, and always for KDA."""
+    """Return the size of a number in a state [bytes]: 4 unless the config states another; 4 for KDA."""
     stated = config.get("state_type", "float32")
     if not isinstance(stated, str) or stated not in _STATE_BYTES:
         raise config.error(config.key("state_type"), f"must be one of {', '.join(_STATE_BYTES)}")
@@ -242,7 +242,7 @@ def _state_bytes(config: Config) -> int:
 
 
 def _state_sizes(config: Config) -> dict[str, int]:
-    """Return the sizes of a state that are not single facts of the config."""
+    """Return the sizes of a state that must be computed from several facts, by name."""
     state, hidden = config.family.state, config.whole("hidden")
     if state == "kda":
         full = config.flag("linear_attn_config.use_full_rank_gate")
@@ -256,7 +256,7 @@ def _state_sizes(config: Config) -> dict[str, int]:
         return {}
     inner_width, heads = config.whole("mamba_d_ssm", None), config.whole("state_heads")
     expanded = config.whole("expand", 2) * hidden
-    if config.family.window == "state":  # mamba2 calls it head_dim
+    if config.family.window == "state":  # its name in mamba2 is head_dim
         width = config.whole("head_dim")
     else:
         width = config.whole("state_width", (inner_width or expanded) // heads)

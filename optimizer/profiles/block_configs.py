@@ -1,4 +1,4 @@
-"""Models whose config.json lists a block for each layer (nemotron-nas)."""
+"""Reads models whose config.json lists a block for each layer (nemotron-nas)."""
 
 from dataclasses import replace
 
@@ -9,10 +9,10 @@ from optimizer.profiles.layers import Layer, Matrix
 
 
 def block_layer(config: Config) -> Layer:
-    """Return the layer of the block that the config is read for.
+    """Return the layer that the current block describes.
 
     Raises:
-        SpecError: the block is not understood.
+        SpecError: the block cannot be interpreted.
     """
     group, window = (config.whole(f"attention.{key}", None) for key in ("n_heads_in_group", "window_length"))
     multiple, heads, hidden = config.get("ffn.ffn_mult", 0), config.whole("heads"), config.whole("hidden")
@@ -30,7 +30,7 @@ def block_layer(config: Config) -> Layer:
 
 
 def _replaced(config: Config, part: str) -> Layer | None:
-    """Return the replacement of a part: nothing, or a square matrix; None if the part exists."""
+    """Return the layer that replaces a part: an empty one, or a square matrix; None if the part exists."""
     no_op, linear = config.flag(f"{part}.no_op"), config.flag(f"{part}.replace_with_linear")
     if no_op:
         return Layer(parts=0)

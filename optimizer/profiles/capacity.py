@@ -1,7 +1,6 @@
-"""Requests that fit in the memory of a replica: reserved, paged, and with shared prefixes (docs/memory.md).
+"""Computes how many requests fit in the memory of a replica: reserved, paged, and with shared prefixes.
 
-Takes a model, an accelerator, a deployment and settings of the cache. Returns a `CacheCapacity`. Equation
-numbers are those of docs/math.md.
+docs/memory.md explains these terms. Equation numbers are those of docs/math.md.
 """
 
 from collections.abc import Iterator
@@ -15,28 +14,28 @@ from optimizer.profiles.memory import Memory
 from optimizer.quantities import counted, precise
 
 MAX_TP = 64
-"""Largest tensor-parallel degree that is tried."""
+"""Largest tensor parallel size that is tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheSettings:
-    """Settings of the cache."""
+    """Settings of the KV cache of an engine."""
 
     block_tokens: int = 16
-    """Tokens of a block; requests occupy full blocks."""
+    """Number of tokens in a block of the cache; requests occupy full blocks."""
     max_tokens: float | None = None
-    """Maximum request length, for which unpaged engines reserve memory [tokens]; None selects the context
-    length.
+    """Maximum request length [tokens], for which engines without paging reserve memory; None selects the
+    model's context length.
     """
     prefix_tokens: float = 0.0
-    """Shared tokens at the start of the input."""
+    """Number of tokens at the start of the input that requests share."""
     prefix_requests: int | None = None
-    """Number of requests that share a prefix; None if all."""
+    """Number of requests that share a prefix; None if all do."""
 
 
 @dataclass(frozen=True)
 class CacheCapacity:
-    """Requests that fit in the cache of a replica at the same time."""
+    """Computes the number of requests that fit in the KV cache of a replica at the same time."""
 
     memory: Memory
     settings: CacheSettings = CacheSettings()
@@ -68,46 +67,49 @@ class CacheCapacity:
 
     @property
     def reserved_tokens(self) -> float:
-        """Tokens that a request occupies without pages: the maximum length, or its own if none is known."""
+        """Tokens that a request occupies without paging: the maximum length, or its own if none is known."""
         iterations = self.memory.iterations
         return self.settings.max_tokens or iterations.model.context or iterations.deployment.request_tokens
 
     @property
     def paged_tokens(self) -> float:
-        """Tokens that a request occupies in full blocks at the end of its output (eq. 195)."""
+        """Tokens in the full blocks that a request occupies at the end of its output (eq. 195)."""
         block = self.settings.block_tokens
         return block * ceil(self.memory.iterations.deployment.request_tokens / block)
 
     @property
     def average_tokens(self) -> float:
-        """Tokens that a request occupies in full blocks on average over its output (eq. 196)."""
+        """Tokens in the full blocks that a request occupies, averaged over its output (eq. 196)."""
         deployment = self.memory.iterations.deployment
         return deployment.in_tokens + deployment.out_tokens / 2 + self.settings.block_tokens / 2
 
     @property
     def shared_tokens(self) -> float:
-        """Tokens of the prefix in full blocks; only full blocks can be shared."""
+        """Tokens in the full blocks of the shared prefix; only full blocks can be shared."""
         block = self.settings.block_tokens
         return block * floor(self.settings.prefix_tokens / block)
 
     def request_bytes(self, tokens: float) -> float:
-        """Return the mean cache size of a request that shares a prefix, on one device (eq. 197)."""
+        """Return the cache size per request on one device with a shared prefix [bytes] (eq. 197)."""
         shared = self._shared_bytes
         sharing = self.settings.prefix_requests
         return self.held_bytes(tokens) - shared + (shared / sharing if sharing else 0.0)
 
     def held_bytes(self, tokens: float) -> float:
-        """Return the cache of a request that shares nothing; a prefix cache keeps a second copy of states."""
+        """Return the cache size on one device of a request that shares no prefix [bytes].
+
+        With a prefix cache it includes a second copy of the states.
+        """
         copies = self.memory.iterations.state_bytes if self.settings.prefix_tokens else 0.0
         return self.memory.request_bytes(tokens) + copies
 
     def requests(self, free_bytes: float, tokens: float, *, paged: bool = True) -> int:
-        """Return the number of requests that fit (eq. 198); unpaged requests share nothing.
+        """Return the number of requests that fit at once (eq. 198); without paging, they share no prefix.
 
         Args:
-            free_bytes: memory for the cache on one device.
-            tokens: tokens that a request occupies.
-            paged: whether requests share the blocks of a prefix.
+            free_bytes: memory for the cache on one device [bytes].
+            tokens: number of tokens that each request occupies.
+            paged: whether the cache is paged, so that requests can share the blocks of a prefix.
         """
         shared = self._shared_bytes if paged else 0.0
         own = (self.held_bytes(tokens) if paged else self.memory.request_bytes(tokens)) - shared
@@ -121,18 +123,18 @@ class CacheCapacity:
 
     @property
     def _shared_bytes(self) -> float:
-        """Cache of a prefix on one device, without the state that each request holds separately."""
+        """Cache size of the prefix on one device [bytes], without the states that each request has."""
         return self.memory.request_bytes(self.shared_tokens) - self.memory.request_bytes(0.0)
 
     @property
     def sharing_gain(self) -> float:
-        """Factor by which a shared prefix increases the number of requests, on average over outputs."""
+        """Factor by which sharing the prefix increases the number of requests, averaged over outputs."""
         held = self.average_tokens
         return self.held_bytes(held) / self.request_bytes(held)
 
     @cached_property
     def problem(self) -> str | None:
-        """The reason why no request fits, in one sentence; None if one fits."""
+        """Sentence on why no request fits; None if at least one fits."""
         iterations = self.memory.iterations
         split = split_problem(iterations.model, iterations.deployment.tp)
         if split is not None:
@@ -146,10 +148,10 @@ class CacheCapacity:
         return f"{parts} exceed the usable {_gb(usable)} GB of a device"
 
     def least_tp(self, devices: int = 1) -> "CacheCapacity | None":
-        """Return the capacity of the fewest cards on which a request fits; None if 64 devices are too few.
+        """Return the capacity on the fewest cards on which a request fits; None if 64 devices are too few.
 
         Args:
-            devices: devices of a card.
+            devices: number of devices per card.
         """
         return next((other for other in self._larger(devices) if other.problem is None), None)
 
@@ -161,9 +163,10 @@ class CacheCapacity:
 
 
 def split_problem(model: ModelFacts, tp: int) -> str | None:
-    """Return the reason why engines do not split a model over `tp` devices; None if they do.
+    """Return the reason why engines cannot split a model over `tp` devices; None if they can.
 
-    Query heads are divided. Heads of keys and values are divided, or copied if there are fewer of them.
+    Devices divide the query heads. They also divide the KV heads, or copy them if there are fewer heads than
+    devices.
     """
     if model.heads % tp:
         return f"{counted(model.heads, 'attention head')} do not split by {tp}"

@@ -1,6 +1,6 @@
-"""The catalogue: accelerators and models by name, from the package's YAML files.
+"""The built-in catalogue of accelerators and models, from YAML files of the package.
 
-Lookup ignores case and dashes, and accepts aliases; models are also found by their repository.
+Lookups by name ignore case and dashes, and accept aliases; models can also be looked up by their repository.
 """
 
 import difflib
@@ -22,21 +22,21 @@ from optimizer.schema.messages import json_type, validated
 
 _Entry = TypeVar("_Entry", bound=Sourced)
 _TUNED = re.compile(r"(instruct|chat|base|hf|it|\d{4})$")
-"""Repository suffixes that do not change the architecture: instruction-tuned, a date."""
+"""Suffixes of repository names that do not change the architecture, such as "instruct" or a date."""
 _MAX_DEVIATION = 0.01
-"""Maximum relative difference between the counted and the declared parameters."""
+"""Maximum relative difference between the counted and the declared number of parameters."""
 _CARDS = re.compile(r"^(\d+)\s*[x×]\s*(.+)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All entries by name, in file order."""
+    """All entries of the catalogue by name, in file order."""
 
     accelerators: Mapping[str, AcceleratorFacts]
     models: Mapping[str, ModelEntry]
 
     def accelerator(self, name: str) -> AcceleratorFacts:
-        """Return the accelerator of that name.
+        """Return the data sheet of an accelerator, looked up by name.
 
         Raises:
             SpecError: the catalogue has no such accelerator.
@@ -44,7 +44,7 @@ class Catalogue:
         return _found(name, self.accelerators, "accelerator")
 
     def model(self, name: str) -> ModelFacts:
-        """Return the layers of the model of that name.
+        """Return the architecture of a model, looked up by name.
 
         Raises:
             SpecError: the catalogue has no such model.
@@ -52,7 +52,7 @@ class Catalogue:
         return facts_of(_found(name, self.models, "model"))
 
     def repository(self, name: str) -> str:
-        """Return the repository of the model of that name; empty if the catalogue does not know it.
+        """Return the repository of a model, looked up by name; empty if the catalogue does not state it.
 
         Raises:
             SpecError: the catalogue has no such model.
@@ -60,7 +60,7 @@ class Catalogue:
         return _found(name, self.models, "model").repository
 
     def entry(self, name: str) -> AcceleratorFacts | ModelEntry:
-        """Return the accelerator or model of that name.
+        """Return the entry of an accelerator or model, looked up by name.
 
         Raises:
             SpecError: the catalogue has no such entry.
@@ -71,10 +71,10 @@ class Catalogue:
 
 @cache
 def load_catalogue() -> Catalogue:
-    """Return the catalogue of the package; it is read only once.
+    """Return the built-in catalogue; its files are read only once.
 
     Raises:
-        SpecError: an entry breaks the schema.
+        SpecError: an entry violates the schema.
     """
     accelerators = read_entries(_text("accelerators.yaml"), "accelerators.yaml", AcceleratorFacts)
     models = read_entries(_text("models.yaml"), "models.yaml", ModelEntry)
@@ -82,10 +82,10 @@ def load_catalogue() -> Catalogue:
 
 
 def facts_of(entry: ModelEntry) -> ModelFacts:
-    """Return the layers of a model of the catalogue.
+    """Return the architecture of a model, from its entry in the catalogue.
 
     Raises:
-        SpecError: its config is not understood, or contradicts its declared parameters.
+        SpecError: the config cannot be interpreted, or contradicts the declared number of parameters.
     """
     return _facts(json.dumps(entry.model_dump()))
 
@@ -106,21 +106,21 @@ def _facts(text: str) -> ModelFacts:
 
 
 def slice_of(name: str) -> tuple[int, str]:
-    """Split a name such as ``8xH100`` into the number of cards and the name of a single card."""
+    """Split a name such as ``8xH100`` into the number of cards and the name of one card."""
     found = _CARDS.match(name)
     return (int(found[1]), found[2]) if found else (1, name)
 
 
 def read_entries(text: str, source: str, entry: type[_Entry]) -> dict[str, _Entry]:
-    """Read entries from YAML: a mapping of names to facts.
+    """Read catalogue entries from YAML: a mapping of names to facts.
 
     Args:
         text: the YAML text.
-        source: its file, for messages.
+        source: name of the file, for messages.
         entry: type of the entries.
 
     Raises:
-        SpecError: an entry breaks the schema, or two names differ only in case or dashes.
+        SpecError: an entry violates the schema, or two names differ only in case or dashes.
     """
     raw = plain_value(text, source, json_only=False)
     if not isinstance(raw, Mapping):
@@ -139,12 +139,12 @@ def _text(file: str) -> str:
 
 
 def _spelling(name: str) -> str:
-    """Return a name in lower case, without dashes and spaces."""
+    """Convert a name to the form for lookups: lower case, without dashes and spaces."""
     return re.sub(r"[^a-z0-9.]", "", name.lower())
 
 
 def _by_spelling(entries: Mapping[str, _Entry]) -> dict[str, str]:
-    """Map every accepted spelling to the name of its entry."""
+    """Return the name of an entry by every accepted spelling."""
     found: dict[str, str] = {}
     for name, entry in entries.items():
         for spelling in {_spelling(text) for text in (name, *entry.aliases)}:
@@ -176,7 +176,7 @@ def _found(asked: str, entries: Mapping[str, _Entry], what: str) -> _Entry:
 
 
 def _hint(asked: str, spellings: Mapping[str, str], what: str) -> str:
-    """Return a suggestion for an unknown name."""
+    """Return a suggestion for an unknown name, for messages."""
     near = difflib.get_close_matches(_spelling(asked.rpartition("/")[2]), spellings, n=3, cutoff=0.7)
     names = " or ".join(dict.fromkeys(repr(spellings[spelling]) for spelling in near))
     hint = f"did you mean {names}?" if names else "'inferplan catalogue' lists the names"

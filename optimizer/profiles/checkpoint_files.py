@@ -1,4 +1,4 @@
-"""Files in the folder of a config.json: formats of modules, and the exact size of the weights."""
+"""Reads files in the folder of a config.json: formats of modules, and the exact size of the weights."""
 
 import json
 import struct
@@ -12,16 +12,16 @@ from optimizer.schema.files import json_value, read_text
 from optimizer.schema.messages import json_type
 
 FORMAT_FILES = tuple(yaml_table("quantisation.yaml")["files"])
-"""Files that state formats: ModelOpt, AWQ, GPTQ, AutoRound."""
+"""Names of files that state formats of weights (ModelOpt, AWQ, GPTQ, AutoRound)."""
 _INDEX = "model.safetensors.index.json"
 _LONGEST_HEADER = 10**8
 
 
 def side_files(folder: Path) -> dict[str, Mapping[str, Any]]:
-    """Return the files of a folder that state formats, by name.
+    """Return the contents of the files in a folder that state formats of weights, by file name.
 
     Raises:
-        SpecError: one cannot be read.
+        SpecError: a file cannot be read.
     """
     found: dict[str, Mapping[str, Any]] = {}
     for name in FORMAT_FILES:
@@ -31,7 +31,7 @@ def side_files(folder: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def stored_bytes(folder: Path) -> float | None:
-    """Return the size of all tensors of a folder [bytes]; None if it has neither an index nor all weights.
+    """Return the size of all tensors in a folder [bytes]; None if neither an index nor all weights exist.
 
     Raises:
         SpecError: a file is damaged.
@@ -52,7 +52,7 @@ def stored_bytes(folder: Path) -> float | None:
 
 
 def _tensor_bytes(file: Path) -> int:
-    """Return the size of the tensors of a safetensors file, from its header."""
+    """Return the size of the tensors in a safetensors file [bytes], from its header."""
     try:
         with file.open("rb") as stream:
             (length,) = struct.unpack("<Q", stream.read(8))

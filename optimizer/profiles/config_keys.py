@@ -1,4 +1,4 @@
-"""Read a config.json so that every key is accounted for: used, harmless, or an error that names it."""
+"""Reads a config.json so that every key is either used, known to be harmless, or an error that names it."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -15,38 +15,38 @@ _CHANGES_MEMORY = re.compile(
     r"layer|head|window|local|global|chunk|compress|lora|shar|state|ssm|linear|conv|index|spars|expert|moe|ffn|"
     r"intermediate|mlp|quant|bits|block|hybrid|pattern|interval|kv|cache|mtp|dim|rank|width|attn|attention|vocab|memory|group|recurr"
 )
-"""Words in names of keys that are likely to change the memory; only for the wording of messages."""
+"""Pattern of keys that are likely to change the memory; only affects the wording of messages."""
 STATED = "--weight-size GB and --cache-per-token BYTES"
-"""Flags that state facts that cannot be read."""
+"""Flags that state the sizes if a config.json cannot be interpreted, for messages."""
 REQUIRED: Any = object()
-"""Default of a fact that must be stated."""
+"""Default value of facts that must be stated."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """Values of a config.json, without null."""
+    """Values of a config.json, without null values, as one of its layers sees them."""
 
     values: Mapping[str, Any]
     family: SimpleNamespace
-    """The model type, an entry of families.yaml."""
+    """Model type: an entry of families.yaml."""
     source: str
-    """The file, for messages."""
+    """Name of the file, for messages."""
     used: set[str] = field(default_factory=set)
-    """Keys that have been read."""
+    """Keys that have been read so far."""
     layers: int = 0
     """Number of layers."""
     index: int = 0
-    """Number of the layer that is read, from 0."""
+    """Index of the layer that is currently read, from 0."""
     own: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    """Keys that single layers have in addition to these values, or instead of them."""
+    """Values that single layers add or override, by index of the layer."""
 
     def error(self, key: str, text: str) -> SpecError:
-        """Return an error about a key, with its value."""
+        """Return an error about a key, which also names its value."""
         value = f" = {str(self.values[key])[:60]}" if key in self.values else ""
         return SpecError(f"{self.source}: {key}{value}: {text}")
 
     def key(self, fact: str) -> str:
-        """Return the key that states a fact, and count all names of the fact as read.
+        """Return the key that states a fact, and mark all names of the fact as read.
 
         Raises:
             SpecError: two names of the fact have different values.
@@ -63,7 +63,7 @@ class Config:
         """Return the value of a fact.
 
         Raises:
-            SpecError: it is missing and there is no default, or two of its names disagree.
+            SpecError: the fact is missing and has no default, or two of its names have different values.
         """
         key = self.key(fact)
         if key not in self.values and default is REQUIRED:
@@ -72,10 +72,10 @@ class Config:
         return self.values.get(key, default)
 
     def whole(self, fact: str, default: Any = REQUIRED, minimum: int = 1) -> Any:
-        """Return an integer fact; of a list with an entry per layer, that of the layer.
+        """Return an integer fact; if it is a list with one entry per layer, the entry of the current layer.
 
         Raises:
-            SpecError: it is missing without a default, or not an integer of at least `minimum`.
+            SpecError: the fact is missing and has no default, or is not an integer of at least `minimum`.
         """
         value = self.get(fact, default)
         if isinstance(value, list) and self.layers and len(value) == self.layers:
@@ -87,10 +87,10 @@ class Config:
         return value
 
     def flag(self, fact: str, default: bool = False) -> bool:  # noqa: FBT001, FBT002  a fact's value
-        """Return a fact that is true or false.
+        """Return a Boolean fact.
 
         Raises:
-            SpecError: it is neither.
+            SpecError: the value is neither true nor false.
         """
         value = self.get(fact, default)
         if not isinstance(value, bool):
@@ -98,10 +98,10 @@ class Config:
         return value
 
     def meaning(self, key: str) -> str:
-        """Return the meaning of the layer's entry in a list or text with one for each layer.
+        """Return the meaning of the current layer's entry in a list, or letter in a text.
 
         Raises:
-            SpecError: it has another length, or an entry is not understood.
+            SpecError: the list has the wrong length, or an entry cannot be interpreted.
         """
         value, more = self.get(key), self.whole("speculation", 0, 0)
         meanings = parts_table()["types"][key]
@@ -115,11 +115,11 @@ class Config:
         return str(meanings[value[self.index]])
 
     def at(self, index: int) -> "Config":
-        """Return the config as one of the layers sees it."""
+        """Return the config as the layer of the given index sees it."""
         return replace(self, index=index, values={**self.values, **self.own.get(index, {})})
 
     def inner(self, key: str) -> "Config":
-        """Return the config of a nested object; its keys are accounted for there.
+        """Return the config of a nested object, which tracks its own keys.
 
         Raises:
             SpecError: the value is not an object.
@@ -130,11 +130,11 @@ class Config:
         return replace(self, values=without_null(value), source=f"{self.source}: {key}", used=set(), own={})
 
     def finish(self, harmless: Collection[str] = (), *, refuse: bool = True) -> list[str]:
-        """Classify the keys that were not read, and return the unknown ones.
+        """Classify the keys that were not read; return the unknown ones.
 
         Args:
             harmless: further keys without effect.
-            refuse: whether an unknown key is an error.
+            refuse: whether unknown keys are errors.
 
         Raises:
             SpecError: a key is neither used nor known to be harmless.
@@ -151,15 +151,15 @@ class Config:
 
 
 def without_null(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that are neither null nor "auto", which both mean the same as absent."""
+    """Return the values without null and "auto", which both mean the same as an absent key."""
     return {key: value for key, value in raw.items() if value not in (None, "auto")}
 
 
 def flattened(raw: Mapping[str, Any], source: str, nested: Collection[str]) -> dict[str, Any]:
-    """Return the values with the keys of nested objects as ``object.key``.
+    """Return the values with those of nested objects under keys ``object.key``.
 
     Raises:
-        SpecError: such an object is not one.
+        SpecError: the value of a key in `nested` is not an object.
     """
     found: dict[str, Any] = {}
     for key, value in raw.items():
@@ -173,34 +173,34 @@ def flattened(raw: Mapping[str, Any], source: str, nested: Collection[str]) -> d
 
 
 def is_harmless(key: str) -> bool:
-    """Return whether a key changes neither weights nor cache."""
+    """Return whether a key is known to affect neither weights nor cache."""
     name = key.rpartition(".")[2]
     return name.startswith("_") or name in harmless_keys() or name.endswith(("_token_id", "_token_ids"))
 
 
 @cache
 def _names(fact: str) -> tuple[list[str], bool]:
-    """Return the keys that state a fact, and whether they are different facts, so that the first is used."""
+    """Return the keys that state a fact, and whether they are alternatives of which the first is used."""
     tables = parts_table()
     return tables["facts"].get(fact) or tables["first"].get(fact) or [fact], fact in tables["first"]
 
 
 @cache
 def yaml_table(file: str) -> Mapping[str, Any]:
-    """Return a table of the package."""
+    """Read a YAML table in the package's folder."""
     text = resources.files("optimizer.profiles").joinpath(file).read_text(encoding="utf-8")
     raw: Any = plain_value(text, file, json_only=False)
     return raw  # type: ignore[no-any-return]
 
 
 def parts_table() -> Mapping[str, Any]:
-    """Return layer_parts.yaml: names of facts, types of layers, weights."""
+    """Return the table layer_parts.yaml: names of facts, types of layers, weights."""
     return yaml_table("layer_parts.yaml")
 
 
 @cache
 def families() -> Mapping[str, SimpleNamespace]:
-    """Return the known model types."""
+    """Return the known model types, from families.yaml."""
     found: dict[str, dict[str, Any]] = {}
     for name, own in yaml_table("families.yaml").items():
         like = found[own["like"]] if "like" in own else found.get("_base", {})

@@ -1,4 +1,4 @@
-"""Deployment settings: parallelism, formats, memory settings of the engine, request lengths."""
+"""Settings of a deployment: parallelism, formats, memory settings of the engine, request lengths."""
 
 from dataclasses import dataclass
 
@@ -12,31 +12,32 @@ class Deployment:
     """Settings and mean request lengths of one replica; the defaults are those of vLLM."""
 
     tp: int = 1
-    """Tensor-parallel degree: number of devices per replica."""
+    """Tensor parallel size: number of devices per replica."""
     weights: str | None = None
-    """Weight format; None selects the published one."""
+    """Number format of the weights; None selects the published one."""
     eager: bool = False
-    """Whether the engine launches each kernel from the host, without captured graphs."""
+    """Whether the engine launches each kernel from the host, without captured (CUDA) graphs."""
     cache: str | None = None
-    """Format of the KV cache: `bf16`, `fp8` or `fp8_ds_mla`; None selects the checkpoint's, else bf16."""
+    """Number format of the KV cache: `bf16`, `fp8` or `fp8_ds_mla`; None selects the checkpoint's, else bf16.
+    """
     in_tokens: float = 1024.0
     """Mean input length [tokens]."""
     out_tokens: float = 256.0
     """Mean output length [tokens]."""
     memory_utilization: float = 0.90
-    """Fraction of device memory that the engine may use."""
+    """Fraction of device memory that the engine can use."""
     max_num_tokens: int = 8192
-    """Token budget of one iteration."""
+    """Maximum number of tokens in one iteration."""
     max_requests: int = 256
-    """Maximum requests in the batch."""
+    """Maximum number of requests in the batch."""
     memory_gib: float | None = None
     """Memory of one device [GiB]; None selects the catalogue's."""
     weights_gb: float | None = None
     """Size of all weights [GB]; None derives it from the model's sizes and the format."""
     cache_per_token: float | None = None
-    """Cache of a token on one device [bytes]; None derives it from the model's layers."""
+    """KV cache size of a token on one device [bytes]; None derives it from the model's layers."""
     workspace_gb: float | None = None
-    """Memory of one device that is neither weights nor cache [GB]; None estimates it."""
+    """Memory of one device for anything but weights and cache [GB]; None estimates it."""
 
     def __post_init__(self) -> None:
         """Check that each setting is within its range.
@@ -62,5 +63,5 @@ class Deployment:
 
     @property
     def request_tokens(self) -> float:
-        """Mean total length of a request [tokens]."""
+        """Mean total length of a request: input plus output [tokens]."""
         return self.in_tokens + self.out_tokens

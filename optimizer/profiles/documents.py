@@ -1,4 +1,4 @@
-"""Estimates and catalogue entries as plain values for JSON."""
+"""Converts estimates and catalogue entries to plain values for JSON."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from optimizer.profiles.intervals import Estimated
 
 
 def estimate_document(estimate: ProfileEstimate) -> dict[str, Any]:
-    """Return an estimate as plain values; times in ms."""
+    """Convert an estimate to plain values; times are in ms."""
     deployment, form = estimate.deployment, estimate.iterations.format
     return {
         "estimated": True,
@@ -44,7 +44,7 @@ def estimate_document(estimate: ProfileEstimate) -> dict[str, Any]:
 
 
 def entry_document(entry: AcceleratorFacts | ModelEntry) -> dict[str, Any]:
-    """Return a catalogue entry as plain values."""
+    """Convert a catalogue entry to plain values."""
     values = entry.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     if isinstance(entry, ModelEntry):
         facts = facts_of(entry)
@@ -56,7 +56,7 @@ def entry_document(entry: AcceleratorFacts | ModelEntry) -> dict[str, Any]:
 
 
 def _experts(estimate: ProfileEstimate) -> dict[str, Any]:
-    """Return the contribution of a mixture of experts to α, in the format of `perfParms`."""
+    """Return the terms of α for a mixture of experts as plain values, with intervals."""
     return {
         "alphaWithoutExperts": _timed(estimate.alpha_alone_ms),
         "expertRead": _timed(estimate.expert_read_ms),

@@ -1,4 +1,4 @@
-"""The end of an estimate's intervals that a plan or a single replica uses."""
+"""Selects the end of an estimate's intervals that a plan or a single replica uses."""
 
 from dataclasses import dataclass
 
@@ -13,20 +13,21 @@ class EstimateAtEnd:
     """Token times and memory of a replica at one end of their intervals."""
 
     law: PerfParms
-    """Latency model; the experts of a mixture are separate terms, so α grows with the batch."""
+    """Parameters of the latency model; experts of a mixture have separate terms, so α grows with the batch.
+    """
     kv_capacity_tokens: int
-    """KV cache of the replica [tokens]."""
+    """KV cache capacity of the replica [tokens]."""
     max_batch: int
-    """Maximum full-length requests in the cache, capped by the deployment's `max_requests`."""
+    """Maximum batch: full-length requests that fit in the cache, at most the deployment's `max_requests`."""
 
 
 def at_end(found: ProfileEstimate, end: EstimateEnd, kv_capacity_tokens: int | None = None) -> EstimateAtEnd:
-    """Return an estimate at one end; slow token times are paired with little memory.
+    """Return an estimate at one end of its intervals; slow token times are combined with little memory.
 
     Args:
         found: the estimate.
-        end: slow and small (``upper``), the middle, or fast and large (``lower``).
-        kv_capacity_tokens: known KV cache [tokens]; None selects the estimate.
+        end: ``upper`` (slow times, little memory), ``middle``, or ``lower`` (fast times, much memory).
+        kv_capacity_tokens: known KV cache capacity [tokens]; None selects the estimate.
     """
     times: dict[EstimateEnd, str] = {"upper": "high", "middle": "value", "lower": "low"}
     memory: dict[EstimateEnd, str] = {"upper": "low", "middle": "value", "lower": "high"}

@@ -1,7 +1,7 @@
-"""Profiles estimated without measurements: α, β and γ of the iteration law, KV capacity and batch.
+"""Estimates profiles without measurements: α, β and γ of the iteration law, KV capacity and batch.
 
-Takes names of the catalogue (or facts) and a deployment. Returns a `ProfileEstimate`: values with intervals.
-Equation numbers are those of docs/estimate.md.
+The input is names in the catalogue (or facts) and a deployment. The output is a `ProfileEstimate`: values
+with intervals. Equation numbers are those of docs/estimate.md.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,25 +25,25 @@ from optimizer.profiles.model_config import read_model_config
 from optimizer.quantities import counted
 
 NODE = 8
-"""Devices per node; links between nodes are slower."""
+"""Number of devices per node; links between nodes are slower."""
 _ALL_BUT_NONE = 1 - 2**-20
-"""Largest expert share that the law accepts; it must be below 1."""
+"""Largest share of experts that the latency model accepts; it must be below 1."""
 
 
 class DoesNotFitError(SpecError):
-    """A model does not fit; the message states the minimum tensor parallelism and accelerator for it."""
+    """Raised if a model does not fit; the message states the least tensor parallel size that would."""
 
     def __init__(self, memory: Memory) -> None:
         super().__init__(memory)
         request = memory.request_bytes(memory.iterations.deployment.request_tokens)
         self.memory = memory
         self.needed_gib = (memory.total_bytes - memory.free_bytes[1] + request) / GIB
-        """Memory per device for the model and one request [GiB]."""
+        """Memory per device that the model and one request need [GiB]."""
         self.usable_gib = memory.total_bytes / GIB
-        """Memory per device that the engine may use [GiB]."""
+        """Memory per device that the engine can use [GiB]."""
 
     def __str__(self) -> str:
-        """Return the message; the search for devices that hold the model runs only here."""
+        """Return the message; only this method searches for devices on which the model fits."""
         return _does_not_fit(self)
 
 
@@ -53,21 +53,21 @@ class ProfileEstimate(Printed):
 
     iterations: Iterations
     at_batch: int
-    """Batch at which α is stated; α depends on the batch only for mixtures of experts."""
+    """Batch at which α is stated [requests]; α depends on the batch only for mixtures of experts."""
 
     @property
     def model(self) -> ModelFacts:
-        """The model."""
+        """Architecture of the model."""
         return self.iterations.model
 
     @property
     def accelerator(self) -> AcceleratorFacts:
-        """The accelerator."""
+        """Data sheet of the accelerator."""
         return self.iterations.accelerator
 
     @property
     def deployment(self) -> Deployment:
-        """The deployment."""
+        """Settings of the deployment."""
         return self.iterations.deployment
 
     @cached_property
@@ -86,7 +86,7 @@ class ProfileEstimate(Printed):
         return self.alpha_at(self.at_batch)
 
     def alpha_at(self, batch: float) -> Estimated:
-        """Return α at a batch [ms] (eq. E25); it grows with the number of distinct experts used."""
+        """Return α at a batch [ms] (eq. E25); for mixtures it grows with the distinct experts used."""
         iterations = self.iterations
         own = iterations.touched(batch)
         with_prompt = min(1.0, batch / self.deployment.out_tokens)
@@ -95,7 +95,7 @@ class ProfileEstimate(Printed):
 
     @cached_property
     def alpha_alone_ms(self) -> Estimated:
-        """α without reading experts [ms]; equal to α for a dense model."""
+        """α without the time to read experts [ms]; equal to α for a dense model."""
         return self.spread.around(self.iterations.fixed_ms + self.iterations.weights_ms)
 
     @cached_property
@@ -105,7 +105,7 @@ class ProfileEstimate(Printed):
 
     @property
     def expert_share(self) -> float:
-        """Fraction of the routed experts used per token; 0 for a dense model."""
+        """Fraction of the routed experts that a token uses; 0 for a dense model."""
         return min(self.iterations.expert_share, _ALL_BUT_NONE)
 
     @cached_property
@@ -128,12 +128,12 @@ class ProfileEstimate(Printed):
 
     @cached_property
     def kv_tokens(self) -> Estimated:
-        """KV cache of the replica [tokens]."""
+        """KV cache capacity of the replica [tokens]."""
         return tokens_in_memory(self.memory)
 
     @cached_property
     def max_batch(self) -> int:
-        """Maximum batch: full-length requests that fit in memory, at most `max_requests`."""
+        """Maximum batch: number of full-length requests that fit in memory, at most `max_requests`."""
         return _max_batch(self.memory)
 
     @cached_property
@@ -144,7 +144,7 @@ class ProfileEstimate(Printed):
 
     @cached_property
     def batches(self) -> tuple[int, ...]:
-        """Powers of two below the maximum batch, and the maximum."""
+        """Batches at which tables show α: powers of two below the maximum batch, and the maximum."""
         powers = [2**i for i in range(self.max_batch.bit_length()) if 2**i < self.max_batch]
         return (*powers, self.max_batch)
 
@@ -165,8 +165,8 @@ def estimate_profile(
     """Estimate the profile of a model on an accelerator.
 
     Args:
-        model: a name of the catalogue, the path of a config.json, or facts.
-        accelerator: a name of the catalogue, or facts.
+        model: a name in the catalogue, the path of a config.json, or facts.
+        accelerator: a name in the catalogue, or facts.
         deployment: the settings; None selects one device and the defaults.
         at_batch: batch at which to state α; None selects half the maximum batch.
         efficiency: constants of the estimator; None selects the current version.
@@ -195,12 +195,12 @@ def find_model(
     """Return the facts of a model by name or from its config.json.
 
     Args:
-        model: a name of the catalogue, the path of a config.json or its folder, or facts.
+        model: a name in the catalogue, the path of a config.json or its folder, or facts.
         ignored: keys of the config.json that have no effect.
-        sizes_known: whether weights and cache are stated, so that keys that are not known do not matter.
+        sizes_known: whether the sizes of weights and cache are stated, so that unknown keys do not matter.
 
     Raises:
-        SpecError: the name is unknown, or the file is not understood.
+        SpecError: the name is unknown, or the file cannot be interpreted.
     """
     if isinstance(model, ModelFacts):
         return model
@@ -229,11 +229,11 @@ def find_slice(name: str, tp: int | None = None) -> tuple[AcceleratorFacts, int]
     """Return the card named by ``H100`` or ``4xH100``, and the number of devices of a replica.
 
     Args:
-        name: a name of the catalogue, with an optional number of cards.
-        tp: devices of the replica; None selects all devices of the cards.
+        name: a name in the catalogue, with an optional number of cards.
+        tp: number of devices of the replica; None selects all devices of the cards.
 
     Raises:
-        SpecError: the name is unknown, or `tp` differs from the devices of several cards.
+        SpecError: the name is unknown, or `tp` differs from the number of devices of several cards.
     """
     cards, single = slice_of(name)
     facts = find_accelerator(single)
@@ -248,7 +248,7 @@ def _max_batch(memory: Memory) -> int:
 
 
 def _does_not_fit(error: DoesNotFitError) -> str:
-    """Return a message about a model that does not fit on a device, with the smallest alternatives."""
+    """Return the message about a model that does not fit on a device, with the smallest alternatives."""
     memory = error.memory
     iterations = memory.iterations
     deployment, model = iterations.deployment, iterations.model

@@ -10,25 +10,25 @@ Positive = Annotated[float, Field(gt=0, le=1e15)]
 Dimension = Annotated[int, Field(ge=1, le=10**9)]
 
 IDLE_SHARE = 0.12
-"""Idle power as a share of the power limit if it was not measured; measured shares are 0.04 to 0.15."""
+"""Idle power as a share of the power limit, used if it was not measured; measured shares are 0.04 to 0.15."""
 _FOUND_BY_CATALOGUE = Field("", max_length=253)
 
 
 class Sourced(Document):
-    """A catalogue entry: its names and the sources of its values."""
+    """Base of catalogue entries: names, and sources of values."""
 
     name: str = _FOUND_BY_CATALOGUE
-    """The catalogue's name."""
+    """Name of the entry in the catalogue."""
     aliases: tuple[Name, ...] = Field((), strict=False)
     """Alternative names."""
     note: str = ""
-    """Note for users of the entry."""
+    """Note for users of the entry; empty for none."""
     source: Name
     """Source of the values, except those in `otherSources`."""
     as_of: Name = Field(alias="asOf")
     """Date of the values."""
     checked_against: str = Field("", alias="checkedAgainst")
-    """A second source used to verify the values."""
+    """Second source that was used to verify the values."""
     conflicts: tuple[str, ...] = Field((), strict=False)
     """Values on which the second source differs."""
     other_sources: dict[str, str] = Field(default={}, alias="otherSources")
@@ -36,7 +36,7 @@ class Sourced(Document):
 
 
 class DenseTflops(Document):
-    """Arithmetic rate without sparsity, by format [TFLOPS]."""
+    """Dense arithmetic rates (without sparsity), by number format [TFLOPS]."""
 
     bf16: Positive
     """16-bit rate [TFLOPS]."""
@@ -52,31 +52,31 @@ class AcceleratorFacts(Sourced):
     """The data sheet of an accelerator."""
 
     vendor: Name
-    """Vendor."""
+    """Vendor of the accelerator."""
     generation: Name
-    """Generation, in lower case."""
+    """Generation of the accelerator, in lower case."""
     devices: Dimension = 1
-    """Devices per card as seen by the runtime; a tensor-parallel degree counts devices."""
+    """Number of devices per card as seen by the runtime; tensor parallel sizes count devices."""
     memory_gb: Positive = Field(alias="memoryGB")
-    """Memory as sold [GB]."""
+    """Memory of a card according to the vendor [GB]."""
     memory_gib: Positive = Field(alias="memoryGiB")
-    """Memory reported by the runtime [GiB]."""
+    """Memory of a card as reported by the runtime [GiB]."""
     bandwidth_gb_per_s: Positive = Field(alias="bandwidthGBPerS")
-    """Memory bandwidth [GB/s]."""
+    """Memory bandwidth of a card [GB/s]."""
     dense_tflops: DenseTflops = Field(alias="denseTflops")
-    """Arithmetic rates [TFLOPS]."""
+    """Dense arithmetic rates of a card [TFLOPS]."""
     link_gb_per_s: Positive = Field(alias="linkGBPerS")
-    """Link to the other devices of a node, one direction [GB/s]."""
+    """Rate of the link to the other devices of a node, in one direction [GB/s]."""
     link_kind: Name = Field(alias="linkKind")
-    """Type of the link."""
+    """Type of the link, such as NVLink or PCIe."""
     power_w: Positive | None = Field(None, alias="powerW")
-    """Power limit [W]; an estimate if its source says so."""
+    """Power limit of a card [W]; an estimate if the source says so."""
     idle_power_w: Positive | None = Field(None, alias="idlePowerW")
-    """Measured power when idle [W]."""
+    """Measured idle power of a card [W]."""
 
     @property
     def idle_w(self) -> float | None:
-        """Power when idle [W]: measured, else a share of the power limit; None if neither is known."""
+        """Idle power [W]: measured, else a share of the power limit; None if neither is known."""
         if self.idle_power_w is not None or self.power_w is None:
             return self.idle_power_w
         return IDLE_SHARE * self.power_w
@@ -93,16 +93,16 @@ class AcceleratorFacts(Sourced):
 
     @property
     def over_pcie(self) -> bool:
-        """Whether devices reach each other over PCIe only."""
+        """Whether devices communicate only over PCIe."""
         return self.link_kind.startswith("pcie")
 
 
 class ModelEntry(Sourced):
-    """A model of the catalogue: the keys of its config.json that decide about layers, weights and cache."""
+    """A model in the catalogue: the keys of its config.json that determine layers, weights and cache."""
 
     repository: str = ""
-    """Repository of the weights."""
+    """Repository of the weights on Hugging Face; empty if unknown."""
     parameters_b: Positive = Field(alias="parametersB")
-    """Declared parameters [10⁹]."""
+    """Declared number of parameters [10⁹]."""
     config: dict[str, Any]
-    """Keys of the config.json."""
+    """Values of the config.json, by key."""

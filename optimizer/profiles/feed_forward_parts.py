@@ -1,4 +1,4 @@
-"""The feed-forward part of a layer: dense, or routed and shared experts, from a config.json."""
+"""Reads the feed-forward part of a layer (dense, or routed and shared experts) from a config.json."""
 
 from optimizer.profiles.config_keys import REQUIRED, Config
 from optimizer.profiles.layer_types import has_experts
@@ -6,14 +6,14 @@ from optimizer.profiles.layers import Experts, Layer, Matrix
 
 
 def feed_forward_of(config: Config, type_: str) -> Layer:
-    """Return the feed-forward part of the layer that the config is read for.
+    """Return the feed-forward part of the layer that `config` currently reads.
 
     Args:
-        config: the config.
-        type_: type of the layer, of `layer_type`; it decides if each layer has one part only.
+        config: the config.json.
+        type_: type of the layer (`layer_type`); relevant if each layer has only one part.
 
     Raises:
-        SpecError: a size is missing or not understood.
+        SpecError: a size is missing or cannot be interpreted.
     """
     family, experts, width = config.family, _experts(config), _dense_width(config)
     shared, listed = _shared_width(config, experts), has_experts(config)
@@ -24,15 +24,15 @@ def feed_forward_of(config: Config, type_: str) -> Layer:
             raise config.error("num_experts", "missing; there are layers with experts")
         return _mixture(config, experts, shared, width)
     if experts is None and shared and "shared_intermediate_size" in config.values:
-        width = shared  # granite's models without experts have only the shared part
+        width = shared  # granite models without experts have only the shared part
     return dense(config, width)
 
 
 def dense(config: Config, width: int) -> Layer:
-    """Return a dense part.
+    """Return a dense feed-forward part.
 
     Raises:
-        SpecError: the width is 0, which means not stated.
+        SpecError: the width is 0, which means that it is not stated.
     """
     if not width:
         raise config.error("intermediate_size", "missing; there are layers without experts")
@@ -52,7 +52,7 @@ def _mixture(config: Config, experts: Experts, shared: int, width: int) -> Layer
     size = experts.count * (inner or hidden) * experts.ffn
     matrices += [Matrix(f"{below}experts.0.{name}", size, "routed") for name in _names(config)]
     text = f"{experts.count} experts of {experts.ffn:,}" + f", shared {shared:,}" * bool(shared)
-    if config.family.dense_parts:  # beside the experts of each layer
+    if config.family.dense_parts:  # in addition to each layer's experts
         matrices += _matrices(config, "dense", "mlp", width) * config.family.dense_parts
         text, shared = f"{text}, dense {width:,}", shared + width
     return Layer(feed_forward=text, matrices=tuple(matrices), ffn=shared, experts=experts)
@@ -78,7 +78,7 @@ def _shared_width(config: Config, experts: Experts | None) -> int:
 
 
 def _dense_width(config: Config) -> int:
-    """Return the width of a dense layer; 0 if none is stated."""
+    """Return the width of a dense feed-forward part; 0 if it is not stated."""
     default = 4 * config.whole("hidden") if config.flag("four_times") else 0
     width = int(config.whole("dense_width", default))
     if config.flag("block_auto_adjust_ff_dim"):

@@ -1,4 +1,4 @@
-"""Weight and cache formats: their size and compute rate."""
+"""Number formats of weights and cache: their sizes and arithmetic rates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ BYTES: Mapping[str, float] = {
     "fp4": 4.5 / 8,  # nvfp4: one fp8 scale for every 16 weights
     "mxfp4": 4.25 / 8,  # one 8-bit scale for every 32 weights
 }
-"""Bytes of one weight with its scales, by requested format."""
+"""Size of one weight with its share of scales [bytes], by requested format."""
 
 EXPERTS_ONLY = frozenset({"int4", "fp4", "mxfp4"})
-"""Formats in which checkpoints of a mixture store only the experts; the rest is 16-bit."""
+"""Formats in which checkpoints of mixtures store only the experts; other weights are 16-bit."""
 
 _OTHER_WORDS: Mapping[str, str] = {
     "fp16": "bf16", "float16": "bf16", "bfloat16": "bf16", "half": "bf16", "16bit": "bf16", "w16a16": "bf16",
@@ -30,35 +30,35 @@ _OTHER_WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class WeightClass:
-    """Weights of one use in one format."""
+    """All weights of one use in one format."""
 
     use: str
-    """Use, as of `Matrix`."""
+    """Use of the weights, as in `Matrix.use`."""
     form: str
-    """Format."""
+    """Name of the format."""
     size: float
-    """Bytes of a parameter."""
+    """Size of a parameter [bytes]."""
     parameters: int
-    """Number of parameters, in all layers."""
+    """Number of parameters in all layers together."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightFormat:
-    """Formats of a model's weights as deployed."""
+    """Formats of a model's weights in a deployment."""
 
     name: str
-    """The requested format, or that of most published weights."""
+    """Name of the requested format, or of the format of most published weights."""
     classes: tuple[WeightClass, ...]
-    """All weights, by use and format."""
+    """All weights, grouped by use and format."""
     published: bool
-    """Whether the weights are as published, so that the size of the files is theirs."""
+    """Whether the weights are as published, so that the size of the files applies."""
 
     def of(self, *uses: str) -> tuple[WeightClass, ...]:
-        """Return the weights of some uses."""
+        """Return the weights of the given uses."""
         return tuple(item for item in self.classes if item.use in uses)
 
     def bytes_of(self, *uses: str) -> float:
-        """Return the size of the weights of some uses [bytes]."""
+        """Return the size of the weights of the given uses [bytes]."""
         return sum(item.parameters * item.size for item in self.of(*uses))
 
     def form(self, use: str) -> str:
@@ -70,7 +70,7 @@ def weight_format(model: ModelFacts, requested: str | None = None) -> WeightForm
     """Return the formats of a model's weights; by default as published.
 
     Raises:
-        SpecError: the format is unknown, or the published one is requested but unknown.
+        SpecError: the requested format is unknown, or none is requested and the published one is unknown.
     """
     name = model.checkpoint if requested is None else requested.strip().lower()
     name = _OTHER_WORDS.get(name, name)
@@ -90,14 +90,17 @@ def weight_format(model: ModelFacts, requested: str | None = None) -> WeightForm
 
 
 def _asked(matrix: Matrix, name: str, model: ModelFacts) -> tuple[str, float]:
-    """Return the format of a module in a requested format: head, embedding and towers stay in 16 bit."""
+    """Return format and bytes per parameter of a module in a requested format.
+
+    Output head, embedding and towers stay in 16 bit.
+    """
     dense = "bf16" if model.experts and name in EXPERTS_ONLY else name
     form = {"dense": dense, "routed": name}.get(matrix.use, "bf16")
     return form, BYTES[form]
 
 
 def cache_format(requested: str) -> str:
-    """Return the name of a cache format.
+    """Return the name of a cache format as used in this package.
 
     Raises:
         SpecError: the format is unknown.
@@ -107,14 +110,14 @@ def cache_format(requested: str) -> str:
 
 
 def reached_tflops(rates: DenseTflops, name: str, shares: Mapping[str, float]) -> float:
-    """Return the reached rate of multiplications with weights of a format [TFLOPS] (eq. E6).
+    """Return the rate that multiplications with weights of a format reach [TFLOPS] (eq. E6).
 
-    Weights are unpacked to 16 bit if the device does not compute in their format, or would be slower in it.
+    If the device does not compute in the format, or would be slower in it, weights are unpacked to 16 bit.
 
     Args:
-        rates: dense rates of the device.
+        rates: dense arithmetic rates of the device.
         name: weight format.
-        shares: reached share of the dense rate, by `bf16`, `fp8`, `fp4`.
+        shares: reached share of the dense rate, by format: `bf16`, `fp8`, `fp4`.
     """
     eight = rates.fp8 if name == "fp8" else rates.int8 or rates.fp8
     own = {"fp8": eight, "int8": eight, "fp4": rates.fp4, "mxfp4": rates.fp4}.get(name)

@@ -1,4 +1,4 @@
-"""Uncertainty of estimates: factors below and above (docs/estimate.md, section 6)."""
+"""Uncertainty of estimates: factors by which values can be lower and higher (docs/estimate.md, section 6)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from optimizer.profiles.iterations import Iterations
 from optimizer.profiles.memory import Memory
 
 MEASURED = frozenset({"ampere", "ada-geforce", "hopper", "blackwell", "blackwell-pro"})
-"""Generations whose measurements were used to fit the constants."""
+"""Generations of devices whose measurements were used to fit the constants."""
 SPARSELY_MEASURED = frozenset({"cdna3", "tpu5e"})
-"""Generations with only a few measurements for comparison."""
+"""Generations of devices with only a few measurements for comparison."""
 
 FACTORS: Mapping[str, tuple[float, float]] = {
     "dense model": (1.4, 1.4),
@@ -18,13 +18,13 @@ FACTORS: Mapping[str, tuple[float, float]] = {
     "few measurements of this generation": (1.5, 1.7),
     "no measurement of this generation": (2.0, 2.0),
 }
-"""Factors by which times can be lower and higher; if several apply, the widest is used."""
+"""Factors by which times can be lower and higher, by reason; if several apply, the widest are used."""
 _WIDEST_MEMORY = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Estimated:
-    """A value and its interval, which contains the true value in about four of five cases."""
+    """A value with an interval that contains the true value in about four of five cases."""
 
     value: float
     low: float
@@ -33,19 +33,19 @@ class Estimated:
 
 @dataclass(frozen=True, slots=True)
 class UncertaintyFactors:
-    """Factors of the interval of a time, with their reasons."""
+    """Factors by which times can be lower and higher, with their reasons."""
 
     below: float
     above: float
     reasons: tuple[str, ...]
 
     def around(self, value: float) -> Estimated:
-        """Return the interval around a time."""
+        """Return a time with its interval."""
         return Estimated(value, value / self.below, value * self.above)
 
 
 def uncertainty_of_times(iterations: Iterations) -> UncertaintyFactors:
-    """Return the uncertainty of all times of a model on an accelerator."""
+    """Return the uncertainty that applies to all times of a model on an accelerator."""
     accelerator = iterations.accelerator
     reasons = ["mixture of experts" if iterations.model.experts else "dense model"]
     if accelerator.over_pcie and iterations.deployment.tp > 1:
@@ -59,6 +59,9 @@ def uncertainty_of_times(iterations: Iterations) -> UncertaintyFactors:
 
 
 def tokens_in_memory(memory: Memory) -> Estimated:
-    """Return the cache capacity of a replica [tokens]; the interval is at most a factor of two."""
+    """Return the KV cache capacity of a replica with its interval [tokens].
+
+    The ends of the interval are within a factor of two.
+    """
     low, expected, high = (memory.tokens(free) for free in memory.free_bytes)
     return Estimated(expected, max(low, expected / _WIDEST_MEMORY), min(high, expected * _WIDEST_MEMORY))

@@ -1,4 +1,4 @@
-"""The time of one iteration from the list of layers and the data sheet: the components of α, β and γ.
+"""Computes the time of one iteration from layers and data sheet, as components of α, β and γ.
 
 Times are in ms. Equation numbers are those of docs/estimate.md.
 """
@@ -18,7 +18,7 @@ ACTIVATION_BYTES = 2
 
 @dataclass(frozen=True)
 class Iterations:
-    """Iteration times of a model on `tp` devices of an accelerator."""
+    """Components of the iteration time of a model on `tp` devices of an accelerator."""
 
     model: ModelFacts
     accelerator: AcceleratorFacts
@@ -27,17 +27,17 @@ class Iterations:
 
     @cached_property
     def format(self) -> WeightFormat:
-        """Weights by use and format."""
+        """Weights of the deployment, by use and format."""
         return weight_format(self.model, self.deployment.weights)
 
     @property
     def weights_unknown(self) -> bool:
-        """Whether the formats of the published weights are unknown, and no others are requested."""
+        """Whether the formats of the weights are unknown: of the published ones, with none requested."""
         return bool(self.model.unknown_weights) and self.deployment.weights is None
 
     @cached_property
     def cache(self) -> str:
-        """Format of the cache: the requested one, else that of the checkpoint, else 16-bit."""
+        """Number format of the KV cache: the requested one, else that of the checkpoint, else 16-bit."""
         return cache_format(self.deployment.cache or self.model.cache or "bf16")
 
     @cached_property
@@ -45,7 +45,7 @@ class Iterations:
         return self.accelerator.device_bandwidth_gb_per_s * 1e6
 
     def _flop_per_ms(self, name: str) -> float:
-        """Return the reached rate of one device for weights of a format (eq. E6)."""
+        """Return the arithmetic rate that one device reaches for weights of a format [flop/ms] (eq. E6)."""
         shares = self.efficiency.shares(self.accelerator.generation)
         rate = reached_tflops(self.accelerator.dense_tflops, name, shares)
         return rate * 1e9 / self.accelerator.devices
@@ -71,7 +71,7 @@ class Iterations:
 
     @cached_property
     def _parts(self) -> int:
-        """Sub-layers, each with an all-reduce."""
+        """Number of sub-layers; each has an all-reduce."""
         return sum(layer.count * layer.parts for layer in self.model.layers)
 
     @cached_property
@@ -88,10 +88,10 @@ class Iterations:
 
     @cached_property
     def expert_share(self) -> float:
-        """Fraction of the routed experts used per token; 0 for a dense model.
+        """Fraction of the routed experts that a token uses; 0 for a dense model.
 
         Raises:
-            SpecError: the config does not state the number.
+            SpecError: the config does not state the number of experts per token.
         """
         experts = self.model.experts
         if experts is None:
@@ -103,14 +103,14 @@ class Iterations:
         return experts.per_token / experts.count
 
     def touched(self, tokens: float) -> float:
-        """Return the expected fraction of routed experts used by a number of tokens (eq. E10)."""
+        """Return the expected fraction of routed experts that a number of tokens use together (eq. E10)."""
         return float(1 - (1 - self.expert_share) ** tokens) if self.model.experts else 0.0
 
     # --- cost of a token ---------------------------------------------------------------------------------
 
     @cached_property
     def token_ms(self) -> float:
-        """Arithmetic and all-reduce traffic of one input or output token [ms] (eq. E12)."""
+        """Time of arithmetic and all-reduce traffic for one input or output token [ms] (eq. E12)."""
         tp = self.deployment.tp
         time = sum(
             2 * item.parameters / (tp * self._flop_per_ms(item.form)) for item in self.format.of("dense")
@@ -140,7 +140,7 @@ class Iterations:
         return self.efficiency.sequence_ms + head + 2 * self.state_bytes / rate
 
     def window_ms(self, context: float) -> float:
-        """Return the time to read the cache of window layers for one output token (eq. E14)."""
+        """Return the time to read the cache of window layers for one output token [ms] (eq. E14)."""
         read = sum(
             min(context, cache.limit) * count * self.row_bytes(cache)
             for cache, _, count in self._caches
@@ -149,7 +149,7 @@ class Iterations:
         return read / (self._bytes_per_ms * self.efficiency.cache_bandwidth)
 
     def prompt_attention_ms(self, context: float) -> float:
-        """Return the attention time of a prompt token, averaged over a prompt (eq. E15)."""
+        """Return the attention time of a prompt token [ms], averaged over a prompt (eq. E15)."""
         work = sum(
             4 * layer.heads * layer.width * mean_seen(context, _most(cache)) / cache.every * layer.count
             for layer in self.model.layers
@@ -162,7 +162,7 @@ class Iterations:
 
     @cached_property
     def _caches(self) -> list[tuple[Cache, Layer, int]]:
-        """Caches of tokens, each with its layer and the number of layers."""
+        """Caches with rows for tokens, each with its layer and the number of such layers."""
         return [
             (cache, layer, layer.count)
             for layer in self.model.layers
@@ -171,12 +171,12 @@ class Iterations:
         ]
 
     def row_bytes(self, cache: Cache) -> float:
-        """Return the bytes of a row of a layer's cache on one device (eq. E16)."""
+        """Return the size of a row of a layer's cache on one device [bytes] (eq. E16)."""
         return cache.row_bytes(self.cache, self.deployment.tp)
 
     @cached_property
     def state_bytes(self) -> float:
-        """Bytes of the states of one request on one device."""
+        """Size of the states of one request on one device [bytes]."""
         tp = self.deployment.tp
         return sum(
             layer.count * cache.fixed_bytes(tp)
@@ -186,7 +186,7 @@ class Iterations:
         )
 
     def cache_ms(self, context: float) -> float:
-        """Return the time per cached token that an output token reads, at a context length (eq. E17)."""
+        """Return the time to read one cached token for an output token [ms] at a context length (eq. E17)."""
         time = 0.0
         for cache, layer, count in self._caches:
             if cache.limit is None:
@@ -200,18 +200,18 @@ class Iterations:
     # --- entire iterations -------------------------------------------------------------------------------
 
     def decode_ms(self, requests: float, context: float) -> float:
-        """Return the time of an iteration that decodes one token of each request (eq. E18)."""
+        """Return the time of an iteration that decodes one token of each request [ms] (eq. E18)."""
         each = self.token_ms + self.answer_ms + self.window_ms(context) + context * self.cache_ms(context)
         read = self.weights_ms + self.experts_ms * self.touched(requests)
         return self.fixed_ms + read + requests * each
 
     def prompt_ms(self, prompts: float, tokens: float, context: float) -> float:
-        """Return the time of an iteration of complete prompts (eq. E19).
+        """Return the time of an iteration of complete prompts [ms] (eq. E19).
 
         Args:
-            prompts: prompts in the iteration; each yields its first output token.
-            tokens: total tokens of the prompts.
-            context: mean context of a token, half a prompt [tokens].
+            prompts: number of prompts in the iteration; each yields its first output token.
+            tokens: total number of tokens of the prompts.
+            context: mean context of a prompt token: half a prompt [tokens].
         """
         read = self.weights_ms + self.experts_ms * self.touched(tokens)
         work = tokens * (self.token_ms + self.prompt_attention_ms(context)) + prompts * self.answer_ms
@@ -219,7 +219,7 @@ class Iterations:
 
 
 def mean_seen(context: float, limit: float | None) -> float:
-    """Return the mean attention span of a prompt's tokens, each capped at a limit (eq. E15).
+    """Return the mean attention span of a prompt's tokens [tokens], each capped at a limit (eq. E15).
 
     A token at position x attends to min(x, limit) tokens; positions are uniform from 0 to twice `context`.
     """
@@ -230,11 +230,11 @@ def mean_seen(context: float, limit: float | None) -> float:
 
 
 def _most(cache: Cache) -> float | None:
-    """Return the maximum number of tokens that a token attends to."""
+    """Return the maximum number of tokens in a cache that a token attends to; None if unlimited."""
     limits = [limit for limit in (cache.limit, cache.read) if limit is not None]
     return min(limits, default=None)
 
 
 def _launches(layer: Layer) -> int:
-    """Return the number of runs of a layer's kernels; an index that selects tokens is a second attention."""
+    """Return how often the kernels of a layer are launched; a token-selecting index is a second attention."""
     return 2 if any(cache.type == "index" for cache in layer.caches) else 1

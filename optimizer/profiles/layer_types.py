@@ -1,7 +1,7 @@
-"""The attention of each layer of a config.json, and the layers with experts.
+"""Determines the type of attention of each layer of a config.json, and which layers have experts.
 
-Each key that lists or counts layers is an entry of a table here or in layer_parts.yaml. Keys that are given
-together must agree.
+Each key that lists or counts layers is an entry of a table here or in layer_parts.yaml. If several keys are
+given, they must agree.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from optimizer.profiles.config_keys import REQUIRED, Config, parts_table
 
 
 def layer_count(config: Config) -> int:
-    """Return the number of layers: as stated, else the length of a list with an entry for each."""
+    """Return the number of layers: as stated, else the length of a list with one entry per layer."""
     keys = ("block_configs", "layer_types", "layers_block_type", "hybrid_override_pattern")
     found = [config.values[key] for key in keys if key in config.values]
     length = len(found[0]) if found and isinstance(found[0], list | str) and found[0] else REQUIRED
@@ -22,7 +22,7 @@ def layer_count(config: Config) -> int:
 
 
 def layer_type(config: Config) -> str:
-    """Return the type of a layer, of the table `types`: full, window, chunk, state, moe and so on.
+    """Return the type of the current layer, as in the table `types`: full, window, chunk, state, moe etc.
 
     Raises:
         SpecError: an entry is unknown, a list has the wrong length, or two keys disagree.
@@ -38,17 +38,17 @@ def layer_type(config: Config) -> str:
     if ("state" in type_ and not family.state) or (type_ in {"moe", "mlp"} and not family.one_part):
         raise config.error(types[0][0], "layers of this type are not known for this model type")
     if {"layer_types", "layers_block_type", "hybrid_layer_pattern"} & found.keys():
-        config.key("window")  # layers are listed, so that a window beside them needs no other rule
+        config.key("window")  # layers are listed, so an additional window key needs no other rule
         if type_ == "window" and not config.flag("use_sliding_window", default=True):
             raise config.error("use_sliding_window", f"contradicts {types[0][0]}, which lists windows")
     return type_
 
 
 def has_experts(config: Config) -> bool:
-    """Return whether a layer has experts, if the model has any; all keys that state this hold.
+    """Return whether the current layer has experts according to all keys that state this.
 
     Raises:
-        SpecError: a value is not understood.
+        SpecError: a value cannot be interpreted.
     """
     i = config.index
     rules: Mapping[str, Callable[[str], bool]] = {
@@ -74,7 +74,10 @@ def window_tokens(config: Config) -> int:
 
 
 def _spaced(config: Config, every: int, other: str) -> str:
-    """Return "full" for each n-th layer, counted as the family does, else the other type; 0: none is full."""
+    """Return "full" if the current layer is an `every`-th one, else `other`; with 0, no layer is full.
+
+    The model family determines how layers are counted.
+    """
     counted, i, last = config.family.counted, config.index, config.layers - 1
     place = last - i if counted == "fromEnd" else i + 1
     extra = {"first": 0, "last": last}.get(counted)
@@ -105,7 +108,7 @@ def _chosen(config: Config, key: str) -> str:
 
 
 def _both_lists(config: Config, key: str) -> str:
-    """Read two lists, counted from 1, which together name every layer once."""
+    """Return the current layer's type from two lists, counted from 1, that together name each layer once."""
     other = "linear_attn_config.kda_layers"
     full, states = (_numbers(config, name, 1) for name in (key, other))
     if full & states or len(full | states) != config.layers:
@@ -121,7 +124,7 @@ def _grouped(config: Config, key: str) -> str:
 
 
 def _numbers(config: Config, key: str, low: int = 0) -> set[int]:
-    """Return a set of layer numbers, counted from 0 or 1, from a list or a text with commas."""
+    """Return the set of layer numbers, counted from `low`, in a list or a text with commas."""
     value: Any = config.get(key)
     items = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else ["?"]
     numbers = {int(item) if str(item).strip().isdigit() else -1 for item in items}
@@ -131,7 +134,7 @@ def _numbers(config: Config, key: str, low: int = 0) -> set[int]:
 
 
 def _by_default(config: Config) -> str:
-    """Return the type if no key lists the layers: that of the family, and of a window alone."""
+    """Return the type of the current layer if no key lists layers: from the model family and the window."""
     family = config.family
     if "state" in family.window:
         return str(family.window)
@@ -164,4 +167,4 @@ _RULES: Mapping[str, Callable[[Config, str], str]] = {
     "two lists": _both_lists,
     "groups": _grouped,
 }
-"""Readers of the keys in the table `rules`, which state the layers with full attention."""
+"""Functions that read the keys in the table `rules`, which state the layers with full attention, by rule."""

@@ -1,14 +1,16 @@
-"""A model as a list of layers: the cache, the weights and the arithmetic of each.
+"""A model as a list of layers, each with its cache, weights and arithmetic.
 
-Everything else in the package (weights, cache, largest batch, token times) is a sum over these layers.
-Equation numbers are those of docs/estimate.md.
+The total weights, the cache, the largest batch and the token times are sums over these layers. Equation
+numbers are those of docs/estimate.md.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 CACHE_BYTES = {"bf16": 2.0, "fp8": 1.0, "fp8_ds_mla": 1.0}
-"""Bytes of one number in the cache; `fp8_ds_mla` packs the rows of a latent cache differently."""
+"""Size of one number in the cache [bytes], by format; `fp8_ds_mla` packs the rows of a latent cache
+differently.
+"""
 ALL_FORMATS = tuple(CACHE_BYTES)
 
 
@@ -17,63 +19,65 @@ class Cache:
     """A part of the cache of one layer: rows for tokens, or a state of fixed size."""
 
     type: str
-    """grows, window, chunk, latent, index, compressed or state."""
+    """Type of the cache: grows, window, chunk, latent, index, compressed or state."""
     numbers: int = 0
-    """Numbers of a row, of one head if there are heads."""
+    """Count of numbers in a row, or in one head of a row if there are heads."""
     heads: int = 0
-    """KV heads, divided among devices and copied if there are fewer; 0: each device holds the entire row."""
+    """Number of KV heads, which devices divide, or copy if there are fewer heads; 0 if each device has entire
+    rows.
+    """
     limit: int | None = None
-    """Maximum number of tokens kept; None if all."""
+    """Maximum number of tokens that are kept; None for all."""
     every: int = 1
-    """Number of tokens per row."""
+    """Number of tokens that share one row."""
     packed: tuple[tuple[str, float], ...] = ()
-    """Bytes of a row in the cache formats that do not store each number in the same size."""
+    """Size of a row [bytes] in cache formats that store numbers in different sizes, as (format, size)."""
     read: int | None = None
-    """Maximum number of tokens that an output token reads; None if all."""
+    """Maximum number of tokens that an output token reads; None for all."""
     state_bytes: float = 0.0
-    """State of a request, divided among devices [bytes]."""
+    """Size of a request's state, which is divided among devices [bytes]."""
     groups: int = 0
-    """Groups of a Mamba-2 convolution, copied if they do not divide among devices."""
+    """Number of groups of a Mamba-2 convolution, which are copied if devices cannot divide them."""
     group_bytes: float = 0.0
-    """State of one of these groups [bytes]."""
+    """Size of the state of one such group [bytes]."""
 
     def row_bytes(self, cache: str, tp: int) -> float:
-        """Return the bytes of a row on one device (eq. E16)."""
+        """Return the size of a row on one of `tp` devices in a cache format [bytes] (eq. E16)."""
         packed = dict(self.packed)
         if cache in packed:
             return packed[cache]
         return max(-(-self.heads // tp), 1) * self.numbers * CACHE_BYTES[cache]
 
     def fixed_bytes(self, tp: int) -> float:
-        """Return the state of a request on one device [bytes]."""
+        """Return the size of a request's state on one device [bytes], for a number of devices."""
         groups = self.groups if self.groups % tp == 0 else tp
         return (self.state_bytes + groups * self.group_bytes) / tp
 
     def rows(self, tokens: float) -> float:
-        """Return the rows kept of a request."""
+        """Return the number of rows that are kept for a request with a number of tokens."""
         return min(tokens, self.limit or tokens) / self.every
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Weights of a module, in the format of the checkpoint."""
+    """The weights of a module, in the format of the checkpoint."""
 
     module: str
-    """Name in the checkpoint, below the layer."""
+    """Name of the module in the checkpoint, below its layer."""
     parameters: int
     use: str
-    """dense: read in every iteration; routed: read if a token selects them; head; embedding: looked up; tower
-    and mtp: stored in addition to the decoder.
+    """Use of the weights. dense: read in every iteration; routed: read if a token selects them; head: output
+    head; embedding: looked up; tower and mtp: stored in addition to the decoder.
     """
     form: str = "bf16"
-    """Format."""
+    """Number format of the weights."""
     size: float = 2.0
-    """Bytes of a parameter, with its scales."""
+    """Size of a parameter with its share of scales [bytes]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """A mixture of experts."""
+    """The experts of a mixture of experts."""
 
     count: int
     """Number of routed experts."""
@@ -85,30 +89,32 @@ class Experts:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer, or several equal ones."""
+    """A layer of a model, or a group of equal layers."""
 
     attention: str = ""
-    """Attention, as text."""
+    """Description of the attention."""
     feed_forward: str = ""
-    """Feed-forward part, as text."""
+    """Description of the feed-forward part."""
     caches: tuple[Cache, ...] = ()
     matrices: tuple[Matrix, ...] = ()
     heads: int = 0
-    """Query heads."""
+    """Number of query heads."""
     width: float = 0.0
-    """Mean width of a head's query and value, for the arithmetic of a prompt."""
+    """Mean width of a head's query and value, which determines the arithmetic of a prompt."""
     absorbed: int = 0
-    """Numbers of a cached row multiplied per head in decoding, if attention works on compressed rows."""
+    """Count of numbers of a cached row that each head multiplies in decoding, if attention uses compressed
+    rows.
+    """
     ffn: int = 0
     """Width of the feed-forward part that every token uses."""
     experts: Experts | None = None
     parts: int = 1
-    """Sub-layers; each ends with an all-reduce if devices share the model."""
+    """Number of sub-layers; each ends with an all-reduce if several devices share the model."""
     count: int = 1
-    """Number of layers of this type."""
+    """Number of equal layers."""
 
     def __add__(self, other: "Layer") -> "Layer":
-        """Return the layer that has the parts of both."""
+        """Return a layer that has the parts of both layers."""
         values = {name: getattr(self, name) for name in self.__slots__}
         for name in ("caches", "matrices", "heads", "width", "absorbed", "ffn", "parts"):
             values[name] += getattr(other, name)
@@ -118,13 +124,13 @@ class Layer:
 
     @property
     def kv_heads(self) -> int:
-        """KV heads of the layer; 0 if devices do not divide its cache by heads."""
+        """Number of KV heads of the layer; 0 if devices do not divide its cache by heads."""
         return max((cache.heads for cache in self.caches), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """The architecture of a model."""
+    """The architecture of a model: layers, other weights, sizes."""
 
     name: str
     layers: tuple[Layer, ...]
@@ -132,21 +138,21 @@ class ModelFacts:
     others: tuple[Matrix, ...]
     """Weights outside the layers."""
     hidden: int
-    """Width of the model."""
+    """Hidden size of the model."""
     vocab: int
     """Vocabulary size [tokens]."""
     context: int | None
-    """Maximum context [tokens]; None if not stated."""
+    """Maximum context length [tokens]; None if not stated."""
     checkpoint: str = "bf16"
-    """Format of the published weights."""
+    """Number format of the published weights."""
     cache: str | None = None
-    """Cache format that the checkpoint asks for."""
+    """Cache format that the checkpoint states; None if it states none."""
     stored_bytes: float | None = None
     """Size of the published files [bytes]; None if unknown."""
     unknown_weights: str = ""
     """Reason why the size of the published weights is unknown; empty if it is known."""
     notes: tuple[str, ...] = ()
-    """Interpretation of the model, and omitted parts."""
+    """Sentences on the interpretation of the model, and on omitted parts."""
     assumed: bool = False
     """Whether the model type is unknown, so that its layers are an assumption."""
     note: str = ""
@@ -161,33 +167,33 @@ class ModelFacts:
 
     @property
     def heads(self) -> int:
-        """Query heads of the layer that has most; 0 if none has attention."""
+        """Largest number of query heads of any layer; 0 if no layer has attention."""
         return max(layer.heads for layer in self.layers)
 
     @property
     def experts(self) -> Experts | None:
-        """The mixture of experts; None for a dense model."""
+        """Experts of the model; None for a dense model."""
         return next((layer.experts for layer in self.layers if layer.experts), None)
 
     @property
     def matrices(self) -> list[tuple[Matrix, int]]:
-        """All weights, each with the number of layers that have it."""
+        """Weights of all modules, each with the number of layers that have it."""
         inside = [(matrix, layer.count) for layer in self.layers for matrix in layer.matrices]
         return inside + [(matrix, 1) for matrix in self.others]
 
     @property
     def parameters(self) -> int:
-        """Parameters of the decoder, without towers and layers for speculative decoding."""
+        """Number of parameters of the decoder, without towers and layers for speculative decoding."""
         beside = {"tower", "mtp"}
         return sum(times * matrix.parameters for matrix, times in self.matrices if matrix.use not in beside)
 
     def cache_types(self) -> frozenset[str]:
-        """Return the types of cache that any layer has."""
+        """Return the types of all caches in the layers."""
         return frozenset(cache.type for layer in self.layers for cache in layer.caches)
 
 
 def grouped(layers: Iterable[Layer]) -> tuple[Layer, ...]:
-    """Merge equal layers, in the order in which they first occur."""
+    """Merge equal layers to groups, in the order in which they first occur."""
     counts: dict[Layer, int] = {}
     for layer in layers:
         counts[layer] = counts.get(layer, 0) + 1

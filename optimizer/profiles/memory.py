@@ -1,4 +1,4 @@
-"""Memory of a replica: weights, workspace and cache (docs/estimate.md, section 5)."""
+"""Estimates the memory of a replica: weights, workspace and cache (docs/estimate.md, section 5)."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,17 +9,17 @@ from optimizer.profiles.layers import Layer
 GIB = 2**30
 GB = 10**9
 _RUNTIME_GIB = 0.8
-"""Driver context, communication buffers, captured graphs."""
+"""Memory for driver context, communication buffers and captured graphs [GiB]."""
 _EXPERTS_GIB = (2.0, 5.0, 8.0)
-"""Additional workspace of mixtures of experts: minimum, expected, maximum."""
+"""Additional workspace of mixtures of experts [GiB]: minimum, expected, maximum."""
 _DENSE_GIB = (-0.6, 0.0, 2.0)
-"""Additional workspace of dense models: minimum, expected, maximum."""
+"""Additional workspace of dense models [GiB]: minimum, expected, maximum."""
 _MAX_DEVIATION = 0.05
-"""Relative difference of stored and counted weights that is not mentioned."""
+"""Relative difference of stored and counted weights up to which no note is shown."""
 _USUAL_PER_TOKEN = 8
-"""Experts of a token, for the workspace of a model that does not state them."""
+"""Number of experts per token that is assumed for the workspace if a model does not state it."""
 _LOGIT_BYTES = 6
-"""Bytes of a logit, stored in 16 and in 32 bit."""
+"""Size of a logit [bytes], which is stored in 16 and in 32 bit."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,14 @@ class Memory:
 
     @cached_property
     def total_bytes(self) -> float:
-        """Memory that the engine may use."""
+        """Memory that the engine can use [bytes]."""
         deployment = self.iterations.deployment
         device = self.iterations.accelerator.device_memory_gib
         return (deployment.memory_gib or device) * deployment.memory_utilization * GIB
 
     @cached_property
     def weight_bytes(self) -> float:
-        """Weights on one device (eq. E21): as stated, as in the files, or as counted."""
+        """Size of the weights on one device [bytes] (eq. E21): as stated, as in the files, or as counted."""
         stored, deployment = self.iterations.model.stored_bytes, self.iterations.deployment
         if deployment.weights_gb is not None:
             return deployment.weights_gb * GB / deployment.tp
@@ -47,12 +47,12 @@ class Memory:
 
     @cached_property
     def counted_bytes(self) -> float:
-        """Weights as counted from the layers, of all devices."""
+        """Size of the weights of all devices together [bytes], counted from the layers."""
         return self.iterations.format.bytes_of("dense", "routed", "head", "embedding", "tower")
 
     @property
     def size_note(self) -> str | None:
-        """A sentence if the files differ from the counted weights by more than 5 %, or are not understood."""
+        """Sentence on files that differ from the counted weights by over 5 %, or are unclear; else None."""
         model, deployment = self.iterations.model, self.iterations.deployment
         if model.stored_bytes is None or deployment.weights_gb is not None or deployment.weights is not None:
             return None
@@ -70,7 +70,7 @@ class Memory:
 
     @cached_property
     def work_bytes(self) -> float:
-        """Activations of the largest iteration and logits (eq. E22)."""
+        """Size of the activations of the largest iteration, and of logits [bytes] (eq. E22)."""
         model, deployment = self.iterations.model, self.iterations.deployment
         width = max(map(_width, model.layers), default=0)
         layer = max(2 * model.hidden + 2 * width / deployment.tp, 4 * model.hidden)
@@ -79,7 +79,7 @@ class Memory:
 
     @cached_property
     def free_bytes(self) -> tuple[float, float, float]:
-        """Memory for the cache: minimum, expected, maximum (eq. E23); negative if the model does not fit."""
+        """Memory for the cache [bytes]: minimum, expected, maximum (eq. E23); negative if it does not fit."""
         given_gb = self.iterations.deployment.workspace_gb
         if given_gb is not None:
             free = self.total_bytes - self.weight_bytes - given_gb * GB
@@ -90,7 +90,7 @@ class Memory:
         return low, expected, high
 
     def request_bytes(self, tokens: float) -> float:
-        """Return the size of the cache and state of one request of a given length (eq. E24)."""
+        """Return the size of cache and states of one request with a number of tokens [bytes] (eq. E24)."""
         iterations = self.iterations
         if iterations.deployment.cache_per_token is not None:
             return tokens * iterations.deployment.cache_per_token
@@ -103,7 +103,7 @@ class Memory:
         return rows + iterations.state_bytes
 
     def tokens(self, free_bytes: float) -> float:
-        """Return the number of cached tokens that fit, in requests of the deployment's length."""
+        """Return the number of cached tokens that fit if all requests have the deployment's length."""
         length = self.iterations.deployment.request_tokens
         return max(free_bytes, 0.0) / self.request_bytes(length) * length
 
@@ -113,7 +113,7 @@ class Memory:
 
 
 def _width(layer: Layer) -> int:
-    """Return the width of the activations that a token has in a feed-forward part."""
+    """Return the width of a token's activations in the feed-forward part of a layer."""
     experts = layer.experts
     routed = experts.ffn * (experts.per_token or min(_USUAL_PER_TOKEN, experts.count)) if experts else 0
     return layer.ffn + routed

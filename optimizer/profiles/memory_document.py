@@ -1,4 +1,4 @@
-"""The memory of a model and its requests on accelerators, as a document."""
+"""The document on the memory of a model and its requests on accelerators."""
 
 from collections.abc import Iterable, Iterator
 
@@ -12,18 +12,18 @@ from optimizer.profiles.memory import Memory
 
 
 class ConcurrentRequests(Document):
-    """Requests that fit at the same time, by the way in which the engine assigns memory."""
+    """Number of requests that fit at the same time, by the engine's method of memory allocation."""
 
     reserved: int
-    """Number if each request reserves the maximum length, without pages."""
+    """Number without paging, if each request reserves memory for the maximum length."""
     paged: int
-    """Number with full blocks, if each request is admitted only if its entire output fits."""
+    """Number with paging, if a request is admitted only if its entire output fits."""
     average: int
-    """Number with full blocks that fits on average; requests are sometimes preempted."""
+    """Number with paging that fits on average; requests are sometimes preempted."""
 
 
 class DeviceMemory(Document):
-    """A model on the cards of an accelerator; sizes are for one device."""
+    """Memory of a model on the cards of an accelerator; sizes are for one device."""
 
     accelerator: str
     """Name of the accelerator."""
@@ -32,13 +32,13 @@ class DeviceMemory(Document):
     tp: int
     """Number of devices per replica."""
     problem: str | None = None
-    """The reason why no request fits; null if one fits."""
+    """Reason why no request fits; null if at least one fits."""
     usable_gb: float = Field(alias="usable")
-    """Memory of a device that the engine may use [GB]."""
+    """Memory of a device that the engine can use [GB]."""
     weights_gb: float = Field(alias="weights")
-    """Weights on a device [GB]."""
+    """Size of the weights on a device [GB]."""
     workspace_gb: float = Field(alias="workspace")
-    """Activations, logits and runtime on a device [GB]."""
+    """Size of activations, logits and runtime on a device [GB]."""
     free_gb: float = Field(alias="free")
     """Memory of a device for the cache [GB]; negative if the weights do not fit."""
     free_low_gb: float = Field(alias="freeLow")
@@ -46,40 +46,42 @@ class DeviceMemory(Document):
     free_high_gb: float = Field(alias="freeHigh")
     """Upper end of the interval of the free memory [GB]."""
     token_bytes: float = Field(alias="tokenBytes")
-    """Cache of a token on a device [bytes], averaged over a request."""
+    """Cache size of a token on a device [bytes], averaged over a request."""
     kv_copies: float = Field(alias="kvCopies")
-    """Copies of each head of keys and values; more than 1 if there are fewer heads than devices."""
+    """Number of copies of each KV head; more than 1 if there are fewer heads than devices."""
     kv_tokens: int = Field(alias="kvTokens")
     """Number of tokens that fit in the cache."""
     requests: ConcurrentRequests
-    """Requests that fit at the same time."""
+    """Number of requests that fit at the same time."""
     requests_low: ConcurrentRequests = Field(alias="requestsLow")
-    """Requests that fit at the lower end of the free memory."""
+    """Number of requests that fit at the lower end of the free memory."""
     least_cards: int | None = Field(None, alias="leastCards")
     """Minimum number of cards on which a request fits; null if more than 64 devices are needed."""
     least_requests: ConcurrentRequests | None = Field(None, alias="leastRequests")
-    """Requests that fit on this minimum number of cards."""
+    """Number of requests that fit on this minimum number of cards."""
 
 
 class LayerMemory(Document):
-    """Equal layers: how they were understood. Bytes are of one layer with all heads."""
+    """A group of equal layers, as interpreted; sizes are for one layer with all heads."""
 
     count: int
     """Number of layers."""
     attention: str
-    """Attention: type, query heads / KV heads x width."""
+    """Attention: type, and query heads / KV heads x width."""
     cache: str
-    """Data kept of a request: rows of all tokens, of the last ones, a state of fixed size, or nothing."""
+    """Data kept for a request: rows of all tokens, rows of the last tokens, a state of fixed size, or
+    nothing.
+    """
     token_bytes: float = Field(alias="tokenBytes")
-    """Cache of a token, while all are kept [bytes]."""
+    """Cache size of a token while all tokens are kept [bytes]."""
     state_bytes: float = Field(alias="stateBytes")
-    """State of a request of any length [bytes]."""
+    """Size of the state of a request of any length [bytes]."""
     feed_forward: str = Field(alias="feedForward")
     """Feed-forward part: widths of dense, routed and shared experts."""
     weights: str
-    """Formats of the weights."""
+    """Number formats of the weights."""
     weights_gb: float = Field(alias="weightsGB")
-    """Weights of all these layers [GB]."""
+    """Size of the weights of all layers of the group [GB]."""
 
 
 class MemoryAnswer(Document):
@@ -90,59 +92,59 @@ class MemoryAnswer(Document):
     attention: str
     """Type of attention: MHA, GQA, MQA or MLA."""
     weights: str
-    """Format of the weights."""
+    """Number format of the weights."""
     cache: str
-    """Format of the cache."""
+    """Number format of the KV cache."""
     weights_gb: float = Field(alias="weightsGB")
     """Size of all weights [GB]."""
     parameters_b: float = Field(alias="parametersB")
-    """Parameters of the decoder [10⁹]."""
+    """Number of parameters of the decoder [10⁹]."""
     assumed: bool = False
     """Whether the model type is unknown, so that the layers are an assumption."""
     layers: tuple[LayerMemory, ...] = Field(strict=False)
-    """Groups of equal layers."""
+    """Groups of equal layers of the model."""
     notes: tuple[str, ...] = Field((), strict=False)
-    """Interpretation of the model, and omitted parts."""
+    """Sentences on the interpretation of the model, and on omitted parts."""
     token_bytes: float = Field(alias="tokenBytes")
-    """Cache of a token with all heads [bytes], averaged over a request."""
+    """Cache size of a token with all heads [bytes], averaged over a request."""
     in_tokens: float = Field(alias="inTokens")
     """Mean input length [tokens]."""
     out_tokens: float = Field(alias="outTokens")
     """Mean output length [tokens]."""
     block_tokens: int = Field(alias="blockTokens")
-    """Tokens of a block."""
+    """Number of tokens in a block of the cache."""
     max_length: float = Field(alias="maxLength")
-    """Longest request [tokens]."""
+    """Maximum request length [tokens]."""
     reserved_gb: float = Field(alias="reserved")
-    """Cache reserved per request without pages [GB]."""
+    """Cache reserved for each request without paging [GB]."""
     paged_gb: float = Field(alias="paged")
-    """Cache of a request in full blocks at the end of its output [GB]."""
+    """Cache size of a request in full blocks at the end of its output [GB]."""
     average_gb: float = Field(alias="average")
-    """Cache of a request in full blocks, on average [GB]."""
+    """Cache size of a request in full blocks, averaged over its output [GB]."""
     paged_gain: float = Field(alias="pagedGain")
-    """Factor by which pages increase the number of requests if each is admitted only if its entire output
-    fits.
+    """Factor by which paging increases the number of requests, if a request is admitted only if its entire
+    output fits.
     """
     average_gain: float = Field(alias="averageGain")
-    """Factor by which pages increase the number of requests on average."""
+    """Factor by which paging increases the number of requests on average."""
     shared_tokens: float = Field(alias="sharedTokens")
-    """Tokens of the prefix that are shared, in full blocks."""
+    """Number of shared tokens in full blocks of the prefix."""
     sharing_gain: float = Field(alias="sharingGain")
-    """Factor by which the shared prefix increases the number of requests on average."""
+    """Factor by which sharing the prefix increases the number of requests on average."""
     prefill_tokens: float = Field(alias="prefillTokens")
-    """Input tokens computed per request [tokens]; the others are found in the cache."""
+    """Mean number of input tokens that are computed per request; the others are in the cache."""
     devices: tuple[DeviceMemory, ...] = Field(strict=False)
-    """The model on each accelerator, in the order of the question."""
+    """Memory of the model on each accelerator, in the order of the request."""
 
 
 def memory_answer(
     whole: CacheCapacity, found: Iterable[CacheCapacity], prefix_hit_rate: float
 ) -> MemoryAnswer:
-    """Return the memory of a model and its requests.
+    """Build the document on the memory of a model and its requests.
 
     Args:
-        whole: the model on one device, without parallelism.
-        found: the model on each accelerator.
+        whole: capacity of the model on one device, without parallelism.
+        found: capacity of the model on each accelerator.
         prefix_hit_rate: share of requests whose prefix is already cached.
     """
     memory, iterations = whole.memory, whole.memory.iterations
@@ -220,7 +222,7 @@ def _token_bytes(capacity: CacheCapacity) -> float:
 
 
 def _copies(model: ModelFacts, tp: int) -> float:
-    """Return the number of copies of a row on the devices of a replica: full rows, or copied heads."""
+    """Return the number of copies of a cache row on the devices of a replica: entire rows, or heads."""
     if model.cache_types() & {"latent", "compressed"}:
         return float(tp)
     return max([1.0, *(tp / layer.kv_heads for layer in model.layers if layer.kv_heads)])
@@ -248,7 +250,7 @@ def _in_words(cache: Cache) -> str:
 
 
 def _notes(memory: Memory) -> Iterator[str]:
-    """Yield the interpretation of the model, and the differences between engines."""
+    """Yield sentences on the interpretation of the model, and on differences between engines."""
     model, types = memory.iterations.model, memory.iterations.model.cache_types()
     yield from (*model.notes, *filter(None, [memory.size_note]))
     for use, text in (
@@ -265,7 +267,7 @@ def _notes(memory: Memory) -> Iterator[str]:
 
 
 def attention_kinds(model: ModelFacts) -> str:
-    """Return the types of attention, by their heads of keys and values."""
+    """Return the types of a model's attention (MHA, GQA, MQA, MLA), which follow from the KV heads."""
     return (
         " + ".join(dict.fromkeys(layer.attention.split(" ")[0] for layer in model.layers if layer.caches))
         or "none"

@@ -1,7 +1,7 @@
-"""Read a model from the config.json of its Hugging Face repository, and from the files in its folder.
+"""Reads a model from the config.json of its Hugging Face repository, and from other files in its folder.
 
-The result is a list of layers. Every key is used, known to be harmless, or an error that names it, because an
-estimate for a guessed architecture would be worthless.
+The result is a list of layers. Every key is either used, known to be harmless, or an error that names it,
+because an estimate for a guessed architecture would be worthless.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,9 @@ from optimizer.schema.messages import json_type
 
 _WRAPPERS = ("text_config", "llm_config", "language_config")
 _OUTER = ("tie_word_embeddings",)
-"""Keys of the outer object that override the inner one: the whole model's class has the output head."""
+"""Keys of the outer object that override the inner one, because the class of the entire model has the output
+head.
+"""
 _TOWERS = ("vision_config", "audio_config")
 _BESIDE_THINKER = (
     "talker_config",
@@ -43,7 +45,7 @@ _BESIDE_THINKER = (
     "architectures",
 )
 _REFUSED = ("bert", "t5", "bart", "whisper", "clip", "rwkv", "recurrent", "xlstm", "zamba", "zaya", "mllama")
-"""Parts of model types that are not read: encoders, encoder-decoders and recurrent networks."""
+"""Parts of the names of unsupported model types: encoders, encoder-decoders and recurrent networks."""
 
 
 def read_model_config(
@@ -52,12 +54,13 @@ def read_model_config(
     """Read a model from its folder or its config.json.
 
     Args:
-        path: the folder or file; other files in the folder state formats and sizes.
-        ignored: keys that have no effect.
-        sizes_known: whether weights and cache are stated elsewhere, so that unknown keys do not matter.
+        path: the folder or file; other files in the folder can state formats and sizes.
+        ignored: keys to treat as having no effect.
+        sizes_known: whether the sizes of weights and cache are stated elsewhere, so that unknown keys do not
+            matter.
 
     Raises:
-        SpecError: a file cannot be read, or a value is not understood.
+        SpecError: a file cannot be read, or a value cannot be interpreted.
     """
     file = Path(path)
     if file.is_dir():
@@ -92,10 +95,10 @@ def model_of_config(
     Args:
         raw: the parsed config.json.
         name: name of the model.
-        source: the file, for messages.
-        beside: files that state formats, by name.
-        ignored: keys that have no effect.
-        sizes_known: whether weights and cache are stated elsewhere.
+        source: name of the file, for messages.
+        beside: contents of other files that state formats, by file name.
+        ignored: keys to treat as having no effect.
+        sizes_known: whether the sizes of weights and cache are stated elsewhere.
 
     Raises:
         SpecError: a key is missing, or a value is unknown.
@@ -115,18 +118,18 @@ def model_of_config(
 
 
 def _config(text: Mapping[str, Any], family: SimpleNamespace, source: str) -> Config:
-    """Return the config with what its class supplies, and with the keys of single layers.
+    """Return the config with the defaults of its model family, and with the keys of single layers.
 
     Raises:
-        SpecError: a key is missing, or not understood for this family.
+        SpecError: a key is missing, or cannot be interpreted for this family.
     """
     stated = {key: value for key, value in text.items() if key not in family.idle}
-    if stated.get("no_rope_layers") == []:  # as absent: every fourth layer
+    if stated.get("no_rope_layers") == []:  # same as absent: every fourth layer
         del stated["no_rope_layers"]
     defaults = dict(family.defaults)
     if any(isinstance(stated.get(key), list) for key in ("mlp_layer_types", "moe_layer_freq")):
         defaults.pop("first_k_dense_replace", None)
-    if "per_layer_config" in stated:  # which states each width that differs from head_dim
+    if "per_layer_config" in stated:  # it states each width that differs from head_dim
         defaults.pop("global_head_dim", None)
     config = Config(without_null(defaults | stated), family, source)
     config = replace(config, layers=layer_count(config))
@@ -142,7 +145,7 @@ def _config(text: Mapping[str, Any], family: SimpleNamespace, source: str) -> Co
 
 
 def _facts(config: Config, name: str, beside: Mapping[str, Mapping[str, Any]], *, refuse: bool) -> ModelFacts:
-    """Return the architecture of a decoder of a known family; arguments as of `model_of_config`."""
+    """Return the architecture of a decoder of a known family; arguments as for `model_of_config`."""
     layers = _layers(config)
     others = [*_ends(config), *_towers(config), *_speculation(config, layers[-1])]
     facts = ModelFacts(
@@ -165,10 +168,10 @@ def _facts(config: Config, name: str, beside: Mapping[str, Mapping[str, Any]], *
 
 
 def _decoder(raw: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Return the keys of the decoder: those of the inner object, and of the outer one if absent there.
+    """Return the keys of the decoder: those of the inner object, or else of the outer one.
 
     Raises:
-        SpecError: the inner object is not one.
+        SpecError: the value for the inner object is not an object.
     """
     outer = dict(raw)
     if isinstance(thinker := outer.pop("thinker_config", None), Mapping):
@@ -182,10 +185,10 @@ def _decoder(raw: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 
 def _own_keys(config: Config) -> Mapping[int, Mapping[str, Any]]:
-    """Return the keys of single layers, by their number.
+    """Return the keys of single layers, by index of the layer.
 
     Raises:
-        SpecError: they are not objects, or of layers that do not exist.
+        SpecError: the values are not objects, or belong to layers that do not exist.
     """
     key = "block_configs" if "block_configs" in config.values else "per_layer_config"
     found = config.get(key, {})
@@ -206,10 +209,10 @@ def _own_keys(config: Config) -> Mapping[int, Mapping[str, Any]]:
 
 
 def _family(text: Mapping[str, Any], source: str, *, refuse: bool) -> tuple[str, SimpleNamespace]:
-    """Return the reason why the model type is unknown (empty if it is known), and the interpretation.
+    """Return the reason why the model type is unknown (empty if it is known), and the family to use.
 
     Raises:
-        SpecError: models of this type are not read, and `refuse`.
+        SpecError: models of this type are not supported, and `refuse` is true.
     """
     name, problem = str(text.get("model_type") or "").lower(), ""
     if name in families() and not text.get("is_encoder_decoder"):
@@ -233,7 +236,7 @@ def _family(text: Mapping[str, Any], source: str, *, refuse: bool) -> tuple[str,
 
 
 def _layers(config: Config) -> list[Layer]:
-    """Return the layers, in order."""
+    """Return all layers, in order."""
     views = [config.at(index) for index in range(config.layers)]
     if "block_configs" in config.values:
         return list(map(block_layer, views))
@@ -242,7 +245,7 @@ def _layers(config: Config) -> list[Layer]:
 
 
 def _ends(config: Config) -> Iterator[Matrix]:
-    """Yield embedding, output head, and weights outside of the layers."""
+    """Yield the weights outside of the layers, such as embedding and output head."""
     size = config.whole("hidden") * config.whole("vocab")
     yield Matrix("lm_head", size, "head")
     if not config.flag("tied", default=config.family.tied):
@@ -258,7 +261,7 @@ def _ends(config: Config) -> Iterator[Matrix]:
 
 
 def _towers(config: Config) -> Iterator[Matrix]:
-    """Yield the transformer layers of vision and audio towers."""
+    """Yield the weights of transformer layers in vision and audio towers."""
     for name in _TOWERS:
         tower = config.values.get(name)
         if not isinstance(tower, Mapping):
@@ -279,7 +282,10 @@ def _towers(config: Config) -> Iterator[Matrix]:
 
 
 def _speculation(config: Config, last: Layer) -> Iterator[Matrix]:
-    """Yield the layers for speculative decoding, each like the last one; engines load them only for that."""
+    """Yield the weights of layers for speculative decoding, each like the last layer.
+
+    Engines load them only for speculative decoding.
+    """
     number = config.whole("speculation", 0, 0)
     if config.flag("use_mtp", default=True) and number:
         size = sum(matrix.parameters for matrix in last.matrices) + 2 * config.whole("hidden") ** 2

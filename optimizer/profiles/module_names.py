@@ -1,4 +1,4 @@
-"""Names of modules, and the patterns with which checkpoints list them."""
+"""Matches names of modules with the patterns by which checkpoints list them."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _OUTER = re.compile(
 
 
 class ModulePatterns:
-    """A list of patterns: names, globs and regular expressions (``re:``)."""
+    """A list of patterns of module names: names, globs and regular expressions (``re:``)."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = {pattern: _below_the_decoder(pattern) for pattern in patterns}
@@ -29,7 +29,7 @@ class ModulePatterns:
             self._compiled.setdefault(layer[1] if layer else "", []).append((_expression(name), name))
 
     def match(self, name: str) -> bool:
-        """Return whether a pattern names a module or a part that contains it."""
+        """Return whether any pattern matches a module or a part that contains it."""
         if not self._patterns:
             return False
         parts = name.split(".")
@@ -46,27 +46,27 @@ class ModulePatterns:
         return bool(hits)
 
     def check(self, place: str, layers: int) -> None:
-        """Check the patterns that named no module so far.
+        """Check the patterns that have matched no module so far.
 
         Args:
-            place: where they are stated, for messages.
-            layers: number of layers; later ones are for speculative decoding.
+            place: location of the patterns, for messages.
+            layers: number of layers; those beyond are for speculative decoding.
 
         Raises:
-            SpecError: a pattern is not for small modules or modules outside of the decoder.
+            SpecError: such a pattern is not for small modules or for modules outside of the decoder.
         """
         small = re.compile(yaml_table("quantisation.yaml")["small"].replace(" ", ""))
         anywhere = {_LAYER.sub("", name) for name in self._names}
         for pattern, name in self._patterns.items():
             layer = _LAYER.match(name)
             beyond = layer is not None and int(layer[1]) >= layers
-            known = name in self._seen or _LAYER.sub("", name) in anywhere  # another layer has such a module
+            known = name in self._seen or _LAYER.sub("", name) in anywhere  # other layers have it
             if not known and not beyond and not small.search(pattern.lower()):
                 raise SpecError(f"{place}: {pattern[:80]!r} names no module of this model")
 
 
 def _expression(name: str) -> re.Pattern[str]:
-    """Compile a glob, which names parts between dots, or a regular expression."""
+    """Compile a glob, whose wildcards match parts between dots, or a regular expression."""
     if not name.startswith("re:"):
         glob = re.sub(r"(\d)\\\*", r"\1(?!\\d).*", re.escape(name)).replace(r"\*", ".*")
         return re.compile(rf"(?:.*\.)?{glob}(?:\..*)?$")
@@ -77,7 +77,7 @@ def _expression(name: str) -> re.Pattern[str]:
 
 
 def _below_the_decoder(pattern: str) -> str:
-    """Return a name below the decoder, with the names of this package."""
+    """Return a pattern relative to the decoder, with the module names of this package."""
     if pattern.startswith("re:"):
         return pattern
     leaves = yaml_table("quantisation.yaml")["leaves"]

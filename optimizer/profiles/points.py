@@ -1,4 +1,4 @@
-"""Tables of estimates: one for each row of a CSV file, to compare with measurements.
+"""Estimates each row of a CSV file, for comparison with measurements.
 
 A row describes an iteration (`kind` decode or prefill, `b`, `tok`, `ctx`), a closed loop (`c`, `isl`, `osl`)
 or a memory size (neither). All have model, accelerator, tp and weight format. Other columns are ignored.
@@ -42,13 +42,13 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "cache": ("cache", "kv_cache"),
     "measured": ("ms", "kv_tokens", "tpot"),
 }
-"""Accepted column headings of each value, in any case."""
+"""Accepted column headings of each value; case is ignored."""
 EAGER_ENGINES = frozenset({"legacy", "eager"})
-"""Engines that launch each kernel from the host."""
+"""Values of the engine column for engines that launch each kernel from the host."""
 _DECODE, _PROMPT = {"decode"}, {"prefill", "prompt"}
 _WHOLE = {"tp", "max_num_tokens", "max_requests"}
 _SETTINGS = _WHOLE | {"in_tokens", "out_tokens", "memory_utilization", "memory_gib"}
-"""Columns that are settings of the deployment; those of `_WHOLE` are integers."""
+"""Columns that are settings of the deployment; those in `_WHOLE` are integers."""
 
 
 class PointEstimate(NamedTuple):
@@ -61,20 +61,20 @@ class PointEstimate(NamedTuple):
     kind: str
     """Kind of row: decode, prefill, loop or kv."""
     estimated: Estimated | None
-    """The estimate [ms], or [tokens] for `kv`; None if the row cannot be estimated."""
+    """Estimate of the row [ms], or [tokens] for `kv`; None if the row cannot be estimated."""
     error: str
-    """Error message if there is no estimate."""
+    """Error message if the row cannot be estimated, else empty."""
 
     @property
     def measured(self) -> float | None:
-        """The measured value, if the row has one."""
+        """Measured value of the row; None if it has none."""
         try:
             return float(self.given["measured"])
         except (KeyError, ValueError):
             return None
 
     def document(self) -> dict[str, Any]:
-        """Return the estimate as plain values."""
+        """Convert the row's estimate to plain values."""
         names = ("model", "accelerator", "tp", "weights")
         values: dict[str, Any] = {
             "row": self.number,
@@ -96,7 +96,7 @@ def estimate_points(text: str, source: str = "", efficiency: Efficiency | None =
 
     Args:
         text: the CSV text.
-        source: its file, for messages.
+        source: name of the file, for messages.
         efficiency: constants of the estimator; None selects the current version.
 
     Raises:
@@ -137,7 +137,7 @@ def _kind(given: Mapping[str, str]) -> str:
 def _estimated(
     given: Mapping[str, str], kind: str, constants: Efficiency, model_of: Callable[[str], ModelFacts]
 ) -> Estimated:
-    """Return the estimate of a row.
+    """Estimate a row.
 
     Raises:
         SpecError: a value is missing or invalid, or the weights alone exceed the memory.

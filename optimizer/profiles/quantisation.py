@@ -1,7 +1,7 @@
-"""The format of every module, from each place where a checkpoint states formats.
+"""Determines the number format of every module from all places where a checkpoint states formats.
 
-Takes `quantization_config` of the config.json and the files in its folder. Contradictions are an error, and
-so are unknown methods, groups and targets.
+These are `quantization_config` in the config.json, and files in its folder. Contradictions are errors, and so
+are unknown methods, groups and targets.
 """
 
 import re
@@ -17,7 +17,7 @@ from optimizer.profiles.layers import Layer, Matrix, ModelFacts, grouped
 from optimizer.profiles.module_names import ModulePatterns
 
 Form = tuple[str, float]
-"""A format and its bytes per parameter, with scales."""
+"""A number format: its name, and its size per parameter with scales [bytes]."""
 _NAMED = re.compile(
     r"(?:^|[^a-z0-9])(nvfp4|mxfp4|fp8|awq|gptq|int[48]|w4a16|w8a8|bnb|nf4)(?:[^a-z0-9]|$)", re.IGNORECASE
 )
@@ -25,21 +25,21 @@ _NAMED = re.compile(
 
 @dataclass(frozen=True)
 class _Scheme:
-    """The formats that one place states."""
+    """The formats of modules that one place of a checkpoint states."""
 
     place: str
     base: Form | None = None
-    """Format of linear modules that no group names; None if 16-bit."""
+    """Format of linear modules that are in no group; None for 16-bit."""
     groups: Sequence[tuple[ModulePatterns, Form]] = ()
-    """Modules of each group."""
+    """Modules and format of each group."""
     ignored: ModulePatterns = ModulePatterns([])  # noqa: RUF009  no pattern, which never changes
     head: bool = False
-    """Whether the output head is one of the linear modules."""
+    """Whether the output head counts as a linear module."""
     routed: Form | None = None
-    """Format of routed experts, if it differs."""
+    """Format of routed experts, if it differs; else None."""
 
     def form(self, name: str, matrix: Matrix, *, tied: bool) -> Form | None:
-        """Return the format of a module; None if it is 16-bit."""
+        """Return the format of a module; None for 16-bit."""
         named = {form for names, form in self.groups if names.match(name)}
         if len(named) > 1:
             raise SpecError(f"{self.place}: {name} is in groups of different formats; remove the wrong one")
@@ -53,10 +53,10 @@ class _Scheme:
         return next(iter(named), self.base if linear and not router else None)
 
     def applied(self, facts: ModelFacts, layers: Sequence[Layer], plain: Form) -> ModelFacts:
-        """Return the facts with the formats of all weights.
+        """Return the facts with these formats for all weights.
 
         Raises:
-            SpecError: a pattern names no module.
+            SpecError: a pattern matches no module.
         """
         tied = not any(matrix.module == "embed_tokens" for matrix in facts.others)
 
@@ -77,13 +77,13 @@ class _Scheme:
 def with_formats(
     facts: ModelFacts, config: Config, layers: Sequence[Layer], beside: Mapping[str, Mapping[str, Any]]
 ) -> ModelFacts:
-    """Return the facts with the format of every module; anything unknown is stored as the reason.
+    """Return the facts with the format of every module; if it is unknown, `unknown_weights` has the reason.
 
     Args:
         facts: the facts, with 16-bit weights.
         config: the config.json.
         layers: all layers, in order.
-        beside: files in its folder that state formats, by name.
+        beside: contents of files in its folder that state formats, by file name.
     """
     plain, places = _plain(config), _places(config, beside)
     cache = next((form for values in places if (form := _cache(values))), None)
@@ -103,7 +103,7 @@ def with_formats(
 def _agreed(
     facts: ModelFacts, config: Config, layers: Sequence[Layer], plain: Form, places: Sequence[Config]
 ) -> ModelFacts:
-    """Return the facts with the formats on which all places agree."""
+    """Return the facts with the formats of all weights, on which all places must agree."""
     expert_types, stated = yaml_table("quantisation.yaml")["experts"], _NAMED.search(facts.name)
     expert_type = config.get("expert_dtype", "bf16")
     if not isinstance(expert_type, str) or expert_type not in expert_types:
@@ -128,7 +128,7 @@ def _agreed(
 
 
 def _plain(config: Config) -> Form:
-    """Return the format of modules that are not quantised."""
+    """Return the format of modules that are not quantised, from the config's data type."""
     stated = str(config.get("weights_type", "auto")).removeprefix("torch.")
     types = yaml_table("quantisation.yaml")["plain"]
     if stated not in types:
@@ -137,7 +137,7 @@ def _plain(config: Config) -> Form:
 
 
 def _places(config: Config, beside: Mapping[str, Mapping[str, Any]]) -> list[Config]:
-    """Return everything that states formats."""
+    """Return the parts of a checkpoint that state formats, each as a config."""
     keys = ("quantization_config", "compression_config")
     found = [config.inner(key) for key in keys if config.get(key, None) is not None]
     for name, value in beside.items():
@@ -151,10 +151,10 @@ def _places(config: Config, beside: Mapping[str, Mapping[str, Any]]) -> list[Con
 
 
 def _scheme(values: Config, routed: Form | None) -> _Scheme:
-    """Return the formats that one place states.
+    """Read the formats that one place states.
 
     Raises:
-        SpecError: they are unknown.
+        SpecError: a format is unknown.
     """
     tables = yaml_table("quantisation.yaml")
     method = str(values.get("quant_method", "modelopt" if "quant_algo" in values.values else "")).lower()
@@ -164,7 +164,7 @@ def _scheme(values: Config, routed: Form | None) -> _Scheme:
     if len(linear) > 1:
         raise values.error("config_groups", "two groups have the target Linear")
     base = next(iter(linear), None) if groups else _base(values, method)
-    if experts is not None:  # the method is that of everything else
+    if experts is not None:  # the method applies to all other modules
         base, routed, groups, ignored = _base(values, method), _algorithm(values, str(experts)), [], []
     elif groups and str(values.get("quant_algo", "")).upper() not in {
         "",
@@ -191,11 +191,11 @@ def _strings(values: Config, key: str, default: Sequence[str]) -> Sequence[str]:
 
 
 def _form(name: str, size: int | None = None) -> Form | None:
-    """Return a format of the table `forms`; None if it has none of that name.
+    """Look up a format in the table `forms`; return None if it has no such name.
 
     Args:
-        name: name in checkpoints, in any case.
-        size: weights with a common scale, if they are stated; entire rows if it is not positive.
+        name: name of the format in checkpoints, in any case.
+        size: number of weights with a common scale; None if not stated, 0 or less for entire rows.
     """
     forms = yaml_table("quantisation.yaml")["forms"]
     entry = forms.get(f"{name} {size}".upper(), forms.get(name.upper()))
@@ -207,7 +207,7 @@ def _form(name: str, size: int | None = None) -> Form | None:
 
 
 def _groups(values: Config) -> Iterator[tuple[Sequence[str], Form]]:
-    """Yield targets and format of each of the `config_groups`."""
+    """Yield the target modules and the format of each of the `config_groups`."""
     if not values.get("config_groups", None):
         return
     groups, sparse = values.inner("config_groups"), values.get("sparsity_config", None)
@@ -232,7 +232,7 @@ def _groups(values: Config) -> Iterator[tuple[Sequence[str], Form]]:
 
 
 def _quantised_layers(values: Config) -> list[tuple[Sequence[str], Form]]:
-    """Return the modules of each algorithm of `quantized_layers` (ModelOpt)."""
+    """Return the modules and the format of each algorithm in `quantized_layers` (ModelOpt)."""
     raw = values.get("quantized_layers", {})
     if not isinstance(raw, Mapping):
         raise values.error("quantized_layers", "must be an object")
@@ -250,7 +250,7 @@ def _algorithm(values: Config, name: str) -> Form:
 
 
 def _base(values: Config, method: str) -> Form | None:
-    """Return the format of linear modules if no groups state it."""
+    """Return the format of linear modules if no group states it."""
     if method.startswith("modelopt"):
         algorithm = values.get("quant_algo") if method == "modelopt" else values.get("quant_algo", method)
         if not any(key in values.values for key in yaml_table("quantisation.yaml")["lists"]):
@@ -267,7 +267,7 @@ def _base(values: Config, method: str) -> Form | None:
 
 
 def _by_method(values: Config, method: str) -> tuple[str, int | None]:
-    """Return the name of a method's format, and the weights of a scale."""
+    """Return the name of a method's format, and the number of weights with a common scale."""
     block = values.get("weight_block_size", None)
     if method == "quark":
         own = values.inner("layer_quant_config") if "layer_quant_config" in values.values else None
@@ -298,14 +298,14 @@ def _exceptions(values: Config) -> Iterator[str]:
         for pattern, entry in values.inner(key).values.items() if key in values.values else ():
             bits = entry.get("bits") if isinstance(entry, Mapping) else None
             if entry == {} and not pattern.startswith("-:"):
-                continue  # as all others
+                continue  # same as all others
             if bits != 16 and not pattern.startswith("-:"):
                 raise values.error(key, f"the entry {pattern[:40]!r} is not understood; only 16 bit is")
             yield re.sub(r"^[-+]:", "re:", pattern)
 
 
 def _cache(values: Config) -> str | None:
-    """Return the cache format that a place asks for."""
+    """Return the cache format that a place states; None if it states none."""
     for key in ("kv_cache_scheme", "kv_cache_quant_algo"):
         stated = values.get(key, None)
         if isinstance(stated, Mapping):

@@ -1,4 +1,4 @@
-"""Estimate a replica from the names of a model and an accelerator."""
+"""Estimates a replica from the names of a model and an accelerator."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,10 +20,10 @@ class EstimatedReplica:
     replica: Replica
     estimate: ProfileEstimate
     end: EstimateEnd
-    """The end of the estimate's intervals that is used."""
+    """End of the estimate's intervals that is used."""
 
     def document(self) -> dict[str, Any]:
-        """Return the assumptions as plain values."""
+        """Return the assumptions of the estimate as plain values."""
         deployment, replica = self.estimate.deployment, self.replica
         return {
             "model": self.estimate.model.name,
@@ -47,14 +47,14 @@ def estimate_replica(
     tp: int | None = None,
     end: EstimateEnd = "upper",
 ) -> EstimatedReplica:
-    """Return a replica of a model on an accelerator.
+    """Estimate a replica of a model on an accelerator.
 
     Args:
-        model: a name of the catalogue, or the path of a config.json.
-        accelerator: a name of the catalogue, with an optional number of cards: ``4xH100``.
-        deployment: the settings; their parallelism follows from `accelerator` and `tp`.
+        model: a name in the catalogue, or the path of a config.json.
+        accelerator: a name in the catalogue, with an optional number of cards: ``4xH100``.
+        deployment: settings of the deployment; its parallelism follows from `accelerator` and `tp`.
         given: known fields of `Replica`, by Python name; they override the estimate.
-        tp: devices of the replica; None selects all devices of the cards.
+        tp: number of devices of the replica; None selects all devices of the cards.
         end: end of the intervals to use.
 
     Raises:

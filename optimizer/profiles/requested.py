@@ -1,4 +1,4 @@
-"""Estimates requested by a system: profiles whose token times are computed instead of given.
+"""Computes the estimates that a system requests: profiles whose token times are not stated.
 
 This module loads the catalogue, so it is imported only for systems that request an estimate.
 """
@@ -19,7 +19,7 @@ from optimizer.schema import Accelerator, EstimateEnd, EstimateSettings, ModelPr
 from optimizer.spec.system import System
 
 _REMEMBERED = 2**14
-"""Maximum cached estimates; plan, verification and studies reuse them."""
+"""Maximum number of cached estimates, which planning, verification and studies reuse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class Requested:
     """Result of a requested estimate."""
 
     profile: ModelProfile
-    """The profile; without token times if the model does not fit."""
+    """Estimated profile; without token times if the model does not fit."""
     misfit: DoesNotFitError | None = None
-    """The error if the model does not fit, else None."""
+    """Error if the model does not fit, else None."""
 
 
 def requested_profile(system: System, server: Server, accelerator: str) -> Requested:
@@ -92,7 +92,7 @@ def _requested(
 
 
 def _stamp(profile: ModelProfile) -> int:
-    """Return the latest change of a config.json and the files in its folder, so that caches notice it."""
+    """Return the time of the latest change of a config.json or files in its folder, as part of cache keys."""
     settings = profile.iteration.estimate if profile.iteration else None
     if settings is None or settings.config is None:
         return 0
@@ -117,7 +117,7 @@ def _model(
 
 @lru_cache(maxsize=_REMEMBERED)
 def _accelerator(name: str | None, type_name: str, slice_name: str) -> AcceleratorFacts:
-    """Return the facts of an accelerator, found by its type or else by its own name."""
+    """Return the facts of an accelerator, looked up by its stated name, its type, or else its own name."""
     catalogue = load_catalogue()
     if name is not None:
         return catalogue.accelerator(name)
@@ -137,7 +137,7 @@ def _deployment(
     facts: AcceleratorFacts,
     lengths: tuple[float | None, float | None],
 ) -> Deployment:
-    """Return the deployment: by default on all cards of the replica."""
+    """Return the deployment of a profile; by default on all cards of the replica."""
     cards = accelerator.multiplicity * profile.acc_count
     in_tokens, out_tokens = lengths
     default = Deployment()
