@@ -85,7 +85,7 @@ def _spaced(config: Config, every: int, other: str) -> str:
 
 
 def _every(other: str) -> Callable[[Config, str], str]:
-    """Return a rule for a number n: each n-th layer is full; or for a text such as LLLG: local, global."""
+    """Return a rule for keys with a number n (each n-th layer is full) or a text (LLLG: local, global)."""
 
     def rule(config: Config, key: str) -> str:
         pattern = config.get(key)
@@ -117,7 +117,7 @@ def _both_lists(config: Config, key: str) -> str:
 
 
 def _grouped(config: Config, key: str) -> str:
-    """Return "full" for the last layer of each group, and for those after the last full group."""
+    """Return "full" for the last layer of each group, and after the last full group; else "state"."""
     size = config.whole(key)
     rest = config.index >= config.layers // size * size
     return "full" if rest or (config.index + 1) % size == 0 else "state"

@@ -1,1 +1,1 @@
-"""Queue models of one replica: stationary distribution, latencies and maximum rate within the targets."""
+"""Queue models of a replica: stationary distribution, latencies, and maximum rate within targets."""

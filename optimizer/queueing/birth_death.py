@@ -1,10 +1,10 @@
-"""Stationary distribution of a queue with state-dependent service, for many rows at once.
+"""Stationary distribution of queues with state-dependent service, for many queues (rows) at once.
 
-State i is the number of requests in a replica. The arrival rate is λ and the departure rate μ(min(i, N)). Up
-to N the weights are summed term by term in log space; beyond N they are geometric, so states N … N+Q are
-summed in closed form. The states of all rows are stored one row after the other in flat arrays: no work is
-spent on padding, and the result of a row does not depend on its neighbours. Equation numbers refer to
-``docs/math.md``.
+State i is the number of requests in a replica, N the batch limit and Q the queue capacity. The arrival rate
+is λ, and the departure rate μ(min(i, N)). Up to N, the weights of states are summed term by term in log
+space; beyond N they are geometric, so states N … N+Q are summed in closed form. Flat arrays contain the
+states of one row after the other, so there is no padding, and the result of a row does not depend on its
+neighbours. Equation numbers refer to ``docs/math.md``.
 """
 
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray, runs
 
 BLOCK_STATES = 2**16
-"""States per block of sums, few enough for the processor's cache."""
+"""Maximum number of states that are summed at once, so that they fit in the processor's cache."""
 SERIES_BELOW = 0.05
-"""Arguments up to this size use a series, because the closed form would cancel."""
+"""Size of arguments up to which a series is used, because of cancellation in the closed form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class Stationary:
     in_service: FloatArray
     """Mean number of requests in the batch, E[min(i, N)]."""
     in_queue: FloatArray
-    """Mean number of requests queued behind a full batch."""
+    """Mean number of requests that wait for a full batch."""
     acceptance: FloatArray
-    """Share of arrivals admitted, 1 − p(N+Q), to full relative precision."""
+    """Share of arrivals that are admitted, 1 − p(N+Q), to full relative precision."""
     log_p_empty: FloatArray
     """Natural logarithm of p(0)."""
     log_p_full: FloatArray
@@ -38,7 +38,7 @@ class Stationary:
 
 @dataclass(frozen=True, slots=True)
 class BirthDeathQueue:
-    """R queues with state-dependent departure rates, ready to be solved at any arrival rate.
+    """R queues with state-dependent departure rates, prepared to be solved at any arrival rate.
 
     Identical queues can share their states.
     """
@@ -48,20 +48,20 @@ class BirthDeathQueue:
     start: IntArray
     """Index of each row's state 0 in `log_weight`, shape (R,)."""
     log_full_rate: FloatArray
-    """log μ(N), shape (R,)."""
+    """Logarithm of μ(N), the departure rate of a full batch, shape (R,)."""
     max_batch: IntArray
-    """N, shape (R,)."""
+    """N: batch limit, shape (R,)."""
     max_queue: IntArray
-    """Q, shape (R,)."""
+    """Q: queue capacity, shape (R,)."""
 
     @classmethod
     def from_rates(cls, log_rates: FloatArray, max_batch: IntArray, max_queue: IntArray) -> Self:
-        """Build the queues.
+        """Build the queues from their departure rates.
 
         Args:
-            log_rates: log μ(1 … N) of all rows in turn, shape (Σ N,).
-            max_batch: N, shape (R,).
-            max_queue: Q, shape (R,).
+            log_rates: logarithms of μ(1 … N), one row after the other, shape (Σ N,).
+            max_batch: batch limits N, shape (R,).
+            max_queue: queue capacities Q, shape (R,).
         """
         states = np.arange(int(max_batch.max()) + 1)
         inside = states <= max_batch[:, None]
@@ -78,7 +78,7 @@ class BirthDeathQueue:
         )
 
     def take(self, rows: IntArray) -> Self:
-        """Return the queues of the given rows, which share their states with these."""
+        """Return the queues with the given indices; they share their states with the original queues."""
         return type(self)(
             self.log_weight,
             self.start[rows],
@@ -90,7 +90,7 @@ class BirthDeathQueue:
     def solve(self, log_rate: FloatArray) -> Stationary:
         """Return the stationary means at arrival rates exp(`log_rate`), shape (R,), in the unit of μ.
 
-        Equations 10-17.
+        The method uses equations 10 to 17.
         """
         capacity = self.max_queue.astype(np.float64)
         log_load = log_rate - self.log_full_rate
@@ -110,11 +110,11 @@ class BirthDeathQueue:
         )
 
     def _sums(self, rows: slice, log_rate: FloatArray, log_tail: FloatArray) -> tuple[FloatArray, ...]:
-        """Sum the states of some rows.
+        """Sum the weights of the states of some rows.
 
         Returns:
-            The logarithms of the weights of state N and of all; the shares of the states below N and of
-            all others; the mean number in the batch.
+            Logarithm of the weight of state N, and of the sum of all; share of the states below N, and of the
+            others; mean number of requests in the batch.
         """
         max_batch = self.max_batch[rows]
         lengths = max_batch + 1
@@ -144,11 +144,11 @@ class BirthDeathQueue:
 
 
 def _geometric(log_ratio: FloatArray, last: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return sums over the terms exp(j·log_ratio), j = 0 … last, stable around a ratio of one.
+    """Return sums over the terms exp(j·log_ratio), j = 0 … last; numerically stable near a ratio of 1.
 
     Returns:
-        The logarithm of their sum (eq. 11); the share of all but the last, to full precision; the mean of j
-        under them as weights (eq. 13).
+        Logarithm of the sum (eq. 11); share of all terms but the last, to full precision; mean of j with the
+        terms as weights (eq. 13).
     """
     terms = last + 1
     magnitude, above = np.maximum(np.abs(log_ratio), 1e-300), np.maximum(log_ratio, 0.0)
@@ -165,7 +165,7 @@ def _geometric(log_ratio: FloatArray, last: FloatArray) -> tuple[FloatArray, Flo
 
 
 def _langevin(y: FloatArray) -> FloatArray:
-    """Return 1/(1 − e^−y) − 1/y, smooth through y = 0, where it is one half."""
+    """Return 1/(1 − e^−y) − 1/y (the Langevin function, shifted), which is 1/2 at y = 0."""
     small = np.abs(y) < SERIES_BELOW
     safe = np.where(small, 1.0, y)
     series = 0.5 + y * (1 / 12 - y * y * (1 / 720 - y * y / 30240))

@@ -1,1 +1,1 @@
-"""Bulk-service queue: a dynamic-batching server that collects requests and serves them together."""
+"""Bulk-service queues: batch servers, which collect requests (dynamic batching) and serve them together."""

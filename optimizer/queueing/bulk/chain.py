@@ -1,4 +1,4 @@
-"""Markov chain of the queue length at the starts of batches (compiled)."""
+"""Markov chain of the number of requests at the start of each batch (compiled)."""
 
 import math
 
@@ -18,15 +18,15 @@ from optimizer.simulation.machine.compiling import compiled, compiled_with_array
 def fill_queue(
     server: BatchServer, i: int, states: int, reach: int, chances: FloatArray, queue: FloatArray
 ) -> int:
-    """Fill the queue distribution at the end of a service that started with i requests.
+    """Fill the queue length distribution at the end of a service of i requests; return the largest length.
 
     Args:
         server: the server.
-        i: requests at the start.
-        states: the largest queue resolved.
-        reach: the largest count of arrivals considered.
-        chances: probability of each count; shape (reach + 1,) or longer.
-        queue: filled.
+        i: number of requests at the start.
+        states: largest queue length that is resolved.
+        reach: largest number of arrivals that is considered.
+        chances: probability of each number of arrivals; shape (reach + 1,) or longer.
+        queue: filled with the probability of each queue length.
     """
     n = min(i, server.size)
     left = i - n
@@ -46,16 +46,15 @@ def fill_queue(
 def add_started(
     server: BatchServer, rate: float, in_window: FloatArray, queue: FloatArray, out: FloatArray
 ) -> None:
-    """Add the batches that start after services that left fewer than B waiting, regardless of their age."""
+    """Add the batches that start after services that left fewer than B requests, of any age."""
     size, window = server.size, server.window_ms
-    # Without a window, whoever waits starts at once; a free server starts the first arrival alone.
+    # Without a window, waiting requests start at once; a free server starts the first arrival alone.
     if window == 0 or size == 1:
         out[1] += queue[0]
         for q in range(1, size):
             out[q] += queue[q]
         return
-    # Each arrival within a gap restarts the window, so batches grow by one with the same probability each
-    # time.
+    # Each arrival within a gap restarts the window, so each time a batch grows by one with equal probability.
     if server.trigger == GAP:
         going_on = 1 - math.exp(-rate * window)
         here = queue[0]
@@ -65,8 +64,8 @@ def add_started(
             here *= going_on
         out[size] += here
         return
-    # A tick without a request starts nothing: only ticks that find some count. The other triggers open a
-    # window at the first arrival.
+    # With `clock`, only ticks that find requests start a batch. Other triggers open a window at the first
+    # arrival.
     if server.trigger == INTERVAL:
         some = -math.expm1(-rate * window)
         rest = queue[0]
@@ -86,15 +85,15 @@ def add_started(
 def close_tail(
     states: int, decay: float, size: int, reach: int, chances: FloatArray, out: FloatArray
 ) -> None:
-    """Fill the transition probabilities of the last state, which also represents all states beyond it.
+    """Fill the transition probabilities of the last state, which also represents all larger states.
 
-    Beyond it, the probabilities decay geometrically by e to the −`decay`.
+    The probabilities of larger states decay geometrically by a factor of e to the −`decay`.
     """
     kept = math.exp(-decay)
     share, rest = 1 - kept, 1.0
     for j in range(states + 1):
         out[j] = 0.0
-    for above in range(size):  # from `size` or more beyond it, the next start is beyond it too
+    for above in range(size):  # states at least `size` larger stay beyond the last state
         for c in range(min(reach, size - above - 1) + 1):
             chance = share * chances[c]
             out[states + above - size + c] += chance
@@ -115,9 +114,9 @@ def add_row(i: int, least: int, size: int, up: int, high: int, out: FloatArray, 
 
 @compiled
 def split_off_full(size: int, top: int, queue: FloatArray, out: FloatArray) -> float:
-    """Fill the next start if at least B wait at the end of a service, and return the probability of that.
+    """Fill the next start for services that leave at least B requests; return the probability of that.
 
-    The queue is filled with zeros up to B.
+    The entries of the queue that are used are set to zero.
     """
     chance = 0.0
     for j in range(size):
@@ -132,7 +131,7 @@ def split_off_full(size: int, top: int, queue: FloatArray, out: FloatArray) -> f
 
 @compiled_with_arrays
 def counts_in_rests(server: BatchServer, rate: float, oldest: OldestLeft) -> FloatArray:
-    """Return P(N = 0 … B) in the rest of a window by its age; empty if no window continues."""
+    """Return P(N = 0 … B arrivals) in the rest of a window, by its age; empty if no window continues."""
     window = server.window_ms
     pending = server.trigger == OLDEST and window > service_ms(server, server.size)
     chances = np.empty((len(oldest.ages) if pending else 0, server.size + 1))
@@ -145,7 +144,7 @@ def counts_in_rests(server: BatchServer, rate: float, oldest: OldestLeft) -> Flo
 def fill_next_start(
     chain: Transitions, i: int, top: int, in_service: FloatArray, queue: FloatArray, out: FloatArray
 ) -> None:
-    """Fill the distribution of the next start after one with i requests, from the queue when it ends."""
+    """Fill the distribution of the next start after a batch of i requests, from the queue at its end."""
     server = chain.server
     size, left = server.size, max(i - server.size, 0)
     full = split_off_full(size, top, queue, out)
@@ -153,7 +152,7 @@ def fill_next_start(
         add_started(server, chain.rate, chain.in_window, queue, out)
     elif left == 0:
         pending_first(chain, i, full, in_service, out)
-    elif len(chain.in_rests) > 0:  # the window of the requests left continues
+    elif len(chain.in_rests) > 0:  # the window of the remaining requests continues
         pending_rest(chain, left, queue, out)
     else:
         for j in range(left, size):
@@ -166,15 +165,15 @@ def fill_starts(
 ) -> None:
     """Fill the distribution of the number of requests at the start of a batch.
 
-    Transitions up that are less likely than rounding are cut off. With a `decay` above 0 the last state
-    represents all states beyond it.
+    Upward transitions that are less probable than rounding are ignored. If `decay` is above 0, the last state
+    represents all larger states.
 
     Args:
         server: the server.
         rate: arrival rate [1/ms].
-        decay: decay rate of the tail; 0 without a tail.
-        oldest: age of the oldest request left in the queue.
-        starts: filled, shape (states + 1,).
+        decay: decay rate of the tail per request; 0 without a tail.
+        oldest: age of the oldest request that a start leaves in the queue.
+        starts: filled with probabilities, shape (states + 1,).
     """
     size, window, states = server.size, server.window_ms, len(starts) - 1
     clock = server.trigger == CLOCK
@@ -190,8 +189,8 @@ def fill_starts(
     )
     fill_chances(rate * window, in_window)
     chain = Transitions(server, rate, oldest, in_window, in_rests, np.empty(size + 1), np.empty(size + 1))
-    # One row of the transition matrix per number of requests at a start; the counts of arrivals depend on the
-    # service, so they change only up to B.
+    # One row of the transition matrix per number of requests at a start. Arrivals depend on the service time,
+    # which is the same from B requests on.
     for i in range(least, states + 1):
         if i <= size:
             span = window if clock else service_ms(server, i)
@@ -202,7 +201,7 @@ def fill_starts(
             add_row(i, least, size, up, states, out, rows)
             continue
         top = fill_queue(server, i, states, reach, chances, queue)
-        # At least B are left, so the next batch starts when the service ends, with the whole queue.
+        # At least B requests are left, so the next batch starts when the service ends, with the entire queue.
         if clock or i >= 2 * size:
             add_row(i, least, size, up, top, queue, rows)
             continue
@@ -216,10 +215,10 @@ def add_ages(
     server: BatchServer, rate: float, starts: FloatArray, ages: FloatArray, weights: FloatArray,
     chances: FloatArray,
 ) -> None:  # fmt: skip
-    """Add the distribution of the age of the oldest request left by a start, by the number left.
+    """Add the age distribution of the oldest request that a start leaves, by the number left.
 
     Requests are left if a service ends with more than B waiting; the oldest of them arrived right after the
-    B-th. Requests that were already left by the previous start are older than any window that matters.
+    B-th. Requests that already the previous start left are older than any window.
     """
     size, last = server.size, len(ages) - 1
     before, coming, in_service = np.empty(size + 1), np.empty((last, size)), np.empty(2 * size + 1)
@@ -237,7 +236,7 @@ def add_ages(
         service = service_ms(server, n)
         most = queue_limit_during(server, n)
         top = min(size, most - size + 1)
-        # More than a batch was left already, so the oldest of those behind it came before this service.
+        # More than one batch was left before, so the oldest request behind it arrived before this service.
         if left > size:
             for over in range(max(left - size, 1), top):
                 chances[over, last] += starts[i] * in_service[size + over - left]
@@ -247,8 +246,8 @@ def add_ages(
                 continue
             if i < size:
                 fill_chances(rate * (service - ages[m]), before)
-            # The oldest left is the arrival that found B waiting, at this age before the end of the service;
-            # the others left came after it.
+            # The oldest one left is the arrival that found B waiting, at this age before the end of the
+            # service. The others left arrived after it.
             share = starts[i] * weights[m] * rate * (before[size] if i < size else behind[m, size - left])
             rest = 1.0
             for over in range(1, top):

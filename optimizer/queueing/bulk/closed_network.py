@@ -1,9 +1,9 @@
-"""A replica with at most J jobs inside and a queue before it, as a closed network.
+"""A batch server with stages and at most J jobs inside, modelled as a closed network.
 
-The jobs circulate among its stages and its server: mean value analysis, exact for exponential times, gives
-the throughput with n of them, n = 1 … J. The queue sees a server with that rate while n jobs are inside, and
-the rate of J if more are present. Equations 112–115. Sources: Reiser and Lavenberg, Mean-value analysis of
-closed multichain queuing networks (1980); Seidmann et al., stages with several workers (1987).
+Jobs circulate among the stages and the server. Mean value analysis, which is exact for exponential times,
+gives the throughput with n = 1 … J jobs. The queue in front behaves like one server whose rate is the
+throughput with n jobs inside. Equations 112–115. Sources: Reiser and Lavenberg, Mean-value analysis of closed
+multichain queuing networks (1980); Seidmann et al., stages with several workers (1987).
 """
 
 from dataclasses import dataclass
@@ -18,17 +18,17 @@ from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.tandem import Tandem
 
 PROMISED = 0.99
-"""Share of the throughput used as capacity, because times need not be exponential."""
+"""Share of the computed throughput that counts as capacity, because times need not be exponential."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedNetwork:
-    """Throughput and server time of a closed network by its number of jobs, shapes (J,)."""
+    """Throughput and server time of a closed network with n = 1 … J jobs, shapes (J,)."""
 
     rates: FloatArray
-    """Throughput [1/ms]."""
+    """Throughput of the network [1/ms]."""
     server_ms: FloatArray
-    """Mean time of a job at the server [ms]."""
+    """Mean time of a job at the server, waiting and in service [ms]."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class ClosedNetworkSteadyState:
 
     @property
     def server(self) -> BatchServer:
-        """The batch server."""
+        """Batch server of the replica."""
         return self.line.server
 
     @property
     def _growth(self) -> float:
-        """Ratio of the probabilities of n + 1 and n jobs, for n ≥ J."""
+        """Ratio of the probabilities of n + 1 and n jobs in the system, for n ≥ J."""
         return self.rate / float(self.network.rates[-1])
 
     @property
@@ -61,7 +61,7 @@ class ClosedNetworkSteadyState:
 
     @property
     def queue(self) -> float:
-        """Mean number of jobs in the queue."""
+        """Mean number of jobs in the queue in front of the replica."""
         return float(self.chances[-1]) * self._growth / (1 - self._growth)
 
     @property
@@ -71,7 +71,7 @@ class ClosedNetworkSteadyState:
 
     @property
     def service_ms(self) -> float:
-        """Mean time of a job in service, at all stages and in its batch [ms]."""
+        """Mean service time of a job: at all stages and in its batch [ms]."""
         server = self.server
         own = server.base_ms + server.slope_ms * self.mean_batch
         return own + sum(station.mean_ms for station in self.line.stations)
@@ -84,12 +84,12 @@ class ClosedNetworkSteadyState:
 
     @property
     def busy(self) -> float:
-        """Share of time the server is busy."""
+        """Fraction of time in which the server is busy."""
         server = self.server
         return self.rate * (server.base_ms / self.mean_batch + server.slope_ms)
 
     def late_share(self, limit_ms: float) -> float:
-        """Return the share of jobs with a longer latency than a limit (eq. 115)."""
+        """Return the share of jobs whose latency exceeds a limit [ms] (eq. 115)."""
         lattice = Lattice(limit_ms)
         wait = float(self.chances[-1])
         waiting = lattice.exponential(1 / (float(self.network.rates[-1]) - self.rate))
@@ -97,19 +97,19 @@ class ClosedNetworkSteadyState:
         return 1 - lattice.within(law)
 
     def quantile_ms(self, share: float) -> float:
-        """Return a quantile of the latency."""
+        """Return the latency that a share of jobs does not exceed [ms]."""
         return exceeded_by(self.late_share, 1 - share, self.mean_ms)
 
     @cached_property
     def _inside(self) -> Excess:
-        """E[(X − x)⁺] of a job's time in the replica: a gamma distribution with two moments."""
+        """Expected excess E[(X − x)⁺] of a job's time in the replica, from a gamma fit to two moments."""
         from scipy.special import gammaincc
 
         mean = self.inside / self.rate
         server = self.server
         least = min(server.base_ms + server.slope_ms, mean * (1 - 1e-6))
-        # Times at the stages vary by their CV; waiting, spread evenly over the stages, as exponential times
-        # do.
+        # Service times at the stages vary by their CV. Waiting is divided evenly among the stages and varies
+        # like exponential times.
         variance = sum((station.cv * station.mean_ms) ** 2 for station in self.line.stations)
         waiting = max(mean - self.service_ms, 0.0)
         variance += waiting**2 / max(len(self.line.stations), 1)
@@ -128,7 +128,7 @@ def closed_network_steady_state(line: Tandem, rate: float) -> ClosedNetworkStead
     """Return the steady state of a replica with at most J jobs inside.
 
     Args:
-        line: server and stages.
+        line: the server and its stages.
         rate: arrival rate [1/ms].
 
     Raises:
@@ -144,13 +144,13 @@ def closed_network_steady_state(line: Tandem, rate: float) -> ClosedNetworkStead
 
 
 def safe_capacity(line: Tandem) -> float:
-    """Return the capacity of a replica [jobs/ms], with a safety margin."""
+    """Return the maximum throughput of a replica [jobs/ms], reduced by a safety margin."""
     return PROMISED * float(solve_closed_network(line).rates[-1])
 
 
 @lru_cache(maxsize=1024)
 def solve_closed_network(line: Tandem) -> ClosedNetwork:
-    """Return throughput and server time with n jobs in a network, n = 1 … J (eq. 112–114)."""
+    """Return throughput and server time of the network with n = 1 … J jobs (eq. 112–114)."""
     stages = line.stations
     demand = np.array([station.mean_ms / station.workers for station in stages])
     delay = sum(station.mean_ms * (1 - 1 / station.workers) for station in stages)
@@ -160,8 +160,8 @@ def solve_closed_network(line: Tandem) -> ClosedNetwork:
     there = np.ones(1)  # probabilities of j jobs at the server
     rate = 0.0
     served = server_rates(line.server, line.jobs)
-    # One more job sees the network as n − 1 jobs leave it (the arrival theorem); at the batch server by its
-    # number of jobs, because its throughput depends on it.
+    # An arriving job sees the steady state with n − 1 jobs (arrival theorem). The batch server needs the
+    # distribution of its number of jobs, because its throughput depends on it.
     for n in range(1, line.jobs + 1):
         times = demand * (1 + queue + rate * demand * excess)
         own = float((np.arange(1, n + 1) / served[:n]) @ there)
@@ -174,9 +174,9 @@ def solve_closed_network(line: Tandem) -> ClosedNetwork:
 
 
 def server_rates(server: BatchServer, jobs: int) -> FloatArray:
-    """Return the throughput of a server with n jobs at it [1/ms], shape (jobs,) (eq. 114).
+    """Return the throughput of a batch server with n = 1 … `jobs` jobs [1/ms], shape (jobs,) (eq. 114).
 
-    The jobs share two batches, the one in service and the one queued behind it; a single job is served alone.
+    The jobs are in two batches: the one in service and the one that waits. A single job is served alone.
     """
     count = np.arange(1, jobs + 1)
     shared = np.minimum(count, 2 * server.size)

@@ -1,4 +1,4 @@
-"""Batches that are closed by a gap between two requests (`gap`); compiled."""
+"""Batches that start after a gap between two requests (trigger `gap`); compiled."""
 
 import math
 
@@ -15,7 +15,7 @@ from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_w
 
 @compiled_with_arrays
 def gap_visits(server: BatchServer, rate: float, behind: FloatArray) -> FloatArray:
-    """Return the mean number of times per cycle that a free server has j < B waiting, by j; shape (B,)."""
+    """Return how often per cycle a free server has j = 0 … B − 1 requests waiting, on average, shape (B,)."""
     visits = np.zeros(server.size)
     going_on = 1 - math.exp(-rate * server.window_ms)
     here = behind[0]
@@ -36,12 +36,12 @@ def in_gap(rate: float, window: float, late: float, through: float) -> float:
 
 @entry_with_arrays
 def gap_table(server: BatchServer, rate: float, limit: float, step: float) -> FloatArray:
-    """Return P(another request arrives in time and the batch is late), by remaining time and queue length."""
+    """Return P(a request arrives within the gap and the batch is late), by remaining time and queue."""
     size, window = server.size, server.window_ms
     cells = int(limit / step) + 3
     table, going = np.zeros((cells, size + 1)), np.zeros(size)
     wide = round(window / step)
-    # The next arrival within a step falls between two cells: `old` and `new` weigh the cells of its ends.
+    # The next arrival falls between two cells of the table: `old` and `new` are the weights of these cells.
     x = rate * step
     kept = math.exp(-x)
     old = (1 - kept * (1 + x)) / x if x > 1e-3 else x / 2 - x * x / 3
@@ -50,9 +50,9 @@ def gap_table(server: BatchServer, rate: float, limit: float, step: float) -> Fl
     for k in range(cells):
         table[k, size - 1] = in_gap(rate, window, k * step - service_ms(server, size), through)
         gone, now, before = in_gap(rate, window, k * step, through), table[k], table[max(k - 1, 0)]
-        # From n requests: late if the time is gone when the gap ends, by the size of the batch then, or if
-        # one more arrives in time and the batch of n + 1 is late. `going` is the convolution over that
-        # arrival, moved on by one cell; what is older than the window leaves it again.
+        # A batch of n requests is late if its time is over when the gap ends, or if another request arrives
+        # in time and the batch of n + 1 is late. `going` is the convolution over that arrival; it advances by
+        # one cell, and arrivals older than the window are removed.
         for n in range(size - 2, 0, -1):
             if k > 0:
                 more = kept * going[n] + new * now[n + 1] + old * before[n + 1]
@@ -67,7 +67,7 @@ def gap_table(server: BatchServer, rate: float, limit: float, step: float) -> Fl
 
 @compiled_with_arrays
 def fill_ahead(server: BatchServer, rate: float, rest: float, gaps: GapTable, ahead: FloatArray) -> bool:
-    """Fill P(not completed after `rest`) by queue length up to B; return whether any is above 0."""
+    """Fill P(not completed after `rest` [ms]) by queue length up to B; return whether any is above 0."""
     size, window = server.size, server.window_ms
     if rest < 0:
         ahead[:] = 1.0
@@ -88,15 +88,15 @@ def fill_ahead(server: BatchServer, rate: float, rest: float, gaps: GapTable, ah
 def fill_late(
     mean: float, first: int, last: int, ahead: FloatArray, in_clear: FloatArray, out: FloatArray
 ) -> None:
-    """Fill P(late) of requests that find first … last in their batch, which grows until `clear`.
+    """Fill P(late) of requests that find `first` … `last` others in their batch, which grows until `clear`.
 
     Args:
-        mean: mean number added.
+        mean: mean number of requests added until `clear`.
         first: smallest number found.
         last: largest number found.
         ahead: result of `fill_ahead`.
-        in_clear: scratch.
-        out: filled.
+        in_clear: scratch array.
+        out: filled with the probabilities.
     """
     size = len(ahead) - 1
     fill_chances(mean, in_clear)
@@ -121,9 +121,9 @@ def late_of_gap(
     Args:
         law: the server, its arrivals and the limit.
         gaps: result of `gap_table`.
-        clear: completion of the batches ahead [ms].
+        clear: time until the batches ahead are completed [ms].
         place: number of requests in the batches ahead.
-        waiting: the queues found, each shorter than `place` plus a batch.
+        waiting: queue lengths that requests find, each shorter than `place` plus a batch.
         at_clear: queue distribution at `clear` if `place` is 0; empty if unknown.
         scratch: overwritten.
     """
@@ -140,7 +140,7 @@ def late_of_gap(
             late += at_clear[m] * ahead[1 + m]
         return late + max(full, 0.0) * ahead[size]
     mean = rate * clear
-    if mean - 9 * math.sqrt(mean) > size:  # the batch is full by then
+    if mean - 9 * math.sqrt(mean) > size:  # the batch is full before
         return full * ahead[size]
     fill_late(mean, low - place, high - place, ahead, in_clear, out)
     for k in range(low, high + 1):
@@ -150,7 +150,7 @@ def late_of_gap(
 
 @compiled_with_arrays
 def at_end_of_service(rate: float, longest: float, queue: FloatArray, size: int) -> FloatArray:
-    """Return the distribution of the queue length a time `longest` after it was shorter than a batch."""
+    """Return the length distribution of a queue a time `longest` [ms] after it was below one batch."""
     chances, at_end = np.empty(size), np.zeros(size)
     fill_chances(rate * longest, chances)
     for k in range(min(size, len(queue))):

@@ -1,7 +1,8 @@
-"""Distributions of times on a lattice up to a limit, by transforms: sums of independent times are products.
+"""Distributions of times on a lattice up to a limit; sums of independent times are products of transforms.
 
-A distribution is given by its expected excess E[(X − x)⁺] and discretised so that means are preserved. The
-part beyond the limit is dropped, because every sum with it is also beyond the limit. Equations 106 and 107.
+A distribution is given by its expected excess E[(X − x)⁺], and is discretised so that means are preserved.
+The part beyond the limit is dropped, because every sum with it is also beyond the limit. Equations 106 and
+107.
 """
 
 from collections.abc import Callable
@@ -14,11 +15,11 @@ from optimizer.arrays import FloatArray
 from optimizer.queueing.roots import root_above
 
 POINTS = 512
-"""Steps up to the limit."""
+"""Number of lattice steps up to the limit."""
 ALIASING = 1e-8
-"""Bound on aliasing: the sequence is damped by this factor over twice the limit."""
+"""Bound on aliasing errors: the sequence is damped by this factor over twice the limit."""
 PRECISION = 1e-6
-"""Relative width of the bracket around a percentile."""
+"""Relative width of the bracket at which the search for a percentile stops."""
 
 Transform = npt.NDArray[np.complex128]
 Excess = Callable[[FloatArray], FloatArray]
@@ -27,17 +28,17 @@ Excess = Callable[[FloatArray], FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
-    """Times 0, h, 2h, … up to a limit."""
+    """A lattice of times 0, h, 2h, … up to a limit [ms]."""
 
     limit_ms: float
 
     @property
     def step_ms(self) -> float:
-        """Distance between two times [ms]."""
+        """Step h of the lattice [ms]."""
         return self.limit_ms / POINTS
 
     def law(self, excess: Excess) -> Transform:
-        """Return the transform of a time ≥ 0."""
+        """Return the transform of a time ≥ 0, given its expected excess."""
         step = self.step_ms
         beyond = excess(step * np.arange(POINTS + 2, dtype=np.float64))
         chances = np.empty(POINTS + 1)
@@ -46,16 +47,16 @@ class Lattice:
         return self._transform(np.maximum(chances, 0.0))
 
     def exponential(self, mean_ms: float) -> Transform:
-        """Return the transform of an exponential time."""
+        """Return the transform of an exponential time with the given mean [ms]."""
         return self.law(lambda x: mean_ms * np.exp(-x / mean_ms)) if mean_ms > 0 else self.nothing
 
     @property
     def nothing(self) -> Transform:
-        """Return the transform of a time of zero."""
+        """Return the transform of a time that is always zero."""
         return np.ones(POINTS + 2, np.complex128)
 
     def within(self, transform: Transform) -> float:
-        """Return the probability of a time within the limit."""
+        """Return the probability that a time is within the limit, given its transform."""
         chances = np.fft.irfft(transform, 2 * (POINTS + 1)) / _damping()
         return float(min(max(chances[:POINTS].sum() + chances[POINTS] / 2, 0.0), 1.0))
 
@@ -70,18 +71,18 @@ def _damping() -> FloatArray:
 
 
 def exceeded_by(beyond: Callable[[float], float], share: float, mean_ms: float) -> float:
-    """Return the time exceeded with a given probability.
+    """Return the time that is exceeded with a given probability [ms].
 
     Args:
         beyond: probability of a longer time.
-        share: the given probability.
-        mean_ms: mean time, near which the result is searched.
+        share: the given probability, above 0 and below 1.
+        mean_ms: mean time [ms], around which the search starts.
     """
     return root_above(lambda t: beyond(t) - share, 2e-3 * mean_ms, 2 * mean_ms, PRECISION)
 
 
 def lognormal_excess(mean_ms: float, cv: float) -> Excess:
-    """Return the expected excess of a lognormal time, or of a constant if its CV is 0."""
+    """Return the expected excess of a lognormal time, or of a constant time if its CV is 0."""
     if cv == 0:
         return lambda x: np.maximum(mean_ms - x, 0.0)
     spread = np.sqrt(np.log1p(cv * cv))

@@ -1,20 +1,20 @@
-"""Limits of the dynamic-batching servers that the queue model can analyse."""
+"""Checks whether the queue model can analyse a batch server."""
 
 from optimizer.simulation.batches import CLOCK, BatchServer
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.tandem import ALL_JOBS, Tandem
 
 MAX_BATCH = 512
-"""Largest batch analysed: the work grows with its square."""
+"""Largest supported batch limit [requests]; the work grows with its square."""
 MAX_JOBS = 1024
-"""Maximum jobs inside a replica that is analysed."""
+"""Largest supported limit on jobs inside a replica."""
 ROUNDING = 1e-9
 MAX_CV = 3.0
 """Largest CV of the interarrival times for which results were tested."""
 
 
 def server_problem(server: BatchServer, arrival_cv: float) -> tuple[str, str] | None:
-    """Return the invalid parameter of a server and the reason, None if it can be analysed."""
+    """Return an unsupported parameter of a batch server and the reason; None if it can be analysed."""
     full_ms = server.base_ms + server.slope_ms * server.size
     clock = server.trigger == CLOCK
     problems = (
@@ -60,7 +60,7 @@ def server_problem(server: BatchServer, arrival_cv: float) -> tuple[str, str] | 
 
 
 def line_problem(line: Tandem) -> tuple[str, str] | None:
-    """Return the invalid parameter of a server with stages and the reason, None if it can be analysed."""
+    """Return an unsupported parameter of a server with stages and the reason; None if it can be analysed."""
     if line.jobs == ALL_JOBS:
         return None
     problems = (

@@ -1,4 +1,4 @@
-"""Transitions to the next batch if the oldest request opens the window (`oldest`); compiled."""
+"""Transitions to the next batch if the oldest request opens the window (trigger `oldest`); compiled."""
 
 import math
 from typing import NamedTuple
@@ -12,25 +12,26 @@ from optimizer.simulation.machine.compiling import compiled
 
 
 class Transitions(NamedTuple):
-    """What the transitions from all starts of the chain have in common."""
+    """Data that the transitions from all states of the chain have in common."""
 
     server: BatchServer
     rate: float
     """Arrival rate [1/ms]."""
     oldest: OldestLeft
     in_window: FloatArray
-    """Probabilities of 0 … B arrivals in a window."""
+    """Probabilities of 0 … B arrivals during a window."""
     in_rests: FloatArray
-    """Probabilities of 0 … B arrivals in the rest of a window, by its age; empty if no window continues."""
+    """Probabilities of 0 … B arrivals during the rest of a window, by its age; empty if no window continues.
+    """
     in_age: FloatArray
-    """Scratch of B + 1 numbers."""
+    """Scratch array of B + 1 numbers."""
     in_rest: FloatArray
-    """Scratch of B + 1 numbers."""
+    """Scratch array of B + 1 numbers."""
 
 
 @compiled
 def pending_rest(chain: Transitions, left: int, queue: FloatArray, out: FloatArray) -> None:
-    """Add the partial batches after a full one that left some requests (eq. 138)."""
+    """Add the probabilities of partial batches after a full one that left some requests (eq. 138)."""
     server, in_rests, in_rest, (ages, age_chances) = chain.server, chain.in_rests, chain.in_rest, chain.oldest
     size, window = server.size, server.window_ms
     service = service_ms(server, size)
@@ -42,7 +43,7 @@ def pending_rest(chain: Transitions, left: int, queue: FloatArray, out: FloatArr
         share, rest = age_chances[left, m], window - service - ages[m]
         if share < 1e-12:
             continue
-        # The window ends during the service, so the next batch starts with what waits then.
+        # The window ends during the service, so the next batch starts with the requests that wait then.
         if rest <= 0:
             for q in range(left, size):
                 out[q] += share * queue[q]
@@ -51,7 +52,7 @@ def pending_rest(chain: Transitions, left: int, queue: FloatArray, out: FloatArr
             for q in range(left, size):
                 fill_window(in_rest, q, size, share * queue[q], out)
         else:
-            # Without a limit, arrivals during the service and after it count together: those of the rest of
+            # Without a queue limit, arrivals during and after the service are together those in the rest of
             # the window.
             filled, coming, to = few, in_rests[m, : size - left], out[left:size]
             for c in range(len(coming)):
@@ -63,16 +64,16 @@ def pending_rest(chain: Transitions, left: int, queue: FloatArray, out: FloatArr
 
 @compiled
 def pending_first(chain: Transitions, n: int, known: float, in_service: FloatArray, out: FloatArray) -> None:
-    """Add the partial batches after a service of n that left no request.
+    """Add the probabilities of partial batches after a service of n requests that left none.
 
-    The first request to arrive opens the window, during the service or after it (eq. 137).
+    The first arrival opens the window, during the service or after it (eq. 137).
 
     Args:
         chain: data common to all starts.
-        n: requests served together.
+        n: number of requests served together.
         known: probability already in `out`.
         in_service: probabilities of arrivals in the service.
-        out: increased, by batch.
+        out: increased by the probabilities, by batch size.
     """
     server, rate, in_window = chain.server, chain.rate, chain.in_window
     size, window = server.size, server.window_ms
@@ -96,7 +97,7 @@ def pending_first(chain: Transitions, n: int, known: float, in_service: FloatArr
 def pending_in_limited_queue(
     chain: Transitions, n: int, late: float, in_service: FloatArray, out: FloatArray
 ) -> None:
-    """Add the partial batches if the queue limit is below B, so further arrivals are rejected."""
+    """Add the probabilities of partial batches if a queue limit below B rejects further arrivals."""
     server, rate, in_window, in_age, in_rest = (
         chain.server, chain.rate, chain.in_window, chain.in_age, chain.in_rest,
     )  # fmt: skip
@@ -107,9 +108,9 @@ def pending_in_limited_queue(
         fill_window(in_window, 1, size, 1.0, out)
         return
     horizon = min(service, window)
-    # None came during the service: the first one opens a window at a free server.
+    # No request arrived during the service: the first one opens a window at a free server.
     fill_window(in_window, 1, size, math.exp(-rate * service), out)
-    # The window ran out during the service: the batch starts at its end with what the queue could take.
+    # The window ended during the service: the batch starts at the service's end with the admitted requests.
     if service > window:
         rest = 1.0 - late
         for q in range(1, most):
@@ -117,8 +118,8 @@ def pending_in_limited_queue(
             out[q] += chance
             rest -= chance
         out[most] += max(rest, 0.0)
-    # The window is open at the end, for `age` by then: the queue is limited up to the end and grows freely
-    # after it.
+    # The window is still open at the service's end, at the age `age`: the queue is limited before the end,
+    # and not after it.
     for m in range(FIRST_POINTS):
         age = (m + 0.5) * horizon / FIRST_POINTS
         weight = rate * math.exp(-rate * (service - age)) * horizon / FIRST_POINTS
@@ -129,7 +130,7 @@ def pending_in_limited_queue(
             fill_window(in_rest, 1 + c, size, weight * in_age[c], out)
             rest -= in_age[c]
         fill_window(in_rest, most, size, weight * max(rest, 0.0), out)
-    # What the quadrature misses goes to full batches.
+    # The remaining probability, which quadrature misses, is that of full batches.
     total = 0.0
     for j in range(size + 1):
         total += out[j]

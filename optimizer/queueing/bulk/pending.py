@@ -1,4 +1,4 @@
-"""Requests whose window opened during a service and continues after it (`oldest`); compiled."""
+"""Requests whose window opened during a service and continues after it (trigger `oldest`); compiled."""
 
 import math
 from typing import NamedTuple
@@ -12,7 +12,8 @@ from optimizer.queueing.bulk.service_times import Service
 from optimizer.simulation.machine.compiling import compiled
 
 LEADS = 4
-"""Quadrature nodes for the arrival of a batch's oldest request, between two completion times."""
+"""Number of quadrature nodes for the arrival time of a batch's oldest request, between two completion times.
+"""
 
 
 class LastBatch(NamedTuple):
@@ -21,16 +22,16 @@ class LastBatch(NamedTuple):
     rest: float
     """Remaining time of the service [ms]."""
     clear: float
-    """Time until the batches ahead are complete [ms]."""
+    """Time until the batches ahead are completed [ms]."""
     ahead: int
-    """Requests in them."""
+    """Number of requests in the batches ahead."""
     behind: int
-    """Largest number of requests behind the first one of the batch."""
+    """Largest number of requests behind the first request of the batch."""
 
 
 @compiled
 def chance_of(service: Service, rate: float, there: int, rest: float, before: FloatArray) -> float:
-    """Return the probability that `there` requests wait at a time `rest` before a service ends."""
+    """Return the probability that `there` requests wait at a time `rest` [ms] before a service ends."""
     durations, flows, first = service.durations, service.flows, service.first
     chance, factor = 0.0, math.lgamma(there + 1.0)
     for n in range(len(durations)):
@@ -49,9 +50,9 @@ def add_late(
     total: float, law: LatencyLimit, service: Service, batch: LastBatch, begin: float, end: float,
     scratch: Scratch,
 ) -> float:  # fmt: skip
-    """Add the late requests whose batch's first request arrived begin … end before them, if at all.
+    """Add the late requests whose batch's first request arrived between `begin` and `end` [ms] before them.
 
-    `total` is the number of late requests without them.
+    `total` is the number of other late requests; the result is the sum.
     """
     if begin == end:
         return total
@@ -74,13 +75,13 @@ def add_late(
 def pending_share(
     law: LatencyLimit, service: Service, rest: float, waiting: Waiting, scratch: Scratch
 ) -> float:
-    """Return the change in late requests if the first of their batch arrived within the window.
+    """Return the change in late requests because the first request of their batch arrived within the window.
 
     Args:
         law: the server, its arrivals and the limit.
-        service: its services.
+        service: the services of the server.
         rest: remaining time of the service [ms].
-        waiting: the numbers waiting.
+        waiting: the queue lengths.
         scratch: overwritten.
     """
     server, limit, (queue, low, high) = law.server, law.limit, waiting
@@ -91,14 +92,15 @@ def pending_share(
         if clear >= window or clear + service_ms(server, 1) > limit:
             break
         fill_beyond(law, clear, clear, out)
-        if low <= ahead <= high:  # the first arrival opens the window
+        if low <= ahead <= high:  # the first arrival opens a window
             fill_beyond(law, clear, window, later)
             total += queue[ahead] * (later[0] - out[0])
         span = min(service.durations[-1] - rest, window - clear)
         count = min(size - 1, len(queue) - ahead - 1)
         if span <= 0 or count <= 0:
             continue
-        # With a constant service time, the batch becomes late with the window: the range is split there.
+        # With a constant service time, the batch becomes late at a certain time of the window: split the
+        # range there.
         at = window - (limit - server.base_ms)
         cut = at if server.slope_ms == 0 and 0 < at < span else span
         batch = LastBatch(rest, clear, ahead, count)

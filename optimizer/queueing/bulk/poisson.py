@@ -1,4 +1,4 @@
-"""Probabilities of Poisson counts (compiled)."""
+"""Probabilities of Poisson-distributed counts (compiled)."""
 
 import math
 
@@ -6,12 +6,12 @@ from optimizer.arrays import FloatArray
 from optimizer.simulation.machine.compiling import compiled
 
 MIN_CHANCE = 1e-18
-"""Probability below which a count is cut off."""
+"""Probability below which counts are ignored."""
 
 
 @compiled
 def fill_chances(mean: float, chances: FloatArray) -> None:
-    """Fill P(N = j) for j = 0 … of a Poisson count."""
+    """Fill `chances` with P(N = j), j = 0, 1, …, of a Poisson count with a mean."""
     count = len(chances)
     if mean <= 0:
         chances[:] = 0.0
@@ -27,7 +27,10 @@ def fill_chances(mean: float, chances: FloatArray) -> None:
 
 @compiled
 def fill_step(mean: float, chances: FloatArray) -> int:
-    """Fill P(N = j) of a small Poisson count, up to the count returned, above which it is negligible."""
+    """Fill `chances` with P(N = j) of a Poisson count with a small mean; return the largest count filled.
+
+    Larger counts are negligible.
+    """
     chances[0] = math.exp(-mean)
     for j in range(1, len(chances)):
         chances[j] = chances[j - 1] * (mean / j)
@@ -38,7 +41,7 @@ def fill_step(mean: float, chances: FloatArray) -> int:
 
 @compiled
 def fill_at_most(mean: float, at_most: FloatArray) -> None:
-    """Fill P(N ≤ j) for j = 0 … of a Poisson count."""
+    """Fill `at_most` with P(N ≤ j), j = 0, 1, …, of a Poisson count with a mean."""
     fill_chances(mean, at_most)
     for j in range(1, len(at_most)):
         at_most[j] = min(at_most[j] + at_most[j - 1], 1.0)
@@ -46,5 +49,5 @@ def fill_at_most(mean: float, at_most: FloatArray) -> None:
 
 @compiled
 def largest_count(mean: float) -> int:
-    """Return a count that is exceeded with probability below 1e-15."""
+    """Return a count that a Poisson count with the mean exceeds with a probability below 1e-15."""
     return int(mean + 8.0 * math.sqrt(mean) + 10.0)

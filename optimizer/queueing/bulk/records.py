@@ -7,54 +7,54 @@ from optimizer.simulation.batches import BatchServer
 
 
 class OldestLeft(NamedTuple):
-    """Age of the oldest request that a start leaves in the queue."""
+    """Age distribution of the oldest request that the start of a batch leaves in the queue."""
 
     ages: FloatArray
-    """The ages considered [ms]."""
+    """Ages that are considered [ms]."""
     chances: FloatArray
-    """Their distribution by the number of requests left; shape (B, ages)."""
+    """Probability of each age, by the number of requests left; shape (B, ages)."""
 
 
 class LatencyLimit(NamedTuple):
-    """A server, its arrivals, and a limit on the latency."""
+    """A batch server, its arrival rate, and a limit on the latency."""
 
     server: BatchServer
     rate: float
     """Arrival rate [1/ms]."""
     limit: float
-    """The limit [ms]."""
+    """Limit on the latency [ms]."""
     at_z: FloatArray
-    """P(N ≤ j) up to the latest start of a full batch that completes in time; shape (B + 1,)."""
+    """P(N ≤ j arrivals) until the latest start of a full batch that completes in time; shape (B + 1,)."""
     at_over: FloatArray
-    """Scratch of `fill_beyond`; shape (B + 1,)."""
+    """Scratch array of `fill_beyond`; shape (B + 1,)."""
 
 
 class GapTable(NamedTuple):
-    """P(another request arrives in time and the batch is late), for windows that a gap closes."""
+    """P(another request arrives within the gap and the batch is late), for the trigger `gap`."""
 
     late: FloatArray
-    """By remaining time, in steps, and queue length; shape (cells, B + 1)."""
+    """The probability by remaining time (in steps) and queue length; shape (cells, B + 1)."""
     step: float
     """Time between two cells [ms]."""
 
 
 class Waiting(NamedTuple):
-    """Mean number of times that each queue length is found."""
+    """Mean number of times that requests find each queue length."""
 
     queue: FloatArray
-    """By length."""
+    """The mean number, by queue length."""
     low: int
-    """Shortest queue that counts."""
+    """Shortest queue length with a non-negligible number."""
     high: int
-    """Longest queue that counts."""
+    """Longest queue length with a non-negligible number."""
 
 
 class Scratch(NamedTuple):
-    """Arrays that functions overwrite."""
+    """Scratch arrays that functions overwrite."""
 
     rows: FloatArray
-    """Shape (3, B + 1)."""
+    """Three scratch rows, shape (3, B + 1)."""
     chances: FloatArray
-    """Probabilities of a few arrivals."""
+    """For probabilities of a few arrivals."""
     before: FloatArray
-    """Longer than every queue."""
+    """For a queue length distribution; longer than every queue."""

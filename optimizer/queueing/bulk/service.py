@@ -1,35 +1,36 @@
-"""Service times, free queue places during a service, and windows after it (compiled)."""
+"""Service times, queue limits during a service, and windows after it (compiled)."""
 
 from optimizer.arrays import FloatArray
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.machine.compiling import compiled
 
 FIRST_POINTS = 48
-"""Quadrature nodes for the age of the oldest request when its window opened, if there is no closed form."""
+"""Number of quadrature nodes for the age of the oldest request when its window opened, without a closed form.
+"""
 
 
 @compiled
 def service_ms(server: BatchServer, n: int) -> float:
-    """Return the service time of a batch of n requests."""
+    """Return the service time of a batch of n requests [ms]."""
     return server.base_ms + server.slope_ms * n
 
 
 @compiled
 def queue_limit_during(server: BatchServer, n: int) -> int:
-    """Return the maximum number of requests waiting during the service of n requests."""
+    """Return the maximum number of requests that can wait during the service of n requests."""
     return server.queue_limit - n if server.counts_system else server.queue_limit
 
 
 @compiled
 def fill_window(in_window: FloatArray, first: int, size: int, flow: float, out: FloatArray) -> None:
-    """Add the distribution of the batch that ends a window with `first` < B requests at its start.
+    """Add the size distribution of the batch after a window that starts with `first` < B requests.
 
     Args:
-        in_window: probabilities of 0 … B − 1 − first arrivals in it.
-        first: requests at its start.
-        size: B.
+        in_window: probabilities of 0 … B − 1 − first arrivals in the window.
+        first: number of requests at the start of the window.
+        size: batch limit B.
         flow: mean number of such windows.
-        out: increased, by batch.
+        out: increased by the distribution, by batch size.
     """
     rest = 1.0
     for j in range(first, size):

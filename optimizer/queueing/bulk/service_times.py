@@ -1,4 +1,4 @@
-"""The services of a dynamic-batching server, prepared for the arrivals during them (compiled)."""
+"""The services of a batch server, prepared for computing arrivals during them (compiled)."""
 
 import math
 from typing import NamedTuple
@@ -15,26 +15,26 @@ from optimizer.simulation.batches import CLOCK, COLLECT, GAP, INTERVAL, OLDEST, 
 from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays
 
 UNLIKELY = 1e-12
-"""Share of batches for which a full queue can be neglected."""
+"""Share of batches with a full queue up to which full queues are neglected."""
 
 
 class Service(NamedTuple):
-    """Services of a server, aligned at their end: the longest, and shorter ones that start during it."""
+    """Services of a server, aligned at their ends: the longest, and shorter ones that start during it."""
 
     spacing: float
     """Time between the ends of consecutive full batches [ms]."""
     durations: FloatArray
-    """Distinct service times, ascending."""
+    """Distinct service times [ms], ascending."""
     flows: FloatArray
-    """Mean number of services of each time per start that leave no request."""
+    """Mean number of services with each service time per start, of those that leave no request."""
     queue_limits: FloatArray
-    """Maximum requests waiting during each service; a single entry if it is the same for all."""
+    """Maximum number of waiting requests during each service; a single entry if it is the same for all."""
     far_late: float
-    """Arrivals that find too many requests left to be resolved, all of them late."""
+    """Mean number of arrivals that find too many requests to be resolved; all of them are late."""
     first: FloatArray
-    """Mean number of longest services per start, by the number of requests left."""
+    """Mean number of longest services per start, by the number of requests that they leave."""
     carried: FloatArray
-    """Distribution of the requests left, updated as time passes."""
+    """Distribution of the number of requests left, updated as time advances."""
     longest_queue: int
     """Largest number of requests left with a non-negligible probability."""
     queue_limit: int
@@ -44,9 +44,9 @@ class Service(NamedTuple):
     moments: FloatArray
     """Quadrature nodes from the start of the longest service, and the mean arrivals of each."""
     by_age: FloatArray
-    """Result of `left_by_age`."""
+    """Result of `left_by_age`: frequency of full services by age of the window and requests left."""
     at_end: FloatArray
-    """Result of `at_end_of_service` for `gap`; empty if unknown."""
+    """Result of `at_end_of_service` for the trigger `gap`; empty if unknown."""
 
 
 @compiled_with_arrays
@@ -58,7 +58,7 @@ def moments_in_service(
     durations: FloatArray,
     least: int,
 ) -> FloatArray:
-    """Return quadrature nodes of a service, from its start, and the mean arrivals of each.
+    """Return quadrature nodes over a service, from its start [ms], and the mean arrivals of each.
 
     The panels end at the starts of services and at jumps of completion times across the limit.
     """
@@ -71,13 +71,13 @@ def moments_in_service(
     points = np.empty(2 + len(durations) + batches * (2 * sizes + 1))
     points[0], points[1] = 0.0, longest
     count = 2
-    # A shorter service starts inside the longest one.
+    # Shorter services start during the longest one.
     for n in range(len(durations)):
         if 0 < durations[n] < longest:
             points[count] = longest - durations[n]
             count += 1
-    # Completion behind f full batches crosses the limit, by the size of the last batch and whether a window
-    # comes first; under `oldest` windows end, too.
+    # Completion times behind f full batches cross the limit, depending on the size of the last batch and on a
+    # window before it. With `oldest`, windows also end.
     for f in range(batches):
         for n in range(1, sizes + 1):
             late = limit - service_ms(server, n if sizes > 1 else server.size) - f * spacing
@@ -98,10 +98,10 @@ def moments_in_service(
 def service_times_of(
     server: BatchServer, rate: float, starts: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the distinct services: time, mean number that leaves no request, and queue limit.
+    """Return the distinct services: service time, mean number that leaves no request, and queue limit.
 
-    They are ascending; the last is that of full batches, which can leave requests, with a flow of 0. If all
-    have the same queue limit, it is returned once.
+    Times are ascending. The last service is that of full batches, which can leave requests; its mean number
+    is 0. If all services have the same queue limit, it is returned only once.
     """
     size, clock = server.size, server.trigger == CLOCK
     apart = server.counts_system and fill_up(server, rate, starts)
@@ -118,7 +118,7 @@ def service_times_of(
 
 @compiled
 def fill_up(server: BatchServer, rate: float, starts: FloatArray) -> bool:
-    """Return whether services that leave no request can fill the queue next to a full batch."""
+    """Return whether arrivals during services that leave no request can fill the queue."""
     queue_limit, chance = server.queue_limit - server.size, 0.0
     if queue_limit <= 0:
         return True
@@ -135,9 +135,9 @@ def fill_up(server: BatchServer, rate: float, starts: FloatArray) -> bool:
 def left_over(
     server: BatchServer, rate: float, limit: float, spacing: float, starts: FloatArray
 ) -> tuple[float, FloatArray]:
-    """Return the arrivals with too many ahead to be resolved, and the distribution of fewer left.
+    """Return the mean number of arrivals with too many requests ahead, and the distribution of fewer left.
 
-    Requests with that many ahead are always late, so they need not be resolved.
+    Arrivals with too many requests ahead are always late, so they need not be resolved.
     """
     size, states = server.size, len(starts) - 1
     far, late, count = (int(limit / spacing) + 2) * size + 1, 0.0, states + 1
@@ -155,7 +155,10 @@ def left_over(
 
 @compiled_with_arrays
 def left_by_age(server: BatchServer, oldest: OldestLeft, carried: FloatArray, last: int) -> FloatArray:
-    """Return the frequency of full services that leave l < B with a window beyond the next, by age and l."""
+    """Return the frequency of full services that leave l < B requests whose window outlasts the next one.
+
+    It is by age of the window and l.
+    """
     size, some, count = server.size, 0.0, 0
     for left in range(1, min(size, last)):
         some += carried[left]
@@ -171,7 +174,7 @@ def left_by_age(server: BatchServer, oldest: OldestLeft, carried: FloatArray, la
 
 @compiled_with_arrays
 def carried_over(first: FloatArray, queue_limit: int) -> tuple[FloatArray, int]:
-    """Return the distribution of the number of requests left, and its largest non-negligible value."""
+    """Return the distribution of the number of requests left, and the largest non-negligible number."""
     carried, high = np.zeros(max(queue_limit, 1)), queue_limit - 1
     for left in range(queue_limit):
         carried[left] = first[left]
@@ -184,20 +187,20 @@ def carried_over(first: FloatArray, queue_limit: int) -> tuple[FloatArray, int]:
 def service_of(
     server: BatchServer, rate: float, limit: float, starts: FloatArray, oldest: OldestLeft
 ) -> Service:
-    """Return the services before arrivals are processed.
+    """Prepare the services of a server for computing the arrivals during them.
 
     Args:
         server: the server.
         rate: arrival rate [1/ms].
         limit: the latency limit [ms].
-        starts: distribution of the requests at the start of a batch.
-        oldest: age of the oldest request left.
+        starts: distribution of the number of requests at the start of a batch.
+        oldest: age distribution of the oldest request left.
     """
     size, window, full_ms = server.size, server.window_ms, service_ms(server, server.size)
     spacing = window if server.trigger == CLOCK else full_ms
     durations, flows, queue_limits = service_times_of(server, rate, starts)
     far_late, first = left_over(server, rate, limit, spacing, starts)
-    # All services last alike, so those that leave nobody are full ones with 0 left.
+    # All service times are equal, so services that leave no request are treated as full ones with 0 left.
     if len(durations) == 1:
         for i in range(size):
             first[0] += starts[i]
@@ -210,7 +213,7 @@ def service_of(
     gapped = server.trigger == GAP and window > 0
     moments = moments_in_service(server, rate, limit, spacing, durations, 4 if pending or gapped else 1)
     by_age = left_by_age(server, oldest, carried, last_limit if pending else 0)
-    # Batches that a gap closes depend on the queue at the end of the service.
+    # With `gap`, batches depend on the queue at the end of the service.
     at_end = np.zeros(0)
     if gapped and len(queue_limits) == 1:
         at_end = at_end_of_service(rate, durations[-1], carried, size)

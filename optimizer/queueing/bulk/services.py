@@ -1,4 +1,4 @@
-"""Late requests among those that arrive during a service (compiled)."""
+"""Number of late requests among those that arrive during a service (compiled)."""
 
 import math
 from typing import NamedTuple
@@ -24,16 +24,16 @@ from optimizer.simulation.machine.compiling import compiled, entry_with_arrays
 
 
 class Progress(NamedTuple):
-    """A moment of the longest service, and the queue of requests left by then."""
+    """A moment during the longest service, and the range of the queue of requests left."""
 
     seen: float
-    """Time since its start [ms]."""
+    """Time since the start of the longest service [ms]."""
     upcoming: int
-    """Next service to start, as an index into the service times; -1: none."""
+    """Index in the service times of the next service to start; -1 for none."""
     low: int
-    """Shortest queue."""
+    """Shortest non-negligible queue length."""
     high: int
-    """Longest queue."""
+    """Longest non-negligible queue length."""
 
 
 @compiled
@@ -45,7 +45,7 @@ def add_fresh(
     queue_limits: FloatArray,
     queue: FloatArray,
 ) -> tuple[int, int]:
-    """Add the queues of services that left no request, `rest` before their end."""
+    """Add the queue lengths of services that left no request, at a time `rest` [ms] before their end."""
     low, high = len(queue), -1
     for n in range(len(durations)):
         mean = rate * (durations[n] - rest)
@@ -56,7 +56,7 @@ def add_fresh(
         bottom = max(int(mean - reach), 0)
         if bottom > top:
             continue
-        # Poisson counts from the mode outwards, because products from 0 underflow.
+        # Poisson probabilities are computed from the mode outwards, because products from 0 underflow.
         mode = min(max(int(mean), bottom), top)
         chance = flows[n] * math.exp(mode * math.log(mean) - mean - math.lgamma(mode + 1.0))
         here = chance
@@ -75,9 +75,9 @@ def add_fresh(
 def late_share(
     law: LatencyLimit, service: Service, gaps: GapTable, rest: float, waiting: Waiting, scratch: Scratch
 ) -> float:
-    """Return the late requests among those that find others waiting, `rest` before the end of a service.
+    """Return the mean late requests among those that find others, `rest` [ms] before a service ends.
 
-    Partial batches start at that end or one window later; `pending_share` covers the rest.
+    Partial batches start when the service ends or one window later; `pending_share` covers other cases.
     """
     server, limit, at_end, (queue, low, high) = law.server, law.limit, service.at_end, waiting
     size, window = server.size, server.window_ms
@@ -85,8 +85,8 @@ def late_share(
     full_ms, least_ms = service_ms(server, size), service_ms(server, 1)
     out, total = scratch.rows[0], 0.0
     for f in range(low // size, high // size + 1):
-        # f full batches come first. Even a batch of one is late from here on, or even a full one after its
-        # window is in time; positions decide in between.
+        # f full batches are ahead. Beyond a certain f, even a batch of one is late; below another, even a
+        # full batch after its window is in time; in between, it depends on positions.
         clear = rest + f * service.spacing
         begin, end = max(f * size, low), min(f * size + size - 1, high)
         if clear + least_ms > limit:
@@ -109,9 +109,9 @@ def late_share(
 def later_by_age(
     law: LatencyLimit, service: Service, ages: FloatArray, u: float, mean: float, scratch: Scratch
 ) -> float:
-    """Return the further late requests, `u` after a start, because the window of requests left continues.
+    """Return the additional late requests `u` [ms] after a start because windows of requests left continue.
 
-    `mean` requests arrived since the moment for which the services hold the requests left.
+    `mean` is the mean number of arrivals since the moment of the stored queue of requests left.
     """
     server, by_age, out, later = law.server, service.by_age, scratch.rows[0], scratch.rows[1]
     size, rest, total = server.size, service.durations[-1] - u, 0.0
@@ -129,7 +129,7 @@ def later_by_age(
 
 @compiled
 def moved_to(service: Service, rate: float, at: Progress, u: float, scratch: Scratch) -> Progress:
-    """Advance the requests left to a moment `u` [ms], with the starts of shorter services before it."""
+    """Advance the queue of requests left to a moment `u` [ms], including the starts of shorter services."""
     carried, durations, at_end = service.carried, service.durations, service.at_end
     (seen, upcoming, low, high), by_number = at, scratch.rows[0]
     while upcoming >= 0 and durations[-1] - durations[upcoming] <= u:
@@ -150,7 +150,7 @@ def moved_to(service: Service, rate: float, at: Progress, u: float, scratch: Scr
 def fill_queue_before_end(
     service: Service, rate: float, rest: float, low: int, high: int, queue: FloatArray
 ) -> tuple[int, int]:
-    """Fill the queue distribution `rest` before the end; return its smallest and largest queue."""
+    """Fill the queue length distribution `rest` [ms] before the end; return its smallest and largest."""
     queue[:] = 0.0
     least, most = add_fresh(rate, rest, service.durations, service.flows, service.queue_limits, queue)
     for k in range(low, high + 1):
@@ -162,14 +162,14 @@ def fill_queue_before_end(
 def beyond_in_service(
     server: BatchServer, rate: float, limit: float, starts: FloatArray, oldest: OldestLeft, gaps: GapTable
 ) -> float:
-    """Return the late requests among those that arrive during a service, per start.
+    """Return the mean number of late requests per start among those that arrive during a service.
 
     Args:
         server: the server.
         rate: arrival rate [1/ms].
         limit: the latency limit [ms].
-        starts: distribution of the requests at the start of a batch.
-        oldest: age of the oldest request left.
+        starts: distribution of the number of requests at the start of a batch.
+        oldest: age distribution of the oldest request left.
         gaps: result of `gap_table`.
     """
     service, total = service_of(server, rate, limit, starts, oldest), 0.0
@@ -186,8 +186,8 @@ def beyond_in_service(
         np.zeros(service.queue_limit),
     )
     at = Progress(0.0, -1 if apart else len(service.durations) - 1, 0, service.longest_queue)
-    # Time runs through the longest service. Requests left by it are carried on and grow; if queue limits
-    # differ by service, those of services that left none are added at every moment.
+    # Time advances through the longest service, and the queue of requests left grows. If queue limits differ
+    # by service, the queues of services that left no request are added at every moment.
     for row in range(len(service.moments)):
         u, weight = service.moments[row, 0], service.moments[row, 1]
         rest, mean = longest - u, rate * (u - at.seen)
@@ -196,7 +196,7 @@ def beyond_in_service(
         if apart:
             waiting = Waiting(queue, *fill_queue_before_end(service, rate, rest, at.low, at.high, queue))
         late = late_share(law, service, gaps, rest, waiting, scratch)
-        # A window that opened during the service, or goes on, makes requests later still.
+        # A window that opened during the service, or continues, delays requests further.
         if service.pending and server.window_ms > rest:
             late += pending_share(law, service, rest, waiting, scratch)
         if len(service.by_age) > 0:

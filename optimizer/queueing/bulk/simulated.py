@@ -1,7 +1,7 @@
-"""Dynamic-batching servers with non-Poisson arrivals, simulated because no exact results are known.
+"""Batch servers with non-Poisson arrivals, which are simulated because no exact results are known.
 
-The random streams are fixed, so the same server has the same results, and results change smoothly with the
-rate: interarrival times are drawn once per coefficient of variation and scaled.
+The random streams are fixed, so equal servers have equal results. Interarrival times are drawn once per
+coefficient of variation and scaled, so results change smoothly with the rate.
 """
 
 from dataclasses import dataclass
@@ -16,51 +16,51 @@ from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.tandem import Station, Tandem
 
 RUNS = 4
-"""Number of runs averaged."""
+"""Number of simulated runs that are averaged."""
 REQUESTS = 1_000_000
 """Number of requests per run."""
 LEFT_OUT = 0.05
-"""Share of a run discarded at its start and again at its end."""
+"""Share of a run that is discarded at its start, and again at its end."""
 SEED = 1
 REMEMBERED = RUNS * thread_count()
-"""Maximum number of cached runs: those of one server per thread, 8 MB each."""
+"""Maximum number of cached runs: those of one server per thread; each takes 8 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSteadyState:
-    """Simulated steady state of a server at a rate."""
+    """Simulated steady state of a batch server at an arrival rate."""
 
     server: BatchServer
     latencies_ms: FloatArray
-    """Latencies of the completed requests that count, ascending [ms]."""
+    """Latencies of the completed requests that are not discarded [ms], ascending."""
     mean_ms: float
     """Mean latency [ms]."""
     service_ms: float
     """Mean time of a request in service [ms]."""
     rejected: float
-    """Share of requests rejected."""
+    """Share of requests that are rejected."""
     busy: float
-    """Share of time the server is busy."""
+    """Share of time in which the server is busy."""
     mean_batch: float
     """Mean batch size."""
     queue: float
     """Mean queue length."""
 
     def late_share(self, limit_ms: float) -> float:
-        """Return the share of completed requests with a longer latency than a limit."""
+        """Return the share of completed requests whose latency exceeds a limit [ms]."""
         within = np.searchsorted(self.latencies_ms, limit_ms, side="right")
         return 1 - float(within) / len(self.latencies_ms)
 
     def quantile_ms(self, share: float) -> float:
-        """Return a quantile of the latency of completed requests."""
+        """Return the latency that a share of completed requests does not exceed [ms]."""
         return float(np.quantile(self.latencies_ms, share, method="inverted_cdf"))
 
 
 def simulate_steady_state(line: Tandem, rate: float, cv: float) -> SimulatedSteadyState:
-    """Simulate a tandem's steady state for non-Poisson arrivals.
+    """Simulate the steady state of a server with stages and non-Poisson arrivals.
 
     Args:
-        line: server and stages.
+        line: the server and its stages.
         rate: arrival rate [1/ms].
         cv: CV of the interarrival times.
     """
@@ -71,8 +71,8 @@ def simulate_steady_state(line: Tandem, rate: float, cv: float) -> SimulatedStea
     batches = 0
     start_ms, last_ms = np.empty(REQUESTS), np.empty(REQUESTS)
     counted = slice(int(REQUESTS * LEFT_OUT), int(REQUESTS * (1 - LEFT_OUT)))
-    # The same streams at every rate, so that curves over rates are smooth; start and end of each run do not
-    # count.
+    # Streams are equal at every rate, so that curves over rates are smooth. Start and end of each run are
+    # discarded.
     for run in range(RUNS):
         come_ms = _unit_arrivals(cv, run) / rate
         stages_ms = _stage_times(line.stations, run)
@@ -87,7 +87,8 @@ def simulate_steady_state(line: Tandem, rate: float, cv: float) -> SimulatedStea
     rejected = 1 - len(wait) / size
     total, service_ms = wait + service, float(service.mean())
     waits_ms = float(wait.mean())
-    # With stages, service is all work at stages and batch, and waiting is the rest of the latency.
+    # With stages, the service time is that at all stages and in the batch; the rest of the latency is
+    # waiting.
     if line.stations:
         service_ms = batch_ms / (RUNS * REQUESTS * (1 - rejected))
         service_ms += sum(station.mean_ms for station in line.stations)
@@ -106,14 +107,14 @@ def simulate_steady_state(line: Tandem, rate: float, cv: float) -> SimulatedStea
 
 @lru_cache(maxsize=REMEMBERED)
 def _unit_arrivals(cv: float, run: int) -> FloatArray:
-    """Return arrival times at a rate of one, from a fixed stream."""
+    """Return arrival times at a rate of 1, from a fixed random stream."""
     rng = np.random.default_rng(np.random.SeedSequence(SEED, spawn_key=(run,)))
     return frozen(arrival_times_ms(1000.0, REQUESTS, rng, cv))
 
 
 @lru_cache(maxsize=REMEMBERED)
 def _stage_times(stations: tuple[Station, ...], run: int) -> FloatArray:
-    """Return service times at the stages, from a fixed stream."""
+    """Return service times at the stages [ms], from a fixed random stream."""
     from optimizer.simulation.machine.passing import stage_times_ms
 
     rng = np.random.default_rng(np.random.SeedSequence(SEED, spawn_key=(run, len(stations))))

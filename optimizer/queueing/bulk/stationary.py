@@ -1,7 +1,7 @@
 """Stationary distribution of a Markov chain with bounded jumps (compiled).
 
-States are eliminated one by one from the highest, without subtractions: every probability is exact to
-rounding, however small. Source: Grassmann, Taksar and Heyman, Regenerative analysis and steady state
+States are eliminated one by one from the highest, without subtractions, so every probability is exact to
+rounding, even if it is tiny. Source: Grassmann, Taksar and Heyman, Regenerative analysis and steady state
 distributions for Markov chains (1985).
 """
 
@@ -9,24 +9,25 @@ from optimizer.arrays import FloatArray
 from optimizer.simulation.machine.compiling import compiled
 
 NEVER = 1e-100
-"""Probability of leaving a state downwards that counts as zero."""
+"""Probability of leaving a state downwards up to which it counts as zero."""
 MAX_WEIGHT = 1e150
-"""Largest ratio to the lowest state before all weights are rescaled."""
+"""Largest ratio of weights to that of the lowest state before all weights are rescaled."""
 
 
 @compiled
 def fill_stationary(rows: FloatArray, down: int, up: int, chances: FloatArray) -> None:
-    """Fill the stationary distribution.
+    """Fill `chances` with the stationary distribution of a chain.
 
     Args:
-        rows: probabilities of jumps by −`down` … `up`, by state; shape (states, down + up + 1). Overwritten.
+        rows: probabilities of jumps by −`down` … `up` from each state; shape (states, down + up + 1).
+            Overwritten.
         down: largest jump down.
         up: largest jump up.
-        chances: filled; shape (states,).
+        chances: filled with probabilities, shape (states,).
     """
     count, lowest = len(chances), 0
     for n in range(count - 1, 0, -1):
-        # Leaving state n, the chain continues below it: jumps into n become jumps to where it goes next.
+        # After state n the chain continues in a lower state, so jumps into n become jumps to that state.
         first = max(n - down, 0)
         mine = rows[n, down + first - n : down]
         leaving = 0.0
@@ -40,12 +41,12 @@ def fill_stationary(rows: FloatArray, down: int, up: int, chances: FloatArray) -
             share = rows[i, down + n - i] / leaving
             if share > 0:
                 through = rows[i, down + first - i : down + n - i]
-                for j in range(len(mine)):  # over slices, which the compiler vectorises
+                for j in range(len(mine)):  # the compiler vectorises slices
                     through[j] += share * mine[j]
     for n in range(lowest):
         chances[n] = 0.0
     chances[lowest] = 1.0
-    # Each weight follows from the flow into it from the states below.
+    # The weight of each state follows from the flow into it from lower states.
     total = 1.0
     for n in range(lowest + 1, count):
         into = 0.0

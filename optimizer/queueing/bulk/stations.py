@@ -1,4 +1,4 @@
-"""Queueing time at a stage with its own workers, and the variability of its departures.
+"""Queueing time at a processing stage with its own workers, and the variability of its departures.
 
 Sources: Allen and Cunneen (mean queueing time with several workers), Kraemer and Langenbach-Belz (arrivals
 less variable than Poisson), Whitt, The Queueing Network Analyzer (departures); equations 108–110.
@@ -19,20 +19,20 @@ from optimizer.queueing.bulk.lattice import (
 from optimizer.simulation.tandem import Station
 
 MIN_SCV = 0.2
-"""Minimum squared coefficient of variation of services for departures (Whitt)."""
+"""Minimum squared coefficient of variation of service times in the formula for departures (Whitt)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Queueing at a stage, of requests that arrive one by one or in groups."""
+    """Queueing at a stage whose requests arrive one by one or in groups."""
 
     station: Station
     load: float
     """ρ: utilisation of the workers."""
     chance: float
-    """Probability of queueing behind earlier arrivals."""
+    """Probability that a request must wait for earlier arrivals."""
     stretch: float
-    """Factor on the queueing time relative to Poisson arrivals."""
+    """Factor on the queueing time compared with Poisson arrivals."""
     ahead: FloatArray
     """Probability that j requests of the same group are served before a request; shape (largest group,)."""
 
@@ -45,7 +45,7 @@ class Wait:
 
     @property
     def group_ms(self) -> float:
-        """Mean queueing time behind the request's own group [ms]."""
+        """Mean queueing time behind requests of the same group [ms]."""
         served = self.station.mean_ms / self.station.workers
         return float(self.ahead @ np.arange(len(self.ahead))) * served
 
@@ -55,7 +55,7 @@ class Wait:
         return self.before_ms + self.group_ms + self.station.mean_ms
 
     def law(self, lattice: Lattice) -> Transform:
-        """Return the transform of the time at the stage (eq. 110)."""
+        """Return the transform of the time at the stage: queueing plus service (eq. 110)."""
         mean, cv, workers = self.station.mean_ms, self.station.cv, self.station.workers
         law = lattice.law(lognormal_excess(mean, cv))
         if self.chance * self.stretch > 0:
@@ -70,7 +70,7 @@ class Wait:
 
 
 def one_by_one(station: Station, rate: float, arrivals_scv: float) -> Wait:
-    """Return the queueing of requests that arrive one by one.
+    """Return the queueing at a stage whose requests arrive one by one.
 
     Args:
         station: the stage.
@@ -83,18 +83,18 @@ def one_by_one(station: Station, rate: float, arrivals_scv: float) -> Wait:
 
 
 def in_groups(station: Station, rate: float, batches: FloatArray, gaps_scv: float) -> Wait:
-    """Return the queueing of requests that arrive in the batches of a server.
+    """Return the queueing at a stage whose requests arrive in the batches of a server.
 
     Args:
-        station: the stage behind the server.
-        rate: arrivals of requests [1/ms].
+        station: the stage after the server.
+        rate: arrival rate of requests [1/ms].
         batches: distribution of the batch size; shape (B + 1,).
         gaps_scv: squared coefficient of variation of the times between batches.
     """
     load = rate / station.most
     size = np.arange(len(batches))
     mean = float(batches @ size)
-    # A batch has a k-th request with probability P(size ≥ k); it waits for the k − 1 before it.
+    # A batch has a k-th request with probability P(size ≥ k); it waits for k − 1 others.
     position = np.cumsum(batches[::-1])[::-1][1:] / mean
     free = 1 if station.workers == 1 else max(int(station.workers - rate * station.mean_ms), 1)
     ahead = np.zeros(max(len(position) - free, 0) + 1)
@@ -103,7 +103,7 @@ def in_groups(station: Station, rate: float, batches: FloatArray, gaps_scv: floa
     if station.workers > 1:
         chance = erlang_c(station.workers, rate * station.mean_ms)
         return Wait(station, load, chance, _stretch(load, 1.0, station.cv**2), ahead)
-    # One worker serves a group as one job.
+    # A single worker serves a group like one job.
     scv = (float(batches @ size**2) - mean**2 + mean * station.cv**2) / mean**2
     piece = mean * (1 + scv) / (1 + station.cv**2)
     return Wait(station, load, load, _stretch(load, gaps_scv, scv) * piece, ahead)
@@ -123,7 +123,10 @@ def departures_scv(station: Station, rate: float, arrivals_scv: float) -> float:
 
 
 def erlang_c(workers: int, offered: float) -> float:
-    """Return the probability that all workers are busy (Erlang C); the offered load is below `workers`."""
+    """Return the probability that all workers are busy (Erlang C).
+
+    The offered load must be below the number of workers.
+    """
     inverse = 1.0  # reciprocal of Erlang B
     for k in range(1, workers + 1):
         inverse = 1 + inverse * k / offered
@@ -134,7 +137,7 @@ def erlang_c(workers: int, offered: float) -> float:
 
 
 def _stretch(load: float, arrivals_scv: float, services_scv: float) -> float:
-    """Return the factor on queueing times relative to Poisson arrivals (eq. 108)."""
+    """Return the factor on queueing times compared with Poisson arrivals (eq. 108)."""
     both = arrivals_scv + services_scv
     if both <= 0:
         return 0.0

@@ -1,6 +1,6 @@
-"""Steady state of a dynamic-batching server with Poisson arrivals: exact means and latency distribution.
+"""Exact steady state of a batch server with Poisson arrivals: means and latency distribution.
 
-The work is compiled, and loaded on first use.
+Compiled code is loaded on first use.
 """
 
 import math
@@ -17,18 +17,18 @@ from optimizer.simulation.batches import CLOCK, OLDEST, BatchServer
 from optimizer.simulation.limits import UNLIMITED
 
 TAIL = 1e-13
-"""Probability of a queue beyond the states considered, if the queue is unlimited."""
+"""Probability of a queue longer than the considered states, if the queue is unlimited."""
 MAX_STATES = 40_000
 AGES = 12
-"""Quadrature nodes for the age of the oldest request left by a start, if its window is still open."""
+"""Number of quadrature nodes for the age of the oldest request that a start leaves, if its window is open."""
 ANY_AGE = 1e30
-"""Represents an age beyond any window [ms]."""
+"""Value that represents an age beyond any window [ms]."""
 ROUNDS = 2
-"""Fixed-point iterations between these ages and the chain."""
+"""Number of fixed-point iterations between these ages and the Markov chain."""
 SLACK = 1e-7
-"""Relative excess over the share beyond a percentile tolerated as rounding."""
+"""Relative excess over the allowed late share that counts as rounding."""
 MIN_RATIO = 1e-6
-"""Lower bound of the late share over the share beyond a percentile before the logarithm is taken."""
+"""Minimum of the ratio of late share to allowed share, of which the logarithm is taken."""
 ROUNDING = 1e-12
 """Relative change at which Newton's method stops."""
 PRECISION = 1e-9
@@ -37,34 +37,34 @@ PRECISION = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class ServerSteadyState:
-    """Steady state of a server at a rate."""
+    """Steady state of a batch server at an arrival rate."""
 
     server: BatchServer
     rate: float
     """Arrival rate [1/ms]."""
     starts: FloatArray
-    """Distribution of the number of requests at the start of a batch; shape (states + 1,)."""
+    """Distribution of the number of requests at the start of a batch, shape (states + 1,)."""
     behind: FloatArray
-    """Mean number of services per start that leave q requests, by q < B; shape (B,)."""
+    """Mean number of services per start that leave q = 0 … B − 1 requests, shape (B,)."""
     oldest: OldestLeft
     served: float
-    """Mean requests completed per cycle, from one start to the next."""
+    """Mean number of requests completed per cycle, which is the time from one start to the next."""
     lost: float
     busy_ms: float
-    """Mean time per cycle the server is busy [ms]."""
+    """Mean time per cycle in which the server is busy [ms]."""
     queue_time: float
-    """Integral of the queue over a mean cycle [requests·ms]."""
+    """Mean integral of the queue length over a cycle [requests·ms]."""
     answered: float
-    """Mean of n·s(n) over cycles [requests·ms]."""
+    """Mean of n·s(n) over cycles, for batches of n requests with service time s(n) [requests·ms]."""
 
     @property
     def cycle_ms(self) -> float:
-        """Mean time between starts [ms]."""
+        """Mean time between two starts [ms]."""
         return (self.served + self.lost) / self.rate
 
     @property
     def rejected(self) -> float:
-        """Share of requests rejected."""
+        """Share of requests that are rejected."""
         return self.lost / (self.served + self.lost)
 
     @property
@@ -84,7 +84,7 @@ class ServerSteadyState:
 
     @property
     def busy(self) -> float:
-        """Share of time the server is busy."""
+        """Share of time in which the server is busy."""
         return self.busy_ms / self.cycle_ms
 
     @property
@@ -93,15 +93,15 @@ class ServerSteadyState:
         return float(self.served / (1 - self.starts[0]))
 
     def late_share(self, limit_ms: float) -> float:
-        """Return the share of completed requests with a longer latency than a limit."""
+        """Return the share of completed requests whose latency exceeds a limit [ms]."""
         from optimizer.queueing.bulk.tail import late_per_start
 
-        limit_ms = float(limit_ms)  # one type, so it is compiled once
+        limit_ms = float(limit_ms)  # always the same type, so it is compiled only once
         late = late_per_start(self.server, self.rate, limit_ms, self.starts, self.behind, self.oldest)
         return float(late / self.served)
 
     def quantile_ms(self, share: float) -> float:
-        """Return a quantile of the latency of completed requests."""
+        """Return the latency that a share of completed requests does not exceed [ms]."""
         over = (1 - share) * (1 + SLACK)
         least = self.server.base_ms + self.server.slope_ms
         if self.late_share(least) <= over:
@@ -110,7 +110,7 @@ class ServerSteadyState:
 
         def excess(
             limit_ms: float,
-        ) -> float:  # tails are close to exponential, so their logarithm is to linear
+        ) -> float:  # tails are almost exponential, so their logarithm is almost linear
             return math.log(max(self.late_share(limit_ms) / over, MIN_RATIO))
 
         return root_above(excess, 0.5 * least, high, PRECISION, PRECISION)
@@ -122,7 +122,7 @@ def load_of(server: BatchServer, rate: float) -> float:
 
 
 def server_steady_state(server: BatchServer, rate: float) -> ServerSteadyState:
-    """Return the steady state of a server.
+    """Return the steady state of a batch server at an arrival rate.
 
     Args:
         server: the server.
@@ -139,7 +139,7 @@ def server_steady_state(server: BatchServer, rate: float) -> ServerSteadyState:
     full_ms = server.base_ms + server.slope_ms * server.size
     pending = server.trigger == OLDEST and server.size > 1 and server.window_ms > full_ms
     oldest = _first_ages(server, rate) if pending else OldestLeft(np.full(1, ANY_AGE), np.zeros((1, 1)))
-    # Under `oldest`, chain and ages depend on each other; two rounds suffice.
+    # With `oldest`, chain and ages depend on each other; two rounds suffice.
     near = np.zeros(states + 1)
     for _ in range(ROUNDS if pending else 1):
         fill_starts(server, rate, decay, oldest, near)
@@ -156,14 +156,14 @@ def server_steady_state(server: BatchServer, rate: float) -> ServerSteadyState:
 
 
 def _plain(server: BatchServer) -> BatchServer:
-    """Return a server whose times are floats, because machine code is compiled per type."""
+    """Return the server with all times as floats, because code is compiled for each type."""
     return server._replace(
         window_ms=float(server.window_ms), base_ms=float(server.base_ms), slope_ms=float(server.slope_ms)
     )
 
 
 def _states(server: BatchServer, rate: float) -> tuple[int, float]:
-    """Return the largest queue of the chain at a start, and the decay rate of the probabilities beyond it.
+    """Return the largest state of the chain, and the decay rate of the probabilities of larger ones.
 
     Without an effective limit, probabilities beyond a batch decay geometrically in the end; other terms decay
     faster, by about 1 + √(2π/B) per request. The decay rate is 0 if all states are included.
@@ -186,7 +186,7 @@ def _states(server: BatchServer, rate: float) -> tuple[int, float]:
 
 
 def _with_tail(starts: FloatArray, decay: float) -> FloatArray:
-    """Return the probabilities with the tail that the last state represents."""
+    """Return the probabilities with those of the states that the last one represents."""
     count = int(min(-math.log(TAIL) / decay, MAX_STATES)) + 1
     share = -math.expm1(-decay) * np.exp(-decay * np.arange(count))
     return np.concatenate((starts[:-1], starts[-1] * share))
@@ -195,9 +195,9 @@ def _with_tail(starts: FloatArray, decay: float) -> FloatArray:
 def _decay(size: int, mean: float) -> float:
     """Return x > 0 with B·x = λ·s·(eˣ − 1): the queue length distribution decays by e⁻ˣ per request.
 
-    Newton's method from above, where convexity keeps every step above the root.
+    Newton's method starts above the root, where convexity keeps every step above it.
     """
-    x = 2 * math.log(size / mean) + 1e-9  # λ·s·(eˣ − 1) − B·x is smallest at half of it
+    x = 2 * math.log(size / mean) + 1e-9  # λ·s·(eˣ − 1) − B·x has its minimum at half of this value
     while mean * math.expm1(x) < size * x:
         x *= 2
     step = x
@@ -209,13 +209,13 @@ def _decay(size: int, mean: float) -> float:
 
 @cache
 def _age_nodes() -> tuple[FloatArray, FloatArray]:
-    """Return quadrature nodes for ages, as shares of a full batch's service time, and their weights."""
+    """Return quadrature nodes for ages, as fractions of a full batch's service time, and their weights."""
     nodes, weights = np.polynomial.legendre.leggauss(AGES)
     return frozen((nodes + 1) / 2), frozen(weights / 2)
 
 
 def _first_ages(server: BatchServer, rate: float) -> OldestLeft:
-    """Return ages of the oldest request left, with an initial guess of their distribution: l/λ."""
+    """Return ages of the oldest request left, with an initial guess of their distribution: l/λ for l left."""
     ages = np.append(_age_nodes()[0] * (server.base_ms + server.slope_ms * server.size), ANY_AGE)
     chances = np.zeros((server.size, AGES + 1))
     left = np.arange(1, server.size)
@@ -224,7 +224,7 @@ def _first_ages(server: BatchServer, rate: float) -> OldestLeft:
 
 
 def _ages(server: BatchServer, rate: float, starts: FloatArray, ages: FloatArray) -> FloatArray:
-    """Return the distribution of the age of the oldest request left by a start, by the number left."""
+    """Return the age distribution of the oldest request that a start leaves, by the number left."""
     from optimizer.queueing.bulk.chain import add_ages
 
     full = server.base_ms + server.slope_ms * server.size

@@ -1,7 +1,7 @@
-"""Rates up to which a dynamic-batching server certainly meets its targets, without its steady state.
+"""Bounds on rates up to which a batch server certainly meets its targets, without computing steady states.
 
-At such rates a request hardly ever finds B others waiting, and all others complete in time. Equation numbers
-refer to docs/math.md.
+At such rates, a request almost never finds B others waiting, and all others complete in time. Equation
+numbers refer to docs/math.md.
 """
 
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from optimizer.queueing.measures import LOSS, TargetMeasure
 from optimizer.simulation.batches import CLOCK, GAP, OLDEST, BatchServer
 
 RATES = 33
-"""Number of loads tested, in geometric progression."""
+"""Number of loads that are tested, in geometric progression."""
 MIN_LOAD, MAX_LOAD = 1e-3, 0.95
 TERMS = 16
-"""Terms of the sum; the remainder is bounded."""
+"""Number of terms of the sum; the remainder is bounded."""
 ROUNDING = 1e-9
 
 
@@ -30,7 +30,7 @@ def surely_met_below(server: BatchServer, limits: Mapping[TargetMeasure, float])
     loads = np.geomspace(MAX_LOAD, MIN_LOAD, RATES)
     rates = loads * server.full_rate
     found = _found_full(server, rates)
-    # A cycle completes at least one request; with a clock, all requests that are not rejected.
+    # A cycle completes at least one request; with `clock`, all requests that are not rejected.
     answered = (
         np.maximum(rates * server.window_ms - found, 0.0) if server.trigger == CLOCK else np.ones(RATES)
     )
@@ -45,9 +45,9 @@ def surely_met_below(server: BatchServer, limits: Mapping[TargetMeasure, float])
 
 
 def _found_full(server: BatchServer, rates: FloatArray) -> FloatArray:
-    """Return an upper bound on the requests per cycle that find B others waiting, by rate (eq. 130).
+    """Return an upper bound on the requests per cycle that find B others waiting, for each rate (eq. 130).
 
-    It is the mean number left by full services, with a bound for the last terms.
+    It is the mean number of requests that full services leave, with a bound on the last terms.
     """
     from scipy.special import pdtrc
 
@@ -62,9 +62,9 @@ def _found_full(server: BatchServer, rates: FloatArray) -> FloatArray:
 
 
 def _late_ms(server: BatchServer, limit_ms: float) -> float:
-    """Return the time of a service in which arrivals can be late with fewer than B ahead of them.
+    """Return the part of a service [ms] in which arrivals with fewer than B requests ahead can be late.
 
-    inf if requests that find the server free can be late.
+    It is inf if requests that find the server free can be late.
     """
     window, full_ms = server.window_ms, server.base_ms + server.slope_ms * server.size
     after = (server.size - 1) * window if server.trigger == GAP else window

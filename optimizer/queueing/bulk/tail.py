@@ -1,8 +1,8 @@
-"""Share of requests with a longer latency than a limit, from the queue at starts.
+"""Share of requests whose latency exceeds a limit, from the number of requests at starts of batches.
 
-A request that finds k others ahead during a service has k // B full batches before its own. When these are
-done (at `clear`), its batch starts as soon as it is full, or when the window ends (at `over`). Arrivals are
-integrated over the elapsed time, between the points where completion times jump.
+A request that finds k others ahead during a service has k // B full batches ahead. When these are completed
+(at the time `clear`), its batch starts as soon as it is full, or when the window ends (at the time `over`).
+Arrivals are integrated over time, between the points at which completion times jump.
 """
 
 import math
@@ -20,15 +20,15 @@ from optimizer.simulation.batches import CLOCK, GAP, BatchServer
 def late_per_start(
     server: BatchServer, rate: float, limit: float, starts: FloatArray, behind: FloatArray, oldest: OldestLeft
 ) -> float:
-    """Return the late requests per start: those with a latency above `limit` [ms].
+    """Return the mean number of late requests per start: those whose latency exceeds `limit` [ms].
 
     Args:
         server: the server.
         rate: arrival rate [1/ms].
-        limit: the limit [ms].
-        starts: distribution of the requests at the start of a batch.
-        behind: mean number of services per start that leave q requests, by q < B.
-        oldest: age of the oldest request left by a start.
+        limit: limit on the latency [ms].
+        starts: distribution of the number of requests at the start of a batch.
+        behind: mean number of services per start that leave q = 0 … B − 1 requests.
+        oldest: age distribution of the oldest request that a start leaves.
     """
     size, window = server.size, server.window_ms
     gaps = GapTable(np.zeros((2, 1)), 1.0)

@@ -1,7 +1,8 @@
-"""Steady state of a dynamic-batching server with stages before and after it.
+"""Approximate steady state of a batch server with processing stages before and after it.
 
-Arrivals are Poisson, and are assumed to stay so after the stages before the server. The server's batches
-reach the next stage as groups. The times at the parts are assumed independent (eq. 111).
+Arrivals are Poisson, and are assumed to be Poisson after the stages before the server. The server's batches
+reach the next stage as groups. The times at the stages and the server are assumed to be independent (eq.
+111).
 """
 
 from dataclasses import dataclass
@@ -17,41 +18,41 @@ from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.tandem import Tandem
 
 CURVE_POINTS = 16
-"""Points of the latency distribution of the server."""
+"""Number of points at which the server's latency distribution is computed."""
 CURVE_END = 1e-4
-"""Share of requests beyond the last point."""
+"""Share of requests with latencies beyond the last point."""
 ROUNDING = 1e-9
-"""Relative amount by which the first point is below the minimum latency, which many requests can have."""
+"""Relative distance of the first point below the minimum latency, which many requests can have."""
 
 
 @dataclass(frozen=True)
 class TandemSteadyState:
-    """Steady state of a tandem at a rate."""
+    """Steady state of a server with stages (a tandem) at an arrival rate."""
 
     line: Tandem
     inner: ServerSteadyState
-    """Steady state of its server."""
+    """Steady state of the server alone."""
     waits: tuple[Wait, ...]
-    """Queueing at its stages, in the order of the requests."""
+    """Queueing at the stages, in the order in which requests pass them."""
 
     @property
     def server(self) -> BatchServer:
-        """The batch server."""
+        """Batch server of the tandem."""
         return self.line.server
 
     @property
     def rejected(self) -> float:
-        """Share of requests rejected by the server."""
+        """Share of requests that the server rejects."""
         return self.inner.rejected
 
     @property
     def busy(self) -> float:
-        """Share of time the server is busy."""
+        """Share of time in which the server is busy."""
         return self.inner.busy
 
     @property
     def mean_batch(self) -> float:
-        """Mean batch size."""
+        """Mean number of requests per batch."""
         return self.inner.mean_batch
 
     @property
