@@ -1,4 +1,4 @@
-"""Serve 20,000 prompts per second in batches: GPUs in a fluid model, with random arrivals, and by window.
+"""Number of GPUs for 20,000 prompts per second in batches: fluid model, random arrivals, batching windows.
 
 Explained in docs/scenarios/batching-platform.md.
 """

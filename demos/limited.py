@@ -1,4 +1,4 @@
-"""Third example: within the existing cards.
+"""Third example: plan within the existing cards.
 
 As one command: inferplan solve specs/large --limited
 """

@@ -1,4 +1,4 @@
-"""Fourth example: within the existing cards, before and after a random load change.
+"""Fourth example: plan within the existing cards, before and after a random load change.
 
 As one command: inferplan compare specs/large --limited --random-load 7
 """

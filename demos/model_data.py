@@ -1,4 +1,4 @@
-"""Make a catalogue of accelerators and the profiles of models on it, from a seed."""
+"""Generate a catalogue of accelerators, and profiles of models on them, from a random seed."""
 
 from optimizer.generate import generate_document
 

@@ -1,4 +1,4 @@
-"""Plan 1,000 requests per second of many models: GPUs by cache hits and batch limit, and the entire plan.
+"""Plan 1,000 requests per second for many models: GPUs by cache hits and batch limit, then the entire plan.
 
 Explained in docs/scenarios/multi-model-service.md.
 """
@@ -15,7 +15,7 @@ TARGETS = ((50, 100), (99, 500))  # percentile of all requests, and its limit [m
 
 
 def misses_rps(max_batch: int, hits: float) -> float:
-    """Return the largest rate of cache misses at which all requests meet their targets."""
+    """Return the maximum rate of cache misses at which all requests meet their targets [requests/s]."""
     of_misses = [(100 - (100 - percentile) / (1 - hits), ms) for percentile, ms in TARGETS]
     latency = [{"percentile": percentile, "ms": ms} for percentile, ms in of_misses if percentile > 0]
     return BatchRow.model_validate({**T4, "maxBatchSize": max_batch, "latency": latency}).size().offered_rps

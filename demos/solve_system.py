@@ -1,4 +1,4 @@
-"""Solve a system, without and with its capacities."""
+"""Plan a system with any number of cards, and within its existing cards."""
 
 from pathlib import Path
 

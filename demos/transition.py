@@ -1,4 +1,4 @@
-"""Change every load at random: servers that scale, servers that move, and the cost of the transition."""
+"""Change every load at random, and show which servers scale or move, and the cost of the transition."""
 
 from pathlib import Path
 

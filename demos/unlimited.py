@@ -1,4 +1,4 @@
-"""First example: any number of cards.
+"""First example: plan with any number of cards.
 
 As one command: inferplan solve specs/large --unlimited
 """

@@ -1,4 +1,4 @@
-"""Second example: any number of cards, before and after a random load change.
+"""Second example: plan with any number of cards, before and after a random load change.
 
 As one command: inferplan compare specs/large --unlimited --random-load 7
 """

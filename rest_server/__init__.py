@@ -1,1 +1,1 @@
-"""The REST service around `optimizer.pipeline`; it contains no planning logic."""
+"""REST service around `optimizer.pipeline`; it contains no planning logic."""

@@ -1,4 +1,4 @@
-"""The application: routes, middleware, start-up and shutdown; and its server.
+"""The application of the REST service, with routes, middleware, start-up and shutdown; and its server.
 
 uvicorn loads `create_app` (``uvicorn --factory rest_server.app:create_app``); ``inferplan serve`` calls
 `serve`.
@@ -52,21 +52,21 @@ from rest_server.workers import SolverWorkers
 
 PAGE_PREFIX = "/web"
 BACKLOG = 512
-"""Maximum number of connections that the system queues before they are accepted."""
+"""Maximum number of connections that the operating system queues before they are accepted."""
 KEEP_ALIVE_S = 75
-"""Time for which an idle connection is kept; longer than the 60 s of most proxies [s]."""
+"""Time for which an idle connection is kept open; longer than the 60 s of most proxies [s]."""
 WORKER_START_S = 30.0
-"""Maximum time for which a worker can be unresponsive, such as during imports [s]."""
+"""Maximum time for which a worker process can be unresponsive, such as during imports [s]."""
 ANSWER_S = 5
-"""Maximum time for the next answer of a worker that has just answered [s]."""
+"""Maximum time until the next sign of life of a worker process that has just answered [s]."""
 STEP_S = 0.1
-"""Interval at which the supervisor looks for signals [s]."""
+"""Interval at which the supervisor of workers checks for signals [s]."""
 EXIT_S = 10.0
-"""Maximum time for which a worker can take to end after its last request [s]."""
+"""Maximum time that a worker process can take to end after its last request [s]."""
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """Return the application.
+    """Return the application with all routes.
 
     Args:
         settings: settings of the service; None reads them from the environment.
@@ -104,7 +104,7 @@ def bare_app(settings: Settings, page: str | None = None) -> FastAPI:
         summary="Capacity planner for LLM inference fleets.",
         lifespan=_lifespan,
         redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,  # operation ids, and so names in other clients
+        generate_unique_id_function=lambda route: route.name,  # operation names in generated clients
         openapi_url=None,
     )
     app.state.settings = settings
@@ -121,7 +121,7 @@ def bare_app(settings: Settings, page: str | None = None) -> FastAPI:
 
 
 def create_page(settings: Settings, path: str | None = None) -> FastAPI:
-    """Return an application with only the page for analysts, at the root.
+    """Return an application with only the web page for analysts, at the root path.
 
     Raises:
         SpecError: the document does not exist.
@@ -135,7 +135,7 @@ def create_page(settings: Settings, path: str | None = None) -> FastAPI:
 
 
 def add_page(app: FastAPI, prefix: str, path: str | None = None) -> None:
-    """Add the page for analysts.
+    """Add the web page for analysts to an application.
 
     Args:
         app: the application.
@@ -157,7 +157,7 @@ def add_page(app: FastAPI, prefix: str, path: str | None = None) -> None:
 
 
 def _add_health(app: FastAPI) -> None:
-    """Add the health routes for monitoring."""
+    """Add the routes by which monitoring checks the health of the service."""
     given: dict[str, Any] = {"methods": ["GET"], "tags": ["health"]}
     readiness = dict[str, str | int]
     not_ready: Answers = {503: {"model": readiness, "description": "No process can solve."}}
@@ -193,7 +193,7 @@ def _add_health(app: FastAPI) -> None:
 
 
 def _add_middleware(app: FastAPI, settings: Settings, page: str | None) -> None:
-    """Add the middleware, innermost first."""
+    """Add the middleware to an application, innermost first."""
     app.add_middleware(BodyLimit, settings=settings)
     writing = {"/optimize", *(() if settings.protect_state else ("/optimizeOne",))}
     app.add_middleware(
@@ -208,7 +208,7 @@ def _add_middleware(app: FastAPI, settings: Settings, page: str | None) -> None:
 
 
 def _rules(settings: Settings) -> Rules:
-    """Return the stabilisation rules.
+    """Return the stabilisation rules that the settings select.
 
     Raises:
         SpecError: the file of rules cannot be read, or a rule is invalid.
@@ -230,7 +230,7 @@ def _metrics(app: FastAPI, settings: Settings) -> ServiceMetrics:
 
 
 def _scraped(request: Request) -> Response:
-    """Return the metrics for Prometheus."""
+    """Return the metrics in Prometheus' text format."""
     metrics: ServiceMetrics = request.app.state.metrics
     text, media_type = metrics.exposition(request.headers.get("accept", ""))
     return Response(text, headers={"Content-Type": media_type})
@@ -247,7 +247,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     state.ready = False
     await asyncio.gather(state.workers.close(), state.study_workers.close())
     await run_in_threadpool(state.held.close)
-    # So that the same application can start again.
+    # Reset, so that the same application can start again.
     state.workers, state.study_workers = _workers(state.settings)
 
 
@@ -256,7 +256,7 @@ def _workers(settings: Settings) -> tuple[SolverWorkers, SolverWorkers]:
 
 
 async def _health() -> Response:
-    """Report that the service is alive; never waits for a solve."""
+    """Report that the service is alive; this never waits for a solve."""
     return JSONResponse({"status": "ok"})
 
 
@@ -283,7 +283,7 @@ def serve(
     *,
     log_level: str = "INFO",
 ) -> int:
-    """Serve until stopped, finish running requests, and return the exit status.
+    """Serve an application until it is stopped, finish running requests, and return the exit status.
 
     Args:
         settings: settings of the service.
@@ -314,7 +314,7 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """A server that a second Ctrl-C stops immediately, including running requests."""
+    """A server that a second Ctrl-C stops immediately, even if requests are running."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Handle a stop signal; on the second one from the keyboard, stop immediately."""
@@ -327,38 +327,41 @@ class _Server(uvicorn.Server):
 
 
 class _WorkerConfig(uvicorn.Config):
-    """The configuration of workers, which a stop signal ends while they load the application."""
+    """Configuration of worker processes that a stop signal ends while they load the application."""
 
     def load(self) -> None:
-        """Load the application; until then nothing has to be finished."""
+        """Load the application; a stop signal during this time ends the process immediately."""
         with ended_by_signals():
             super().load()
 
 
 class _WorkerSupervisor(Multiprocess):
-    """Workers that share a socket, which accepts no connections once they are told to stop."""
+    """Supervisor of worker processes that share a socket.
+
+    It closes the socket when the service is told to stop.
+    """
 
     def init_processes(self) -> None:
-        """Start the workers; Ctrl-C does not reach them."""
+        """Start the worker processes, shielded from Ctrl-C, which only the supervisor handles."""
         with ctrl_c_blocked():
             super().init_processes()
 
     @property
     def _signalled(self) -> bool:
-        """Whether a signal has arrived, after which no worker is waited for."""
+        """Return whether a signal has arrived, after which no worker is waited for."""
         return bool(self.signal_queue) or self.should_exit.is_set()
 
     def keep_subprocess_alive(self) -> None:
-        """Replace workers that have ended or hang, unless the service is stopped meanwhile."""
+        """Replace worker processes that have ended or hang, unless the service is being stopped."""
         end_s = time.monotonic() + WORKER_START_S
         for worker in self.processes:
             self._wait_for_answer(worker, end_s)
         if not self._signalled:
-            with ctrl_c_blocked():  # also those that replace others
+            with ctrl_c_blocked():  # also for workers that replace others
                 super().keep_subprocess_alive()
 
     def _wait_for_answer(self, worker: Process, end_s: float) -> None:
-        """Wait until a worker answers or has ended, the service is stopped, or a time is reached."""
+        """Wait until a worker answers or ends, the service is stopped, or a time is reached."""
         with suppress(OSError):
             worker.parent_conn.send(b"ping")
             while worker.process.is_alive() and not self._signalled and time.monotonic() < end_s:
@@ -367,13 +370,13 @@ class _WorkerSupervisor(Multiprocess):
                     return
 
     def terminate_all(self) -> None:
-        """Close the socket, then tell the workers to close theirs and finish running requests."""
+        """Close the socket, then tell the workers to close their copies and to finish running requests."""
         for listening in self.sockets:
             listening.close()
         super().terminate_all()
 
     def join_all(self) -> None:
-        """Wait for the workers; kill them on a second Ctrl-C, or if one does not end in time."""
+        """Wait for the workers to end; kill them on a second Ctrl-C, or if one does not end in time."""
         end_s = time.monotonic() + (self.config.timeout_graceful_shutdown or 0) + EXIT_S
         while running := [worker.process for worker in self.processes if worker.process.is_alive()]:
             wait([process.sentinel for process in running], STEP_S)
@@ -390,7 +393,7 @@ def _configuration(
         "rest_server.app:create_app" if settings.workers > 1 else create(settings),
         factory=settings.workers > 1,
         workers=settings.workers,
-        loop="asyncio",  # the event loop of an optional package would buffer answers differently
+        loop="asyncio",  # another event loop, if installed, would buffer responses differently
         http=partial(Connection, settings=settings),  # type: ignore[arg-type]  # called as the type is
         log_config=log_configuration(log_level),
         access_log=False,

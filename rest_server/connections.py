@@ -1,8 +1,8 @@
-"""Limits on connections: idle times, their number, and malformed requests.
+"""Limits on connections: idle time, number of connections, and malformed requests.
 
-uvicorn limits the time between requests. This module also limits the time before a request and for reading an
-answer, so that inactive clients cannot use up all file descriptors. It rejects requests that no legitimate
-client sends, before they reach the application.
+uvicorn limits the time between requests. This module also limits the time before a request and the time for
+reading a response, so that inactive clients cannot use up all file descriptors. It rejects requests that no
+legitimate client sends before they reach the application.
 """
 
 import asyncio
@@ -19,25 +19,25 @@ from rest_server.logs import SERVICE, LogThrottle
 from rest_server.settings import Settings, load_settings
 
 HEAD_S = 15.0
-"""Time limit for the head of a connection's first request, or of one that has started [s]."""
+"""Time limit for receiving the head of a connection's first request, or of a request that has started [s]."""
 SHARE_OF_FILES = 0.75
-"""Maximum fraction of the process's file descriptors for connections."""
+"""Maximum fraction of the process's file descriptors that connections can use."""
 SEND_BUFFER_BYTES = 128 * 2**10
-"""Send buffer for slow readers [bytes]; the system's default is megabytes per connection."""
+"""Size of the send buffer for slow readers [bytes]; the system's default is megabytes per connection."""
 FREE_CHUNKS = 100
-"""Number of chunks of a body that can have any size."""
+"""Number of chunks of a body whose size is not limited."""
 MEAN_CHUNK_BYTES = 512
-"""Minimum mean size of further chunks, because each takes equally long to read [bytes]."""
+"""Minimum mean size of further chunks [bytes], because each chunk takes equally long to read."""
 
 
 class _StrictH11Connection(h11.Connection):
-    """A parser that rejects ambiguous requests, and those that take long to read."""
+    """A parser of HTTP requests that rejects ambiguous requests, and requests that take long to read."""
 
     _chunks = 0
     _chunk_bytes = 0
 
     def next_event(self) -> Any:
-        """Return the next event.
+        """Return the next event of the connection.
 
         Raises:
             RemoteProtocolError: the event breaks the protocol, or is rejected here.
@@ -56,13 +56,13 @@ class _StrictH11Connection(h11.Connection):
 
 
 class Connection(H11Protocol):
-    """A connection that is closed if a request's head does not arrive, or an answer is not read, in time.
+    """A connection that is closed if the head of a request is not received, or a response not read, in time.
 
-    At the connection limit, the connection that has waited longest for its client is closed for a new one.
+    At the connection limit, a new connection replaces the one that has waited longest for its client.
     """
 
     _sparing = LogThrottle()
-    """Limits repeated log messages about rejected connections."""
+    """Limits how often log messages about rejected connections are repeated."""
 
     def __init__(self, *arguments: Any, settings: Settings | None = None, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -87,7 +87,7 @@ class Connection(H11Protocol):
         self._watch()
 
     def _made_room(self) -> bool:
-        """Close the connection that has waited longest for its client; return whether there was one."""
+        """Close the connection that has waited longest for its client, and return whether there was one."""
         others = (each for each in self.connections if isinstance(each, Connection) and each is not self)
         waiting = [each for each in others if each.waits and not each.transport.is_closing()]
         if not waiting:
@@ -101,7 +101,7 @@ class Connection(H11Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether the connection waits for its client to send or to read."""
+        """Whether the connection is waiting for its client to send or to read."""
         return self._read_due is not None or self.conn.their_state in {h11.IDLE, h11.SEND_BODY}
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -120,26 +120,26 @@ class Connection(H11Protocol):
             self._watch()
 
     def on_response_complete(self) -> None:
-        """Start waiting for the next request."""
+        """Start waiting for the next request, with a time limit."""
         self._clients_turn_at = self.loop.time()
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Reject an unreadable request and close the connection, even if an answer is in progress."""
+        """Reject an unreadable request and close the connection, even if a response is in progress."""
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             super().send_400_response(msg)
         else:
             self.transport.abort()
 
     def pause_writing(self) -> None:
-        """Start the time limit for the client to read an answer."""
+        """Start the time limit for the client to read a response."""
         super().pause_writing()
         if self._read_due is None:
             self._clients_turn_at = self.loop.time()
             self._read_due = self.loop.call_later(self._write_s, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """End that time limit."""
+        """End the time limit for the client to read a response."""
         super().resume_writing()
         self._forget_unread()
 

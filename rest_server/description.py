@@ -1,4 +1,4 @@
-"""Description of the service: its front page, OpenAPI (generated once), and the pages that show it.
+"""Description of the service: front page, OpenAPI (generated once), and the pages that show it.
 
 The pages work without a network: Swagger UI and Redoc come from the package ``fastapi_offline``.
 """
@@ -32,16 +32,17 @@ ASSETS = {
     "favicon.png": "image/png",
     START_SCRIPT: "text/javascript",
 }
-"""Assets of the pages, with their media types."""
+"""Static files of the pages, with their media types."""
 OPEN_PAGES = frozenset({"/", "/docs", "/redoc", OPENAPI_PATH, *(f"{ASSETS_PATH}/{name}" for name in ASSETS)})
-"""Pages that are equal for all installations and contain no fleet data."""
+"""Paths of pages that are the same for all installations and contain no fleet data, so they need no API key.
+"""
 SECURITY_SCHEMES: dict[str, dict[str, str]] = {
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-KEY", "description": "An API key."},
     "bearer": {"type": "http", "scheme": "bearer", "description": "The same key as a bearer token."},
 }
 
 _LOGO = b"https://cdn.redoc.ly/redoc/logo-mini.svg"
-"""Image that Redoc would otherwise load from the network."""
+"""URL of an image that Redoc would otherwise load from the network."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -62,7 +63,7 @@ _START = Path(__file__).with_name("description.js")
 
 
 def add_description(app: FastAPI, *, keyless: Collection[str] | None, stateful: bool) -> None:
-    """Add the routes that describe an application, after all its other routes.
+    """Add the routes that describe an application; call this after adding all its other routes.
 
     Args:
         app: the application.
@@ -80,7 +81,7 @@ def add_description(app: FastAPI, *, keyless: Collection[str] | None, stateful: 
 
 
 def _name_problems(app: FastAPI) -> None:
-    """Add the schema of errors, to which all routes refer by its name."""
+    """Add the schema of error responses, to which all routes refer by its name."""
     described = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -108,7 +109,7 @@ def _add_security(app: FastAPI, keyless: Collection[str]) -> None:
 
 
 class _Description:
-    """The cached description; generating it takes a second, and it never changes."""
+    """OpenAPI description, cached because generating it takes a second and it never changes."""
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
@@ -122,7 +123,7 @@ class _Description:
             return self._made
 
     async def answer(self, _: Request) -> Response:
-        """Answer with the description; the first time it is generated in a thread."""
+        """Return the description; it is generated in a thread when it is first requested."""
         made = self._made or await run_in_threadpool(self._once)
         return Response(made, media_type="application/json")
 
@@ -202,7 +203,7 @@ def _shown(
 
 
 async def _asset(request: Request) -> Response:
-    """Answer with an asset; its URL contains a digest, so it can be cached for a year."""
+    """Return a static file; its URL contains a digest, so it can be cached for a year."""
     name = request.path_params["name"]
     if name not in ASSETS:
         raise HTTPException(404)
@@ -212,7 +213,7 @@ async def _asset(request: Request) -> Response:
 
 
 def _content(name: str) -> bytes:
-    """Return an asset, without references to other hosts."""
+    """Return the content of a static file, without references to other hosts."""
     if name == START_SCRIPT:
         return _START.read_bytes()
     packaged = resources.files("fastapi_offline").joinpath("static", name).read_bytes()

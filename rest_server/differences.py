@@ -1,4 +1,4 @@
-"""Differences between two fleets, item by item; shared parts are skipped."""
+"""Differences between two fleets, item by item; parts that both share are skipped quickly."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,28 +9,30 @@ from optimizer.schema import Capacity
 from rest_server.fleet import Entities
 
 Key = tuple[str, ...]
-"""Names of an item: one, or model and accelerator for a profile; empty for the options."""
+"""Names of an item: one name, or model and accelerator for a profile; empty for the options."""
 
 
 @dataclass(frozen=True, slots=True)
 class SectionDiff:
-    """One section of a fleet: its items before and after a change, in order."""
+    """One section of a fleet, with its items before and after a change, in order."""
 
     name: str
-    """Name as in documents; ``profilelessModels`` for models themselves, which no document contains."""
+    """Name of the section as in documents; ``profilelessModels`` for models themselves, which no document
+    contains.
+    """
     before: Mapping[Any, Any]
-    """Items before the change, by name or by key."""
+    """Items before the change, by name or by names."""
     after: Mapping[Any, Any]
 
     def put(self) -> Iterator[Key]:
-        """Yield the keys of added and replaced items."""
+        """Yield the keys of items that the change adds or replaces."""
         for name, item in self.after.items():
             there = self.before.get(name, self)
             if there is not item and there != item:
                 yield _key(name)
 
     def removed(self) -> Iterator[Key]:
-        """Yield the keys of removed items."""
+        """Yield the keys of items that the change removes."""
         return (_key(name) for name in self.before if name not in self.after)
 
     def items(self) -> dict[Key, Document | None]:
@@ -42,7 +44,7 @@ class SectionDiff:
 
 
 def fleet_sections(before: Entities, after: Entities) -> Iterator[SectionDiff]:
-    """Yield every section in which two fleets might differ."""
+    """Yield every section in which two fleets can differ."""
     for name, field in (
         ("accelerators", "accelerators"),
         ("serviceClasses", "service_classes"),
@@ -74,7 +76,7 @@ def _models(before: Entities, after: Entities) -> Iterator[SectionDiff]:
 
 
 MODELS = "profilelessModels"
-"""Name of the section of models themselves, which can exist without profiles and are ordered."""
+"""Name of the section of models themselves, which can exist without profiles and have an order."""
 
 
 def _names(entities: Entities) -> Iterator[Key]:

@@ -1,4 +1,4 @@
-"""Errors as answers: ``application/problem+json`` under /v1, otherwise llm-inferno's ``{"message": …}``."""
+"""Error responses: ``application/problem+json`` under /v1, otherwise llm-inferno's ``{"message": …}``."""
 
 import http
 import json
@@ -34,18 +34,19 @@ _TITLES: tuple[tuple[type[Exception], str], ...] = (
     (RequestTimeoutError, "The time ran out"),
     (StateNotWrittenError, "The state cannot be written"),
 )
-"""Titles by class of error; other errors use the text of their status."""
+"""Titles of problems by class of error; other errors use the text of their HTTP status."""
 _PATH = re.compile(r"([A-Za-z_]\w*(?:[.\[].*?)?)(?::\d+:\d+)?")
-"""Pattern of a field path before a message's first colon, after ``body`` optionally with line and column."""
+"""Pattern of a field path before the first colon of a message; after ``body``, line and column are allowed.
+"""
 
 
 class BodyError(SpecError):
-    """Raised when a field of a request body is invalid; the path can contain arbitrary text."""
+    """Raised when a field of a request body is invalid; its path can contain arbitrary text."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(path, problem)
         self.path = path
-        """Path in the body."""
+        """Path of the invalid field in the body."""
         self.problem = problem
         """Problem at that path."""
 
@@ -54,14 +55,14 @@ class BodyError(SpecError):
 
 
 def is_api(path: str) -> bool:
-    """Return whether a path belongs to the project's own API."""
+    """Return whether a path belongs to the project's own API, under /v1."""
     return path == API_PREFIX or path.startswith(f"{API_PREFIX}/")
 
 
 def field_path(message: str) -> str | None:
-    """Return the path of the invalid field at the start of a library message, if there is one."""
+    """Return the path of the invalid field at the start of an error message; None if there is none."""
     place, unknown, _ = message.partition(f": {UNKNOWN_KEY}")
-    if unknown:  # an unknown key can be any text
+    if unknown:  # an unknown key can contain any text
         return place
     place, colon, _ = message.partition(": ")
     found = _PATH.fullmatch(place) if colon else None
@@ -77,15 +78,15 @@ def error_response(
     path: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return an error as an answer, in the format of the requested path.
+    """Return an error response, in the format of the requested path.
 
     Args:
         scope: ASGI scope of the request.
         status: HTTP status.
         detail: the problem, the value, the limit and the fix.
-        title: the kind of error; default: the text of the status.
+        title: title of the problem; default: the text of the status.
         path: path of the invalid field.
-        headers: headers of the answer.
+        headers: headers of the response.
     """
     detail = detail.encode("utf-8", "backslashreplace").decode()  # an unpaired surrogate cannot be sent
     if not is_api(scope["path"]):
@@ -118,7 +119,7 @@ def _json(value: object, status: int, media_type: str, headers: Mapping[str, str
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Make an application answer all errors in the formats of this module."""
+    """Make an application return all errors in the formats of this module."""
     app.add_exception_handler(InferplanError, _of_the_library)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_http)
@@ -154,7 +155,7 @@ async def _of_validation(request: Request, error: Exception) -> Response:
 
 
 def query_names(request: Request) -> list[str]:
-    """Return the query parameters of the route of a request."""
+    """Return the names of the query parameters that the route of a request accepts."""
     return [
         item.alias
         for item in get_flat_params(request.scope["route"].dependant)

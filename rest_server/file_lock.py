@@ -1,4 +1,4 @@
-"""A lock on a file that lasts until this process ends or releases it."""
+"""Lock on a file that lasts until this process ends or releases it."""
 
 import os
 from contextlib import suppress
@@ -6,12 +6,12 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # without it, SQLite's own lock prevents others from writing
+except ImportError:  # on Windows, where SQLite's own lock prevents other writers
     fcntl = None  # type: ignore[assignment]
 
 
 class InUseError(Exception):
-    """Raised when another process has the lock."""
+    """Raised when another process has locked the file."""
 
 
 class FileLock:

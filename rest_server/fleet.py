@@ -1,4 +1,4 @@
-"""The fleet of a stateful service, as one immutable value: its items by name."""
+"""The fleet of a stateful service as one immutable value: its items by name."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -37,12 +37,12 @@ def _nothing() -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Entities:
-    """All entities of a fleet, by name, in order of arrival; references can be undefined."""
+    """All items of a fleet by name, in order of arrival; references between items can be undefined."""
 
     accelerators: Mapping[str, Accelerator] = field(default_factory=_nothing)
     """Accelerators by name."""
     models: Mapping[str, Mapping[str, ModelProfile]] = field(default_factory=_nothing)
-    """Profiles by model and accelerator; a model can have none."""
+    """Model profiles by model and accelerator; a model can have none."""
     service_classes: Mapping[str, ServiceClass] = field(default_factory=_nothing)
     """Service classes by name."""
     servers: Mapping[str, Server] = field(default_factory=_nothing)
@@ -50,9 +50,9 @@ class Entities:
     capacity: Mapping[str, int] = field(default_factory=_nothing)
     """Number of cards by accelerator type."""
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
-    """Optimizer options."""
+    """Optimizer options of the fleet."""
     routes: Mapping[str, Route] = field(default_factory=_nothing)
-    """Routes by name; their servers have no separate load."""
+    """Routes by name; the servers of a route have no separate load."""
 
     def __post_init__(self) -> None:
         for name in ("accelerators", "service_classes", "servers", "capacity", "routes"):
@@ -62,7 +62,7 @@ class Entities:
 
     @classmethod
     def of(cls, document: SystemSpec) -> "Entities":
-        """Return the entities of a document; the last one of a name counts."""
+        """Return the items of a document; if a name occurs several times, the last item counts."""
         models: dict[str, dict[str, ModelProfile]] = {}
         for profile in document.models:
             models.setdefault(profile.name, {})[profile.accelerator] = profile
@@ -78,29 +78,29 @@ class Entities:
 
     @cached_property
     def routed(self) -> Mapping[str, str]:
-        """Names of the routes from which servers get their load, by server."""
+        """Name of the route from which a server gets its load, by server."""
         return {name: route.name for route in self.routes.values() for name in (route.small, route.large)}
 
     @cached_property
     def owners(self) -> Mapping[str, Server | Route]:
-        """Servers and routes, by the names under which loads are stated."""
+        """Servers and routes by the names under which loads are stated."""
         return {**self.servers, **self.routes}
 
     def with_routes(self, changed: Mapping[str, Route]) -> "Entities":
-        """Return a copy with replaced routes, by name."""
+        """Return a copy in which some routes, given by name, are replaced."""
         return replace(self, routes={**self.routes, **changed})
 
     def with_routes_of(self, servers: Collection[str]) -> "tuple[Entities, list[str]]":
-        """Return a copy with the routes of some servers only, and the names of the other routes."""
+        """Return a copy with only the routes whose servers are given, and the names of the other routes."""
         routes = {name: one for name, one in self.routes.items() if {one.small, one.large} <= {*servers}}
         return replace(self, routes=routes), [name for name in self.routes if name not in routes]
 
     def profiles_of(self, model: str) -> Collection[ModelProfile]:
-        """Return the profiles of a model; empty if it is unknown."""
+        """Return the profiles of a model; empty if the model is unknown."""
         return self.models.get(model, {}).values()
 
     def spec(self) -> SystemSpec:
-        """Return all entities as one document, which cannot contain models without profiles."""
+        """Return all items as one document, which cannot contain models without profiles."""
         return SystemSpec.model_construct(
             accelerators=tuple(self.accelerators.values()),
             models=tuple(profile for profiles in self.models.values() for profile in profiles.values()),
@@ -112,14 +112,15 @@ class Entities:
         )
 
     def with_loads_of(self, system: System) -> "Entities":
-        """Return a copy with the loads of a system with the same servers and routes."""
+        """Return a copy with the loads of a system that has the same servers and routes."""
         servers = without_routed_loads(system.stated, system.routes.values())
         return replace(self, servers=servers, routes=system.routes)
 
     def system(self) -> System:
-        """Return the cross-checked system.
+        """Return the cross-checked system of the fleet.
 
-        As in the reference, lengths that are not stated are 0, and a server without output is idle.
+        As in llm-inferno, token lengths that are not stated are 0, and a server without output length is
+        idle.
 
         Raises:
             SpecError: there is no server, or a name is undefined.
@@ -128,7 +129,7 @@ class Entities:
 
     @property
     def planned(self) -> Mapping[str, Server]:
-        """Servers in planned form, by name: servers that share a queue are one, each version is one."""
+        """Servers in planned form, by name: shared queues replace their servers, versions are separate."""
         known = self.service_classes
 
         def priority(server: Server) -> int:
@@ -137,7 +138,7 @@ class Entities:
         return with_shared_queues(with_versions(self.servers), priority)
 
     def loose_system(self) -> System:
-        """Return a system without cross-checks; references other than classes can be undefined."""
+        """Return a system without cross-checks; only its references to classes must be defined."""
         named = {server.service_class for server in self.servers.values()} - self.service_classes.keys()
         servers = self.planned
         system = System(
@@ -169,13 +170,19 @@ class Entities:
         return replace(self, servers=servers)
 
     def with_desired_applied(self) -> "Entities":
-        """Return a copy in which every server runs its desired replicas and keeps its load."""
+        """Return a copy in which the desired allocation of every server is its current one.
+
+        Loads are kept.
+        """
         servers = {name: with_desired_applied(server) for name, server in self.servers.items()}
         return replace(self, servers=servers)
 
 
 def desired_allocations(plan: Plan, servers: Mapping[str, Server]) -> dict[str, AllocationData]:
-    """Return the desired allocations of servers and versions; for unserved ones, the retained ones."""
+    """Return the desired allocations of servers and versions.
+
+    Unserved ones have their retained allocation.
+    """
     return {
         name: plan.allocation_of(server)
         if planned_name(server) in plan.allocations and planned_name(server) not in plan.left_out
@@ -185,7 +192,7 @@ def desired_allocations(plan: Plan, servers: Mapping[str, Server]) -> dict[str, 
 
 
 def kept_allocation(plan: Plan, server: Server) -> AllocationData:
-    """Return the retained allocation of an unserved server; possibly without replicas."""
+    """Return the allocation that an unserved server retains; it can have no replicas."""
     current = server.current
     own = planned_name(server)
     kept = {on: number for (name, on), number in plan.kept_replicas.items() if name == own}
@@ -206,7 +213,10 @@ def _scaled_pool(pool: CurrentPool, replicas: int) -> CurrentPool:
 
 
 def resized(current: AllocationData, replicas: int) -> AllocationData:
-    """Return the largest current pool with other replicas; with none it keeps its accelerator's name."""
+    """Return the largest current pool with another number of replicas.
+
+    With 0 replicas, the name of the accelerator is kept.
+    """
     changes: dict[str, object] = {
         "num_replicas": replicas,
         "cost_cents_per_h": current.cost_cents_per_h * replicas / current.num_replicas,

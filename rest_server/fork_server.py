@@ -1,7 +1,7 @@
-"""The first module that the fork server imports: processes report a failed start in a line of the log.
+"""First module that the fork server imports: it makes processes report a failed start in one line of the log.
 
-A process that the fork server forks reads what it is to do from the service. If the service is stopped in
-between, that fails, and Python would write a traceback. Import this module nowhere else.
+A process that the fork server forks reads its task from the service. If the service is stopped in between,
+this fails, and Python would write a traceback. Do not import this module elsewhere.
 """
 
 import logging
@@ -12,7 +12,7 @@ from types import TracebackType
 from rest_server.logs import SERVICE, log_configuration
 
 SERVICE_ENDED = (EOFError, FileNotFoundError, ConnectionError)
-"""Errors of a process whose service has ended, with its pipes and semaphores."""
+"""Errors in a process whose service has ended, so that its pipes and semaphores no longer exist."""
 
 
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -1,8 +1,8 @@
-"""Characters that HTTP headers can carry, for keys on both sides of a connection."""
+"""Characters that HTTP headers can carry; the client and the service use this for API keys."""
 
 
 def unsendable_at(value: str, *, spaces: bool = False) -> int | None:
-    """Return the position of the first character that is not printable ASCII, from 1; None if all are.
+    """Return the position, from 1, of the first character that is not printable ASCII; None if there is none.
 
     Args:
         value: value of a header.

@@ -10,31 +10,33 @@ from rest_server.differences import MODELS, fleet_sections
 from rest_server.fleet import Entities
 
 MAX_EVENTS = 1_000
-"""Maximum number of events stored."""
+"""Maximum number of events that are stored."""
 MAX_PLANS = 20
-"""Maximum number of full plans stored."""
+"""Maximum number of full plans that are stored."""
 MAX_NAMES = 20
-"""Maximum number of changed names stored per event; others are only counted."""
+"""Maximum number of changed names that are stored per event; if there are more, they are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A change of the fleet, or a stored plan."""
+    """An event of the history: a change of the fleet, or a stored plan."""
 
     number: int
     """Sequential number of the event."""
     revision: int
     """Revision of the fleet after the event."""
     made_at: float
-    """Time [s since the epoch]."""
+    """Time of the event [s since the epoch]."""
     cause: str
-    """Cause: ``change``, ``loads``, ``plan``, ``applied``, ``imported`` or ``fleet``."""
+    """Cause of the event: ``change``, ``loads``, ``plan``, ``applied``, ``imported`` or ``fleet``."""
     changed: Mapping[str, int] = field(default_factory=dict)
-    """Items that were added, replaced or removed, by section of the documents."""
+    """Number of items that were added, replaced or removed, by section of the documents."""
     names: tuple[str, ...] = ()
-    """Names of the changed items, if they are few: ``servers/chat``."""
+    """Names of the changed items, such as ``servers/chat``; empty if they are too many."""
     plan: Mapping[str, Any] = field(default_factory=dict)
-    """Cost, status and numbers of servers that are unserved or lack their reserve, if the event is a plan."""
+    """If the event is a plan: its cost, status and numbers of servers that are unserved or lack their
+    reserve.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,11 @@ class KeptPlan:
     """A past plan in compressed form."""
 
     revision: int
-    """Revision of the fleet for which it was made."""
+    """Revision of the fleet for which the plan was made."""
     made_at: float
-    """Time [s since the epoch]."""
+    """Time at which the plan was made [s since the epoch]."""
     packed: bytes
-    """The plan's compressed JSON."""
+    """JSON of the plan, compressed."""
 
     @classmethod
     def of(cls, plan: Plan, revision: int, made_at: float) -> "KeptPlan":
@@ -60,7 +62,7 @@ class KeptPlan:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The last events and plans, oldest first."""
+    """The last events and plans of a fleet, oldest first."""
 
     events: tuple[Event, ...] = ()
     plans: tuple[KeptPlan, ...] = ()
@@ -73,13 +75,21 @@ class History:
     def with_change(
         self, revision: int, made_at: float, cause: str, before: Entities, after: Entities
     ) -> "History":
-        """Return the history with a change."""
+        """Return the history with a change of the fleet added.
+
+        Args:
+            revision: revision of the fleet after the change.
+            made_at: time [s since the epoch].
+            cause: cause of the change.
+            before: the fleet before the change.
+            after: the fleet after the change.
+        """
         changed, names = _changed(before, after)
         event = Event(self.number + 1, revision, made_at, cause, changed, names)
         return History((*self.events, event)[-MAX_EVENTS:], self.plans)
 
     def with_plan(self, revision: int, made_at: float, plan: Plan, stands_for: int) -> "History":
-        """Return the history with a plan.
+        """Return the history with a plan added.
 
         Args:
             revision: revision of the fleet after the plan was stored.
@@ -94,7 +104,7 @@ class History:
 
 
 def _changed(before: Entities, after: Entities) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Return the number of changed items by section, and the names of the first of them."""
+    """Return the number of changed items by section, and their names if they are few."""
     counts: dict[str, int] = {}
     names: list[str] = []
     for section in fleet_sections(before, after):

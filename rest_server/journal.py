@@ -1,7 +1,7 @@
-"""Writes every snapshot of a fleet to its state file, in one durable transaction.
+"""Writes every snapshot of a fleet to its state file, in one durable transaction each.
 
 SQLite syncs its write-ahead log (WAL) before a transaction is committed (``synchronous=FULL``). Only
-differences are written. A failed write leaves the file and the fleet unchanged.
+differences are written. If a write fails, the file and the fleet stay unchanged.
 """
 
 import sqlite3
@@ -17,12 +17,12 @@ from rest_server.state import Snapshot
 from rest_server.state_rows import decisions_text, document_text, event_text, key_text, read_positions
 
 BUSY_S = 5.0
-"""Time limit for waiting for another process that uses the file [s]."""
+"""Maximum time to wait for another process that uses the file [s]."""
 _FULL = "SQLITE_FULL"
 
 
 class StateNotWrittenError(InferplanError):
-    """Raised when a change cannot be written to the state file; the change is then not made."""
+    """Raised when a change cannot be written to the state file, so that it is not made."""
 
     http_status = 503
     retry_after_s = 10
@@ -37,11 +37,11 @@ class FileJournal:
     """The state file of a fleet, open for writing."""
 
     def __init__(self, path: Path, lock: FileLock) -> None:
-        """Start writing to a file.
+        """Prepare for writing to a state file.
 
         Args:
-            path: the file, which has been read.
-            lock: the acquired lock on it.
+            path: the file, which has already been read.
+            lock: the lock on the file, already acquired.
         """
         self._path = path
         self._lock = lock
@@ -70,7 +70,11 @@ class FileJournal:
         self._positions = positions
 
     def _opened(self) -> sqlite3.Connection:
-        """Return the connection; raise an error if the file is no longer at its path."""
+        """Return the open connection to the file.
+
+        Raises:
+            StateNotWrittenError: the file is no longer at its path.
+        """
         try:
             self._lock.take()
         except (OSError, InUseError) as error:
@@ -83,7 +87,7 @@ class FileJournal:
         return self._connection
 
     def _give_up(self) -> None:
-        """Roll back the transaction; if that fails, reopen the file for the next write."""
+        """Roll back the transaction; if that fails, close the file, so that the next write opens it again."""
         connection = self._connection
         try:
             if connection is not None and connection.in_transaction:
@@ -104,14 +108,18 @@ class FileJournal:
 
 
 def _check_revision(connection: sqlite3.Connection, revision: int) -> None:
-    """Raise an error if another process has written to the file."""
+    """Check that no other process has written to the file.
+
+    Raises:
+        StateNotWrittenError: the file is at another revision.
+    """
     (written,) = connection.execute("SELECT revision FROM fleet").fetchone()
     if written != revision:
         raise sqlite3.OperationalError(f"it is at revision {written}, not {revision}; restart the service")
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
-    """Return a connection that locks a state file against other writers."""
+    """Open a state file, and lock it against other writers."""
     connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -126,9 +134,9 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 def _write_section(
     connection: sqlite3.Connection, section: SectionDiff, positions: Mapping[Key, int]
 ) -> dict[Key, int]:
-    """Write the changes of a section; return the new position of each item.
+    """Write the changes of a section, and return the new position of each item.
 
-    Items are stored in order of arrival. If that order has changed, all are rewritten.
+    Items are stored in order of arrival. If that order has changed, all items are written again.
     """
     gone = set(section.removed())
     placed = {key: place for key, place in positions.items() if key not in gone}
@@ -153,7 +161,10 @@ def _write_section(
 
 
 def _in_order(keys: Iterable[Key], placed: Mapping[Key, int]) -> bool:
-    """Return whether items of one owner are adjacent; profiles are ordered within their model."""
+    """Return whether keys are in the order of their positions.
+
+    Profiles are ordered only within their model.
+    """
     last: dict[Key, int] = {}
     for key in keys:
         owner = key[:-1]

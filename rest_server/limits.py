@@ -1,4 +1,4 @@
-"""Limits on the size of bodies and systems, and the log of requests."""
+"""Limits on the size of request bodies and systems, and the log of requests."""
 
 import asyncio
 import contextlib
@@ -21,15 +21,15 @@ from rest_server.settings import PREFIX, Settings
 from rest_server.workers import ClientDisconnectedError
 
 DRAIN_FACTOR = 8
-"""Multiple of the size limit up to which a too large body is read and discarded before it is rejected, so
-that clients that write before reading see the answer.
+"""Multiple of the size limit up to which a body that is too large is read and discarded before it is
+rejected, so that clients that finish writing before they read see the response.
 """
 SMALL_BYTES = 64 * 2**10
-"""Part of each body that does not count towards the total [bytes], so that small requests are always served;
-its sum is bounded by the number of connections.
+"""Part of each body that does not count towards the total [bytes], so that small requests are always served.
+The sum of these parts is bounded by the number of connections.
 """
 BUSY_S = 5
-"""Suggested time until the next attempt if bodies fill the available memory [s]."""
+"""Time after which clients should try again if bodies fill the available memory [s]."""
 MAX_LOGGED_PATH = 200
 """Maximum length of a path in a log line [characters]."""
 
@@ -40,7 +40,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 
 def check_size(document: SystemSpec, settings: Settings) -> None:
-    """Reject a system that exceeds the size limits.
+    """Check that a system does not exceed the size limits.
 
     Args:
         document: the system, valid by its schema, which limits individual names and numbers.
@@ -85,7 +85,7 @@ def _variable(setting: str) -> str:
 
 
 class BodyLimit:
-    """Rejects bodies that are too large, stall, or do not fit in the total memory limit."""
+    """Middleware that rejects bodies that are too large, stall, or exceed the memory for all bodies."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
@@ -93,7 +93,7 @@ class BodyLimit:
         self._budget = _Budget(settings.max_bodies_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on; reading its body fails with 413 over the limit, 408 if it stalls, or 503."""
+        """Pass a request on; reading its body fails with 413 if it is too large, 408 if it stalls, or 503."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -113,7 +113,7 @@ class BodyLimit:
 
 
 class _Budget:
-    """Memory limit for the bodies of all requests."""
+    """Memory limit for the bodies of all requests together."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -121,7 +121,7 @@ class _Budget:
 
 
 class _Body:
-    """The body of a request, counted and timed as it arrives."""
+    """Body of a request, counted and timed while it arrives."""
 
     def __init__(self, receive: Receive, settings: Settings, budget: _Budget) -> None:
         self._receive = receive
@@ -134,7 +134,7 @@ class _Body:
         self.too_large = f"the body is over the limit of {self._max_bytes:,} bytes"
 
     async def receive(self) -> Message:
-        """Return the next message of the request.
+        """Return the next message of the request, with a part of the body.
 
         Raises:
             HTTPException: 413, the body is too large; 408, it did not arrive in time; 503, the bodies of all
@@ -158,7 +158,10 @@ class _Body:
         return message
 
     def _take(self) -> bool:
-        """Count received bytes towards the total if they fit; small bodies always do."""
+        """Count received bytes towards the total if they fit, and return whether they do.
+
+        Small bodies always do.
+        """
         more = max(0, self._seen - SMALL_BYTES) - self._taken_bytes
         fits = self._budget.taken_bytes + more <= self._budget.most_bytes
         if fits:
@@ -167,7 +170,7 @@ class _Body:
         return fits
 
     def release(self) -> None:
-        """Remove this body from the total."""
+        """Subtract this body from the total."""
         self._budget.taken_bytes -= self._taken_bytes
         self._taken_bytes = 0
 
@@ -178,8 +181,8 @@ class _Body:
         raise HTTPException(status, detail, headers=headers)
 
     async def drain(self) -> None:
-        """Read and discard the remaining body, up to a limit."""
-        with contextlib.suppress(HTTPException):  # stalled bodies are already rejected
+        """Read and discard the rest of the body, up to a limit."""
+        with contextlib.suppress(HTTPException):  # a stalled body is already rejected
             while self._more and self._seen < DRAIN_FACTOR * self._max_bytes:
                 await self._next()
 
@@ -198,21 +201,21 @@ class _Body:
 
 
 class RequestLog:
-    """Assigns an id to every request, times it, and logs it in one line."""
+    """Middleware that assigns an id to every request, measures its time, and logs it in one line."""
 
     def __init__(self, app: ASGIApp, observe: Callable[[Scope, int, float], None] | None = None) -> None:
         """Set up the log.
 
         Args:
             app: the application.
-            observe: also called with every request's scope, status and time [s].
+            observe: function that is also called with every request's scope, status and time [s].
         """
         self._app = app
         self._observe = observe
         self._logger = logging.getLogger(ACCESS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, with an id in its state and in the response headers."""
+        """Pass a request on, with its id in the state of the request and in the response headers."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -257,6 +260,6 @@ class RequestLog:
 
 
 def request_id(scope: Scope) -> str:
-    """Return the id in a request's header if it is valid, else a new one."""
+    """Return the id in the header of a request if it is valid, else a new id."""
     given = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
     return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex

@@ -1,4 +1,4 @@
-"""Logs as JSON lines on stderr: one per request, and one per other event."""
+"""Logs of the service as JSON lines on stderr: one per request, and one per other event."""
 
 import json
 import logging
@@ -9,20 +9,20 @@ from typing import Any
 ACCESS = "inferplan.access"
 """Name of the logger for requests."""
 SERVICE = "inferplan.service"
-"""Name of the logger for everything else."""
+"""Name of the logger for events other than requests."""
 FIELDS = "fields"
-"""Record attribute that contains further fields of the line."""
+"""Attribute of a log record that has additional fields of the line."""
 SPARED_S = 10.0
 """Time for which further messages with the same start are omitted [s]."""
 MAX_REMEMBERED = 100
-"""Maximum number of message starts stored for that."""
+"""Maximum number of message starts that are remembered to omit repetitions."""
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line of JSON."""
+    """Log formatter that writes a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
+        """Return a record as a line of JSON."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, Any] = {
             "time": f"{stamp}.{int(record.msecs):03d}Z",
@@ -37,18 +37,18 @@ class JsonFormatter(logging.Formatter):
 
 
 class LogThrottle(logging.Filter):
-    """Drops messages that start like a recent one, because asyncio floods the log if descriptors run out."""
+    """Log filter that drops repeated messages, because asyncio floods the log if file descriptors run out."""
 
     def __init__(self) -> None:
         super().__init__()
         self._last: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to write a record."""
+        """Return whether a record should be written."""
         return self.allows(record.getMessage().partition("\n")[0], record.created)
 
     def allows(self, text: str, now_s: float) -> bool:
-        """Return whether to write a text now, and store the time if so."""
+        """Return whether a text should be written now; if so, remember the time."""
         if now_s - self._last.get(text, -math.inf) < SPARED_S:
             return False
         if len(self._last) >= MAX_REMEMBERED:
@@ -58,10 +58,10 @@ class LogThrottle(logging.Filter):
 
 
 def log_configuration(level: str = "INFO") -> dict[str, Any]:
-    """Return the configuration for `logging.config.dictConfig`, and so for uvicorn.
+    """Return the logging configuration for `logging.config.dictConfig` and for uvicorn.
 
     Args:
-        level: minimum level that is written.
+        level: minimum level of messages that are written.
     """
     return {
         "version": 1,

@@ -1,19 +1,19 @@
-"""Returns freed memory to the system, so that the service does not retain that of large bodies."""
+"""Returns freed memory to the operating system, so that large bodies do not occupy the service's memory."""
 
 import ctypes
 import sys
 
 _MMAP_THRESHOLD = -3
-"""The ``mallopt`` option for the size from which allocations are mapped separately (glibc)."""
+"""Number of the ``mallopt`` option for the size from which glibc maps allocations separately."""
 LARGE_BYTES = 64 * 2**10
-"""Size from which memory is returned to the system as soon as it is freed [bytes]."""
+"""Size from which memory is returned to the operating system as soon as it is freed [bytes]."""
 
 
 def return_large_memory() -> None:
-    """Make glibc return the memory of large objects to the system as soon as it is freed.
+    """Make glibc return the memory of large objects to the operating system as soon as it is freed.
 
     By default, glibc raises this size when the first large object is freed. After a hundred large bodies,
-    nearly all of their memory would remain in the process, fragmented.
+    almost all of their memory would stay in the process, fragmented.
     """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: the fleet at the time of the scrape, and counters of the service.
+"""Metrics of the service for Prometheus: the fleet at the time of the scrape, and counters of requests.
 
 No fleet data is stored between scrapes, so the numbers are those of `/v1/targets`. If there is no recent
 plan, desired replicas are absent instead of zero.
@@ -21,15 +21,15 @@ from rest_server.workers import SolverWorkers
 
 LABELS = ("server", "model", "service_class", "accelerator")
 ALIAS_LABELS = ("variant_name", "namespace", "accelerator_type")
-"""Labels of the reference families' metrics."""
+"""Labels of the metrics that llm-inferno and related projects export."""
 PREFIXES = ("/v1", "/queue")
-"""Prefixes of mounted routers, which their route paths do not contain."""
+"""Prefixes of mounted routers, which the paths of their routes do not contain."""
 _SECONDS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 """Upper bounds of the histogram buckets of times [s]."""
 
 
 class ServiceMetrics:
-    """The metrics of one service."""
+    """Metrics of one service."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class ServiceMetrics:
         fleet: Callable[[], Snapshot] | None,
         workers: Callable[[], Mapping[str, SolverWorkers]],
     ) -> None:
-        """Set up the metrics.
+        """Create the metrics of a service.
 
         Args:
             settings: settings of the service.
@@ -62,7 +62,13 @@ class ServiceMetrics:
             self._registry.register(_FleetCollector(settings, fleet))
 
     def observe(self, scope: Mapping[str, Any], status: int, spent_s: float) -> None:
-        """Count an answered request."""
+        """Count a request that was answered.
+
+        Args:
+            scope: ASGI scope of the request.
+            status: HTTP status of the response.
+            spent_s: time from the request to the response [s].
+        """
         route = _route(scope)
         self._requests.labels(scope["method"], route, str(status)).inc()
         self._seconds.labels(route).observe(spent_s)
@@ -71,26 +77,30 @@ class ServiceMetrics:
             self._solving.labels(route).observe(work_s)
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
-        """Return all metrics in a text format that the client accepts, and its media type."""
+        """Return all metrics in a text format that the client accepts, and the media type of the format.
+
+        Args:
+            accept: value of the client's ``Accept`` header.
+        """
         encode, media_type = choose_encoder(accept)
         return encode(self._registry), media_type
 
 
 def _route(scope: Mapping[str, Any]) -> str:
-    """Return the path of the route of a request, with names in braces instead of values."""
+    """Return the path of the route of a request, with parameter names in braces instead of values."""
     path: str = getattr(scope.get("route"), "path_format", "other")
     prefix = next((prefix for prefix in PREFIXES if scope["path"].startswith(f"{prefix}/")), "")
     return path if path == "other" or path.startswith(f"{prefix}/") else prefix + path
 
 
 class _WorkerCollector(Collector):
-    """Utilisation of the solver workers."""
+    """Collector of the use of the solver workers."""
 
     def __init__(self, workers: Callable[[], Mapping[str, SolverWorkers]]) -> None:
         self._workers = workers
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the current metrics."""
+        """Yield the current metrics of the solver workers."""
         number = GaugeMetricFamily("inferplan_solver_workers", "Solver workers.", labels=("kind",))
         busy = GaugeMetricFamily("inferplan_solver_workers_busy", "Busy solver workers.", labels=("kind",))
         waiting = GaugeMetricFamily(
@@ -104,17 +114,17 @@ class _WorkerCollector(Collector):
 
 
 class _FleetCollector(Collector):
-    """Metrics of the fleet."""
+    """Collector of the metrics of the fleet."""
 
     def __init__(self, settings: Settings, fleet: Callable[[], Snapshot]) -> None:
         self._settings, self._fleet = settings, fleet
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing, because the metrics depend on the fleet."""
+        """Return nothing, because the available metrics depend on the fleet."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the current metrics."""
+        """Yield the current metrics of the fleet."""
         now = self._fleet()
         yield _gauge("inferplan_revision", "Revision of the fleet.", now.revision)
         yield from _replicas(now)
@@ -138,13 +148,13 @@ def _gauge(name: str, text: str, value: float) -> Metric:
 
 def _labels(now: Snapshot, server: str, accelerator: str) -> tuple[str, ...]:
     item = now.entities.planned.get(server)
-    if item is None:  # shared cards, with several models and classes
+    if item is None:  # shared cards, which have several models and classes
         return server, "", "", accelerator
     return server, item.model, item.service_class, accelerator
 
 
 def _replicas(now: Snapshot) -> Iterator[Metric]:
-    """Yield the existing replicas."""
+    """Yield the metrics of existing replicas."""
     current = GaugeMetricFamily("inferplan_current_replicas", "Existing replicas.", labels=LABELS)
     ready = GaugeMetricFamily("inferplan_ready_replicas", "Replicas reported as ready.", labels=LABELS)
     pending = GaugeMetricFamily("inferplan_pending_replicas", "Replicas reported as pending.", labels=LABELS)
@@ -161,7 +171,7 @@ def _replicas(now: Snapshot) -> Iterator[Metric]:
 
 
 def _plan(now: Snapshot) -> Iterator[Metric]:
-    """Yield the cost and the remaining capacity of the last plan."""
+    """Yield the metrics of the last plan's cost and remaining capacity."""
     assert now.plan is not None
     plan = now.plan.plan
     yield _gauge(
@@ -184,7 +194,10 @@ def _plan(now: Snapshot) -> Iterator[Metric]:
 
 
 def _missing_reserves(now: Snapshot) -> Metric:
-    """Return the number of servers that lack their reserve, for each class in which a server requires one."""
+    """Return the number of servers that lack their reserve, by class.
+
+    Only classes that require one are included.
+    """
     assert now.plan is not None
     plan, planned = now.plan.plan, now.entities.planned
     missing = GaugeMetricFamily(
@@ -211,7 +224,13 @@ def _units(now: Snapshot) -> Iterator[Metric]:
 
 
 def _desired(found: Sequence[TargetState], now: Snapshot, aliases: Sequence[str]) -> Iterator[Metric]:
-    """Yield the desired replicas of every target."""
+    """Yield the metrics of desired replicas for every target.
+
+    Args:
+        found: the targets.
+        now: the current state.
+        aliases: other metric names under which the numbers are also exported.
+    """
     desired = GaugeMetricFamily("inferplan_desired_replicas", "Desired replicas.", labels=LABELS)
     held = GaugeMetricFamily(
         "inferplan_held_target", "1 if the plan requires a different number.", labels=(*LABELS, "reason")

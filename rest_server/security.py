@@ -25,9 +25,9 @@ from rest_server.header_values import unsendable_at
 from rest_server.logs import SERVICE
 
 POLICY_VIOLATION = 1008
-"""Close code for rejected web sockets."""
+"""WebSocket close code for rejected connections."""
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""Paths that need no key under any host name; pages without fleet data need none either."""
+"""Paths that need no API key, under any host name; pages without fleet data need no key either."""
 MAX_FILE_BYTES = 2**20
 """Maximum size of a key file [bytes]."""
 _SOLVING = frozenset(
@@ -38,18 +38,18 @@ _SOLVING = frozenset(
         "/optimizeOne", "/optimize", "/solve", "/target",
     }
 )  # fmt: skip
-"""POST routes that only compute from their body."""
+"""POST routes that only compute from their body, and change nothing."""
 _OWN_PAGES = frozenset({b"none", b"same-origin"})
-"""Accepted values of ``Sec-Fetch-Site``. Browsers send this header, and a local service, whose GETs can
-change its fleet, must not obey arbitrary pages that its user opens. Other clients do not send it. Browsers
-without it send ``Origin``, at least if a page could read the answer.
+"""Accepted values of ``Sec-Fetch-Site``. Browsers send this header. A local service, whose GETs can change
+its fleet, must not obey arbitrary pages that its user opens. Other clients do not send it. Browsers without
+it send ``Origin``, at least if a page could read the response.
 """
 _CHANGING = ("add", "remove", "apply")
-"""Prefixes of the reference's GET routes that change the fleet."""
+"""Prefixes of llm-inferno's GET routes that change the fleet."""
 
 
 class KeyScope(StrEnum):
-    """Scope of an API key."""
+    """Scope of an API key: what requests with the key can do."""
 
     read = "read"
     solve = "solve"
@@ -58,16 +58,16 @@ class KeyScope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """An API key."""
+    """An API key, of which only the hash is stored."""
 
     digest: bytes
-    """SHA-256 of the key."""
+    """SHA-256 hash of the key."""
     scopes: frozenset[KeyScope]
     """Scopes of the key."""
 
     @property
     def label(self) -> str:
-        """Identifier of the key in logs."""
+        """Short identifier of the key for logs, from which the key cannot be derived."""
         return self.digest.hex()[:8]
 
 
@@ -87,10 +87,10 @@ def needed_scope(method: str, path: str, writing: Collection[str]) -> KeyScope:
 
 
 class KeyFiles:
-    """The current keys of some files."""
+    """API keys in a set of files; changed files are read again."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        """Read all files.
+        """Read all key files.
 
         Raises:
             SpecError: a file cannot be read, or a line is not a valid key.
@@ -101,11 +101,11 @@ class KeyFiles:
 
     @property
     def required(self) -> bool:
-        """Whether requests need a key."""
+        """Whether requests need an API key, because there are key files."""
         return bool(self._paths)
 
     def find(self, given: bytes) -> ApiKey | None:
-        """Return the given key if it is known."""
+        """Return the API key that equals the given text; None if it is unknown."""
         digest = hashlib.sha256(given).digest()
         found = None
         for path in self._paths:
@@ -115,7 +115,7 @@ class KeyFiles:
         return found
 
     def _current(self, path: Path) -> tuple[ApiKey, ...]:
-        """Return the keys of a file; empty if it can no longer be read."""
+        """Return the keys in a file; empty if it can no longer be read."""
         mark = _mark(path)
         if mark != self._seen[path]:
             try:
@@ -128,7 +128,7 @@ class KeyFiles:
 
 
 def _mark(path: Path) -> tuple[int, ...] | None:
-    """Return a fingerprint of a file; None if it does not exist."""
+    """Return a fingerprint of a file that changes with its content; None if the file does not exist."""
     try:
         stat = path.stat()
     except OSError:
@@ -167,7 +167,7 @@ def _keys(path: Path) -> Iterator[ApiKey]:
 
 
 class AuthMiddleware:
-    """Checks that requests are meant for this service and have the required key."""
+    """Middleware that checks that requests are meant for this service and have the required API key."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class AuthMiddleware:
         self._page = page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer 421, 401 or 403; web sockets are rejected before they open."""
+        """Pass a request on, or respond with 421, 401 or 403; WebSockets are rejected before they open."""
         refusal = None
         if scope["type"] in {"http", "websocket"} and scope["path"] not in OPEN_PATHS:
             headers = dict(reversed(scope["headers"]))
@@ -195,7 +195,10 @@ class AuthMiddleware:
         await (refusal or self._app)(scope, receive, send)
 
     def _misdirected(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Response | None:
-        """Reject browser requests from pages of other sites or under a foreign host name."""
+        """Return the rejection of a browser request from another site's page or under a foreign host name.
+
+        None if the request is accepted.
+        """
         host = headers.get(b"host", b"").decode("latin-1")
         if host and not self._accepts_host(_host_name(host)):
             name = _host_name(host)[:100]
@@ -208,7 +211,10 @@ class AuthMiddleware:
         return None
 
     def _locked_out(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Response | None:
-        """Reject requests without a key, or without the required scope."""
+        """Return the rejection of a request without a known key or without the required scope.
+
+        None if accepted.
+        """
         if not self._keys.required or _is_open(scope):
             return None
         given, page = given_key(headers), self._page
@@ -229,27 +235,27 @@ class AuthMiddleware:
 
 
 def _is_open(scope: Scope) -> bool:
-    """Return whether a page is public because it is the same for all installations."""
+    """Return whether a page needs no key because it is the same for all installations."""
     return scope["path"] in OPEN_PAGES and scope.get("method") in {"GET", "HEAD"}
 
 
 class PageAccess(Protocol):
-    """Access to the page for analysts, for which browsers send a cookie instead of a header."""
+    """Interface of the access to the web page, for which browsers send a cookie instead of a header."""
 
     def contains(self, path: str) -> bool:
-        """Return whether a path belongs to the page."""
+        """Return whether a path belongs to the web page."""
 
     def is_followed(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
-        """Return whether a request opens the page itself through a link from another site."""
+        """Return whether a request opens the web page through a link from another site."""
 
     def locked_out(
         self, scope: Scope, headers: Mapping[bytes, bytes], keys: KeyFiles, given: bytes
     ) -> Response | None:
-        """Reject requests without a key that has the read scope."""
+        """Return the rejection of a request without a key that has the read scope; None if it is accepted."""
 
 
 def _host_name(authority: str) -> str:
-    """Return the host in ``name:port`` or ``[address]:port``."""
+    """Return the host name in ``name:port`` or ``[address]:port``."""
     if authority.startswith("["):
         return authority[1:].partition("]")[0]
     return authority.partition(":")[0]
@@ -265,7 +271,7 @@ def _is_foreign(headers: Mapping[bytes, bytes]) -> bool:
 
 
 def given_key(headers: Mapping[bytes, bytes]) -> bytes:
-    """Return the key in the headers of a request; empty if there is none.
+    """Return the API key in the headers of a request; empty if there is none.
 
     Args:
         headers: headers by lower-case name.

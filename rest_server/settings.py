@@ -23,13 +23,13 @@ _Count = Annotated[int, Field(ge=1, le=1_000_000)]
 def _workers() -> int:
     """Return the default number of solver workers: one per available core, plus one.
 
-    The additional one keeps all cores busy while answers and requests are transferred.
+    The additional worker keeps all cores busy while requests and responses are transferred.
     """
     return 1 + core_count()
 
 
 def _study_workers() -> int:
-    """Return the default number of study workers: half the cores, so that small requests keep some."""
+    """Return the default number of study workers: half the cores, so that small requests always get some."""
     return max(1, core_count() // 2)
 
 
@@ -122,14 +122,14 @@ class Settings(BaseSettings):
     @field_validator("api_key_files", "metric_aliases", mode="before")
     @classmethod
     def _parts(cls, value: Any, info: ValidationInfo) -> Any:
-        """Split what came from the environment."""
+        """Split a value from an environment variable into its parts."""
         between = os.pathsep if info.field_name == "api_key_files" else ","
         return tuple(filter(None, value.split(between))) if isinstance(value, str) else value
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod
     def _hosts(cls, value: Any) -> Any:
-        """Split a value from the environment; names are case-insensitive."""
+        """Split host names from an environment variable, and convert them to lower case."""
         names = value.split(",") if isinstance(value, str) else value
         return tuple(name.strip().strip("[]").lower() for name in names if name.strip())
 
@@ -145,21 +145,21 @@ class Settings(BaseSettings):
 
     @property
     def max_solve_s(self) -> float:
-        """Maximum time of a solve; the rest of a request's time is for sizing, checking and writing [s]."""
+        """Maximum time of a solve [s]; the rest of a request's time is for sizing, checking and writing."""
         return 0.9 * self.request_timeout_s
 
     def is_loopback(self) -> bool:
-        """Return whether only this machine can reach the address."""
+        """Return whether only this machine can reach the address to listen on."""
         return _is_loopback(self.host.strip("[]"))
 
     def accepts_host(self, name: str) -> bool:
-        """Return whether clients can use a host name, given without port and brackets, in any case."""
+        """Return whether clients can use a host name, given without port and brackets and in any case."""
         if self.allowed_hosts:
             return "*" in self.allowed_hosts or name.lower() in self.allowed_hosts
         return not self.is_loopback() or _is_loopback(name)
 
     def check(self) -> None:
-        """Reject settings that contradict each other or expose the service.
+        """Check that the settings do not contradict each other or expose the service.
 
         Raises:
             SpecError: the settings are invalid; the message states the fix.

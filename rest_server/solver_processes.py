@@ -1,9 +1,9 @@
-"""Solver processes, so that solving does not block the process that answers requests.
+"""Solver processes, so that solving does not block the process that responds to requests.
 
-Work is a module-level function with plain values; its result is returned, or its exception raised. Each
-process is the only worker of its own pebble pool: a crash or broken pipe in one does not affect the others.
-All are forked from one server process that has already imported the modules for solving, and end with the
-service.
+Work is a module-level function with plain values as arguments. Its result is returned, or its exception is
+raised. Each process is the only worker of its own pebble pool, so a crash or a broken pipe does not affect
+other processes. All processes are forked from one server process that has already imported the modules for
+solving, and end with the service.
 """
 
 import copyreg
@@ -44,26 +44,26 @@ PRELOADED = (
 )
 """Modules that the fork server imports before it forks."""
 TRIES = 2
-"""Maximum attempts for work whose process dies."""
+"""Maximum number of attempts for work whose process dies."""
 CHECK_S = 1.0
-"""Interval of the check for dead idle processes, and delay after a failed start [s]."""
+"""Interval at which idle processes are checked, and delay after a failed start [s]."""
 START_S = 30.0
-"""Time limit for a new process's first response [s]."""
+"""Maximum time for the first response of a new process [s]."""
 _PLAIN = (bytes, str, int, float, bool, type(None), BaseModel)
 _LOST = (CancelledError, OSError, EOFError, BrokenProcessPool)
-"""Exceptions of pebble if a process died or cannot be started."""
+"""Exceptions that pebble raises if a process has died or cannot be started."""
 
 
 class SolverUnavailableError(InferplanError):
-    """Raised when no process can be started or each dies, possibly out of memory or file descriptors."""
+    """Raised when no process can be started, or each one dies, possibly out of memory or file descriptors."""
 
     http_status = 503
     retry_after_s = 5
-    """Time to the next attempt [s]."""
+    """Time after which clients should try again [s]."""
 
 
 def is_remotable(work: Callable[[], Any]) -> bool:
-    """Return whether work can be sent to another process: a module-level function with plain values."""
+    """Return whether work can be sent to another process: it is a module-level function with plain values."""
     if not isinstance(work, partial):
         return False
     values = (*work.args, *work.keywords.values())
@@ -82,7 +82,7 @@ copyreg.pickle(MappingProxyType, _proxy_parts)  # results contain read-only mapp
 
 
 class Job:
-    """Work in another process that can be cancelled.
+    """Work for another process, which can be cancelled.
 
     `before` is called in the process that owns the job, and its result is the last argument of the work.
     """
@@ -93,7 +93,7 @@ class Job:
         self._given_up = False
 
     def message(self) -> bytes:
-        """Return the work as a message, after calling `before`."""
+        """Return the work as a pickled message, after calling `before`."""
         return pickle.dumps(self._whole(), pickle.HIGHEST_PROTOCOL)
 
     def run_here(self) -> Any:
@@ -104,7 +104,7 @@ class Job:
         return self._work if self._before is None else partial(self._work, self._before())
 
     def check(self) -> None:
-        """Raise an error if the work was cancelled.
+        """Check that the work was not cancelled.
 
         Raises:
             SolverError: the work was cancelled.
@@ -113,24 +113,24 @@ class Job:
             raise SolverError("the request was cancelled")
 
     def sent_as(self, future: ProcessFuture[bytes]) -> None:
-        """Store the future of the work while a process does it."""
+        """Store the future of the work while another process does it."""
         self._future = future
-        if self._given_up:  # possibly just before there was a future to cancel
+        if self._given_up:  # it might have been cancelled before it had a future
             future.cancel()
 
     def cancel(self) -> None:
-        """End the process if it is working on this job; never blocks, because the event loop calls it."""
+        """End the process if it works on this job; this never blocks, because the event loop calls it."""
         self._given_up = True
         if self._future is not None:
             self._future.cancel()
 
 
 class SolverProcesses:
-    """A pool of processes; a process that ends is restarted until that succeeds."""
+    """Pool of solver processes; a process that ends is restarted until that succeeds."""
 
     def __init__(self, count: int) -> None:
         self.count = count
-        """Number of processes; with 0, `run` must not be called."""
+        """Number of processes; if it is 0, `run` must not be called."""
         self._processes = tuple(_Process() for _ in range(count))
         self._idle = list(self._processes)
         self._changed = threading.Condition()
@@ -139,14 +139,14 @@ class SolverProcesses:
 
     @property
     def available(self) -> bool:
-        """Whether work is accepted, possibly after a process has been replaced."""
+        """Whether work is accepted, possibly after replacing a process."""
         return not self.count or (self._started and not (self._failing and self._none_works()))
 
     def _none_works(self) -> bool:
         return not any(process.works for process in self._processes)
 
     def start(self) -> None:
-        """Start the processes in the background, and replace those that end."""
+        """Start the processes in the background, and from then on replace those that end."""
         with self._changed:
             if self._keeper is None and self.count:
                 silence_resource_tracker()
@@ -154,7 +154,7 @@ class SolverProcesses:
                 self._keeper.start()
 
     def _keep(self) -> None:
-        """Restart idle processes that do not respond, repeatedly, until the service ends."""
+        """Repeatedly restart idle processes that do not respond, until the service ends."""
         while not self._closing:
             with self._changed:
                 process = next((each for each in self._idle if not each.works), None)
@@ -172,7 +172,7 @@ class SolverProcesses:
                     self._changed.wait(CHECK_S)
 
     def run(self, job: Job) -> Any:
-        """Run work in a process and return its result; retry in another process if the first dies.
+        """Run work in a process, and return its result; if the process dies, try once more in another.
 
         Raises:
             SolverUnavailableError: no process can be started, or two died in a row, possibly out of memory.
@@ -198,7 +198,7 @@ class SolverProcesses:
 
     @contextmanager
     def _taken(self, job: Job) -> Iterator["_Process"]:
-        """Wait for a working process, and reserve it for a job."""
+        """Context that waits for a working process and reserves it for a job."""
         with self._changed:
             while (process := next((each for each in self._idle[::-1] if each.works), None)) is None:
                 job.check()
@@ -207,7 +207,7 @@ class SolverProcesses:
                         "no solver process can be started, possibly for lack of memory or file descriptors; "
                         f"try again in {SolverUnavailableError.retry_after_s} s"
                     )
-                self._changed.notify_all()  # a process can be idle and dead
+                self._changed.notify_all()  # an idle process might have died
                 self._changed.wait(CHECK_S)
             self._idle.remove(process)
         try:
@@ -218,30 +218,33 @@ class SolverProcesses:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """End the processes immediately; call it when they are no longer needed."""
+        """End the processes immediately."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
         if self._keeper is not None:
-            self._keeper.join(CHECK_S)  # a process that cannot be started causes no delay
+            self._keeper.join(CHECK_S)  # do not wait longer for a process that cannot be started
         for process in self._processes:
             process.end()
 
 
 class _Process:
-    """A process pool with a single process, discarded on any failure."""
+    """Pool with a single process, which is discarded on any failure."""
 
     def __init__(self) -> None:
         self._pool: ProcessPool | None = None
 
     @property
     def works(self) -> bool:
-        """Whether the process has responded and is still running."""
+        """Whether the process has responded at least once and is still running."""
         pool = self._pool
         return pool is not None and pool.active
 
     def start(self) -> str:
-        """Replace an ended process with a new one; return the reason if the new one does not respond."""
+        """Replace an ended process by a new one.
+
+        Return the reason if that does not respond, else an empty text.
+        """
         self.end()
         pool = ProcessPool(1, initializer=_prepare, context=_context())
         try:
@@ -253,7 +256,7 @@ class _Process:
         return ""
 
     def answer(self, message: bytes, job: Job) -> bytes | None:
-        """Return the answer to some work; None if the process ends before."""
+        """Return the response to a message with work; None if the process ends before responding."""
         pool = self._pool
         assert pool is not None
         try:
@@ -278,7 +281,7 @@ def _end(pool: ProcessPool) -> None:
 
 
 def _scheduled(pool: ProcessPool, work: Callable[..., Any], *arguments: object) -> ProcessFuture[Any]:
-    """Return the future of some work.
+    """Schedule work in a pool, and return its future.
 
     Raises:
         BrokenProcessPool: the pool has ended, or its threads cannot be started.
@@ -291,7 +294,7 @@ def _scheduled(pool: ProcessPool, work: Callable[..., Any], *arguments: object) 
 
 
 def _awaited(future: ProcessFuture[Any], pool: ProcessPool, timeout_s: float | None = None) -> Any:
-    """Return the result of a future, unless its pool fails.
+    """Wait for a future, and return its result.
 
     Raises:
         BrokenProcessPool: the pool failed, or the time limit was exceeded.
@@ -311,7 +314,7 @@ def _awaited(future: ProcessFuture[Any], pool: ProcessPool, timeout_s: float | N
 
 
 def _context() -> Any:
-    """Return the multiprocessing context: forking from a process with all imports, if supported."""
+    """Return the multiprocessing context; if supported, it forks from a process that has all imports."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -320,9 +323,9 @@ def _context() -> Any:
 
 
 def _prepare() -> None:
-    """Set up a process to end on a signal, even during a solve, or when the service ends.
+    """Prepare a process so that it ends on a signal, even during a solve, and when the service ends.
 
-    Modules that the fork server could not import are imported here, where failures are errors.
+    Modules that the fork server could not import are imported here, where failures are reported.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_the_service, daemon=True).start()

@@ -1,6 +1,6 @@
-"""The fleet of a stateful service as a sequence of immutable snapshots with revisions.
+"""Fleet of a stateful service: a sequence of immutable snapshots with revisions.
 
-Readers get a snapshot; writers pass a function from snapshot to snapshot, which sees all earlier changes.
+Readers get a snapshot. Writers pass a function from snapshot to snapshot, which sees all earlier changes.
 """
 
 import secrets
@@ -21,7 +21,7 @@ from rest_server.history import History
 
 
 class RevisionConflictError(Exception):
-    """Raised when a change requires another revision than the current one."""
+    """Raised when a change requires another revision of the fleet than the current one."""
 
     def __init__(self, current: int, expected: int) -> None:
         super().__init__(f"the fleet is at revision {current}, not {expected}; read it again")
@@ -31,7 +31,7 @@ class RevisionConflictError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PlanRecord:
-    """The last plan."""
+    """The last plan of a fleet, with its time and revision."""
 
     plan: Plan
     """The plan."""
@@ -42,11 +42,11 @@ class PlanRecord:
 
 
 Arrival = tuple[Entities, Plan | None]
-"""A fleet, and its plan, if any."""
+"""A fleet that replaces the current one, and its plan if there is one."""
 
 
 class _LazyFleet:
-    """A fleet that is built on first use, and only once, even with concurrent readers."""
+    """A fleet that is built on first use, and only once even with concurrent readers."""
 
     def __init__(self, build: Callable[[], Arrival]) -> None:
         self._build = build
@@ -64,40 +64,40 @@ class _LazyFleet:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """Reports that arrived with loads."""
+    """Facts that clients reported together with loads."""
 
     missing: frozenset[str] = frozenset()
     """Servers whose loads were not reported."""
     unusable: frozenset[str] = frozenset()
     """Missing servers whose load was never known well enough to plan."""
     replicas: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
-    """Reported replicas, by server and accelerator."""
+    """Existing replicas as reported, by server and accelerator."""
     estimates: Mapping[str, LoadEstimate] = field(default_factory=dict)
     """Estimates of the loads, by server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The entire state at one revision."""
+    """State of a fleet at one revision."""
 
     revision: int
     entities: Entities
     changed_at: int = 0
-    """Revision of the last change other than storing a plan."""
+    """Revision of the last change, not counting stored plans."""
     plan: PlanRecord | None = None
     history: History = field(default_factory=History)
-    """Last changes and plans."""
+    """The last changes and plans of the fleet."""
     decisions: Decisions | None = None
-    """Desired replicas since the last plan."""
+    """Desired replicas according to the last plan; None before the first one."""
     replicas: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
     """Existing replicas by server and accelerator, as last reported."""
     rules: Rules = field(default_factory=Rules, compare=False)
     """Stabilisation rules between plans and desired replicas."""
     arriving: _LazyFleet | None = None
-    """Replacement of the entities, built on first use."""
+    """Fleet that replaces the items, built on first use; None if there is none."""
 
     def built(self) -> "Snapshot":
-        """Return this snapshot with its lazily built entities replaced by the built ones."""
+        """Return this snapshot with its lazily built fleet built."""
         if self.arriving is None:
             return self
         entities, plan = self.arriving.built()
@@ -105,7 +105,12 @@ class Snapshot:
         return built if plan is None else built.planned(plan, self.revision, self.arriving.arrived_at)
 
     def changed(self, entities: Entities, cause: str) -> "Snapshot":
-        """Return the next snapshot, after a change of the entities."""
+        """Return the next snapshot, with changed items of the fleet.
+
+        Args:
+            entities: the items after the change.
+            cause: cause of the change, for the history.
+        """
         revision, now = self.revision + 1, time.time()
         history = self.history.with_change(revision, now, cause, self.entities, entities)
         return replace(self, revision=revision, entities=entities, changed_at=revision, history=history)
@@ -113,7 +118,7 @@ class Snapshot:
     def planned(
         self, plan: Plan, stands_for: int, made_at: float, reported: "Reported | None" = None
     ) -> "Snapshot":
-        """Return this snapshot with a new last plan and its desired replicas.
+        """Return the next snapshot, with a new plan and its desired replicas.
 
         Args:
             plan: the plan.
@@ -132,7 +137,7 @@ class Snapshot:
 
 
 class Journal(Protocol):
-    """Persistent journal; it receives every snapshot before any reader does."""
+    """Interface of a persistent journal, which receives every snapshot before any reader does."""
 
     def write(self, before: Snapshot, after: Snapshot) -> None:
         """Write the differences between two snapshots durably.
@@ -142,15 +147,15 @@ class Journal(Protocol):
         """
 
     def close(self) -> None:
-        """Close the underlying file; the next write opens it again."""
+        """Close the file of the journal; the next write opens it again."""
 
 
 class FleetStore:
-    """The current entities with their revision, and the last plan; safe to use from many threads.
+    """Current items of a fleet with their revision, and the last plan; safe to use from many threads.
 
     Readers take no lock. The lock of the state only protects the replacement of one finished snapshot by
-    another; nothing is computed under it. Writers are serialised, so that each sees all earlier changes. With
-    a journal, a snapshot is written to it before it becomes current.
+    another; nothing is computed under it. Writers are serialised, so each of them sees all earlier changes.
+    With a journal, a snapshot is written to it before it becomes current.
     """
 
     def __init__(
@@ -162,12 +167,12 @@ class FleetStore:
         journal: Journal | None = None,
         rules: Rules | None = None,
     ) -> None:
-        """Start with some entities at revision 0, or with the state of an earlier service.
+        """Start with the given items at revision 0, or with the state of an earlier service.
 
         Args:
-            entities: initial fleet; empty if None.
+            entities: initial items; None: an empty fleet.
             instance: prefix of revisions, different for each start of the service; None selects random text.
-            resumed: initial state, instead of the entities.
+            resumed: initial state, instead of the items.
             journal: record of every change; None if the fleet is lost when the service stops.
             rules: stabilisation rules between plans and desired replicas; None if there are none.
         """
@@ -184,11 +189,11 @@ class FleetStore:
                 self._journal.close()
 
     def etag(self, revision: int) -> str:
-        """Return the entity tag of a revision, unique across fleets."""
+        """Return the HTTP entity tag of a revision, which is unique across fleets."""
         return f'"{self._instance}-{revision}"'
 
     def read(self) -> tuple[int, Entities]:
-        """Return the current revision and its entities."""
+        """Return the current revision and the items of the fleet."""
         now = self._built()
         return now.revision, now.entities
 
@@ -202,10 +207,10 @@ class FleetStore:
         return self._now.arriving is None
 
     def replace(self, arrival: Callable[[], Arrival]) -> None:
-        """Replace the fleet and its plan; without a journal, the new fleet is built lazily.
+        """Replace the fleet and its plan.
 
-        Most fleets that arrive with a request are never read, so they are not built. With a journal it is
-        built immediately.
+        Without a journal, the new fleet is built on first use, because most fleets that arrive with a request
+        are never read. With a journal it is built immediately.
 
         Raises:
             InferplanError: the journal cannot be written; nothing has changed.
@@ -222,22 +227,22 @@ class FleetStore:
             self._put(before, after if plan is None else after.planned(plan, after.revision, time.time()))
 
     def _built(self) -> Snapshot:
-        """Return the current snapshot, building a lazily received fleet first."""
+        """Return the current snapshot, after building its fleet if necessary."""
         while (now := self._now).arriving is not None:
             self._exchanged(now, now.built())
         return now
 
     def _put(self, before: Snapshot, after: Snapshot) -> bool:
-        """Journal a snapshot, then make it current; return whether its predecessor was still current.
+        """Write a snapshot to the journal, then make it current; return whether `before` was still current.
 
-        With a journal it always is, because every writer holds the writers' lock.
+        With a journal it always is, because every writer holds the lock of the writers.
         """
         if self._journal is not None and after is not before:
             self._journal.write(before, after)
         return self._exchanged(before, after)
 
     def _exchanged(self, before: Snapshot, after: Snapshot) -> bool:
-        """Replace the current snapshot if it is still `before`; return whether it was."""
+        """Make `after` the current snapshot if `before` still is; return whether it was."""
         with self._lock:
             there = self._now is before
             if there:
@@ -251,16 +256,18 @@ class FleetStore:
         if_revision: int | None = None,
         cause: str = "change",
     ) -> tuple[int, Entities]:
-        """Replace the entities by the result of `change`; if it raises an exception, nothing changes.
+        """Replace the items of the fleet by the result of `change`.
+
+        If it raises an exception, nothing changes.
 
         Args:
-            change: function of the entities, called again if another fleet has arrived in the meantime;
+            change: function of the items, which is called again if another fleet has arrived in the meantime;
                 returning its argument changes nothing. Other changes wait for it, readers do not.
             if_revision: the required revision; None allows any.
-            cause: cause in the history.
+            cause: cause of the change, for the history.
 
         Returns:
-            The revision and the entities after the change.
+            The revision and the items after the change.
 
         Raises:
             RevisionConflictError: the fleet is at another revision.
@@ -278,7 +285,7 @@ class FleetStore:
 
     @property
     def plan(self) -> PlanRecord | None:
-        """The last plan, if any."""
+        """The last plan; None if there is none."""
         return self._built().plan
 
     def keep_plan(
@@ -288,7 +295,7 @@ class FleetStore:
         revision: int,
         reported: "Reported | None" = None,
     ) -> int:
-        """Store a plan as the last one with its desired replicas, even if the fleet has changed since.
+        """Store a plan with its desired replicas as the last plan, even if the fleet has changed since.
 
         Nothing is stored if there already is a plan for a later revision.
 

@@ -1,7 +1,7 @@
-"""Opens a state file: creates a new one, reads one of inferplan, or rejects any other file unchanged.
+"""Opens a state file: creates a new file, reads one of inferplan, or rejects any other file unchanged.
 
-All checks are done on a copy before the file itself is opened, because opening a database can already change
-it. A lock prevents a second service from using the file.
+All checks use a copy of the file, because opening a database can already change it. A lock prevents a second
+service from using the file.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ _MAGIC = b"SQLite format 3\x00"
 _HEADER_BYTES = 100
 _VERSION_AT, _APPLICATION_AT = 60, 68
 _BESIDE = ("-wal", "-journal")
-"""Files that SQLite leaves next to the state file after an interruption."""
+"""Suffixes of the files that SQLite leaves next to the state file after an interruption."""
 
 
 def open_state(path: Path, rules: Rules | None = None) -> FleetStore:
-    """Return the fleet of a state file, with its last plan; every change is written to the file.
+    """Open a state file, and return its fleet and last plan; every later change is written to the file.
 
     Args:
         path: the file, created if missing.
@@ -60,7 +60,7 @@ def open_state(path: Path, rules: Rules | None = None) -> FleetStore:
 
 
 def _make(path: Path) -> None:
-    """Create a state file with an empty fleet, atomically."""
+    """Create a state file with an empty fleet atomically."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous=EXTRA")
         connection.execute("BEGIN EXCLUSIVE")
@@ -74,7 +74,7 @@ def _make(path: Path) -> None:
 
 
 def _read(path: Path, shown: str) -> tuple[str, Snapshot]:
-    """Return the instance and the last snapshot of a state file, from a copy of it.
+    """Return the instance and the last snapshot in a state file, read from a copy of the file.
 
     Raises:
         SpecError: the file is not a state file, or this version cannot read it.
@@ -96,7 +96,11 @@ def _read(path: Path, shown: str) -> tuple[str, Snapshot]:
 
 
 def _check_header(path: Path, shown: str) -> None:
-    """Reject a file that is not a state file, or is of a later version."""
+    """Check that a file is a state file, and that this version can read it.
+
+    Raises:
+        SpecError: the file is not a state file, or is of a later version.
+    """
     with path.open("rb") as file:
         header = file.read(_HEADER_BYTES)
     if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:

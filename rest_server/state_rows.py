@@ -1,4 +1,4 @@
-"""A fleet as rows of a state file: its tables, and the conversion of items to and from text."""
+"""Rows of a state file: its tables, and the conversion of the fleet's items from and to text."""
 
 import json
 import sqlite3
@@ -29,11 +29,11 @@ from rest_server.history import Event, History, KeptPlan
 from rest_server.state import PlanRecord, Snapshot
 
 _adapter = cache(TypeAdapter)
-"""Conversion of a type from and to JSON, made once: that takes milliseconds."""
+"""Cached converter of a type from and to JSON; creating one takes milliseconds."""
 APPLICATION_ID = 0x494E_4650
-"""Application id that marks a database as inferplan's state file (``INFP``)."""
+"""SQLite application id that marks a database as inferplan's state file (``INFP``)."""
 SCHEMA_VERSION = 1
-"""Version of the tables; files of later versions are not read."""
+"""Version of the tables; files with later versions are not read."""
 TABLES = (
     """CREATE TABLE fleet (
         only INTEGER PRIMARY KEY CHECK (only = 0),
@@ -62,22 +62,22 @@ _DOCUMENTS: dict[str, type[Document]] = {
 
 
 def key_text(key: Key) -> str:
-    """Return the names of an item as text."""
+    """Return the names of an item as text, for the key of its row."""
     return json.dumps(key, ensure_ascii=False, separators=(",", ":"))
 
 
 def document_text(item: Document | None) -> str:
-    """Return an item as text, with only the fields that were given."""
+    """Return an item as JSON text, with only the fields that were given."""
     return "" if item is None else item.model_dump_json(by_alias=True, exclude_unset=True)
 
 
 def event_text(event: Event) -> str:
-    """Return an event as text."""
+    """Return an event of the history as JSON text."""
     return json.dumps(asdict(event), ensure_ascii=False, separators=(",", ":"))
 
 
 def read_entities(connection: sqlite3.Connection) -> Entities:
-    """Return the fleet of a state file.
+    """Read the fleet from a state file.
 
     Raises:
         ValueError: a row is not a valid item.
@@ -102,7 +102,7 @@ def read_entities(connection: sqlite3.Connection) -> Entities:
 
 
 def read_snapshot(connection: sqlite3.Connection) -> tuple[str, Snapshot]:
-    """Return the instance of a state file's fleet, and its last snapshot.
+    """Read the instance and the last snapshot of a state file.
 
     Raises:
         ValueError: a row is invalid.
@@ -123,19 +123,19 @@ def read_snapshot(connection: sqlite3.Connection) -> tuple[str, Snapshot]:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Desired and existing replicas."""
+    """Desired and existing replicas, as stored in a state file."""
 
     decisions: Decisions | None = None
     replicas: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
 
 
 def decisions_text(snapshot: Snapshot) -> str:
-    """Return the desired and existing replicas as text."""
+    """Return the desired and existing replicas of a snapshot as JSON text."""
     return _adapter(_Known).dump_json(_Known(snapshot.decisions, snapshot.replicas)).decode()
 
 
 def read_positions(connection: sqlite3.Connection) -> dict[str, dict[Key, int]]:
-    """Return the position of every item in its section."""
+    """Return the position of every item within its section."""
     found: dict[str, dict[Key, int]] = {}
     for section, key, position in connection.execute("SELECT section, key, position FROM items"):
         found.setdefault(section, {})[tuple(json.loads(key))] = position
@@ -147,9 +147,9 @@ def _by_name(items: Mapping[Key, Any]) -> dict[str, Any]:
 
 
 def _item(type_: type[Document], text: str) -> Document:
-    """Return an item from its text.
+    """Convert JSON text to an item.
 
-    Accelerators can lack a type, and desired allocations can cost more than documents allow.
+    Accelerators can lack a type, and the cost of desired allocations can exceed the maximum of documents.
     """
     values = json.loads(text)
     if type_ is Accelerator and "type" not in values:
@@ -171,7 +171,7 @@ _ALLOCATIONS = {"currentAlloc": "current", "desiredAlloc": "desired"}
 
 
 def _allocation(values: Mapping[str, Any]) -> AllocationData:
-    """Return an allocation from a plan, whose cost can exceed the documents' maximum."""
+    """Return an allocation from stored values; its cost can exceed the maximum of documents."""
     names = {field.alias or name: name for name, field in AllocationData.model_fields.items()}
     given: dict[str, Any] = {names[wire]: value for wire, value in values.items()}
     if "load" in given:
@@ -188,7 +188,7 @@ def _current_pool(values: Mapping[str, Any]) -> CurrentPool:
 
 
 def history_in(connection: sqlite3.Connection) -> History:
-    """Return the history in a state file."""
+    """Read the history from a state file."""
     texts = connection.execute("SELECT document FROM events ORDER BY number")
     events = (json.loads(text) for (text,) in texts)
     plans = connection.execute("SELECT revision, made_at, packed FROM plans ORDER BY number")

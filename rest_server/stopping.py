@@ -1,4 +1,4 @@
-"""Ends of the service and its processes that write nothing on stderr but lines of the log."""
+"""Clean ends of the service and its processes, which write only log lines on stderr."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ _TRACKER = "ignore:resource_tracker:UserWarning"
 
 
 def end_on_signals() -> None:
-    """End with status 0 on the first stop signal; uvicorn raises its own again when it has shut down."""
+    """End with status 0 on the first stop signal; uvicorn raises the signal again after its shutdown."""
     for number in STOPPING:
         signal.signal(number, _end)
 
@@ -25,9 +25,9 @@ def _end(*_: object) -> NoReturn:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """End the process at once on a stop signal, for steps after which nothing has to be cleaned up.
+    """Context in which a stop signal ends the process immediately, for steps that need no clean-up.
 
-    An exception instead of an end could come out of a callback, and Python would write a traceback.
+    An exception could be raised inside a callback, and Python would write a traceback.
     """
     before = {number: signal.signal(number, _end_now) for number in STOPPING}
     try:
@@ -42,7 +42,7 @@ def _end_now(*_: object) -> NoReturn:
 
 
 def silence_resource_tracker() -> None:
-    """Let Python's resource tracker remove the semaphores of a killed service without a warning."""
+    """Make Python's resource tracker remove the semaphores of a killed service without a warning."""
     filters = os.environ.get("PYTHONWARNINGS", "").split(",")
     if _TRACKER not in filters:
         os.environ["PYTHONWARNINGS"] = ",".join([*filter(None, filters), _TRACKER])
@@ -50,10 +50,10 @@ def silence_resource_tracker() -> None:
 
 @contextmanager
 def ctrl_c_blocked() -> Iterator[None]:
-    """Block SIGINT in this thread, and so in the processes that it starts.
+    """Context that blocks SIGINT in this thread, and so in the processes that it starts.
 
-    Ctrl-C reaches all processes of a terminal. Those that the service starts must not act on it, because the
-    service ends them, and because Python writes a traceback if it comes during an import.
+    Ctrl-C reaches all processes of a terminal. Processes that the service starts must not react to it,
+    because the service ends them, and because Python writes a traceback if it arrives during an import.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield

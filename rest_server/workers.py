@@ -1,6 +1,6 @@
-"""Solver workers: a bounded number of solves at once, off the event loop, behind a bounded queue.
+"""Solver workers: a bounded number of solves at a time, off the event loop, behind a bounded queue.
 
-It runs the work of a request and returns its result, or raises an error if the queue is full, the time limit
+They run the work of a request and return its result, or raise an error if the queue is full, the time limit
 is exceeded, or the client has disconnected.
 """
 
@@ -23,7 +23,7 @@ GRACE_S = 2.0
 
 
 class QueueFullError(InferplanError):
-    """Raised when every solver worker is busy and their queue is full."""
+    """Raised when every solver worker is busy and the queue for them is full."""
 
     http_status = 503
 
@@ -32,11 +32,11 @@ class QueueFullError(InferplanError):
             f"every solver worker is busy, requests waiting: {waiting:,}; try again in {retry_after_s} s"
         )
         self.retry_after_s = retry_after_s
-        """Suggested time until the next attempt [s]."""
+        """Time after which clients should try again [s]."""
 
 
 class RequestTimeoutError(InferplanError):
-    """Raised when a request exceeds its time limit, in the queue or during its work."""
+    """Raised when a request exceeds its time limit, while waiting or during its work."""
 
     http_status = 504
 
@@ -48,12 +48,12 @@ class ClientDisconnectedError(InferplanError):
 
 
 class SolverWorkers:
-    """A fixed number of workers, and a bounded first-come-first-served queue of requests for them."""
+    """A fixed number of solver workers, and a bounded first-come-first-served queue of requests for them."""
 
     def __init__(self, settings: Settings, *, studies: bool = False) -> None:
-        """Set up workers for one kind of work: small requests, or studies, which can take long.
+        """Set up the workers for one type of work: small requests, or studies, which can take long.
 
-        Each kind has separate workers, so that neither waits for the other.
+        Each type has separate workers, so that neither waits for the other.
         """
         self._max_solves = settings.max_studies if studies else settings.max_solves
         self._max_waiting = settings.max_waiting
@@ -144,7 +144,7 @@ class SolverWorkers:
         self._free.release()
 
     def _retry_after_s(self) -> int:
-        """Return the estimated time until the queue is empty [s], from 1 to 60."""
+        """Return the estimated time until the queue is empty [s], between 1 and 60."""
         return min(60, 1 + int(self.waiting * self._mean_s / self._max_solves))
 
     @property
@@ -168,7 +168,7 @@ class SolverWorkers:
 
 
 def _retrieve(future: "asyncio.Future[Any]") -> None:
-    """Retrieve the error of a future whose request has already ended."""
+    """Retrieve the exception of a future whose request has ended, so that it is not logged as unhandled."""
     if not future.cancelled():
         future.exception()
 
@@ -177,7 +177,7 @@ async def _left(request: Request) -> None:
     """Wait until the client has closed its connection.
 
     Raises:
-        HTTPException: the remaining body is rejected.
+        HTTPException: the rest of the body is rejected.
     """
     while (await request.receive())["type"] != "http.disconnect":
         pass

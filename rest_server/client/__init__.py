@@ -49,4 +49,4 @@ KeyRefusedError = AuthError
 NoAnswerInTimeError = ResponseTimeoutError
 NotThereError = NotFoundError
 RefusedRequestError = InvalidRequestError
-"""Earlier names of the errors."""
+"""Earlier names of the errors, kept for existing programs."""

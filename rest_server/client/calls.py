@@ -1,4 +1,7 @@
-"""Requests of a client as values, and descriptors of methods that send them; sends nothing itself."""
+"""Requests of a client as values, and descriptors that turn them into client methods.
+
+This module itself sends nothing.
+"""
 
 import os
 from collections.abc import Callable, Coroutine, Mapping
@@ -14,38 +17,38 @@ from optimizer.schema import SystemSpec
 from optimizer.spec.system import System, load_system
 
 SystemLike = System | SystemSpec | Mapping[str, Any] | str | os.PathLike[str]
-"""A system, its document, the document as plain values, or the path of a file or directory."""
+"""A system: a `System`, its document, the document as plain values, or the path of a file or directory."""
 SystemOrFleet = SystemLike | Literal[Fleet.FLEET]
-"""A system, or `FLEET`."""
+"""A system, or `FLEET` for the fleet of a stateful service."""
 Answer = TypeVar("Answer")
 _Arguments = ParamSpec("_Arguments")
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Answer]):
-    """A request, and the reader of its answer."""
+    """A request to the service, with the function that reads its response."""
 
     method: str
     path: str
     read: Callable[[bytes], Answer]
-    """Converts the body of the answer, or its `header`, to the returned value."""
+    """Function that converts the body of the response, or its `header`, to the returned value."""
     body: bytes | None = None
     params: Mapping[str, str | list[str]] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool = True
-    """Whether it can be sent again if it is unknown whether it was carried out."""
+    """Whether the request can be sent again if it is unknown whether the service carried it out."""
     waits: bool = True
-    """Whether it is sent again after a 503."""
+    """Whether the request is sent again after status 503."""
     header: str | None = None
-    """Response header that is read instead of the body; None for the body."""
+    """Name of the response header that is read instead of the body; None for the body."""
 
     def answer(self, content: bytes, headers: Mapping[str, str]) -> Answer:
-        """Return the value of an answer."""
+        """Convert a response to the value that the client method returns."""
         return self.read(content if self.header is None else headers[self.header].encode())
 
 
 class Sent(Generic[_Arguments, Answer]):
-    """A method of both clients, described by the request that it sends."""
+    """Descriptor of a method that both clients have, defined by the request that it sends."""
 
     def __init__(self, describe: Callable[Concatenate[Any, _Arguments], Call[Answer]]) -> None:
         self._describe = describe
@@ -59,7 +62,7 @@ class Sent(Generic[_Arguments, Answer]):
     @overload
     def __get__(self, client: None, owner: type) -> "Sent[_Arguments, Answer]": ...
     def __get__(self, client: Any, owner: type) -> Any:
-        """Return the method of a client: it describes the request and sends it."""
+        """Return the method of a client, which creates the request and sends it."""
         if client is None:
             return self
 
@@ -73,13 +76,13 @@ class Sent(Generic[_Arguments, Answer]):
 def computing(
     route: str, body: bytes | None, options: Request | None, read: Callable[[bytes], Answer]
 ) -> Call[Answer]:
-    """Return a request that changes nothing.
+    """Return a request that changes nothing on the service.
 
     Args:
-        route: the path below ``/v1``.
-        body: the body, if there is one.
-        options: the query parameters.
-        read: function that reads the answer.
+        route: path below ``/v1``.
+        body: body of the request, if there is one.
+        options: query parameters.
+        read: function that reads the body of the response.
     """
     given = {} if options is None else options.model_dump(mode="json", exclude_none=True, exclude_unset=True)
     params = {
@@ -90,20 +93,20 @@ def computing(
 
 
 def _query_text(value: object) -> str:
-    """Return a value of a query parameter as text."""
+    """Return a query parameter's value as text."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def study(
     route: str, system: SystemOrFleet, options: Request | None, read: Callable[[bytes], Answer]
 ) -> Call[Answer]:
-    """Return the request of a study of a system, or of the fleet, for which no body is sent.
+    """Return the request for a study of a system, or of the fleet, for which no body is sent.
 
     Args:
-        route: the name of the study.
+        route: name of the study.
         system: a system, or `FLEET`.
-        options: the query parameters.
-        read: function that reads the answer.
+        options: query parameters.
+        read: function that reads the body of the response.
     """
     if system is FLEET:
         return computing(f"fleet/{route}", None, options, read)
@@ -111,17 +114,17 @@ def study(
 
 
 def document(model: Any) -> Callable[[bytes], Any]:
-    """Return a reader of answers of a type."""
+    """Return a function that reads the body of a response as a document of a type."""
     return TypeAdapter(model).validate_json
 
 
 def text(value: BaseModel) -> bytes:
-    """Return a document as the bytes of a request body."""
+    """Return a document as the body of a request."""
     return value.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
 def text_of_system(system: SystemLike) -> bytes:
-    """Return a system as the bytes of a request body.
+    """Return a system as the body of a request.
 
     Raises:
         SpecError: a path contains no system.

@@ -1,4 +1,4 @@
-"""Both clients: one blocks until its answers arrive, the other is awaited."""
+"""The two clients of the service: one blocks until a response arrives, the other is for asyncio."""
 
 from asyncio import sleep as pause
 from itertools import count
@@ -12,10 +12,10 @@ from rest_server.client.sending import ClientSettings, RetryDelay, httpx_module,
 
 
 class _Client(Methods):
-    """A service at an address. Errors are those of `rest_server.client`."""
+    """Base of the clients for a service at an address; their errors are those of `rest_server.client`."""
 
     _http_class: str
-    """Name of the httpx class that sends requests."""
+    """Name of the httpx class that sends the requests."""
 
     def __init__(
         self,
@@ -30,10 +30,10 @@ class _Client(Methods):
 
         Args:
             url: address of the service, such as ``http://127.0.0.1:8080``.
-            api_key: sent with every request; printable ASCII characters without spaces.
-            timeout_s: time limit for an answer [s].
-            retries: further attempts if the service is busy or a connection breaks.
-            transport: transport of httpx, such as its ``ASGITransport``; None selects the network.
+            api_key: API key that is sent with every request; printable ASCII characters without spaces.
+            timeout_s: time limit for a response [s].
+            retries: number of further attempts if the service is busy or a connection breaks.
+            transport: httpx transport, such as its ``ASGITransport``; None selects the network.
 
         Raises:
             MissingExtraError: httpx is not installed.
@@ -46,13 +46,13 @@ class _Client(Methods):
 
 
 class Client(_Client):
-    """The client whose methods block until the answer arrives."""
+    """Client whose methods block until the response arrives."""
 
     blocks: Literal[True] = True
     _http_class = "Client"
 
     def __enter__(self) -> Self:
-        """Return the client itself."""
+        """Return the client itself, for use in a ``with`` statement."""
         return self
 
     def __exit__(
@@ -66,7 +66,7 @@ class Client(_Client):
         self._http.close()
 
     def send(self, call: Call[Answer]) -> Answer:
-        """Send a request, with retries if they can help, and return its answer."""
+        """Send a request, with retries if they can help, and return the value of its response."""
         for attempt in count():
             try:
                 result: Any = self._http.request(**httpx_request(call))
@@ -80,13 +80,13 @@ class Client(_Client):
 
 
 class AsyncClient(_Client):
-    """The client for asyncio: every method is awaited."""
+    """Client for asyncio, whose methods are awaited."""
 
     blocks: Literal[False] = False
     _http_class = "AsyncClient"
 
     async def __aenter__(self) -> Self:
-        """Return the client itself."""
+        """Return the client itself, for use in an ``async with`` statement."""
         return self
 
     async def __aexit__(
@@ -100,7 +100,7 @@ class AsyncClient(_Client):
         await self._http.aclose()
 
     async def send(self, call: Call[Answer]) -> Answer:
-        """Send a request, with retries if they can help, and return its answer."""
+        """Send a request, with retries if they can help, and return the value of its response."""
         for attempt in count():
             try:
                 result: Any = await self._http.request(**httpx_request(call))

@@ -1,4 +1,4 @@
-"""Errors of the clients: of the connection, and the service's problems (RFC 9457) by status."""
+"""Errors that the clients raise: failed connections, and the service's problems (RFC 9457) by status."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from optimizer.errors import InferplanError, SpecError
 
 
 class UnreachableError(InferplanError):
-    """Raised when there is no connection to the service, or it breaks, at every attempt."""
+    """Raised when every attempt fails to connect to the service, or loses the connection."""
 
 
 class ResponseTimeoutError(UnreachableError):
@@ -16,20 +16,20 @@ class ResponseTimeoutError(UnreachableError):
 
 
 class ServiceError(InferplanError):
-    """Raised when the service answers with an error; the message is its `detail`."""
+    """Raised when the service responds with an error; the message is the `detail` of the problem."""
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         super().__init__(status, problem)
         self.status = status
-        """HTTP status."""
+        """HTTP status of the response."""
         self.title = str(problem.get("title") or f"HTTP status {status}")
-        """Kind of problem."""
+        """Title of the problem: the kind of error."""
         self.detail = str(problem.get("detail") or problem.get("message") or self.title)
-        """Problem, limit and remedy."""
+        """Explanation of the problem, with the limit and the fix."""
         self.path = problem.get("path")
-        """Path of the invalid field, ``servers[3].model``, if there is one."""
+        """Path of the invalid field, such as ``servers[3].model``; None if there is none."""
         self.request_id = problem.get("requestId")
-        """Identifier of the request in the service's logs."""
+        """Identifier of the request in the service's logs; None if unknown."""
 
     def __str__(self) -> str:
         return self.detail
@@ -40,7 +40,7 @@ class InvalidRequestError(ServiceError, SpecError):
 
 
 class AuthError(ServiceError):
-    """Raised when the API key is missing or unknown, or lacks the scope."""
+    """Raised when the API key is missing or unknown, or lacks the required scope."""
 
 
 class NotFoundError(ServiceError):
@@ -52,7 +52,7 @@ class ConflictError(ServiceError):
 
 
 class UnavailableError(ServiceError):
-    """Raised when the service has no worker free, or runs out of time, at every attempt."""
+    """Raised when, at every attempt, the service has no free worker or runs out of time."""
 
 
 _BY_STATUS: dict[int, type[ServiceError]] = {
@@ -63,7 +63,7 @@ _BY_STATUS: dict[int, type[ServiceError]] = {
 
 
 def service_error(status: int, body: bytes) -> ServiceError:
-    """Return the error for a response; a proxy can send any body."""
+    """Return the error for an error response, whose body can be anything because proxies also send errors."""
     try:
         problem = json.loads(body)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The methods of both clients, each defined once by the request that it sends."""
+"""Methods of both clients, each defined once by the request that it sends."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -72,16 +72,16 @@ from rest_server.v1.models import (
 )
 
 Loads = Mapping[str, LoadUpdate]
-"""Loads by server."""
+"""New loads by name of the server."""
 Entity = Accelerator | ModelProfile | ServiceClass | Server | Capacity | Route
-"""An entity of the fleet."""
+"""An item of the fleet that can be stored or deleted by itself."""
 
 
 class Methods(Studies):
-    """The methods of the clients; those of studies are defined by the table of studies."""
+    """Methods of the clients; those for studies come from the table of studies."""
 
     def method_of(self, entry: StudyEntry[Any, Any]) -> Callable[..., Any]:
-        """Return the method of a study."""
+        """Return the client method of a study."""
 
         def method(system: SystemOrFleet, options: Any = None) -> Any:
             return self.send(study(entry.name, system, options, document(entry.study.answer)))
@@ -90,7 +90,7 @@ class Methods(Studies):
         return method
 
     def send(self, call: Call[Any]) -> Any:
-        """Send a request."""
+        """Send a request, and return the value of its response."""
         raise NotImplementedError
 
     @Sent
@@ -100,22 +100,22 @@ class Methods(Studies):
 
     @Sent
     def candidates(self, system: SystemLike, options: SizingOptions | None = None) -> Call[CandidateAnswer]:
-        """Return the candidate of every server on every accelerator, or the reason for its rejection."""
+        """Return the candidates of every server, and the reason for each rejected accelerator."""
         return computing("candidates", text_of_system(system), options, document(CandidateAnswer))
 
     @Sent
     def analyze(self, analysis: Analysis) -> Call[ReplicaPerformance]:
-        """Return the performance of a replica at a rate."""
+        """Return the performance of a replica at a given rate."""
         return computing("analyze", text(analysis), None, document(ReplicaPerformance))
 
     @Sent
     def size(self, problem: SizingProblem) -> Call[ReplicaSizing]:
-        """Return the largest rate at which a replica meets its targets."""
+        """Return the maximum rate at which a replica meets its targets."""
         return computing("size", text(problem), None, document(ReplicaSizing))
 
     @Sent
     def analyze_all(self, analyses: Sequence[Analysis]) -> Call[tuple[ReplicaPerformance, ...]]:
-        """Return the performance of several replicas, each at a rate, in one request."""
+        """Return the performance of several replicas, each at a given rate, with one request."""
         body = text(Analyses(items=tuple(analyses)))
         return computing("analyze", body, None, lambda found: Performances.model_validate_json(found).items)
 
@@ -127,19 +127,19 @@ class Methods(Studies):
 
     @Sent
     def memory(self, question: MemoryQuestion) -> Call[MemoryAnswer]:
-        """Return the requests that fit in the memory of each accelerator at the same time."""
+        """Return the number of requests that fit in the memory of each accelerator at the same time."""
         return replace(computing("memory", None, question, document(MemoryAnswer)), method="GET")
 
     @Sent
     def compare(
         self, sides: SystemOrFleet | OtherSide, options: CompareOptions | None = None
     ) -> Call[Comparison]:
-        """Return two plans side by side.
+        """Compare two plans.
 
         Args:
-            sides: a system or `FLEET` compares its unlimited and limited plans; `TwoSides` compares both;
-                `OtherSide` compares it with the fleet.
-            options: a change of the load, and options that override the document's.
+            sides: a system or `FLEET` compares its unlimited and limited plans; `TwoSides` compares its two
+                systems; `OtherSide` compares its system with the fleet.
+            options: a change of the load, and optimizer options that override those of the documents.
         """
         if isinstance(sides, OtherSide):
             route = "compare" if isinstance(sides, TwoSides) else "fleet/compare"
@@ -148,7 +148,7 @@ class Methods(Studies):
 
     @Sent
     def simulate(self, system: SystemOrFleet, options: EffortOptions | None = None) -> Call[Simulation]:
-        """Simulate the pools of the best plan request by request, next to the predictions."""
+        """Simulate the pools of the best plan request by request, and compare them with its predictions."""
         return study("simulate", system, _effort(options, repair=False), document(Simulation))
 
     @Sent
@@ -158,29 +158,32 @@ class Methods(Studies):
 
     @Sent
     def report(self, system: SystemOrFleet, options: PlanOptions | None = None) -> Call[Report]:
-        """Return the report of the best plan as numbers."""
+        """Return the report on the best plan as a document."""
         if isinstance(options, ReportOptions):
             options = options.model_copy(update={"format": "json"})
         return study("report", system, options, document(Report))
 
     @Sent
     def report_page(self, system: SystemOrFleet, options: ReportOptions) -> Call[str]:
-        """Return the report as a page, in the format of the options."""
+        """Return the report on the best plan as a page, in the format that the options select."""
         return study("report", system, options, bytes.decode)
 
     @Sent
     def figure(self, system: SystemOrFleet, options: FigureOptions) -> Call[Figure]:
-        """Return the numbers that a picture shows."""
+        """Return a figure as data."""
         return study("figure", system, options.model_copy(update={"format": "json"}), document(Figure))
 
     @Sent
     def picture(self, system: SystemOrFleet, options: FigureOptions) -> Call[bytes]:
-        """Return a picture, in the format of the options."""
+        """Return a drawn figure as a file, in the format that the options select."""
         return study("figure", system, options, bytes)
 
     @Sent
     def put_loads(self, loads: Loads, *, if_match: str | None = None) -> Call[Plan]:
-        """Store loads by server in the fleet, with their replicas if given, plan it, and return the plan."""
+        """Store loads of servers, with their replicas if given, in the fleet.
+
+        Plan it, and return the plan.
+        """
         changes = {
             name: change.model_dump(by_alias=True, exclude_unset=True) for name, change in loads.items()
         }
@@ -193,7 +196,7 @@ class Methods(Studies):
 
     @Sent
     def apply_plan(self, *, if_match: str | None = None) -> Call[ServerList]:
-        """Apply the last plan, and return the servers."""
+        """Make the last plan the current allocation of the fleet, and return the servers."""
         headers = _condition(if_match)
         read = document(ServerList)
         return Call("POST", "/v1/plan/apply", read, headers=headers, repeatable=False)
@@ -220,50 +223,50 @@ class Methods(Studies):
 
     @Sent
     def history(self, limit: int | None = None) -> Call[FleetHistory]:
-        """Return the last changes and plans of the fleet, newest first; at most `limit`, or 100."""
+        """Return the last changes and plans of the fleet, the newest first: `limit` of them, or else 100."""
         params = {} if limit is None else {"limit": str(limit)}
         return Call("GET", "/v1/history", document(FleetHistory), params=params)
 
     @Sent
     def past_plan(self, revision: int) -> Call[Plan]:
-        """Return the plan that was made for a revision of the fleet."""
+        """Return the plan that was made for a given revision of the fleet."""
         return _read(f"history/plans/{revision}", Plan)
 
     @Sent
     def metrics(self) -> Call[str]:
-        """Return the metrics, in Prometheus' text format."""
+        """Return the metrics of the service in Prometheus' text format."""
         return Call("GET", "/metrics", bytes.decode)
 
     @Sent
     def etag(self) -> Call[str]:
-        """Return the fleet's `ETag` for `if_match`; call it before you read the items to change."""
+        """Return the fleet's `ETag` for `if_match`; call this before reading the items to change."""
         return Call("GET", "/v1/optimizer", bytes.decode, header="etag")
 
     @Sent
     def export_fleet(self) -> Call[SystemSpec]:
-        """Return the entire fleet as one system document."""
+        """Return the entire fleet as a system document."""
         return _read("fleet", SystemSpec)
 
     @Sent
     def import_fleet(self, system: SystemLike, *, if_match: str | None = None) -> Call[SystemSpec]:
-        """Replace the entire fleet by a system, in one step, and return the fleet."""
+        """Replace the entire fleet by a system in one step, and return the fleet."""
         return _change("PUT", "/v1/fleet", document(SystemSpec), if_match, text_of_system(system))
 
     @Sent
     def options(self) -> Call[OptimizerOptions]:
-        """Return the options with which the fleet is planned."""
+        """Return the optimizer options with which the fleet is planned."""
         return _read("optimizer", OptimizerOptions)
 
     @Sent
     def put_options(
         self, options: OptimizerOptions, *, if_match: str | None = None
     ) -> Call[OptimizerOptions]:
-        """Replace all options; missing options get their defaults."""
+        """Replace all optimizer options of the fleet; options that are not given get their defaults."""
         return _change("PUT", "/v1/optimizer", document(OptimizerOptions), if_match, text(options))
 
     @Sent
     def delete_options(self, *, if_match: str | None = None) -> Call[None]:
-        """Restore the default options."""
+        """Restore the default optimizer options of the fleet."""
         return _change("DELETE", "/v1/optimizer", _nothing, if_match)
 
     @Sent
@@ -290,22 +293,22 @@ class Methods(Studies):
 
     @Sent
     def capacity(self) -> Call[tuple[Capacity, ...]]:
-        """Return the capacity of the fleet in units by accelerator type."""
+        """Return the number of cards of the fleet by accelerator type."""
         return _listed("capacity", lambda body: CapacityList.model_validate_json(body).count)
 
     @Sent
     def routes(self) -> Call[tuple[Route, ...]]:
-        """Return the routes of the fleet: requests that are divided between a small and a large model."""
+        """Return the routes of the fleet, which divide requests between a small and a large model."""
         return _listed("routes", lambda body: RouteList.model_validate_json(body).routes)
 
     @Sent
     def put(self, entity: Entity, *, if_match: str | None = None) -> Call[None]:
-        """Add an entity to the fleet, or replace the one with its name."""
+        """Add an item to the fleet, or replace the item with its name."""
         return _change("PUT", _path_of(entity), _nothing, if_match, text(entity))
 
     @Sent
     def delete(self, entity: Entity, *, if_match: str | None = None) -> Call[None]:
-        """Delete an entity of the fleet."""
+        """Delete an item of the fleet."""
         return _change("DELETE", _path_of(entity), _nothing, if_match)
 
 
@@ -346,7 +349,7 @@ def _read(path: str, model: type[Answer]) -> Call[Answer]:
 def _change(
     method: str, path: str, read: Callable[[bytes], Answer], if_match: str | None, body: bytes | None = None
 ) -> Call[Answer]:
-    """Return a request that changes the fleet; it is not repeated if it has a condition."""
+    """Return a request that changes the fleet; it is not repeated if it has an `if_match` condition."""
     headers = _condition(if_match)
     return Call(method, path, read, body, headers=headers, repeatable=not headers)
 

@@ -1,4 +1,4 @@
-"""Sending of both clients: settings, retries and errors."""
+"""Sending of requests for both clients: settings, retries and errors."""
 
 import random
 from dataclasses import dataclass
@@ -13,14 +13,15 @@ from rest_server.client.errors import ResponseTimeoutError, ServiceError, Unreac
 from rest_server.header_values import unsendable_at
 
 FIRST_WAIT_S = 0.5
-"""Wait before the second attempt; doubled each time, and varied by half [s]."""
+"""Mean wait before the second attempt [s]; it doubles for each further attempt, and varies by half at random.
+"""
 MAX_WAIT_S = 30.0
 """Maximum wait between attempts, even if the service requests a longer one [s]."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Address of a service, and the client's key, time limit and retries."""
+    """Settings of a client: address of the service, API key, time limit and retries."""
 
     url: str
     api_key: str | None
@@ -29,7 +30,7 @@ class ClientSettings:
     """Number of further attempts after the first."""
 
     def __post_init__(self) -> None:
-        """Reject invalid settings.
+        """Check the settings.
 
         Raises:
             SpecError: the URL, the key or the time limit is invalid.
@@ -47,7 +48,7 @@ class ClientSettings:
             raise SpecError(f"timeout_s: must be more than 0, not {self.timeout_s:g}")
 
     def for_httpx(self) -> dict[str, Any]:
-        """Return the arguments of httpx's client."""
+        """Return the settings as arguments of httpx's client."""
         headers = {"Content-Type": "application/json"}
         if self.api_key is not None:
             headers["X-API-KEY"] = self.api_key
@@ -55,7 +56,7 @@ class ClientSettings:
 
 
 def httpx_module() -> ModuleType:
-    """Return httpx.
+    """Import and return httpx.
 
     Raises:
         MissingExtraError: httpx is not installed.
@@ -68,7 +69,7 @@ def httpx_module() -> ModuleType:
 
 
 def _check_header(name: str, value: str, *, spaces: bool = False) -> None:
-    """Reject a value that an HTTP header cannot carry; it might be secret and is not shown.
+    """Check that an HTTP header can carry a value; the value can be secret, so it is never shown.
 
     Raises:
         SpecError: a character is not printable ASCII; the message names the argument and the position.
@@ -82,7 +83,7 @@ def _check_header(name: str, value: str, *, spaces: bool = False) -> None:
 
 
 def httpx_request(call: Call[Any]) -> dict[str, Any]:
-    """Return the arguments of an httpx request.
+    """Return a request as arguments of httpx.
 
     Raises:
         SpecError: a condition contains characters that a header cannot carry.
@@ -100,13 +101,13 @@ def httpx_request(call: Call[Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class RetryDelay:
-    """Time until a request is sent again [s]."""
+    """Time to wait before a request is sent again [s]."""
 
     s: float
 
 
 def outcome(call: Call[Answer], result: Any, attempt: int, settings: ClientSettings) -> Answer | RetryDelay:
-    """Return the value of an answer, or the wait before the next attempt.
+    """Return the value of a response, or the wait before the next attempt.
 
     A request is sent again if the service did not start it (503) and the call allows waiting, or if a broken
     connection lost it and it can safely be repeated. Requests that timed out are not repeated, because they
@@ -137,10 +138,10 @@ def outcome(call: Call[Answer], result: Any, attempt: int, settings: ClientSetti
 
 
 def _value(call: Call[Answer], response: Any) -> Answer:
-    """Return the value of an answer without an error.
+    """Return the value of a response that is not an error.
 
     Raises:
-        ServiceError: the answer cannot be read.
+        ServiceError: the response cannot be read.
     """
     try:
         return call.answer(response.content, response.headers)
@@ -154,7 +155,7 @@ def _value(call: Call[Answer], response: Any) -> Answer:
 
 
 def _transport_error(error: Exception, settings: ClientSettings) -> UnreachableError:
-    """Return the error for a failed transport."""
+    """Return the error to raise if no response was received."""
     if isinstance(error, httpx_module().TimeoutException):
         return ResponseTimeoutError(f"{settings.url}: no answer within {settings.timeout_s:g} s")
     return UnreachableError(f"{settings.url}: {str(error).lower() or type(error).__name__}")

@@ -1,1 +1,1 @@
-"""The reference's wire format: its routes, statuses, bodies and messages."""
+"""Wire format of llm-inferno (docs/glossary.md): its routes, statuses, bodies and messages."""

@@ -1,4 +1,4 @@
-"""Answers on the reference's routes: JSON in its format, errors, and notice headers."""
+"""Responses on llm-inferno's routes: JSON in its format, errors, and headers with notices."""
 
 import json
 from collections.abc import Callable, Coroutine, Iterable
@@ -12,28 +12,29 @@ from optimizer.errors import AnalysisError, SpecError
 from rest_server.compat.changes import WireRefusalError
 
 IGNORED_HEADER = "X-Inferplan-Ignored"
-"""Header that lists the ignored keys of a body, separated by commas."""
+"""Response header that lists the ignored keys of a body, separated by commas."""
 UNPLANNED_HEADER = "X-Inferplan-Unplanned"
-"""Header that lists servers and profiles with undefined names, which are not planned."""
+"""Response header that lists the servers and profiles that are not planned because they have undefined names.
+"""
 UNSERVED_HEADER = "X-Inferplan-Unserved"
-"""Header that lists unserved servers, whether they keep their replicas or not."""
+"""Response header that lists unserved servers, whether they keep their replicas or not."""
 MISSING_HEADER = "X-Inferplan-Missing"
-"""Header that lists servers whose loads count as missing because they have no input or output length."""
+"""Response header that lists servers whose loads count as missing because a token length is not stated."""
 LOSS_HEADER = "X-Inferplan-Loss"
-"""Header that lists servers that reject more than 0.1 % of their requests, with the share."""
+"""Response header that lists servers that reject more than 0.1 % of their requests, with the fraction."""
 MAX_NAMED = 20
-"""Maximum number of paths in a header."""
+"""Maximum number of items in a header."""
 MAX_UNSERVED = 100
-"""Maximum number of servers in the header of unserved servers."""
+"""Maximum number of servers in the header that lists unserved servers."""
 MAX_PATH = 100
-"""Maximum length of a path in a header."""
+"""Maximum length of an item in a header [characters]."""
 
 
 class WireRoute(APIRoute):
-    """A route whose error responses have the reference's format."""
+    """A route whose error responses have llm-inferno's format."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler, with errors converted to answers."""
+        """Return the handler of the route, which converts errors to responses."""
         handler = super().get_route_handler()
 
         async def refusing(request: Request) -> Response:
@@ -48,7 +49,7 @@ class WireRoute(APIRoute):
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Return a value as an answer; unpaired surrogates are written as escapes."""
+    """Return a value as a JSON response; unpaired surrogates are written as escapes."""
     body = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     text = body.encode("utf-8", "backslashreplace")
     return Response(text, status, headers, media_type="application/json")
@@ -61,7 +62,7 @@ def notice_headers(
     losses: Iterable[str] = (),
     missing: Iterable[str] = (),
 ) -> dict[str, str]:
-    """Return the headers that list ignored, unplanned, unserved, lossy and missing items."""
+    """Return the headers that list ignored, unplanned, unserved and lossy items, and missing loads."""
     named = (
         (IGNORED_HEADER, list(ignored), MAX_NAMED),
         (UNPLANNED_HEADER, list(unplanned), MAX_NAMED),
@@ -73,7 +74,12 @@ def notice_headers(
 
 
 def _listed(paths: list[str], most: int) -> str:
-    """Return paths as a printable header value of limited length."""
+    """Join items to a printable header value of limited length.
+
+    Args:
+        paths: the items.
+        most: maximum number of items.
+    """
     shown = ", ".join(_printable(path[:MAX_PATH]) for path in paths[:most])
     return f"{shown} and {len(paths) - most} more" if len(paths) > most else shown
 

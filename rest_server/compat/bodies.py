@@ -1,4 +1,4 @@
-"""Reads the bodies of the reference's routes: lists, entire systems in wrappers, optimizer options."""
+"""Reads the bodies of llm-inferno's routes: lists, entire systems in wrappers, and optimizer options."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -25,7 +25,7 @@ SECTIONS: dict[str, type[Document]] = {
     "servers": Server,
     "count": Capacity,
 }
-"""Types of the items of a system's lists, by their wire names."""
+"""Document types of the items in a system's lists, by the wire names of the lists."""
 
 
 def read_list(section: str, raw: object, ignored: list[str]) -> list[Any] | None:
@@ -51,9 +51,10 @@ def _read_items(section: str, raw: object, ignored: list[str]) -> list[Any]:
 
 
 def classes_by_name(items: Iterable[ServiceClass], given: Iterable[object]) -> dict[str, ServiceClass]:
-    """Return service classes by name.
+    """Index service classes by name.
 
-    Of several with one name the last one counts; one in flat form adds its target to those before it.
+    If a name occurs several times, the last class counts. But a class in flat form, which states one target
+    next to its name, is added to the class before it.
     """
     named: dict[str, ServiceClass] = {}
     for item, raw in zip(items, given, strict=True):
@@ -65,7 +66,7 @@ def classes_by_name(items: Iterable[ServiceClass], given: Iterable[object]) -> d
 
 
 def read_reference_system(raw: object, ignored: list[str]) -> SystemSpec:
-    """Read a system, bare or in the reference's wrappers; like the reference, greedy without ``milpSolver``.
+    """Read a system, with or without llm-inferno's wrappers; without ``milpSolver`` it is planned greedily.
 
     Raises:
         SpecError: a value is invalid.
@@ -99,7 +100,7 @@ def read_reference_system(raw: object, ignored: list[str]) -> SystemSpec:
 
 
 def read_options(raw: object, ignored: list[str]) -> OptimizerOptions:
-    """Read optimizer options, bare or in the reference's documented wrappers.
+    """Read optimizer options, with or without llm-inferno's documented wrappers.
 
     Raises:
         SpecError: a value is invalid.
@@ -108,7 +109,7 @@ def read_options(raw: object, ignored: list[str]) -> OptimizerOptions:
 
 
 def _flat(raw: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
-    """Return options without wrappers."""
+    """Return optimizer options without the wrappers around them."""
     flat: dict[str, Any] = {}
     for key, value in raw.items():
         wrapper = key.lower() in {"optimizer", "optimizerdata"} and isinstance(value, dict)
@@ -117,14 +118,21 @@ def _flat(raw: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
 
 
 def _as_the_reference_plans(options: OptimizerOptions) -> OptimizerOptions:
-    """Return options with the reference's defaults: greedy, and no limit on rejections."""
+    """Return optimizer options with llm-inferno's defaults: greedy, and no limit on rejections."""
     theirs = {"milp_solver": False, "max_loss": ANY_LOSS}
     untold = {name: value for name, value in theirs.items() if name not in options.model_fields_set}
     return options.model_copy(update=untold) if untold else options
 
 
 def _sections(raw: Mapping[str, Any], path: str, ignored: list[str], depth: int = 0) -> dict[str, Any]:
-    """Return the sections of a document without wrappers."""
+    """Return the sections of a document without the wrappers around them.
+
+    Args:
+        raw: the document.
+        path: path of the document in the body, for messages.
+        ignored: list to which the paths of unknown keys are added.
+        depth: number of wrappers around it.
+    """
     known = {name.lower(): name for name in (*SECTIONS, "optimizer")}
     sections: dict[str, Any] = {}
     for key, value in raw.items():

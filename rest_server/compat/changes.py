@@ -1,4 +1,4 @@
-"""Changes of entities on the reference's routes: find, add or replace, remove, reject."""
+"""Changes of the fleet's items on llm-inferno's routes: find, add or replace, remove, reject."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -11,19 +11,19 @@ from rest_server.limits import check_size
 from rest_server.settings import Settings
 
 Changed = tuple[Entities, Any]
-"""The entities after a change, and the answer."""
+"""The items of the fleet after a change, and the body of the response."""
 Change = Callable[[Entities], Changed]
-"""A change of the state; it can be repeated if another fleet has arrived in the meantime."""
+"""A change of the fleet, as a function; it can be repeated if the fleet was replaced in the meantime."""
 
 
 class WireRefusalError(InferplanError):
-    """Raised when the reference answers a request with its own status and message."""
+    """Raised when a request must get the status and message with which llm-inferno rejects it."""
 
     def __init__(self, status: int, message: str, *, bare: bool = False) -> None:
         super().__init__(message)
         self.http_status = status
         self.body = message if bare else {"message": message}
-        """Body of the answer: an object with the message, or on two routes only the message."""
+        """Body of the response: an object with the message, or on two routes only the message."""
 
 
 def found(index: Mapping[str, Any], name: str, message: str) -> Any:
@@ -38,30 +38,33 @@ def found(index: Mapping[str, Any], name: str, message: str) -> Any:
 
 
 def with_items(entities: Entities, section: str, changed: Mapping[str, Any]) -> Entities:
-    """Return the entities with some items of a section added or replaced."""
+    """Return the fleet with some items of a section added or replaced, by name."""
     changes: dict[str, Any] = {section: {**getattr(entities, section), **changed}}
     return replace(entities, **changes)
 
 
 def without_item(entities: Entities, section: str, name: str) -> Entities:
-    """Return the entities without one item of a section."""
+    """Return the fleet without one item of a section."""
     kept = {key: value for key, value in getattr(entities, section).items() if key != name}
     changes: dict[str, Any] = {section: kept}
     return replace(entities, **changes)
 
 
 def echoed(items: Iterable[Any] | None, shape: Callable[[Any], Any]) -> list[Any] | None:
-    """Return items as repeated in the answer to a write; null if there was no list."""
+    """Return items in the format in which the response to a write repeats them.
+
+    None if the body had no list.
+    """
     return None if items is None else [shape(item) for item in items]
 
 
 def spelled(raw: object) -> dict[str, Any]:
-    """Return an object with lower-case keys and without nulls."""
+    """Return a JSON object with lower-case keys and without null values."""
     return {key.lower(): value for key, value in read_object(raw).items() if value is not None}
 
 
 def check_fleet(entities: Entities, settings: Settings) -> None:
-    """Reject a fleet that exceeds the size limits, even if it was sent in several requests.
+    """Check that a fleet does not exceed the size limits, even if it was sent in several requests.
 
     Raises:
         SpecError: a limit is exceeded; the message has the path, the number, the limit and the setting to

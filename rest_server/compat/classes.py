@@ -1,4 +1,4 @@
-"""Functions of the reference's routes for service classes (see `entities`)."""
+"""Handlers of llm-inferno's routes for service classes; `entities` explains their interface."""
 
 import re
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def service_classes(entities: Entities) -> Any:
-    """Answer ``/getServiceClasses``."""
+    """Return the response to ``/getServiceClasses``."""
     return {"serviceClasses": [service_class_json(item) for item in entities.service_classes.values()]}
 
 
@@ -34,7 +34,7 @@ def _class(entities: Entities, name: str) -> ServiceClass:
 
 
 def service_class(entities: Entities, name: str) -> Any:
-    """Answer ``/getServiceClass/:name``."""
+    """Return the response to ``/getServiceClass/:name``."""
     return service_class_json(_class(entities, name))
 
 
@@ -52,7 +52,7 @@ def remove_service_class(entities: Entities, name: str) -> Changed:
 
 
 def set_service_classes(raw: object, ignored: list[str]) -> Change:
-    """Read the body of ``/setServiceClasses``; the answer repeats it, even out-of-range priorities."""
+    """Read the body of ``/setServiceClasses``; the response repeats it, even priorities out of range."""
     items: list[ServiceClass] | None = read_list("serviceClasses", raw, ignored)
     answer = {"serviceClasses": echoed(items, service_class_json)}
     posted = next((value for key, value in spelled(raw).items() if key == "serviceclasses"), ())
@@ -65,7 +65,10 @@ def set_service_classes(raw: object, ignored: list[str]) -> Change:
 
 
 def add_targets(raw: object, ignored: list[str]) -> Change:
-    """Read the body of ``/addServiceClassModelTargets``; name and priority must match an existing class."""
+    """Read the body of ``/addServiceClassModelTargets``.
+
+    Its name and priority must match an existing class.
+    """
     spec = read_entity(ServiceClass, read_object(raw), "", ignored)
     priority = plain_json(spelled(raw).get("priority", 0))
 
@@ -88,7 +91,7 @@ def _retargeted(entities: Entities, item: ServiceClass, targets: Iterable[ModelT
 
 
 def target(entities: Entities, name: str, model: str) -> Any:
-    """Answer ``/getServiceClassModelTarget/:name/:model``."""
+    """Return the response to ``/getServiceClassModelTarget/:name/:model``."""
     targets = {item.model: item for item in _class(entities, name).model_targets}
     return target_json(found(targets, model, f"model {model} not found"))
 

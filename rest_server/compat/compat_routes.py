@@ -1,7 +1,8 @@
-"""The reference's wire format: every route of its server, with its statuses, bodies and messages.
+"""Routes of llm-inferno's server, with its statuses, bodies and messages.
 
-A handler parses, calls one function and renders. Read-only routes and ``/optimizeOne`` exist in both modes;
-routes that change the fleet, by POST or as in the reference by GET, only in stateful mode.
+A handler parses the request, calls one function, and renders the response. Read-only routes and
+``/optimizeOne`` exist in both modes. Routes that change the fleet, by POST or as in llm-inferno by GET, exist
+only in stateful mode.
 """
 
 from collections.abc import Callable, Coroutine
@@ -41,7 +42,7 @@ _READERS: dict[str, Callable[..., Any]] = {
     "/getServer/{name}": entities.server,
     "/getModelAcceleratorPerf/{name}/{acc}": entities.profile,
 }
-"""GET routes of both modes: functions from entities and names to the answer."""
+"""GET routes of both modes: functions from the fleet and the names in the path to the response."""
 _CHANGES: dict[str, Callable[..., Changed]] = {
     "/removeAccelerator/{name}": entities.remove_accelerator,
     "/removeCapacity/{name}": entities.remove_capacity,
@@ -54,7 +55,9 @@ _CHANGES: dict[str, Callable[..., Changed]] = {
     "/removeModelAcceleratorPerf/{name}/{acc}": entities.remove_profile,
     "/applyAllocation": entities.apply_allocation,
 }
-"""GET routes of stateful mode: functions from entities and names to changed entities and the answer."""
+"""GET routes of stateful mode: functions from the fleet and the names in the path to the changed fleet and
+the response.
+"""
 _WRITERS: dict[str, Callable[[object, list[str]], Change]] = {
     "/setAccelerators": entities.set_accelerators,
     "/addAccelerator": entities.add_accelerator,
@@ -68,11 +71,11 @@ _WRITERS: dict[str, Callable[[object, list[str]], Change]] = {
     "/addServer": entities.add_server,
     "/addModelAcceleratorPerf": entities.add_profile,
 }
-"""POST routes of stateful mode: functions from a body to a change."""
+"""POST routes of stateful mode: functions from the body to a change of the fleet."""
 
 
 def wire_router(*, stateful: bool) -> APIRouter:
-    """Return the reference's routes in one of its modes."""
+    """Return the routes of llm-inferno in stateful or in stateless mode."""
     router = APIRouter(route_class=WireRoute, include_in_schema=False)
     for path, reader in _READERS.items():
         router.add_api_route(path, _reading(reader), methods=["GET"])
@@ -90,7 +93,7 @@ def wire_router(*, stateful: bool) -> APIRouter:
 
 
 async def optimize_one(request: Request) -> Response:
-    """Plan the system in the body; unless the state is protected, it becomes the state."""
+    """Plan the system in the body; it also becomes the fleet, unless the fleet is protected."""
     state, body = request.app.state, await request.body()
     outcome: PlanningResult = await state.workers.run(request, partial(plan_document, body, state.settings))
     if not state.settings.protect_state and state.settings.workers == 1:
@@ -99,7 +102,7 @@ async def optimize_one(request: Request) -> Response:
 
 
 async def optimize(request: Request) -> Response:
-    """Plan the state with the options in the body; every server gets its desired allocation."""
+    """Plan the fleet with the options in the body, so that every server gets its desired allocation."""
     state = request.app.state
     revision, now = await run_in_threadpool(state.held.read)
     work = partial(plan_state, now.spec(), await request.body(), state.settings)
@@ -110,7 +113,7 @@ async def optimize(request: Request) -> Response:
 
 
 def _keep(held: FleetStore, planned: Entities, outcome: PlanningResult, revision: int) -> None:
-    """Store the plan, if any, and the desired replicas: planned or retained ones."""
+    """Store the plan, if there is one, and the desired replicas, which are planned or retained."""
     planned, plan = with_outcome(planned, outcome)
     if plan is not None:
         names = {*plan.allocations, *outcome.kept}
@@ -126,7 +129,10 @@ def _keep(held: FleetStore, planned: Entities, outcome: PlanningResult, revision
 
 
 def _reading(reader: Callable[..., Any]) -> Callable[[Request], Response]:
-    """Return a handler that answers from a snapshot; it fails with several workers, which share no plans."""
+    """Return a handler that responds from a snapshot of the fleet.
+
+    It fails with several worker processes, because they share no plans.
+    """
 
     def handler(request: Request) -> Response:
         if request.app.state.settings.workers > 1:
@@ -141,7 +147,7 @@ def _reading(reader: Callable[..., Any]) -> Callable[[Request], Response]:
 
 
 def _changing(change: Callable[..., Changed]) -> Callable[[Request], Response]:
-    """Return a handler that changes the state."""
+    """Return a handler that changes the fleet."""
 
     def handler(request: Request) -> Response:
         step = partial(change, **request.path_params)
@@ -151,7 +157,7 @@ def _changing(change: Callable[..., Changed]) -> Callable[[Request], Response]:
 
 
 def _writing(writer: Callable[[object, list[str]], Change]) -> Callable[..., Coroutine[Any, Any, Response]]:
-    """Return a handler that reads a body outside the event loop, and changes the state."""
+    """Return a handler that reads a body outside the event loop, and then changes the fleet."""
 
     def answered(state: State, body: bytes) -> Response:
         ignored: list[str] = []

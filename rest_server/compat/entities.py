@@ -1,7 +1,7 @@
-"""Functions of the reference's routes for accelerators, capacities, models and servers.
+"""Handlers of llm-inferno's routes for accelerators, capacities, models and servers.
 
-A reader returns the route's answer, given the entities and the names in the path. A change returns the
-changed entities and the answer. A writer turns a body into a change.
+A reader returns the response, given the fleet's items and the names in the path. A change returns the changed
+items and the response. A writer converts a body to a change.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,19 +22,19 @@ from rest_server.compat.serializers import (
 from rest_server.fleet import Entities
 
 MAX_NAME = 253
-"""Maximum length of a name."""
+"""Maximum length of a name [characters]."""
 
 
 # --- accelerators --------------------------------------------------------------------------------------
 
 
 def accelerators(entities: Entities) -> Any:
-    """Answer ``/getAccelerators``."""
+    """Return the response to ``/getAccelerators``."""
     return [accelerator_json(item) for item in entities.accelerators.values()]
 
 
 def accelerator(entities: Entities, name: str) -> Any:
-    """Answer ``/getAccelerator/:name``."""
+    """Return the response to ``/getAccelerator/:name``."""
     return accelerator_json(found(entities.accelerators, name, f"accelerator {name} not found"))
 
 
@@ -61,12 +61,12 @@ def add_accelerator(raw: object, ignored: list[str]) -> Change:
 
 
 def capacities(entities: Entities) -> Any:
-    """Answer ``/getCapacities``."""
+    """Return the response to ``/getCapacities``."""
     return {"count": [capacity_json(type_name, count) for type_name, count in entities.capacity.items()]}
 
 
 def capacity(entities: Entities, name: str) -> Any:
-    """Answer ``/getCapacity/:type``."""
+    """Return the response to ``/getCapacity/:type``."""
     return capacity_json(name, found(entities.capacity, name, f"capacity for {name} not found"))
 
 
@@ -95,7 +95,7 @@ def set_capacity(raw: object, ignored: list[str]) -> Change:
 
 
 def models(entities: Entities) -> Any:
-    """Answer ``/getModels``."""
+    """Return the response to ``/getModels``."""
     return list(entities.models)
 
 
@@ -105,12 +105,12 @@ def _profiles(entities: Entities, name: str) -> Mapping[str, ModelProfile]:
 
 
 def model(entities: Entities, name: str) -> Any:
-    """Answer ``/getModel/:name``."""
+    """Return the response to ``/getModel/:name``."""
     return {"models": [profile_json(item) for item in _profiles(entities, name).values()]}
 
 
 def add_model(entities: Entities, name: str) -> Changed:
-    """Carry out ``/addModel/:name``, which adds a model without profiles, or removes those it had."""
+    """Carry out ``/addModel/:name``, which adds a model without profiles, or removes its profiles."""
     if len(name) > MAX_NAME:
         raise SpecError(f"name: must have at most {MAX_NAME} characters")
     return with_items(entities, "models", {name: {}}), name
@@ -130,7 +130,10 @@ def set_models(raw: object, ignored: list[str]) -> Change:
 
 
 def with_profiles(entities: Entities, items: Iterable[ModelProfile]) -> dict[str, Mapping[str, ModelProfile]]:
-    """Return the models of the entities with profiles added, replacing those of the same names."""
+    """Return the models with some profiles added.
+
+    A profile replaces the one of the same model and accelerator.
+    """
     added: dict[str, dict[str, ModelProfile]] = {}
     for item in items:
         added.setdefault(item.name, {})[item.accelerator] = item
@@ -141,12 +144,12 @@ def with_profiles(entities: Entities, items: Iterable[ModelProfile]) -> dict[str
 
 
 def profile(entities: Entities, name: str, acc: str) -> Any:
-    """Answer ``/getModelAcceleratorPerf/:name/:acc``."""
+    """Return the response to ``/getModelAcceleratorPerf/:name/:acc``."""
     return profile_json(found(_profiles(entities, name), acc, f"accelerator {acc} not found"))
 
 
 def add_profile(raw: object, ignored: list[str]) -> Change:
-    """Read the body of ``/addModelAcceleratorPerf``; its model must exist."""
+    """Read the body of ``/addModelAcceleratorPerf``, whose model must exist."""
     item = read_entity(ModelProfile, read_object(raw), "", ignored)
 
     def change(entities: Entities) -> Changed:
@@ -167,12 +170,12 @@ def remove_profile(entities: Entities, name: str, acc: str) -> Changed:
 
 
 def servers(entities: Entities) -> Any:
-    """Answer ``/getServers``."""
+    """Return the response to ``/getServers``."""
     return {"servers": [server_json(item) for item in entities.servers.values()]}
 
 
 def server(entities: Entities, name: str) -> Any:
-    """Answer ``/getServer/:name``."""
+    """Return the response to ``/getServer/:name``."""
     return server_json(found(entities.servers, name, f"server {name} not found"))
 
 
@@ -196,9 +199,10 @@ def add_server(raw: object, ignored: list[str]) -> Change:
 
 
 def apply_allocation(entities: Entities) -> Changed:
-    """Carry out ``/applyAllocation``; as in the reference, an empty desired allocation also removes the load.
+    """Carry out ``/applyAllocation``; as in llm-inferno, an empty desired allocation also removes the load.
 
-    Unlike there, running servers without any desired allocation keep running, because no plan stopped them.
+    Unlike in llm-inferno, a running server without any desired allocation keeps running, because no plan
+    stopped it.
     """
     nothing, servers = AllocationData(), {}
     for name, server in entities.servers.items():
@@ -210,5 +214,5 @@ def apply_allocation(entities: Entities) -> Changed:
 
 
 def _is_planned(desired: AllocationData) -> bool:
-    """Return whether an empty allocation is from a plan: it has a load but nothing else."""
+    """Return whether an empty desired allocation comes from a plan: it has a load but no replicas."""
     return desired.model_fields_set == {"load"}

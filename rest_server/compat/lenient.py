@@ -1,7 +1,7 @@
-"""Reads entities like the reference: keys in any case, unknown keys ignored, null and zero as absent.
+"""Reads items like llm-inferno: keys in any case, unknown keys ignored, null and zero treated as absent.
 
-Bodies that inferplan's schema accepts are read by it directly. Only rejected bodies are processed key by key,
-so that leniency costs well-formed requests nothing. Ignored keys are collected for a header of the answer.
+A body that inferplan's schema accepts is read by the schema directly. Only rejected bodies are processed key
+by key, so leniency costs well-formed requests nothing. Ignored keys are collected for a response header.
 """
 
 import json
@@ -46,20 +46,20 @@ ZERO_IS_ABSENT = frozenset(
         "percentile",
     }
 )
-"""Keys whose zero value, which Go writes for unset fields, is invalid in inferplan's schema."""
+"""Keys for which 0, Go's value of unset fields, is invalid in inferplan's schema and counts as absent."""
 BYTE_ORDER_MARK = "\ufeff"
 _PATH = re.compile(r"[\w\[\].-]+: ")
-"""Pattern of the path at the start of a message."""
+"""Pattern of the field path at the start of a message."""
 FLAT_KEYS = frozenset({"model", "slo-itl", "slo-ttft", "slo-ttw", "slo-tps"})
-"""Lower-case keys of the single target that a service class can contain directly."""
+"""Keys, in lower case, of the single target that a service class can state next to its name."""
 PRIORITIES = range(1, 101)
-"""Valid priorities; others become the lowest, as in the reference."""
+"""Valid priorities; other values become the lowest priority, as in llm-inferno."""
 POLICIES = frozenset(name.lower() for name in get_args(SaturationPolicy)) | {""}
-"""Known saturation policies; others mean none, as in the reference."""
+"""Known saturation policies in lower case; other values mean no policy, as in llm-inferno."""
 
 
 def json_body(body: bytes) -> object:
-    """Parse a body; as in the reference, the last of duplicate keys counts.
+    """Parse a request body as JSON; as in llm-inferno, the last of duplicate keys counts.
 
     Raises:
         SpecError: the body is empty, is not UTF-8 or has a byte-order mark, or is not JSON.
@@ -86,7 +86,7 @@ def _refuse_constant(name: str) -> object:
 
 
 def read_object(raw: object) -> Mapping[str, Any]:
-    """Return a body as an object; as in the reference, null is an empty object.
+    """Return a body as an object; as in llm-inferno, null is an empty object.
 
     Raises:
         SpecError: the body is not an object.
@@ -99,13 +99,13 @@ def read_object(raw: object) -> Mapping[str, Any]:
 
 
 def read_entity(model: type[_Model], raw: object, path: str, ignored: list[str]) -> _Model:
-    """Read one entity.
+    """Read one item of the fleet.
 
     Args:
-        model: type of the entity.
-        raw: plain values.
-        path: its path in the body, for messages.
-        ignored: receives the paths of unknown keys.
+        model: document type of the item.
+        raw: the item as plain values.
+        path: path of the item in the body, for messages.
+        ignored: list to which the paths of unknown keys are added.
 
     Raises:
         SpecError: a value is invalid.
@@ -127,15 +127,15 @@ def read_entity(model: type[_Model], raw: object, path: str, ignored: list[str])
 
 
 def is_flat(raw: object) -> bool:
-    """Return whether a class states the targets of one model next to its name (``model``, ``slo-itl``).
+    """Return whether a service class states one model's targets next to its name (``model``, ``slo-itl``).
 
-    The Kubernetes controller of the reference family uses this form, as did its first programs.
+    llm-inferno's Kubernetes controller and its first programs use this form.
     """
     return isinstance(raw, dict) and any(key.lower() == "model" and value for key, value in raw.items())
 
 
 def with_flat_target(raw: object) -> object:
-    """Return a service class whose targets include the one that it contains directly.
+    """Return a service class whose target next to its name is moved to its list of targets.
 
     ``slo-ttw``, a limit on the queueing time, becomes a limit on the time to first token, which implies it.
     """
@@ -157,7 +157,7 @@ def with_flat_target(raw: object) -> object:
 
 
 def _validated_at(path: str, model: type[_Model], fitted: object) -> _Model:
-    """Validate the value at a path; errors state the full path."""
+    """Validate a value as a document; errors state the full path of the field."""
     try:
         return validated(model, fitted, context=NUMBERS_ONLY)
     except SpecError as error:
@@ -170,10 +170,10 @@ def _validated_at(path: str, model: type[_Model], fitted: object) -> _Model:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """A key of an entity."""
+    """A key of a document, as needed to read it leniently."""
 
     wire: str
-    """Name of the key in the wire format."""
+    """Wire name of the key."""
     model: type[Document] | None
     """Type of the value, or of each of its items, if it is an object."""
     is_list: bool
@@ -182,7 +182,7 @@ class _Key:
 
 @cache
 def _keys(model: type[Document]) -> dict[str, _Key]:
-    """Return the keys of an entity by lower-case name."""
+    """Return the keys of a document type, by lower-case name."""
     keys = {}
     for name, field in model.model_fields.items():
         wire = field.alias or name
@@ -192,14 +192,14 @@ def _keys(model: type[Document]) -> dict[str, _Key]:
 
 
 def _tuples(annotation: Any) -> Iterator[bool]:
-    """Yield, for each part of an annotation, whether it is a list type."""
+    """Yield, for each part of a type annotation, whether it is a list type."""
     yield get_origin(annotation) is tuple
     for part in get_args(annotation):
         yield from _tuples(part)
 
 
 def _documents(annotation: Any) -> Iterator[Any]:
-    """Yield the document types in an annotation."""
+    """Yield the document types in a type annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for part in get_args(annotation):
@@ -207,7 +207,7 @@ def _documents(annotation: Any) -> Iterator[Any]:
 
 
 def _fitted(model: type[Document], raw: object, path: str, ignored: list[str]) -> object:
-    """Return plain values with known keys only, in the schema's spelling, without unset ones."""
+    """Return plain values with only known keys, in the schema's spelling, and without unset values."""
     if not isinstance(raw, dict):
         return raw
     keys = _keys(model)
@@ -247,10 +247,10 @@ def _is_unknown_policy(value: object) -> bool:
 
 
 def checked(entity: _Model, path: str) -> _Model:
-    """Return an entity adapted to a valid system, with the reference's semantics.
+    """Return an item adapted so that it is valid in a system, with the semantics of llm-inferno.
 
-    Loads are valid, the last of several targets of a model counts, and the reference's laws use its queue
-    model.
+    Loads are valid, the last of several targets of a model counts, and llm-inferno's latency models use its
+    queue model.
     """
     if isinstance(entity, ModelProfile):
         theirs = entity.is_of_the_reference and kind_of_profile(entity) is KINDS[0]

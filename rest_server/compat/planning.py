@@ -1,7 +1,7 @@
-"""Planning on the reference's routes: items that cannot be part of a system are skipped and listed.
+"""Planning on llm-inferno's routes: items that cannot be part of a valid system are skipped and listed.
 
-The reference finds no candidate for a server whose model, class or accelerator does not exist, and plans the
-others. Here these servers and profiles are excluded from the system, and a header of the answer lists them.
+If a model, class or accelerator of a server does not exist, llm-inferno finds no candidate for it, and plans
+the others. Here these servers and profiles are excluded from the system, and a response header lists them.
 """
 
 import json
@@ -29,33 +29,33 @@ from rest_server.sizing_memo import memo_of_process
 from rest_server.state import Arrival
 
 NOT_PLANNED = HTTPStatus.NOT_FOUND
-"""The reference's status for a failed optimisation."""
+"""HTTP status with which llm-inferno reports a failed optimisation."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningResult:
-    """Result of planning, in plain values that another process can send."""
+    """Result of planning, as plain values that can be sent between processes."""
 
     status: int
-    """HTTP status."""
+    """HTTP status of the response."""
     body: bytes
-    """JSON of the answer."""
+    """Body of the response as JSON."""
     plan: bytes = b""
     """The plan as JSON; empty if there was nothing to plan, or planning failed."""
     ignored: tuple[str, ...] = ()
-    """Paths of ignored keys in the body."""
+    """Paths of the ignored keys in the request body."""
     unplanned: tuple[str, ...] = ()
     """Servers and profiles that were excluded from the planned system."""
     unserved: tuple[str, ...] = ()
     """Servers for which the plan has no allocation."""
     kept: Mapping[str, AllocationData] = field(default_factory=dict)
-    """Retained allocations of running servers."""
+    """Servers to which the plan gives no allocation."""
     losses: tuple[str, ...] = ()
-    """Servers that reject more requests than the default limit, with the share."""
+    """Servers that reject more requests than the default limit, with the fraction."""
 
 
 def plan_document(body: bytes, settings: Settings) -> PlanningResult:
-    """Plan the system in a body of ``/optimizeOne``.
+    """Plan the system in a request body of ``/optimizeOne``.
 
     Raises:
         SpecError: the body cannot be read, or the system exceeds the size limits.
@@ -67,15 +67,15 @@ def plan_document(body: bytes, settings: Settings) -> PlanningResult:
 
 
 def planned_fleet(body: bytes, outcome: PlanningResult) -> Arrival:
-    """Return the system in a body of ``/optimizeOne`` with its desired allocations."""
+    """Return the system in a request body of ``/optimizeOne``, with its desired allocations, as a fleet."""
     return with_outcome(Entities.of(read_reference_system(json_body(body), [])), outcome)
 
 
 def with_outcome(entities: Entities, outcome: PlanningResult) -> Arrival:
-    """Return the planned entities with their desired allocations, and the plan.
+    """Return a planned fleet with its desired allocations, and the plan.
 
-    Retained allocations become desired ones. As in the reference, an unserved server that retains nothing
-    keeps its previous desired allocation.
+    Retained allocations become desired ones. As in llm-inferno, an unserved server that retains nothing keeps
+    its previous desired allocation.
     """
     if outcome.status != HTTPStatus.OK:
         return entities, None
@@ -91,7 +91,7 @@ def with_outcome(entities: Entities, outcome: PlanningResult) -> Arrival:
 
 
 def plan_state(spec: SystemSpec, body: bytes, settings: Settings) -> PlanningResult:
-    """Plan the fleet of a service with the options in a body of ``/optimize``.
+    """Plan the fleet of a service with the options in a request body of ``/optimize``.
 
     Raises:
         SpecError: the body cannot be read.
@@ -103,7 +103,10 @@ def plan_state(spec: SystemSpec, body: bytes, settings: Settings) -> PlanningRes
 
 
 def planned(entities: Entities, settings: Settings) -> PlanningResult:
-    """Plan the consistent part of some entities within the request's time limit; a failure is a result."""
+    """Plan the consistent part of a fleet within the time limit of the request.
+
+    A failure is also a result.
+    """
     plannable, unplanned = plannable_part(entities)
     try:
         found = _divided(entities, with_batch_search(plannable), settings)
@@ -126,7 +129,7 @@ def planned(entities: Entities, settings: Settings) -> PlanningResult:
 
 
 def _divided(fleet: Entities, plannable: Entities, settings: Settings) -> PlanWithRetained:
-    """Plan the entities; if the settings say so, unserved running servers keep their replicas."""
+    """Plan a fleet; if the settings say so, unserved running servers keep their replicas."""
     limit_s = min(plannable.optimizer.time_limit_s, settings.max_solve_s)
     planner = Planner(Deadline.after(limit_s), memo_of_process(settings.sizing_memo_rows))
     if settings.unserved == "keep":
@@ -142,7 +145,7 @@ def _unserved(entities: Entities, plan: Plan | None) -> list[str]:
 
 
 def _losses(plan: Plan) -> Iterator[str]:
-    """Yield every server that rejects more than the default limit, with the share: ``name=0.055``."""
+    """Yield each server that rejects more than the default limit, with the fraction: ``name=0.055``."""
     for name, pools in plan.allocations.items():
         offered = sum(pool.arrival_rate_rpm for pool in pools)
         lost = sum(pool.arrival_rate_rpm * pool.loss for pool in pools)
@@ -151,7 +154,7 @@ def _losses(plan: Plan) -> Iterator[str]:
 
 
 def _answer(found: PlanWithRetained) -> dict[str, Any]:
-    """Return all allocations in the reference's format, sorted by name."""
+    """Return all allocations in llm-inferno's format, sorted by server."""
     allocations: dict[str, Any] = {}
     if found.plan is not None and found.system is not None:
         allocations |= found.plan.reference_answer(found.system)["allocations"]
@@ -165,10 +168,10 @@ def _failure(message: str, unplanned: list[str], unserved: tuple[str, ...] = ())
 
 
 def with_batch_search(entities: Entities) -> Entities:
-    """Optimise the batch limits if profiles have no ``atTokens``, as the newest reference does.
+    """Optimise batch limits if profiles have no ``atTokens``, as the newest version of llm-inferno does.
 
-    Their ``maxBatchSize`` is the upper limit of the search. Explicit options have precedence, and batch
-    limits stated by every server are kept.
+    Their ``maxBatchSize`` is the upper limit of the search. Explicit options take precedence, and batch
+    limits that every server states are kept.
     """
     options = entities.optimizer
     profiles = [item for mine in entities.models.values() for item in mine.values()]
@@ -185,7 +188,7 @@ def _json(answer: dict[str, Any]) -> bytes:
 
 
 def plannable_part(entities: Entities) -> tuple[Entities, list[str]]:
-    """Return the entities that form a valid system, and the paths of the others."""
+    """Return the items of a fleet that form a valid system, and the paths of the other items."""
     unplanned = []
     models = {}
     for model, profiles in entities.models.items():

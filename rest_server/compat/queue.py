@@ -1,7 +1,7 @@
-"""The routes of the reference's queue-analysis service: analyse or size a queue, or find its best batch.
+"""Routes of llm-inferno's queue-analysis service: analyse or size a queue, or find its best batch limit.
 
-Bodies and answers are those of the reference, with rates in requests per second and times in ms. Unlike
-there, unset targets are ignored, and the best batch is found by trying all.
+Bodies and responses are those of llm-inferno, with rates in requests/s and times in ms. Unlike there, unset
+targets are ignored, and the best batch limit is found by trying all of them.
 """
 
 from collections.abc import Callable, Coroutine
@@ -25,46 +25,48 @@ from rest_server.compat.lenient import json_body, read_entity
 from rest_server.settings import Settings
 
 DEFAULT_CONCURRENCY = 256
-"""Maximum batch that is tried if none is given."""
+"""Maximum batch limit that is tried if none is given."""
 MAX_CONCURRENCY = 2048
-"""Upper limit of batches to try, because the time grows with its square."""
+"""Largest batch limit that can be tried, because the time grows with its square."""
 NEAR_PEAK = 0.99
-"""Share of the throughput at the largest batch that the best batch must reach (reference-system §1.5)."""
+"""Fraction of the throughput at the largest batch limit that the best one must reach (reference-system §1.5).
+"""
 ROWS_AT_ONCE = 512
-"""Number of batches sized at a time."""
+"""Number of batch limits that are sized at a time."""
 
 
 class ConcurrencyAnswer(Document):
-    """The smallest batch limit that is as good as the largest, and the performance with it."""
+    """The smallest batch limit that is about as good as the largest, and the performance with it."""
 
     concurrency: int
-    """The batch limit."""
+    """Best batch limit [requests]."""
     throughput_rps: float = Field(0.0, alias="throughput")
     """Throughput of completed requests at the largest rate that meets the targets [requests/s]."""
     response_ms: float = Field(0.0, alias="avgRespTime")
-    """Mean queueing and service time [ms]."""
+    """Mean sum of queueing and service time [ms]."""
     wait_ms: float = Field(0.0, alias="avgWaitTime")
     """Mean queueing time [ms]."""
     in_service: float = Field(0.0, alias="avgNumInServ")
-    """Mean requests in the batch."""
+    """Mean number of requests in the batch."""
     ttft_ms: float = Field(0.0, alias="avgTTFT")
-    """Time to first token [ms]."""
+    """Mean time to first token [ms]."""
     itl_ms: float = Field(0.0, alias="avgITL")
-    """Inter-token latency [ms]."""
+    """Mean inter-token latency [ms]."""
     stable_rate_rps: float = Field(0.0, alias="maxRPS")
-    """Largest stable rate [requests/s]."""
+    """Maximum stable rate [requests/s]."""
     largest_batch_itl: int = Field(alias="M_ITL")
-    """Largest batch that meets the ITL target if full; without a target, the largest tried."""
+    """Largest batch that meets the ITL target when full; the largest batch tried if there is no target."""
     largest_batch_ttft: int = Field(alias="M_TPF")
-    """Largest batch whose prefill alone meets the TTFT target; without a target, the largest tried."""
+    """Largest batch whose prefill alone meets the TTFT target; the largest batch tried if there is no target.
+    """
     sized: int = Field(alias="oracleCalls")
-    """Number of batches sized."""
+    """Number of batch limits that were sized."""
     feasible: bool
-    """Whether any rate meets the targets."""
+    """Whether the targets can be met at any rate."""
 
 
 def queue_router() -> APIRouter:
-    """Return the routes of the queue-analysis service."""
+    """Return the routes of llm-inferno's queue-analysis service."""
     router = APIRouter(route_class=WireRoute, include_in_schema=False)
     for path, work in (("/solve", _solve), ("/target", _target), ("/optimize", _optimize)):
         router.add_api_route(path, _handler(work), methods=["POST"])
@@ -72,7 +74,7 @@ def queue_router() -> APIRouter:
 
 
 def best_concurrency(problem: QueueProblem) -> ConcurrencyAnswer:
-    """Return the smallest batch limit with nearly the throughput of the problem's own limit.
+    """Return the smallest batch limit with almost the throughput of the problem's own batch limit.
 
     Raises:
         AnalysisError: a service time is zero.
@@ -98,7 +100,7 @@ def _sizings(problem: QueueProblem, batches: list[int]) -> list[ReplicaSizing | 
 
 
 def _brackets(problem: QueueProblem) -> tuple[int, int]:
-    """Return the largest full batches that meet the ITL target, and the TTFT target by prefill alone."""
+    """Return the largest batches that meet the ITL target when full, and the TTFT target by prefill alone."""
     replica, batches, ones = (
         problem.replica(),
         np.arange(1.0, problem.max_batch + 1),
@@ -134,7 +136,7 @@ def _answer(
 
 
 def _problem(body: bytes, settings: Settings, max_batch: int | None = None) -> QueueProblem:
-    """Read a problem; missing values are 0, and a missing batch limit is `max_batch`."""
+    """Read a queue problem; missing values are 0, and a missing batch limit becomes `max_batch`."""
     given = spelled(json_body(body))
     if max_batch is not None and not given.get("maxbatchsize"):
         given["maxbatchsize"] = max_batch

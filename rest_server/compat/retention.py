@@ -1,7 +1,7 @@
-"""Lets unserved running servers keep their replicas, because the actuator stops servers missing in an answer.
+"""Retains replicas of unserved running servers, because the actuator stops servers that a response omits.
 
-A server with undefined names cannot be planned: its cards are reserved, and the other servers are planned
-with the remaining ones.
+A server with undefined names cannot be planned. Its cards are reserved, and the other servers are planned
+with the remaining cards.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,28 +16,28 @@ from optimizer.stabilisation.keeping import Planner, plan_keeping, share_out
 from rest_server.fleet import Entities, resized
 
 LOWEST = 100
-"""Priority of a server whose class is unknown."""
+"""Priority of a server whose service class is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanWithRetained:
-    """A fleet in two parts: planned servers, and running ones that retain what they can."""
+    """A planned fleet: the plan, and the allocations that unserved running servers retain."""
 
     plan: Plan | None
-    """Plan of the planned servers; None if there are none."""
+    """Plan of the servers that can be planned; None if there are none."""
     system: System | None
-    """System of that plan."""
+    """System for which the plan was made; None without a plan."""
     kept: Mapping[str, AllocationData]
-    """Retained replicas of each running server that the plan does not serve; possibly none."""
+    """Retained allocation of each running server that the plan does not serve; it can have no replicas."""
 
 
 def divide(fleet: Entities, plannable: Entities, planner: Planner) -> PlanWithRetained:
-    """Plan the valid entities around the replicas of running servers that cannot be served.
+    """Plan the valid items of a fleet, around the replicas of running servers that cannot be served.
 
     Args:
-        fleet: all entities, with current allocations.
-        plannable: the entities that form a valid system.
-        planner: the solver; no re-solves after its deadline.
+        fleet: all items, with current allocations.
+        plannable: the items that form a valid system.
+        planner: the solver; it does not solve again after its deadline.
     """
     fleet, names = replace(fleet, servers=fleet.planned), plannable.planned
     running = sorted(
@@ -60,7 +60,7 @@ def divide(fleet: Entities, plannable: Entities, planner: Planner) -> PlanWithRe
 
 
 def _is_counted(fleet: Entities, plannable: Entities, name: str) -> bool:
-    """Return whether the number of cards of a server's current accelerator type is known."""
+    """Return whether the number of cards of the accelerator type on which a server runs is known."""
     accelerator = fleet.accelerators.get(fleet.servers[name].current.accelerator)
     return (
         not plannable.optimizer.unlimited and accelerator is not None and accelerator.type in fleet.capacity
@@ -75,13 +75,16 @@ def _pools(fleet: Entities, name: str) -> dict[str, int]:
 def _left_with(
     fleet: Entities, name: str, counted: Mapping[str, object], kept: Mapping[tuple[str, str], int]
 ) -> AllocationData:
-    """Return the retained allocation of a server; all replicas if the capacity is unknown."""
+    """Return the retained allocation of a server.
+
+    It has all its replicas if the number of cards is unknown.
+    """
     current = fleet.servers[name].current
     return resized(current, kept.get((name, current.accelerator), 0)) if name in counted else current
 
 
 def _rank(fleet: Entities) -> Callable[[str], tuple[int, str]]:
-    """Return a key that orders servers by priority and name."""
+    """Return a sort key that orders servers by priority and name."""
 
     def rank(name: str) -> tuple[int, str]:
         known = fleet.service_classes.get(fleet.servers[name].service_class)

@@ -1,7 +1,7 @@
-"""Entities in the reference's JSON format: every key of its types, with zero for missing values.
+"""Items in llm-inferno's JSON format: every key of its types, with zero for missing values.
 
-Values without a key in the reference (``perfParms``, ``maxQueueSize``) are written if they were given.
-Integers are written without a fraction, because its clients read many of them into integers.
+Values without a key in llm-inferno (``perfParms``, ``maxQueueSize``) are written if they were given. Integers
+are written without a fraction, because its clients read many of them into integers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from optimizer.schema import (
 from optimizer.timing import DecodeParms, PerfParms, PrefillParms
 
 EXACT = 2**53
-"""Integers above this remain floats."""
+"""Integral floats above this are not converted to integers."""
 _OF_SERVERS = (
     *("max_num_replicas", "max_queue_size", "accelerators", "split", "roll_back"),
     *("headroom_share", "spare_replicas", "availability_target", "preferred", "external"),
@@ -39,7 +39,7 @@ def plain_json(value: Any) -> Any:
 
 
 def accelerator_json(item: Accelerator) -> dict[str, Any]:
-    """Return an accelerator in the reference's JSON format."""
+    """Return an accelerator in llm-inferno's JSON format."""
     return {
         "name": item.name,
         "type": _given(item, "type", ""),
@@ -52,12 +52,12 @@ def accelerator_json(item: Accelerator) -> dict[str, Any]:
 
 
 def capacity_json(type_name: str, count: int) -> dict[str, Any]:
-    """Return the cards of an accelerator type in the reference's JSON format."""
+    """Return the number of cards of an accelerator type in llm-inferno's JSON format."""
     return {"type": type_name, "count": count}
 
 
 def profile_json(item: ModelProfile) -> dict[str, Any]:
-    """Return a profile in the reference's JSON format."""
+    """Return a model profile in llm-inferno's JSON format."""
     decode, prefill = item.decode or DecodeParms(), item.prefill or PrefillParms()
     return {
         **_wire(item, "name", "accelerator"),
@@ -71,25 +71,28 @@ def profile_json(item: ModelProfile) -> dict[str, Any]:
 
 
 def law_json(item: PerfParms) -> dict[str, Any]:
-    """Return an iteration law in the newest reference's JSON format: three terms, plus others if given."""
+    """Return an iteration law in the JSON format of llm-inferno's newest version.
+
+    It has the three terms of llm-inferno, and others if they were given.
+    """
     given: dict[str, Any] = plain_json(item.model_dump(mode="json", by_alias=True, exclude_unset=True))
     return given | _wire(item, "base_ms", "compute_per_token_ms", "kv_read_per_token_ms")
 
 
 def target_json(item: ModelTarget) -> dict[str, Any]:
-    """Return the targets of a model in the reference's JSON format."""
+    """Return the targets of a model in llm-inferno's JSON format."""
     return _wire(item, "model", "itl_ms", "ttft_ms", "tps")
 
 
 def service_class_json(item: ServiceClass) -> dict[str, Any]:
-    """Return a service class in the reference's JSON format."""
+    """Return a service class in llm-inferno's JSON format."""
     targets = [target_json(target) for target in item.model_targets]
     own = _beyond(item, ("headroom_share",))
     return {"name": item.name, "priority": item.priority, "modelTargets": targets, **own}
 
 
 def server_json(item: Server) -> dict[str, Any]:
-    """Return a server in the reference's JSON format."""
+    """Return a server in llm-inferno's JSON format."""
     return {
         "name": item.name,
         "class": _given(item, "service_class", ""),
@@ -101,7 +104,7 @@ def server_json(item: Server) -> dict[str, Any]:
 
 
 def allocation_json(item: AllocationData) -> dict[str, Any]:
-    """Return an allocation in the reference's JSON format."""
+    """Return an allocation in llm-inferno's JSON format."""
     return {
         **_wire(item, "accelerator", "num_replicas", "max_batch", "cost_cents_per_h", "itl_ms", "ttft_ms"),
         **_beyond(item, ("avg_concurrency", "pools")),
@@ -110,7 +113,7 @@ def allocation_json(item: AllocationData) -> dict[str, Any]:
 
 
 def kept_json(item: AllocationData) -> dict[str, Any]:
-    """Return a retained allocation in the form of a plan's answer, with the reference's fields only."""
+    """Return a retained allocation in the format of a planned one, with only llm-inferno's fields."""
     shape = allocation_json(item)
     for beyond in ("avgConcurrency", "pools"):
         shape.pop(beyond, None)
@@ -119,29 +122,29 @@ def kept_json(item: AllocationData) -> dict[str, Any]:
 
 
 def load_json(item: Load) -> dict[str, Any]:
-    """Return a load in the reference's JSON format."""
+    """Return a load in llm-inferno's JSON format."""
     three = _wire(item, "arrival_rate_rpm", "in_tokens", "out_tokens")
     return three | _beyond(item, ("throughput_rpm",))
 
 
 def _wire(item: Document, *names: str) -> dict[str, Any]:
-    """Return the values of fields under their names in documents, which are those of the reference."""
+    """Return the values of fields by their wire names, which are those of llm-inferno."""
     fields = type(item).model_fields
     return {fields[name].alias or name: plain_json(_dumped(getattr(item, name))) for name in names}
 
 
 def _given(item: Document, field: str, zero: object) -> object:
-    """Return a field's value if it was given, else Go's zero value."""
+    """Return the value of a field if it was given, else the zero value of Go."""
     return getattr(item, field) if field in item.model_fields_set else zero
 
 
 def _beyond(item: Document, names: Iterable[str]) -> dict[str, Any]:
-    """Return the given values of fields that the reference has no key for."""
+    """Return the given values of fields for which llm-inferno has no key."""
     return _wire(item, *(name for name in names if _given(item, name, None) is not None))
 
 
 def _dumped(value: Any) -> Any:
-    """Return a value with documents as plain values."""
+    """Convert documents within a value to plain values."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", by_alias=True)
     return [_dumped(item) for item in value] if isinstance(value, tuple) else value

@@ -1,4 +1,4 @@
-"""Serves paths with a trailing slash directly; the reference redirects to the path without one."""
+"""Serves paths with a trailing slash directly; llm-inferno redirects to the path without the slash."""
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -6,10 +6,10 @@ from rest_server.errors import is_api
 
 
 class TrailingSlash:
-    """Removes a trailing slash from a path of the reference's routes, before routing.
+    """Middleware that removes a trailing slash from paths of llm-inferno's routes.
 
-    The reference answers 301, or 307 if there can be a body. A direct answer is equivalent for clients that
-    follow redirects, and also serves those that do not; no body is sent twice or lost.
+    llm-inferno responds with 301, or with 307 if there can be a body. A direct response is equivalent for
+    clients that follow redirects, and it also serves clients that do not. No body is sent twice or lost.
     """
 
     def __init__(self, app: ASGIApp, kept: str | None = None) -> None:
@@ -17,13 +17,13 @@ class TrailingSlash:
 
         Args:
             app: the application.
-            kept: prefix of paths that are not changed; None if there are none.
+            kept: prefix of the paths that are not changed; None if there are none.
         """
         self._app = app
         self._kept = None if kept is None else f"{kept}/"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on; an escaped slash is part of a name and is kept."""
+        """Pass a request on without the trailing slash; an escaped slash is part of a name and is kept."""
         kept = self._kept is not None and scope.get("path", "").startswith(self._kept)
         if scope["type"] == "http" and not kept and not is_api(scope["path"]) and len(scope["path"]) > 1:
             raw: bytes = scope.get("raw_path") or scope["path"].encode()

@@ -1,1 +1,1 @@
-"""Emulated fleet: the replicas of a plan as live HTTP servers, run by the simulator's engine."""
+"""Emulated fleet: the replicas of a plan as live HTTP servers, which the simulator's engine runs."""

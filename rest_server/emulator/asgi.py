@@ -1,4 +1,4 @@
-"""Plain ASGI: bodies, JSON answers, and connections that break."""
+"""Helpers for plain ASGI: request bodies, JSON responses, and broken connections."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
@@ -13,16 +13,16 @@ Headers = Sequence[tuple[bytes, bytes]]
 MAX_BODY_BYTES = 32 * 1024 * 1024
 JSON = b"application/json"
 TEXT = b"text/plain; version=0.0.4; charset=utf-8"
-"""Media type of metrics."""
+"""Media type of metrics in Prometheus' text format."""
 EVENTS = b"text/event-stream; charset=utf-8"
 
 
 class Dropped(Exception):  # noqa: N818  it is an event of the emulated replica, not an error of the program
-    """The replica breaks its connections."""
+    """Raised when an emulated replica breaks a connection, or its client has hung up."""
 
 
 class BadRequest(Exception):  # noqa: N818
-    """A request that the replica cannot answer."""
+    """Raised when a request is invalid for an emulated replica; it is answered with an error status."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class BadRequest(Exception):  # noqa: N818
 
 
 async def body_of(receive: Receive) -> bytes:
-    """Read a body.
+    """Read the body of a request.
 
     Raises:
         BadRequest: it is too long.
@@ -50,10 +50,10 @@ async def body_of(receive: Receive) -> bytes:
 
 
 def json_of(body: bytes) -> dict[str, Any]:
-    """Return the JSON object of a body.
+    """Parse a request body as a JSON object.
 
     Raises:
-        BadRequest: it is none.
+        BadRequest: the body is not a JSON object.
     """
     try:
         found = json.loads(body or b"{}")
@@ -70,7 +70,7 @@ def encoded(value: object) -> bytes:
 
 
 def error_of(message: str, status: int) -> dict[str, Any]:
-    """Return an error in the form of vLLM."""
+    """Return an error body in the format of vLLM."""
     error_type = (
         "BadRequestError"
         if status < 500
@@ -82,10 +82,16 @@ def error_of(message: str, status: int) -> dict[str, Any]:
 
 
 def number_of(body: Mapping[str, Any], key: str, default: float, least: float) -> float:
-    """Return a number of a body, below a million.
+    """Return a number in a request body, which must be below a million.
+
+    Args:
+        body: the body.
+        key: key of the number.
+        default: value if the key is absent.
+        least: minimum value.
 
     Raises:
-        BadRequest: it is none, or out of range.
+        BadRequest: the value is not a number, or is out of range.
     """
     value = body.get(key, default)
     if type(value) not in {int, float} or not least <= value < 1e6:
@@ -94,7 +100,7 @@ def number_of(body: Mapping[str, Any], key: str, default: float, least: float) -
 
 
 async def hung_up(receive: Receive) -> None:
-    """Wait until the client hangs up, after its body has been read."""
+    """Wait until the client hangs up; its body must have been read."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -102,7 +108,7 @@ async def hung_up(receive: Receive) -> None:
 async def begin(
     send: Send, status: int, media_type: bytes, length: int | None = None, more: Headers = ()
 ) -> None:
-    """Send status and headers; without a length, the body is sent in chunks."""
+    """Send the status and headers of a response; without a length, the body is sent in chunks."""
     headers = [(b"content-type", media_type)]
     if length is not None:
         headers.append((b"content-length", b"%d" % length))
@@ -113,16 +119,16 @@ async def begin(
 async def reply(
     send: Send, status: int, body: bytes, media_type: bytes = JSON, headers: Headers = ()
 ) -> None:
-    """Send a whole answer."""
+    """Send a complete response."""
     await begin(send, status, media_type, len(body), headers)
     await send({"type": "http.response.body", "body": body})
 
 
 async def reply_json(send: Send, value: Mapping[str, Any], status: int = 200, headers: Headers = ()) -> None:
-    """Send a whole answer in JSON."""
+    """Send a complete response with a JSON body."""
     await reply(send, status, encoded(value), headers=headers)
 
 
 async def reply_error(send: Send, message: str, status: int, headers: Headers = ()) -> None:
-    """Send an error in the form of vLLM."""
+    """Send an error response in the format of vLLM."""
     await reply_json(send, error_of(message, status), status, headers)

@@ -1,4 +1,4 @@
-"""What clients ask for: requests to the names of a document, and the servers that its router chooses."""
+"""Requests for an emulated fleet that give the pools of a plan their planned loads."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,20 +25,20 @@ from rest_server.emulator.measured import Course
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Requests to a server of the document, or to a route."""
+    """Requests of clients to a server of the document, or to a route."""
 
     name: str
     main: str
-    """Planned server whose model an address gets that knows no names of servers."""
+    """Planned server whose model is named in requests to an address that does not know server names."""
     shares: Mapping[str, float]
-    """Mean number of requests that each planned server gets for one request."""
+    """Mean number of requests that each planned server gets for one request of a client."""
     load: OpenLoad
-    """Load that the plan serves."""
+    """Load of the server or route that the plan serves."""
     streams: bool
     route: Route | None = None
 
     def drawn(self, rate_rps: float, count: int, seed: int) -> tuple[Requests, tuple[str, ...]]:
-        """Draw requests, and the kind of each if they are those of a route."""
+        """Draw random requests and, for a route, the kind of each request."""
         own = np.random.SeedSequence([seed, stream_of(self.name, "")])
         requests = replace(self.load, rate_rps=rate_rps).draw(count, own)
         if self.route is None:
@@ -58,7 +58,7 @@ class Asked:
 
 
 def asked_of(system: System, plan: Plan, runs: Sequence[PoolRun]) -> Iterator[Asked]:
-    """Yield the requests of clients that give the pools of a plan their loads."""
+    """Yield the requests to each server or route that give the pools of a plan their loads."""
     rates = totals((run.server, run.rate_rps * run.pool.num_replicas) for run in runs)
     first = {run.server: run for run in reversed(runs)}
     hits = {use.server: use.hit_rate for use in plan.caches}
@@ -92,20 +92,21 @@ def loads_of(
     course: Course,
     only: str | None = None,
 ) -> list[ServerLoad]:
-    """Return the requests to send: as many a second as give no running replica more than its planned load.
+    """Return the requests to send, at a rate that gives no running replica more than its planned load.
 
     Args:
         system: the planned system.
         plan: its plan.
         runs: its pools.
-        running: running replicas by server and accelerator; None if the address does not report it.
-        requests: requests to the name with the most requests; others get theirs in the same time.
+        running: number of running replicas by server and accelerator; None if the address does not report it.
+        requests: number of requests to the name with the highest rate; other names get theirs in the same
+            time.
         seed: random seed.
-        course: difference of the load from the plan's.
-        only: the only name to send to; None for all.
+        course: changes of the load compared with the plan.
+        only: the only name to which requests are sent; None for all.
 
     Raises:
-        SpecError: none of the servers runs there.
+        SpecError: none of the servers runs at the address.
     """
     here, ratios = _running(plan, runs, running)
     found = [
@@ -139,7 +140,7 @@ def loads_of(
 def _running(
     plan: Plan, runs: Sequence[PoolRun], running: Mapping[tuple[str, str], int] | None
 ) -> tuple[Counter[str], dict[str, float]]:
-    """Return the running replicas of each server, and the share of its planned load that they take."""
+    """Return the running replicas of each server, and the share of its planned load that they can take."""
     pools = [(run.server, run.pool.accelerator, run.pool.num_replicas, run.rate_rps) for run in runs]
     pools += [(server, EXTERNAL, 1, 1.0) for server in services_of(plan)]
     here = Counter[str]()

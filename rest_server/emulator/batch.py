@@ -1,4 +1,4 @@
-"""An emulated batch server: `POST /predict` waits for its batch, and a full queue answers 503."""
+"""Emulated batch server: `POST /predict` responds at the end of its batch, or 503 if the queue is full."""
 
 import asyncio
 import time
@@ -26,20 +26,23 @@ FULL = "The queue is full; ask another replica."
 
 
 class BatchReplicaApp:
-    """ASGI application of a batch server; on a card in turns, one of its servers."""
+    """ASGI application of an emulated batch server.
+
+    It can be one of several servers that share a card in time.
+    """
 
     posts: ClassVar[Collection[str]] = ("/predict",)
-    """Paths that take requests."""
+    """Paths that accept requests."""
 
     def __init__(self, model: str, server: BatchServer, engine: Engine, life: Life, place: int) -> None:
-        """Describe a server.
+        """Set up the application of a server.
 
         Args:
-            model: name of its model.
-            server: its limits.
-            engine: the engine, of all servers of a card in turns.
-            life: its state.
-            place: its position on the card.
+            model: name of the model.
+            server: limits of the server.
+            engine: the engine, which all servers of a time-shared card have in common.
+            life: state of the replica.
+            place: index of the server on the card.
         """
         self.engine = engine
         self.life = life
@@ -50,7 +53,7 @@ class BatchReplicaApp:
         self._latency = Histogram(REQUEST_S)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request.
+        """Handle an ASGI request.
 
         Raises:
             Dropped: the replica breaks the connection.
@@ -74,17 +77,17 @@ class BatchReplicaApp:
             await reply_error(send, "Not Found", 404)
 
     async def answer_at_once(self, path: str, body: Mapping[str, Any], send: Send) -> None:  # noqa: ARG002
-        """Send an answer without computing it."""
+        """Respond to a request without computing the output."""
         await self._answer(0.0, send)
 
     @property
     def load(self) -> int:
-        """Requests inside."""
+        """Number of requests in the replica."""
         return self._inside
 
     @property
     def tokens(self) -> tuple[int, int]:
-        """No tokens."""
+        """Return zeros, because batch servers process no tokens."""
         return 0, 0
 
     def _is_full(self) -> bool:
@@ -144,17 +147,17 @@ class BatchReplicaApp:
 
 
 class _Answer:
-    """A request in the engine."""
+    """A request in the engine, which waits for the end of its batch."""
 
     def __init__(self) -> None:
         self.done: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
     def token(self, at_ms: float, *, ended: bool) -> None:  # noqa: ARG002  a batch makes one token a request
-        """Take the end of the batch."""
+        """Handle the token that marks the end of the batch."""
         if not self.done.done():
             self.done.set_result(at_ms)
 
     def fail(self, error: Exception) -> None:
-        """Take the end of the replica, of the client, or a rejection."""
+        """Handle a rejection, or the end of the replica or of the client."""
         if not self.done.done():
             self.done.set_exception(error)

@@ -1,4 +1,4 @@
-"""Completion requests as OpenAI's API and vLLM define them: their fields, and the bytes of the response."""
+"""Completion requests as defined by OpenAI's API and vLLM: their fields, and the bytes of the response."""
 
 import time
 import uuid
@@ -10,48 +10,50 @@ from rest_server.emulator.asgi import BadRequest, encoded
 from rest_server.emulator.words import chat_tokens, filler_text, prompt_tokens, tokens_until_stop, word
 
 DEFAULT_TOKENS = 16
-"""Tokens of a completion without `max_tokens`, as in vLLM; a chat has no limit."""
+"""Number of output tokens of a completion without `max_tokens`, as in vLLM; chats have no limit."""
 DONE = b"data: [DONE]\n\n"
 _UNSUPPORTED = {"n": 1, "best_of": 1, "echo": False, "logprobs": None, "top_logprobs": None, "suffix": None}
-"""Fields that change the answer, and the only values that are emulated."""
+"""Fields that change the output, with the only value of each that is emulated."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """A request for a completion."""
+    """A request for a completion or chat completion."""
 
     is_chat: bool
     prompt: int
-    """Tokens of the prompt."""
+    """Number of prompt tokens."""
     tokens: int
-    """Tokens of the answer."""
+    """Number of output tokens."""
     reason: str
-    """Why the answer ends after them: `stop` or `length`."""
+    """Reason why the output ends: `stop` or `length`."""
     seed: int
-    """Seed of its text."""
+    """Random seed of the output's text."""
     cut: int | None
-    """Characters of the text before a stop string; None if it has none. A stream only cuts its last word."""
+    """Number of characters of the text before a stop string; None without a stop string. A stream only cuts
+    its last word.
+    """
     streams: bool
     usage: bool
-    """Whether a stream ends with its usage."""
+    """Whether a stream ends with its token usage."""
     running_usage: bool
-    """Whether every event of a stream has its usage."""
+    """Whether every event of a stream has its token usage."""
 
 
 def question_of(
     body: Mapping[str, Any], *, is_chat: bool, longest: int, natural: int, seed: int
 ) -> CompletionRequest:
-    """Read a request.
+    """Read a completion request.
 
     Args:
-        body: its JSON object.
+        body: JSON object of the request.
         is_chat: whether it has messages instead of a prompt.
-        longest: most tokens of prompt and answer.
-        natural: tokens after which the model ends by itself, without `ignore_eos`.
-        seed: seed of the text.
+        longest: maximum number of tokens of prompt and output together.
+        natural: number of tokens after which the model ends the output itself, without `ignore_eos`.
+        seed: random seed of the text.
 
     Raises:
-        BadRequest: a field is wrong or not emulated.
+        BadRequest: a field is invalid or not emulated.
     """
     for name, only in _UNSUPPORTED.items():
         if body.get(name, only) not in (only, None, False):
@@ -86,7 +88,7 @@ def question_of(
 
 
 class Writer:
-    """Writes the answer to a question."""
+    """Writes the response to a completion request."""
 
     def __init__(self, question: CompletionRequest, model: str) -> None:
         self._question = question
@@ -102,12 +104,12 @@ class Writer:
         self._event = b"data: " + encoded(self._head)[:-1] + b',"choices":[{"index":0,'
 
     def usage(self, made: int) -> dict[str, int]:
-        """Return the usage after some tokens of the answer."""
+        """Return the token usage after a number of output tokens."""
         prompt = self._question.prompt
         return {"prompt_tokens": prompt, "completion_tokens": made, "total_tokens": prompt + made}
 
     def event(self, k: int, *, ended: bool) -> bytes:
-        """Return the event of token k of a stream, with what follows the last one."""
+        """Return the stream event of token k; the event of the last token includes the end of the stream."""
         question = self._question
         text = (word(question.seed, k) if question.cut is None or not ended else self._last_word(k)).encode()
         if not question.is_chat:
@@ -131,7 +133,7 @@ class Writer:
         return filler_text(seed, k + 1)[len(filler_text(seed, k)) : self._question.cut]
 
     def whole(self) -> dict[str, Any]:
-        """Return the answer without a stream."""
+        """Return the response without a stream."""
         question = self._question
         text = filler_text(question.seed, question.tokens)[: question.cut]
         part = {"message": {"role": "assistant", "content": text}} if question.is_chat else {"text": text}
@@ -140,5 +142,5 @@ class Writer:
 
 
 def error_event(error: Mapping[str, Any]) -> bytes:
-    """Return the end of a stream that fails."""
+    """Return the last event of a stream that fails."""
     return b"data: " + encoded(error) + b"\n\n" + DONE

@@ -1,4 +1,4 @@
-"""Results of a run of the load client: sections, and a picture over time."""
+"""Results of a run of the load client: sections for readers, and a figure over time."""
 
 from collections.abc import Sequence
 
@@ -11,15 +11,21 @@ from rest_server.emulator.driver import MeasuredLoad
 from rest_server.emulator.measured import METRICS, PERCENTILE, DrivenMetric
 
 DRAWN = ("ttft", "itl", "latency")
-"""Metrics in the picture."""
+"""Latency metrics that the figure shows."""
 MAX_POINTS = 2000
-"""Maximum number of requests that a panel shows."""
+"""Maximum number of requests that a panel of the figure shows."""
 
 
 def sections_of(
     rows: Sequence[DrivenMetric], found: Sequence[MeasuredLoad], client_cpu_s: float
 ) -> list[Section]:
-    """Return the comparison, and what the client itself costs."""
+    """Return the comparison of measured, simulated and planned metrics, and the load client's own CPU time.
+
+    Args:
+        rows: the compared metrics.
+        found: measurements of each name.
+        client_cpu_s: CPU time of the load client [s].
+    """
     digits = significant(4)
     columns = (
         name("server", "server"),
@@ -36,7 +42,7 @@ def sections_of(
 
 
 def client_cost(found: Sequence[MeasuredLoad], client_cpu_s: float) -> str:
-    """Return a sentence on the requests and on the client's own part in their latencies."""
+    """Return a sentence on the requests, and on how much the load client itself adds to their latencies."""
     sent = sum(len(one.sent_ms) for one in found)
     tokens = sum(float(np.nansum(one.tokens)) for one in found if one.load.streams)
     late_ms = float(np.percentile(np.concatenate([one.late_ms for one in found]), PERCENTILE))
@@ -50,7 +56,7 @@ def client_cost(found: Sequence[MeasuredLoad], client_cpu_s: float) -> str:
 
 
 def figure_of(rows: Sequence[DrivenMetric], found: Sequence[MeasuredLoad], client_cpu_s: float) -> Figure:
-    """Return the latencies of all requests over time, with the simulated means and percentiles."""
+    """Return the figure of the latencies of all requests over time, with simulated means and percentiles."""
     known = {(row.server, row.metric): row for row in rows}
     panels = []
     for one in (each.at(server) for each in found for server in each.load.parts):

@@ -23,20 +23,20 @@ from rest_server.emulator.steps.forwarded import PATH_HEADER, read_notes
 from rest_server.emulator.steps.route_step import KIND_HEADER
 
 TIMEOUT_S = 30.0
-"""Longest wait for the list of replicas [s]."""
+"""Maximum time to wait for the list of replicas [s]."""
 OK = b" 200 "
 NO_CHOICE = b'"choices":[]'
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweringServer:
-    """A planned server that answers some of the requests to a name."""
+    """A planned server that serves some of the requests to a name."""
 
     model: str
     share: float
-    """Requests at its replicas per request that is sent."""
+    """Mean number of requests to its replicas for each request that is sent."""
     scale: float
-    """Load of one of its replicas, relative to the plan's."""
+    """Load of one of its replicas, divided by the load in the plan."""
     replicas: int
 
 
@@ -47,46 +47,46 @@ class ServerLoad:
     server: str
     model: str
     streams: bool
-    """Whether it answers with streams of tokens; otherwise it is a batch server."""
+    """Whether responses are streams of tokens; otherwise they come from a batch server."""
     rate_rps: float
-    """Mean arrival rate [requests/s]; inf for users who wait for each answer."""
+    """Mean arrival rate [requests/s]; inf for users who wait for each response."""
     requests: Requests
-    """Requests with arrival times, or of users without think time."""
+    """Requests with arrival times, or requests of users without thinking time."""
     arrival_cv: float = 1.0
-    """Coefficient of variation of the gaps between arrivals at a constant rate; inf if the rate changes."""
+    """Coefficient of variation of the interarrival times at a constant rate; inf if the rate changes."""
     parts: Mapping[str, AnsweringServer] = field(default_factory=dict)
-    """Planned servers that answer."""
+    """Planned servers that serve the requests, by name."""
     kinds: tuple[str, ...] = ()
-    """Kind of each request of a route."""
+    """Kind of each request of a route; empty for a server."""
 
     @property
     def users(self) -> int | None:
-        """Users who send one request after the other; None if requests have arrival times."""
+        """Number of users who send one request after the other; None if requests have arrival times."""
         wakes_ms = self.requests.wakes_ms
         return None if wakes_ms is None else len(wakes_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredLoad:
-    """Times of R requests to a server [ms], shape (R,) each; NaN if it did not happen."""
+    """Measured times of R requests to a name [ms], each of shape (R,); NaN if an event did not happen."""
 
     load: ServerLoad
     sent_ms: FloatArray
     first_ms: FloatArray
     last_ms: FloatArray
     tokens: FloatArray
-    """Tokens received."""
+    """Number of tokens received for each request."""
     late_ms: FloatArray
-    """Delay of the client in sending [ms]."""
+    """Delay by which the client sent each request too late [ms]."""
     notes: tuple[Mapping[str, str], ...] = ()
     """The router's notes on each request; empty if it reports none."""
 
     def noted(self, name: str, *values: str) -> BoolArray:
-        """Return a mask of the requests with one of some values of a note, shape (R,)."""
+        """Return a mask of the requests whose note of a name has one of the given values, shape (R,)."""
         return np.array([note.get(name, "") in values for note in self.notes], np.bool_)
 
     def at(self, server: str) -> "MeasuredLoad":
-        """Return only the requests that reached replicas of one of its servers, and no other ones before."""
+        """Return only the requests that reached replicas of one of the servers, and no others before."""
         part = self.load.parts[server]
         named = (server, "") if len(self.load.parts) == 1 else (server,)
         rows = np.flatnonzero(
@@ -102,7 +102,7 @@ class MeasuredLoad:
 
     @property
     def latencies_ms(self) -> dict[str, FloatArray]:
-        """Latencies by metric [ms]; NaN for requests without a complete answer."""
+        """Latencies of each request by metric [ms]; NaN for requests without a complete response."""
         latency_ms = self.last_ms - self.sent_ms
         if not self.load.streams:
             return {"latency": latency_ms}
@@ -112,25 +112,25 @@ class MeasuredLoad:
 
     @property
     def loss(self) -> float:
-        """Share of requests without a complete answer."""
+        """Fraction of requests without a complete response."""
         return float(np.isnan(self.last_ms).mean())
 
 
 @dataclass(frozen=True, slots=True)
 class DrivenFleet:
-    """Information from an address about its fleet."""
+    """Information that an address provides about its fleet."""
 
     replicas: Mapping[tuple[str, str], int] | None = None
     """Number of running replicas by server and accelerator; None if not reported."""
     speed: float = 1.0
-    """Model time per time of the machine."""
+    """Factor by which model time passes faster than real time."""
 
 
 def fleet_at(url: str) -> DrivenFleet:
-    """Return the running replicas and the speed of an emulator; unknown for other addresses.
+    """Return the running replicas and the speed of an emulator; for other addresses both are unknown.
 
     Raises:
-        SpecError: nothing answers there.
+        SpecError: nothing responds at the address.
     """
     parts = urlsplit(url)
     if parts.scheme != "http" or not parts.hostname:
@@ -148,29 +148,29 @@ def fleet_at(url: str) -> DrivenFleet:
 
 @dataclass(frozen=True, slots=True)
 class _Clock:
-    """Model time since the start of a run."""
+    """Clock of a run in model time, which starts at 0."""
 
     begin_s: float
     speed: float
 
     def now_ms(self) -> float:
-        """Return the model time [ms]."""
+        """Return the current model time [ms]."""
         return (time.monotonic() - self.begin_s) * 1000 * self.speed
 
     async def wait(self, due_ms: float) -> None:
-        """Wait until a model time."""
+        """Wait until a model time [ms]."""
         wait_ms = due_ms - self.now_ms()
         if wait_ms > 0:
             await asyncio.sleep(wait_ms / (1000 * self.speed))
 
 
 def drive(url: str, loads: Sequence[ServerLoad], speed: float = 1.0) -> list[MeasuredLoad]:
-    """Send the requests of all servers at their times, and wait for all answers.
+    """Send all requests at their times, and wait for all responses.
 
     Args:
         url: address of the fleet.
-        loads: the requests.
-        speed: model time per time of the machine; all times are model times.
+        loads: the requests to each name.
+        speed: factor by which model time passes faster than real time; all times are model times.
     """
     allow_files(sum(len(load.requests) for load in loads))
 
@@ -217,7 +217,7 @@ def _content(load: ServerLoad, prompt: int, output: int) -> bytes:
 
 
 def _head(host: str, load: ServerLoad, row: int, size: int) -> bytes:
-    """Return the headers of a request."""
+    """Return the head of an HTTP request: its first line and headers."""
     path = "/v1/completions" if load.streams else "/predict"
     head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"
     head += f"Content-Length: {size}\r\nContent-Type: application/json\r\n"
@@ -230,7 +230,7 @@ def _head(host: str, load: ServerLoad, row: int, size: int) -> bytes:
 async def _ask(
     url: str, load: ServerLoad, content: bytes, clock: _Clock, times: FloatArray, row: int
 ) -> Mapping[str, str]:
-    """Send a request on its own connection, record the times of the response, and return its notes."""
+    """Send a request on its own connection, record its times, and return the router's notes on it."""
     sent_ms, first_ms, last_ms, tokens = times
     parts = urlsplit(url)
     sent_ms[row] = clock.now_ms()
@@ -265,7 +265,7 @@ async def _ask(
 
 
 def report_of(found: MeasuredLoad) -> dict[str, Any]:
-    """Return the results of a server with tokens as `vllm bench serve` writes them, for `fit`."""
+    """Return the measurements of a token server in the format of `vllm bench serve`, which `fit` reads."""
     complete, load = ~np.isnan(found.last_ms), found.load
     requests, latencies = load.requests, found.latencies_ms
     span_s = float(np.nanmax(found.last_ms) - np.nanmin(found.sent_ms)) / 1000

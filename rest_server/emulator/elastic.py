@@ -1,7 +1,7 @@
-"""An emulated fleet whose replicas start and stop: workloads as in Kubernetes, by their desired replicas.
+"""Emulated fleet whose replicas start and stop to match the desired replicas of workloads, as in Kubernetes.
 
-A new replica waits for free cards, needs its start-up time, and then gets a port and requests. One that stops
-gets no more requests, completes those that it has, and closes its port.
+A new replica waits for free cards, takes its start-up time, and then gets a port and requests. A replica that
+stops gets no more requests, completes those that it has, and closes its port.
 """
 
 import asyncio
@@ -27,38 +27,38 @@ from rest_server.emulator.settings import FleetSettings
 from rest_server.emulator.workloads import DEPLOYMENTS, LEADER_WORKER_SETS, PodState, Workload
 
 TICK_S = 0.1
-"""Time between two looks at the desired replicas [s]."""
+"""Time between two checks of the desired replicas [s]."""
 DRAIN_S = 30.0
-"""Longest time for which a stopped replica completes its requests [s]."""
+"""Maximum time for which a stopped replica completes its requests [s]."""
 
 
 @dataclass(slots=True)
 class Pod:
-    """A replica of a workload."""
+    """A replica of a workload, in one of the states of its life."""
 
     number: int
     created: int
-    """Its position in the order in which replicas were created."""
+    """Position of the replica in the order in which replicas were created."""
     state: PodState = "pending"
     until_s: float = math.inf
-    """End of its start or of its drain [s, monotonic]."""
+    """Time at which its start or its drain ends [s, monotonic clock]."""
     backend: Backend | None = None
     port: int = 0
 
 
 @dataclass(slots=True)
 class _Pool:
-    """The replicas of a workload, and how to make one."""
+    """The replicas of a workload, with the pool from which new ones are created."""
 
     pool: EmulatedPool
     pods: list[Pod] = field(default_factory=list)
 
 
 class ElasticFleet:
-    """Workloads and their replicas."""
+    """Emulated fleet of workloads whose replicas start and stop."""
 
     def __init__(self, system: System, plan: Plan, settings: FleetSettings) -> None:
-        """Start with the replicas of a plan, all ready at once.
+        """Start with the replicas of a plan, all of them ready.
 
         Args:
             system: the planned system.
@@ -66,9 +66,9 @@ class ElasticFleet:
             settings: settings of the fleet.
         """
         self.backends: list[Backend] = []
-        """Replicas that get requests; the router's list."""
+        """Replicas that get requests; the router uses the same list."""
         self.lag = Histogram(LAG_S)
-        """Delays of all engines [s]."""
+        """Histogram of the delays of all engines [s]."""
         self._system, self._settings = system, settings
         self._names = unique_names(workload_pairs(system))
         self._pools = {
@@ -92,33 +92,36 @@ class ElasticFleet:
         self._created = itertools.count()
 
     def _workload(self, name: str, pair: tuple[str, str], replicas: int) -> Workload:
-        """Return a Deployment, or a LeaderWorkerSet if a replica takes the cards of several nodes."""
+        """Return the workload of a server on an accelerator: a Deployment or a LeaderWorkerSet.
+
+        It is a LeaderWorkerSet if a replica needs the cards of several nodes.
+        """
         size = self._settings.cluster.nodes_of(pair[1], *self._system.units_per_replica(*pair))
         resource = LEADER_WORKER_SETS if size > 1 else DEPLOYMENTS
         return Workload(name, *pair, replicas, resource, size)
 
     def pods(self, name: str) -> list[tuple[int, PodState]]:
-        """Return number and state of each replica of a workload."""
+        """Return the number and the state of each replica of a workload."""
         return [(pod.number, pod.state) for pod in self._pools[name].pods]
 
     @property
     def example_pools(self) -> list[EmulatedPool]:
-        """One pool of each workload."""
+        """Return one pool of each workload."""
         return [item.pool for item in self._pools.values()]
 
     async def run(self, opening: "PodPorts", changed: Callable[[], None]) -> None:
-        """Follow the desired replicas repeatedly, and signal possible changes of replicas."""
+        """Start and stop replicas repeatedly; call `changed` whenever they might have changed."""
         while True:
             await self.follow(opening)
             changed()
             await asyncio.sleep(TICK_S)
 
     async def follow(self, opening: "PodPorts", *, at_once: bool = False) -> None:
-        """Start and stop replicas.
+        """Start and stop replicas to match the desired numbers.
 
         Args:
             opening: opens and closes the ports of replicas.
-            at_once: whether new replicas need no time to start.
+            at_once: whether new replicas are ready immediately.
         """
         now_s = time.monotonic()
         for name, workload in self.workloads.items():
@@ -132,11 +135,11 @@ class ElasticFleet:
             for name, workload in self.workloads.items()
             for pod in self._pools[name].pods
         ]
-        for _, workload, pod in sorted(waiting, key=lambda item: item[0]):  # the oldest gets free cards first
+        for _, workload, pod in sorted(waiting, key=lambda item: item[0]):  # the oldest gets cards first
             await self._advance(workload, pod, opening, now_s if not at_once else math.inf)
 
     def _stop_surplus(self, workload: Workload, pods: list[Pod], now_s: float) -> None:
-        """Stop replicas beyond the desired ones: first those that are not ready, then the newest."""
+        """Stop replicas beyond the desired number: first those that are not ready, then the newest."""
         order: dict[str, int] = {"pending": 0, "starting": 1, "ready": 2}
         live = sorted(
             (pod for pod in pods if pod.state != "draining"), key=lambda pod: (order[pod.state], -pod.number)
@@ -172,7 +175,7 @@ class ElasticFleet:
                 self._remove(workload, self._pools[workload.name].pods, pod)
 
     async def _opened(self, workload: Workload, pod: Pod, opening: "PodPorts") -> tuple[Backend, int]:
-        """Return a new replica that listens on its own port."""
+        """Return a new replica that listens on its own port, and the port."""
         pool = self._pools[workload.name].pool
         ((app, runs),) = replica_apps(self._system, pool, self._settings, self.lag, pod.number)
         listening = await opening.open(app)
@@ -183,7 +186,7 @@ class ElasticFleet:
 
 
 class PodPorts:
-    """Ports of replicas that start and stop, in the server of the fleet."""
+    """Opens and closes the ports of replicas in the server process of the fleet."""
 
     def __init__(
         self, apps: dict[int, App], host: str, protocol: Callable[[], asyncio.Protocol], backlog: int
@@ -192,7 +195,7 @@ class PodPorts:
         self._servers: dict[int, asyncio.Server] = {}
 
     async def open(self, app: App) -> socket.socket:
-        """Listen on a free port for an application."""
+        """Listen on a free port for an application, and return the socket."""
         listening = socket.create_server((self._host, 0), backlog=self._backlog)
         port = listening.getsockname()[1]
         self._apps[port] = app
@@ -212,9 +215,9 @@ class PodPorts:
 
 
 def pools_by_pair(system: System, plan: Plan) -> dict[tuple[str, str], EmulatedPool]:
-    """Return a pool of each server on each accelerator on which it can be served.
+    """Return the pool of each server on each accelerator on which it can be served.
 
-    Pairs that the plan does not use have the pool of a plan with that accelerator only.
+    If the plan does not use a pair, its pool is that of a plan with only that accelerator.
     """
     found = _pools_of(system, plan)
     for alone, other in plans_elsewhere(system, found.keys()):

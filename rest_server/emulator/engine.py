@@ -1,4 +1,4 @@
-"""One engine of the simulator in real time, and its requests."""
+"""A live replica of the simulator that runs in real time, and its requests."""
 
 import asyncio
 import math
@@ -11,23 +11,23 @@ from rest_server.emulator.asgi import Dropped, Receive, hung_up
 from rest_server.emulator.metrics import Histogram
 
 TIMER_S = 0.0006
-"""Time by which a timer of the event loop can ring early [s]."""
+"""Time by which a timer of the event loop can fire too early [s]."""
 LAG_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Bounds of the buckets of delays [s]."""
+"""Upper bounds of the histogram buckets of delays [s]."""
 
 
 class Sink(Protocol):
-    """Receiver of the tokens of a request."""
+    """Interface of a receiver of a request's tokens."""
 
     def token(self, at_ms: float, *, ended: bool) -> None:
-        """Take a token, made at a model time."""
+        """Handle a token that was made at a model time [ms]."""
 
     def fail(self, error: Exception) -> None:
-        """Handle the end of a request without its last token."""
+        """Handle the end of a request that gets no further tokens."""
 
 
 def watched(receive: Receive, sink: Sink) -> "asyncio.Task[None]":
-    """Return a task that fails a request when its client hangs up; to be cancelled when it is complete."""
+    """Return a task that fails a request when its client hangs up; cancel it when the request is complete."""
 
     async def wait() -> None:
         await hung_up(receive)
@@ -37,18 +37,18 @@ def watched(receive: Receive, sink: Sink) -> "asyncio.Task[None]":
 
 
 class LateRejection(Exception):  # noqa: N818
-    """A full server rejects a request after its earlier stages."""
+    """Raised when a full server rejects a request after its earlier stages."""
 
 
 class Engine:
-    """A live replica, its model clock, and the timer of its next step."""
+    """Runs a live replica in real time: it has the model clock and the timer of the next step."""
 
     def __init__(self, new: Callable[[], LiveReplica], speed: float, lag: Histogram) -> None:
-        """Start an empty replica.
+        """Start with an empty replica.
 
         Args:
             new: function that returns an empty live replica.
-            speed: model time per time of the machine.
+            speed: factor by which model time passes faster than real time.
             lag: histogram of the delays of steps on a busy machine [s].
         """
         self._lag = lag
@@ -63,23 +63,23 @@ class Engine:
         self.is_stuck = False
 
     def now_ms(self) -> float:
-        """Return the model time, which passes more slowly on a slow replica and not on a stuck one."""
+        """Return the model time [ms]; it passes more slowly in a slow replica, and stops in a stuck one."""
         if self.is_stuck:
             return self._at_ms
         return self._at_ms + (time.monotonic() - self._since_s) * 1000 * self._speed / self.slowdown
 
     def change(self, slowdown: float = 1.0, *, stuck: bool = False) -> None:
-        """Lengthen all times by a factor from now on, or make no token until the next change."""
+        """From now on, multiply all times by a factor, or make no tokens until the next change."""
         self._at_ms, self._since_s = self.now_ms(), time.monotonic()
         self.slowdown, self.is_stuck = slowdown, stuck
         self._arm()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for a model time; a slow replica does not change this clock."""
+        """Wait for a duration in model time [s]; a slow replica does not change this clock."""
         await asyncio.sleep(seconds / self._speed)
 
     def add(self, sink: Sink, in_tokens: int = 0, out_tokens: int = 1, level: int = 0) -> bool:
-        """Let a request arrive now; return False if it is rejected."""
+        """Add a request that arrives now; return False if it is rejected."""
         now_ms = self.now_ms()
         self._run(now_ms)
         row = self.live.add(now_ms, in_tokens, out_tokens, level)
@@ -91,7 +91,7 @@ class Engine:
         return True
 
     def scheduled_ms(self, sink: Sink) -> float:
-        """Return the first time in the batch of a request that makes a token now."""
+        """Return the time at which a request that makes a token now first joined the batch [ms]."""
         return self.live.scheduled_ms(self._rows[id(sink)])
 
     def cancel(self, sink: Sink) -> None:
@@ -105,7 +105,7 @@ class Engine:
             self._arm()
 
     def reset(self, error: Exception) -> None:
-        """Lose all requests, as a process that ends."""
+        """Fail all requests, as if the process had ended."""
         sinks = list(self._sinks.values())
         self._sinks, self._rows, self.live = {}, {}, self._new()
         self._at_ms, self._since_s = 0.0, time.monotonic()
@@ -114,7 +114,7 @@ class Engine:
             sink.fail(error)
 
     def _arm(self) -> None:
-        """Set the timer to the next step."""
+        """Set the timer to the time of the next step."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -129,7 +129,7 @@ class Engine:
         self._arm()
 
     def _run(self, until_ms: float) -> None:
-        """Deliver the tokens generated up to a time."""
+        """Deliver the tokens that were made up to a model time [ms]."""
         s_per_ms = self.slowdown / (1000 * self._speed)
         for at_ms, made, ended, rejected in self.live.run_until(until_ms):
             over = set(ended)

@@ -1,4 +1,4 @@
-"""Replicas of a plan: which run where, with which engine, for which servers."""
+"""Creates the emulated replicas of a plan: their engines, ports and servers."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,16 +28,16 @@ from rest_server.emulator.settings import FleetSettings
 
 @dataclass(frozen=True, slots=True)
 class EmulatedPool:
-    """Equal replicas of a plan."""
+    """Identical replicas of a plan."""
 
     runs: tuple[PoolRun, ...]
-    """Servers that share each replica, or take turns on its card; one if it is not shared."""
+    """Servers that share each replica, or that take turns on its card; a single one if it is not shared."""
     replicas: int
     """Number of replicas, or of cards that are shared in time."""
 
 
 def placements(system: System, plan: Plan, share: float = 1.0) -> list[EmulatedPool]:
-    """Return the placements of a plan with a share of their replicas, at least one each.
+    """Return the pools of a plan with a fraction of their replicas, but at least one replica each.
 
     Raises:
         SpecError: the plan is not for this system.
@@ -56,7 +56,7 @@ def backends(
     lag: Histogram,
     url: Callable[[int], str],
 ) -> list[Backend]:
-    """Return all replicas, with their engines.
+    """Return all replicas of an emulated fleet, with their engines.
 
     Args:
         system: the planned system.
@@ -85,7 +85,7 @@ def backend_of(
     app: TokenReplicaApp | BatchReplicaApp,
     runs: tuple[PoolRun, ...],
 ) -> Backend:
-    """Return a replica of servers as the router knows it."""
+    """Return the router's view of a replica, which can serve several servers."""
     servers, replica = tuple(run.server for run in runs), runs[0].replica
     model, accelerator = system.named[servers[0]].model, runs[0].pool.accelerator
     app.life.startup_s = settings.startup_of(model, accelerator)
@@ -102,7 +102,10 @@ def backend_of(
 def replica_apps(
     system: System, placement: EmulatedPool, settings: FleetSettings, lag: Histogram, k: int
 ) -> Iterator[tuple[TokenReplicaApp | BatchReplicaApp, tuple[PoolRun, ...]]]:
-    """Yield the applications of a replica, with their servers; a card in turns has one for each server."""
+    """Yield the applications of one replica, with their servers.
+
+    A time-shared card has one application for each of its servers.
+    """
     runs, first = placement.runs, placement.runs[0]
     spawned = np.random.SeedSequence([settings.seed, stream_of(first.planned, first.pool.accelerator), k])
     replica = first.replica
@@ -138,7 +141,7 @@ def replica_apps(
 
 
 def _levels(run: PoolRun) -> list[int]:
-    """Return the rank of the priority of each server that shares a replica."""
+    """Return the rank of the priority of each server that shares a replica; 0 is the highest."""
     if not isinstance(run.load, MergedLoad):
         return [0]
     ranks = sorted(set(run.load.priorities))

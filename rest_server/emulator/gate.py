@@ -1,4 +1,4 @@
-"""Keys and rate limits in front of the router, with the keys of the REST service."""
+"""API keys and rate limits in front of the emulated router, with the keys of the REST service."""
 
 import math
 import time
@@ -9,21 +9,21 @@ from rest_server.emulator.settings import FleetSettings
 from rest_server.security import KeyFiles, KeyScope, given_key
 
 OPEN_PATHS = frozenset({"/health", "/health_check", "/ping"})
-"""Paths that need no key, as health checks send none."""
+"""Paths that need no key, because health checks send none."""
 CHALLENGE = (b"www-authenticate", b'Bearer realm="inferplan"')
 BURST_S = 1.0
-"""Time whose requests can arrive in one burst [s of model time]."""
+"""Time of which all requests can arrive in one burst [s of model time]."""
 
 
 @dataclass(slots=True)
 class _Bucket:
-    """Tokens of one client: one is taken by each request, and they come back at the rate limit."""
+    """Token bucket of one client: each request takes a token, and tokens are added at the rate limit."""
 
     left: float
     at_s: float
 
     def wait_s(self, now_s: float, rate_rps: float) -> float:
-        """Take a token, or return the time until there is one [s]."""
+        """Take a token, and return 0, or return the time until there is one [s]."""
         most = max(rate_rps * BURST_S, 1.0)
         self.left = min(most, self.left + (now_s - self.at_s) * rate_rps)
         self.at_s = now_s
@@ -34,10 +34,10 @@ class _Bucket:
 
 
 class Gate:
-    """ASGI application that lets requests with a known key through, each key at a limited rate."""
+    """ASGI application that passes on requests with a known key, at a limited rate for each key."""
 
     def __init__(self, app: App, settings: FleetSettings) -> None:
-        """Read the keys.
+        """Read the API keys.
 
         Raises:
             SpecError: a file of keys cannot be read.
@@ -49,7 +49,7 @@ class Gate:
         self._buckets: dict[str, _Bucket] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer 401, 403 or 429."""
+        """Pass a request on, or respond with 401, 403 or 429."""
         path, headers = scope["path"], dict(reversed(scope["headers"]))
         client = (scope.get("client") or ("",))[0]
         is_request = scope["method"] == "POST" and not path.startswith("/emulator/")

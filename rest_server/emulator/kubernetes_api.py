@@ -1,9 +1,11 @@
-"""The part of the Kubernetes API that a scaler needs, for an emulated fleet: a stand-in, not an API server.
+"""The part of the Kubernetes API that an autoscaler needs, for an emulated fleet.
+
+It is not a full API server.
 
 It has Deployments and LeaderWorkerSets with the subresource `scale`, server-side apply of the replicas with
-field managers and conflicts, resource versions, Pods to look at, Leases, Events, and watches. It is written
-from the documented behaviour of Kubernetes; it checks no schemas and no rights, and no real API server has
-confirmed it.
+field managers and conflicts, resource versions, read-only Pods, Leases, Events, and watches. It follows the
+documented behaviour of Kubernetes, but was not compared with a real API server. It checks neither schemas nor
+permissions.
 """
 
 import asyncio
@@ -43,7 +45,7 @@ from rest_server.emulator.workloads import (
 )
 
 CONTROL = "/emulator/kubernetes"
-"""Path of the faults of the API."""
+"""Path under which faults of the API can be caused."""
 APPLY = "application/apply-patch+yaml"
 _MERGE = ("application/merge-patch+json", "application/strategic-merge-patch+json")
 LEASES = Resource("leases", "Lease", "coordination.k8s.io")
@@ -61,7 +63,7 @@ Selector = Callable[[Json], bool]
 
 
 class KubernetesApi:
-    """ASGI application with the API of a fleet."""
+    """ASGI application with the Kubernetes API of an emulated fleet."""
 
     def __init__(self, fleet: RunsWorkloads) -> None:
         self._fleet = fleet
@@ -73,14 +75,14 @@ class KubernetesApi:
 
     @staticmethod
     def serves(path: str) -> bool:
-        """Return whether a path belongs to the API, or to its faults."""
+        """Return whether a path belongs to the Kubernetes API, or to its faults."""
         return path.startswith(("/apis/", "/api/")) or path == CONTROL
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request.
+        """Handle an ASGI request.
 
         Raises:
-            Dropped: a watch has been cut.
+            Dropped: a watch was cut.
         """
         if scope["path"] == CONTROL:
             await self._control(scope, receive, send)
@@ -104,7 +106,7 @@ class KubernetesApi:
             await reply_json(warned, ApiProblem(400, "BadRequest", str(problem)).status, 400)
 
     async def _control(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Cause a fault, and describe the API."""
+        """Cause a fault of the API, or describe the API."""
         if scope["method"] == "POST":
             try:
                 self._break(json_of(await body_of(receive)))
@@ -127,7 +129,7 @@ class KubernetesApi:
             self._down_until_s = time.monotonic() + seconds
 
     def refresh(self) -> None:
-        """Renew the objects of workloads whose replicas have changed."""
+        """Update the objects of workloads whose replicas have changed."""
         for name, item in self._fleet.workloads.items():
             pods = self._fleet.pods(name)
             state = item.replicas, item.generation, dict(item.owners), pods
@@ -184,7 +186,7 @@ class KubernetesApi:
     def _object(
         self, key: Key, method: str, content_type: str, query: Query, body: Json, *, scale: bool
     ) -> Json:
-        """Answer for an object; of workloads, the replicas can be changed."""
+        """Return the response to a request for one object; of workloads, only the replicas can be changed."""
         document = self._store.find(key)
         if document is None:
             raise key.resource.not_found(key.name)
@@ -205,7 +207,7 @@ class KubernetesApi:
     def _record(
         self, resource: Resource, namespace: str, name: str | None, method: str, body: Json
     ) -> tuple[Json, int]:
-        """Create, update or delete a Lease or an Event."""
+        """Create, update or delete a Lease or an Event; return the object and the HTTP status."""
         metadata = body.get("metadata", {})
         if method == "POST" and name is None:
             name = metadata.get("name") or f"{metadata.get('generateName', 'event-')}{next(self._numbers)}"
@@ -235,9 +237,9 @@ class KubernetesApi:
     async def _watch(
         self, resource: Resource, namespace: str, query: Query, chosen: Selector, receive: Receive, send: Send
     ) -> None:
-        """Stream the changes of objects until the client hangs up, the time is over, or the watch is cut.
+        """Stream changes of objects until the client hangs up, the time is over, or the watch is cut.
 
-        As in a cluster, an expired version is an event of the stream, not a status.
+        As in a cluster, an expired version is reported as an event of the stream, not as a status.
         """
         version = query.get("resourceVersion", "0")
         seconds = query.get("timeoutSeconds", "0")
@@ -269,7 +271,7 @@ class KubernetesApi:
 def _change(
     item: Workload, method: str, content_type: str, query: Query, body: Json, subresource: str
 ) -> None:
-    """Set the replicas of a workload as the body of a request says."""
+    """Set the replicas of a workload as the body of a request states."""
     manager, replicas = query.get("fieldManager", "unknown"), body.get("spec", {}).get("replicas")
     applies = method == "PATCH" and content_type == APPLY
     is_count = isinstance(replicas, int) and not isinstance(replicas, bool) and replicas >= 0
@@ -296,10 +298,10 @@ def _not_allowed(method: str) -> ApiProblem:
 
 
 def _selector(query: Query) -> Selector:
-    """Return whether an object has the labels and the name that a query asks for.
+    """Return a function that tests whether an object has the labels and the name that a query requires.
 
     Raises:
-        ApiProblem: the query asks for something else.
+        ApiProblem: the query contains an unsupported condition.
     """
     labels = [
         part.split("=") for part in query.get("labelSelector", "").replace("==", "=").split(",") if part

@@ -1,4 +1,4 @@
-"""Objects of an emulated cluster: their versions, and the journal of their changes that watches read."""
+"""Objects of an emulated Kubernetes cluster: their versions, and the journal of changes for watches."""
 
 import asyncio
 from collections import deque
@@ -9,11 +9,11 @@ from typing import Any, Literal, NamedTuple
 
 Json = dict[str, Any]
 KEPT_CHANGES = 1000
-"""Changes in the journal; a watch that starts before them has expired."""
+"""Number of changes in the journal; a watch that starts before them has expired."""
 
 
 class ApiProblem(Exception):  # noqa: N818
-    """An answer with an error status."""
+    """An error response of the Kubernetes API."""
 
     def __init__(self, code: int, reason: str, message: str, causes: tuple[Json, ...] = ()) -> None:
         super().__init__(message)
@@ -21,7 +21,7 @@ class ApiProblem(Exception):  # noqa: N818
 
     @property
     def status(self) -> Json:
-        """Return the error as a `Status`."""
+        """Return the error as a Kubernetes `Status` object."""
         details = {"details": {"causes": list(self._causes)}} if self._causes else {}
         return {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": self.code,
@@ -30,7 +30,7 @@ class ApiProblem(Exception):  # noqa: N818
 
 
 class Resource(NamedTuple):
-    """A kind of object and its path."""
+    """A type of Kubernetes object, with its path in the API."""
 
     plural: str
     kind: str
@@ -39,15 +39,15 @@ class Resource(NamedTuple):
 
     @property
     def api_version(self) -> str:
-        """Group and version, as in documents."""
+        """API group and version, as in manifests."""
         return f"{self.group}/v1" if self.group else "v1"
 
     def not_found(self, name: str) -> ApiProblem:
-        """Return the error for an object that does not exist."""
+        """Return the error for an object of this type that does not exist."""
         return ApiProblem(404, "NotFound", f'{self._title} "{name}" not found')
 
     def modified(self, name: str) -> ApiProblem:
-        """Return the error for an update of an old version."""
+        """Return the error for an update based on an old version of an object."""
         text = "the object has been modified; please apply your changes to the latest version and try again"
         return ApiProblem(409, "Conflict", f'Operation cannot be fulfilled on {self._title} "{name}": {text}')
 
@@ -57,7 +57,7 @@ class Resource(NamedTuple):
 
 
 class Key(NamedTuple):
-    """Key of an object."""
+    """Key of an object: its type, namespace and name."""
 
     resource: Resource
     namespace: str
@@ -66,7 +66,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """A change of an object."""
+    """A change of an object, as reported to watches."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED"]
     key: Key
@@ -75,33 +75,33 @@ class ObjectChange:
 
 
 End = Literal["end", "cut"]
-"""End of a watch: complete, or a broken connection."""
+"""How a watch ends: complete, or with a broken connection."""
 News = asyncio.Queue[ObjectChange | End]
 
 
 class ObjectStore:
-    """Objects by key. Versions are counted over all objects, as in a cluster."""
+    """Kubernetes objects by key; as in a cluster, all objects share one sequence of versions."""
 
     def __init__(self) -> None:
         self.version = 1
-        """Version of the last change."""
+        """Version number of the last change."""
         self._objects: dict[Key, Json] = {}
         self._journal: deque[ObjectChange] = deque(maxlen=KEPT_CHANGES)
         self._forgotten = 0
-        """Version of the last change that is no longer in the journal."""
+        """Version number of the last change that is no longer in the journal."""
         self._watches: set[News] = set()
 
     @property
     def watches(self) -> int:
-        """Number of watches."""
+        """Number of watches that are open."""
         return len(self._watches)
 
     def find(self, key: Key) -> Json | None:
-        """Return an object; None if there is none."""
+        """Return the object with a key; None if there is none."""
         return self._objects.get(key)
 
     def listed(self, resource: Resource, namespace: str) -> list[Json]:
-        """Return the objects of a kind in a namespace."""
+        """Return the objects of a type in a namespace."""
         return [
             document
             for key, document in self._objects.items()
@@ -164,6 +164,6 @@ class ObjectStore:
             news.put_nowait(how)
 
     def forget(self) -> None:
-        """Empty the journal, so that a watch from an older version has expired."""
+        """Empty the journal, so that watches from older versions have expired."""
         self._journal.clear()
         self._forgotten = self.version

@@ -1,4 +1,4 @@
-"""Life of an emulated replica: start-up, drain, and faults."""
+"""States of an emulated replica: start-up, drain, and faults."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -17,59 +17,64 @@ _REFUSALS: dict[State, tuple[str, int]] = {
 }
 DRAIN_STEP_S = 0.1
 DRIFT_STEP_S = 1.0
-"""Period in which the factor of a replica that drifts changes [s of model time]."""
+"""Interval at which the slowdown of a drifting replica changes [s of model time]."""
 
 
 class Life:
-    """State of a replica, and the changes of it."""
+    """State of an emulated replica, and its changes."""
 
     def __init__(self, engine: Engine, startup_s: float = 0.0) -> None:
-        """Describe a replica that is ready.
+        """Create the state of a replica that is ready.
 
         Args:
-            engine: its engine.
-            startup_s: time that it takes to start [s of model time].
+            engine: engine of the replica.
+            startup_s: start-up time [s of model time].
         """
         self.state: State = "ready"
         self.startup_s = startup_s
         self._engine = engine
         self._change: asyncio.Task[None] | None = None
-        """Change in progress: a start, a drain or a drift."""
+        """Task of the change in progress: a start, a drain or a drift; None if there is none."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether it accepts connections."""
+        """Whether the replica accepts connections."""
         return self.state not in {"dead", "starting"}
 
     @property
     def refusal(self) -> tuple[str, int] | None:
-        """Message and status with which it fails every new request; None if it takes them."""
+        """Message and status with which the replica rejects every new request; None if it accepts them."""
         return _REFUSALS.get(self.state)
 
     @property
     def is_healthy(self) -> bool:
-        """Whether its health check succeeds; a stuck engine is not noticed by it, as with vLLM."""
+        """Whether the replica's health check succeeds; as with vLLM, it does not detect a stuck engine."""
         return self.state in {"ready", "slow", "stuck"}
 
     def check(self) -> None:
-        """Raise `Dropped` if the replica accepts no connections."""
+        """Check that the replica accepts connections.
+
+        Raises:
+            Dropped: it does not.
+        """
         if not self.is_alive:
             raise Dropped
 
     async def started(self) -> None:
-        """Start, and wait until the replica is ready."""
+        """Start the replica, and wait until it is ready."""
         self.change({"state": "starting"})
         assert self._change is not None
         await self._change
 
     def change(self, wanted: dict[str, Any]) -> None:
-        """Change the state.
+        """Change the state of the replica.
 
         Args:
-            wanted: `state`; for `slow` the `factor` of all times, and the `seconds` in which it is reached.
+            wanted: new `state`; for `slow` also the `factor` on all times, and the `seconds` until it is
+                reached.
 
         Raises:
-            BadRequest: there is no such state.
+            BadRequest: the state does not exist.
         """
         state = next((known for known in STATES if known == wanted.get("state")), None)
         if state is None:
@@ -85,7 +90,7 @@ class Life:
             self._engine.reset(MemoryError(_OUT_OF_MEMORY))
 
     def _ongoing(self, state: State, factor: float, seconds: float) -> Coroutine[Any, Any, None] | None:
-        """Return the change that starts with a state."""
+        """Return the change over time that a state starts; None if there is none."""
         if state == "starting":
             return self._start()
         if state == "draining":
@@ -93,7 +98,7 @@ class Life:
         return self._drift(factor, seconds) if seconds else None
 
     def _become(self, state: State, change: Coroutine[Any, Any, None] | None) -> None:
-        """Switch to a state, and end the change in progress."""
+        """Switch to a state, and cancel the change in progress."""
         if self._change is not None:
             self._change.cancel()
         self.state = state
@@ -119,10 +124,12 @@ class Life:
 
 
 def startup_times(text: str) -> dict[str, float]:
-    """Return start-up times [s] by name of a model or an accelerator, from `30,llama=120`; default under "".
+    """Parse start-up times such as `30,llama=120`: by name of a model or an accelerator [s].
+
+    The default has the name "".
 
     Raises:
-        SpecError: a part is no time.
+        SpecError: a part is not a time.
     """
     found = {"": 0.0}
     for part in text.split(","):

@@ -1,4 +1,4 @@
-"""Loads of a document for a running fleet, and its measurements compared with the simulator and the plan."""
+"""Measurements of a running fleet compared with the simulator and the plan."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,29 +22,30 @@ from rest_server.emulator.rented import cost_cents
 
 METRICS = {"ttft": "TTFT", "itl": "ITL", "e2e": "end-to-end", "latency": "latency"}
 LEFT_OUT = 0.1
-"""Share of the requests discarded at the start and again at the end, as in a simulation."""
+"""Fraction of the requests discarded at the start and again at the end, as in a simulation."""
 PERCENTILE = 95
 MIN_PART = 2
-"""Fewest requests in a batch of batch means."""
+"""Minimum number of requests in a batch of batch means."""
 REQUESTS_PER_COST = 1000
-"""Requests whose price is shown."""
+"""Number of requests for which the price is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Difference of the load of a run from the plan's."""
+    """Changes of the load of a run compared with the plan."""
 
     scale: float = 1.0
-    """Factor on the arrival rates at the start."""
+    """Factor on the planned arrival rates at the start."""
     ramp: float | None = None
-    """Factor at the end, which is reached linearly; None if it stays."""
+    """Factor on the planned arrival rates at the end, reached linearly; None if the rate stays the same."""
     trace: Requests | None = None
-    """Recorded requests instead of those of the document."""
+    """Recorded requests to send instead of those of the document."""
     users: int | None = None
-    """Users who send one request after the other, instead of arrivals at a rate; None without them."""
+    """Number of users who send one request after the other, instead of arrivals at a rate; None for arrivals.
+    """
 
     def changed(self, requests: Requests) -> Requests:
-        """Return requests at the planned rate with the times of this course."""
+        """Return requests drawn at the planned rate with the arrival times that this run has."""
         if self.users is not None:
             no_ms, wakes_ms = np.zeros(len(requests)), np.zeros(self.users)
             return replace(requests, arrival_ms=None, think_ms=no_ms, wakes_ms=wakes_ms)
@@ -65,7 +66,7 @@ class DrivenMetric:
     unit: str
     measured: float | None
     half_width: float | None = None
-    """Half-width of the 95 % confidence interval of the measured mean; None with too few requests."""
+    """Half-width of the 95 % confidence interval of the measured mean; None if there are too few requests."""
     measured_p95: float | None = None
     simulated: float | None = None
     simulated_p95: float | None = None
@@ -81,15 +82,15 @@ def compared(
     course: Course,
     seed: int,
 ) -> Iterator[DrivenMetric]:
-    """Yield the metrics of each server that answers requests to a name, and its share of them.
+    """Yield the metrics of each server that serves requests to a name, and its share of the requests.
 
     Args:
-        found: measurements of the name.
-        everything: measurements of all names.
+        found: measurements for the name.
+        everything: measurements for all names.
         system: the planned system.
         plan: its plan.
         runs: its pools.
-        course: difference of the load from the plan's.
+        course: changes of the load compared with the plan.
         seed: random seed of the simulation.
     """
     hits = {use.server: use.hit_rate for use in plan.caches}
@@ -99,7 +100,7 @@ def compared(
             share = _share(found.noted("cache", "hit")[here])
             yield DrivenMetric(server, "cache hits", "%", *share, simulated=100 * hits[server])
         if len(found.load.parts) > 1:
-            if found.load.kinds and part.model != found.load.model:  # the small one also gets what is rerun
+            if found.load.kinds and part.model != found.load.model:  # the small model also gets reruns
                 here |= found.noted("to", "both")
             whole = 100 * part.share / (1 - hits.get(server, 0.0))
             yield DrivenMetric(server, "share", "%", *_share(here), simulated=whole)
@@ -120,7 +121,7 @@ def compared(
 def _metrics(
     found: MeasuredLoad, simulated: MeasuredLoad | None, run: PoolRun | None, planned: Mapping[str, float]
 ) -> Iterator[DrivenMetric]:
-    """Yield latencies, rejections and goodput of a server."""
+    """Yield the latencies, the rejection rate and the goodput of a server."""
     server, there = found.load.server, None if simulated is None else simulated.latencies_ms
     for metric, values in found.latencies_ms.items():
         mean, p95 = _mean_and_p95(values)
@@ -138,7 +139,7 @@ def _metrics(
 
 
 def _cost(found: MeasuredLoad, service: Rented, server: Server) -> DrivenMetric:
-    """Return the price of the complete requests to an external service."""
+    """Return the price of requests to an external service, for `REQUESTS_PER_COST` complete requests."""
     assert server.external is not None
     complete = ~np.isnan(found.last_ms)
     prices = server.external.in_per_million, server.external.out_per_million
@@ -151,7 +152,7 @@ def _cost(found: MeasuredLoad, service: Rented, server: Server) -> DrivenMetric:
 
 
 def _planned(runs: Sequence[PoolRun]) -> dict[str, float]:
-    """Return the figures of the plan by metric: means over the loads of a server's pools."""
+    """Return the plan's metrics of a server, averaged over the loads of its pools, by name."""
     rates = [run.rate_rps * run.pool.num_replicas for run in runs]
     found: dict[str, float] = {}
     for run, rate_rps in zip(runs, rates, strict=True):
@@ -171,11 +172,14 @@ def _simulated(
     course: Course,
     seed: int,
 ) -> MeasuredLoad | None:
-    """Simulate a server: the only replica with the same requests, else one of each pool with its share.
+    """Simulate a server under the measured load.
+
+    A single replica gets the same requests as in the measurement. Otherwise one replica of each pool gets its
+    share of them.
 
     Returns:
-        The simulated times of its requests; None if it gets too few of a ramp or a trace, if users are
-        divided, or if it has several pools or shares a card, and runs otherwise than planned.
+        Simulated times of the requests. None if the server gets too few requests of a ramp or a trace, if
+            users are divided, or if it has several pools or shares a card and runs otherwise than planned.
     """
     (part,) = found.load.parts.values()
     if part.replicas == 1 and len(mine) == 1 and mine[0].card is None:
@@ -187,7 +191,7 @@ def _simulated(
     known = [one for one in of_pools if one is not None]
     if len(known) < 2:
         return next(iter(known), None)
-    # Each pool's requests are in proportion to its load, and alternate with those of the others.
+    # Each pool gets requests in proportion to its load, alternating with those of other pools.
     rates = [run.rate_rps * count for run, count in zip(mine, counts, strict=True)]
     most = min(len(one.sent_ms) / rate for one, rate in zip(known, rates, strict=True))
     taken = [int(most * rate) for rate in rates]
@@ -202,7 +206,10 @@ def _simulated(
 def _at_share(
     run: PoolRun, load: ServerLoad, part: AnsweringServer, course: Course, seed: int
 ) -> MeasuredLoad | None:
-    """Simulate a replica with its share of a load; None with too few requests, or for a card another load."""
+    """Simulate a replica with its share of a load.
+
+    None if there are too few requests, or if a shared card has another load than planned.
+    """
     if course.users is not None or (run.card is not None and course != Course()):
         return None
     if course.trace is None and course.ramp is None:
@@ -219,7 +226,10 @@ def _at_share(
 def _replayed(
     run: PoolRun, found: MeasuredLoad, everything: Sequence[MeasuredLoad], runs: Sequence[PoolRun], seed: int
 ) -> MeasuredLoad | None:
-    """Simulate the only replica with the requests of all servers that share it; None if users cannot be."""
+    """Simulate the only replica with the requests of all servers that share it.
+
+    None if requests come from users who wait for responses, which cannot be repeated.
+    """
     shared = {each.server: each for each in runs if each.planned == run.planned}
     others = [each.at(name) for each in everything for name in each.load.parts if name in shared]
     names, load = [each.load.server for each in others], found.load
@@ -237,7 +247,7 @@ def _replayed(
 
 
 def _merged(parts: Sequence[Requests], priorities: Sequence[int]) -> Requests:
-    """Return the requests of several servers by arrival, with priorities and the index of the server."""
+    """Merge the requests of several servers by arrival time, with priorities and the index of the server."""
     counts = [len(part) for part in parts]
     arrival_ms = np.concatenate([np.array(part.arrival_ms) for part in parts])
     together = Requests(
@@ -251,7 +261,7 @@ def _merged(parts: Sequence[Requests], priorities: Sequence[int]) -> Requests:
 
 
 def _as_measured(load: ServerLoad, done: SimulatedRun, outside_ms: float) -> MeasuredLoad:
-    """Return simulated times as measured at the client, including the network."""
+    """Convert simulated times to measurements at the client, including the network latency."""
     tokens = np.where(np.isnan(done.last_ms), np.nan, done.requests.out_tokens)
     delay_ms = done.client_ms + outside_ms
     times = done.first_ms + delay_ms, done.last_ms + delay_ms
@@ -259,7 +269,7 @@ def _as_measured(load: ServerLoad, done: SimulatedRun, outside_ms: float) -> Mea
 
 
 def _within(found: MeasuredLoad, run: PoolRun) -> float:
-    """Return the share of the counted requests that were answered within all limits on single requests."""
+    """Return the fraction of counted requests that were served within all limits on single requests."""
     latencies = found.latencies_ms
     limits = {("latency" if "latency" in latencies else name): ms for name, ms in run.request_limits.items()}
     kept = ~np.isnan(found.last_ms)
@@ -269,14 +279,17 @@ def _within(found: MeasuredLoad, run: PoolRun) -> float:
 
 
 def _mean_and_p95(values: FloatArray | None) -> tuple[float | None, float | None]:
-    """Return mean and percentile of the counted requests; None if there are none."""
+    """Return the mean and the 95th percentile of the counted requests; None if there are none."""
     kept = np.empty(0) if values is None else values[_middle(len(values))]
     kept = kept[~np.isnan(kept)]
     return (float(kept.mean()), float(np.percentile(kept, PERCENTILE))) if len(kept) else (None, None)
 
 
 def _half_width(values: FloatArray) -> float | None:
-    """Return the half-width of the 95 % interval of the mean of the counted requests, by batch means."""
+    """Return the half-width of the 95 % confidence interval for the mean of the counted requests.
+
+    It uses batch means; None if there are too few requests.
+    """
     kept = values[_middle(len(values))]
     size = len(kept) // PARTS
     if size < MIN_PART:
@@ -288,11 +301,11 @@ def _half_width(values: FloatArray) -> float | None:
 
 
 def _share(mask: BoolArray) -> tuple[float, float | None]:
-    """Return the share of requests [%], with the half-width of its interval."""
+    """Return the share of requests in a mask [%], and the half-width of its confidence interval."""
     values = np.asarray(100.0 * mask, np.float64)
     return (float(values.mean()) if len(values) else 0.0), _half_width(values)
 
 
 def _middle(count: int) -> slice:
-    """Return the requests that count."""
+    """Return the slice of `count` requests that are counted."""
     return slice(int(count * LEFT_OUT), count - int(count * LEFT_OUT))

@@ -1,4 +1,4 @@
-"""Metrics of an emulated replica under the names of vLLM, kept as plain numbers."""
+"""Metrics of an emulated replica under the names that vLLM uses, kept as plain numbers."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,9 @@ REQUEST_S = (
     960.0, 1920.0, 7680.0,
 )  # fmt: skip
 TOKENS = tuple(float(step * 10**power) for power in range(6) for step in (1, 2, 5))
-"""Bounds of the buckets of vLLM's histograms."""
+"""Upper bounds of the buckets of vLLM's token histograms."""
 PARTS = ("queue", "prefill", "decode", "inference")
-"""Parts of the time of a request, as vLLM names them."""
+"""Parts of the time of a request, as named by vLLM."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _TEXTS = {
     "num_requests_running": "Requests in the batch.",
@@ -44,13 +44,13 @@ _TEXTS = {
 
 
 def labels(**values: str) -> str:
-    """Return labels in Prometheus's text format."""
+    """Return labels in Prometheus' text format."""
     pairs = ((name, value.translate(_ESCAPES)) for name, value in values.items())
     return ",".join(f'{name}="{value}"' for name, value in pairs)
 
 
 def family(name: str, metric_type: str, text: str, samples: Mapping[str, float]) -> list[str]:
-    """Return a metric in Prometheus's text format.
+    """Return a metric as lines of Prometheus' text format.
 
     Args:
         name: name of the metric.
@@ -63,7 +63,7 @@ def family(name: str, metric_type: str, text: str, samples: Mapping[str, float])
 
 
 class Histogram:
-    """A histogram of Prometheus."""
+    """A Prometheus histogram."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
@@ -78,12 +78,18 @@ class Histogram:
         return self._sum / count if count else 0.0
 
     def observe(self, value: float) -> None:
-        """Count a value."""
+        """Add a value to the histogram."""
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
     def family(self, name: str, text: str, labelled: str) -> list[str]:
-        """Return the metric in Prometheus's text format."""
+        """Return the histogram as lines of Prometheus' text format.
+
+        Args:
+            name: name of the metric.
+            text: its description.
+            labelled: labels of the metric, as text.
+        """
         found, total = [f"# HELP {name} {text}", f"# TYPE {name} histogram"], 0
         for bound, count in zip(self._edges, self._counts, strict=True):
             total += count
@@ -119,10 +125,10 @@ class TokenMetrics:
         """Count a complete request.
 
         Args:
-            reason: why its answer ended.
-            prompt: tokens of its prompt.
-            made: tokens of its answer.
-            times_s: its arrival, its first time in the batch, its first and its last token.
+            reason: reason why its output ended.
+            prompt: number of prompt tokens.
+            made: number of output tokens.
+            times_s: times [s] of its arrival, of first joining the batch, and of its first and last token.
         """
         sent_s, scheduled_s, first_s, last_s = times_s
         decode_s = last_s - first_s
@@ -139,7 +145,13 @@ class TokenMetrics:
             seen["request_time_per_output_token_seconds"].observe(decode_s / (made - 1))
 
     def text(self, model: str, gauges: Mapping[str, float], preemptions: int) -> bytes:
-        """Return all metrics in Prometheus's text format."""
+        """Return all metrics of the replica in Prometheus' text format.
+
+        Args:
+            model: name of the model.
+            gauges: values of the gauges, by metric.
+            preemptions: number of preemptions so far.
+        """
         label = labels(model_name=model, engine="0")
         lines: list[str] = []
         for name, value in gauges.items():

@@ -1,4 +1,4 @@
-"""External services: constant times, any number of requests at once, and a price for each token."""
+"""Emulated external services: constant times, any number of requests at once, and a price per token."""
 
 import heapq
 import itertools
@@ -18,22 +18,23 @@ from rest_server.emulator.replica import LONGEST_TOKENS, Model, TokenReplicaApp
 from rest_server.emulator.settings import FleetSettings
 
 EXTERNAL = "external"
-"""Accelerator of replicas that are external services."""
+"""Name used as the accelerator of replicas that are external services."""
 TOKENS_PER_PRICE = 1e6
 
 
 class LiveService(LiveReplica):
-    """A service that answers each request in the mean times of its document."""
+    """External service that makes the tokens of each request at the mean times that its document states."""
 
     def __init__(self, service: External) -> None:
         self._service = service
         self._rows = Rows()
         self._due: list[tuple[float, int, int, int]] = []
-        """Next token of each request: time, order, row, and tokens left."""
+        """Next token of each request: time [ms], order of arrival, request number, and number of tokens left.
+        """
         self._order = itertools.count()
 
     def add(self, now_ms: float, in_tokens: int = 0, out_tokens: int = 1, level: int = 0) -> int:  # noqa: ARG002
-        """Let a request arrive; none is rejected."""
+        """Add an arriving request; none is rejected."""
         row = self._rows.take()
         heapq.heappush(self._due, (now_ms + self._service.ttft_ms, next(self._order), row, out_tokens))
         return row
@@ -45,11 +46,11 @@ class LiveService(LiveReplica):
         self._rows.release(row)
 
     def next_ms(self) -> float:
-        """Return the time of the next token; inf if there is no request."""
+        """Return the time of the next token [ms]; inf if there is no request."""
         return self._due[0][0] if self._due else float("inf")
 
     def step(self) -> Step:
-        """Make the next token."""
+        """Advance to the next token, and return it."""
         at_ms, order, row, left = self._due[0]
         if left == 1:
             heapq.heappop(self._due)
@@ -60,19 +61,19 @@ class LiveService(LiveReplica):
 
     @property
     def waiting(self) -> int:
-        """None waits."""
+        """Number of waiting requests, which is always 0."""
         return 0
 
     @property
     def running(self) -> int:
-        """Number of requests."""
+        """Number of requests in the service."""
         return len(self._due)
 
 
 def rented_backends(
     system: System, plan: Plan, settings: FleetSettings, lag: Histogram, url: Callable[[int], str], first: int
 ) -> Iterator[Backend]:
-    """Yield the external services of a plan, with the numbers from `first` on."""
+    """Yield the external services of a plan as replicas, numbered from `first` on."""
     for number, name in enumerate(services_of(plan), first):
         server = system.named[name]
         assert server.external is not None
@@ -88,5 +89,5 @@ def rented_backends(
 
 
 def cost_cents(prices: tuple[float, float], prompt_tokens: float, output_tokens: float) -> float:
-    """Return the price of tokens [cents], given prices of a million tokens of prompts and answers."""
+    """Return the price of tokens [cents], given the prices of a million prompt and output tokens [cents]."""
     return (prices[0] * prompt_tokens + prices[1] * output_tokens) / TOKENS_PER_PRICE

@@ -1,4 +1,4 @@
-"""An emulated replica with tokens: an HTTP server that behaves like vLLM."""
+"""Emulated replica with tokens: an HTTP server that behaves like vLLM."""
 
 import asyncio
 import math
@@ -35,30 +35,30 @@ from rest_server.emulator.words import WORDS, chat_tokens, prompt_tokens
 
 FULL = "The server has too many queued requests; retry later."
 SERVER = "inferplan.server"
-"""Key of a request's scope for the server that the router has chosen for it."""
+"""Key in the ASGI scope of a request: the server that the router has chosen for the request."""
 USAGE = "inferplan.usage"
-"""Key of a request's scope for the tokens of its prompt and of its complete answer."""
+"""Key in the ASGI scope of a request: numbers of its prompt tokens and of its output tokens."""
 LONGEST_TOKENS = 131_072
-"""Most tokens of prompt and answer of a replica whose KV cache has no limit."""
+"""Maximum tokens of prompt and output for a replica whose KV cache has no limit."""
 COMPLETIONS = {"/v1/completions": False, "/v1/chat/completions": True}
-"""Whether a path takes a chat."""
+"""Paths of completions, and whether they take a chat instead of a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The model that the replica serves."""
+    """Model that an emulated replica serves, with its limits."""
 
     name: str
     aliases: dict[str, int]
-    """Names of its servers, with the rank of their priority."""
+    """Names under which requests can ask for the model, with the rank of each one's priority."""
     longest: int
-    """Most tokens of prompt and answer."""
+    """Maximum number of tokens of prompt and output together."""
     kv_tokens: int | None
-    """Tokens of KV cache; None: unlimited."""
+    """Capacity of the KV cache [tokens]; None: unlimited."""
     outputs: Lengths
-    """Lengths of answers that the model ends by itself."""
+    """Distribution of output lengths if the model ends the output itself."""
     times: IterationCoefficients | None = None
-    """Latency model with delays between engine and client; None if it has none."""
+    """Latency model with client delays; None if it has no client delays."""
 
 
 class TokenCall:
@@ -74,7 +74,7 @@ class TokenCall:
         self._woken: asyncio.Future[None] | None = None
 
     def token(self, at_ms: float, *, ended: bool) -> None:
-        """Take a token."""
+        """Handle a token of the request."""
         metrics, scale_s = self._replica.metrics, self._replica.engine.slowdown / 1000
         if self.made == 0:
             self._first_ms = at_ms
@@ -93,7 +93,7 @@ class TokenCall:
         self._wake()
 
     def fail(self, error: Exception) -> None:
-        """Take the end of the replica, or the client's."""
+        """Handle the end of the replica, or of the client."""
         self.error = error
         self._wake()
 
@@ -102,10 +102,10 @@ class TokenCall:
             self._woken.set_result(None)
 
     async def until(self, made: int) -> None:
-        """Wait for a number of tokens, or the last one.
+        """Wait until the request has a number of tokens, or its last one.
 
         Raises:
-            Exception: the request has ended without it.
+            Exception: the request has failed before that.
         """
         while self.made < made and not self.ended and self.error is None:
             self._woken = asyncio.get_running_loop().create_future()
@@ -115,10 +115,10 @@ class TokenCall:
 
 
 class TokenReplicaApp:
-    """ASGI application of a replica with tokens."""
+    """ASGI application of an emulated replica with tokens."""
 
     posts: ClassVar[Collection[str]] = (*COMPLETIONS, "/tokenize")
-    """Paths that take requests."""
+    """Paths that accept requests."""
 
     def __init__(self, model: Model, engine: Engine, life: Life, seed: int) -> None:
         self.engine = engine
@@ -127,11 +127,11 @@ class TokenReplicaApp:
         self._model = model
         self._rng = np.random.default_rng(seed)
         self._coming = 0
-        """Requests that have not reached the engine yet."""
+        """Number of requests that have not reached the engine yet."""
         self._latest_ms = -math.inf
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request.
+        """Handle an ASGI request.
 
         Raises:
             Dropped: the replica breaks the connection.
@@ -148,12 +148,12 @@ class TokenReplicaApp:
 
     @property
     def load(self) -> int:
-        """Number of requests in the replica, including those that wait."""
+        """Number of requests in the replica, including waiting ones."""
         return self.engine.live.waiting + self.engine.live.running + self._coming
 
     @property
     def tokens(self) -> tuple[int, int]:
-        """Tokens of complete prompts, and generated ones."""
+        """Number of prompt tokens of complete requests, and number of output tokens made."""
         return self.metrics.prompt_tokens, self.metrics.generation_tokens
 
     async def _get(self, path: str, send: Send) -> None:
@@ -178,10 +178,10 @@ class TokenReplicaApp:
             raise BadRequest("Not Found", 404)
 
     async def answer_at_once(self, path: str, body: Mapping[str, Any], send: Send) -> None:
-        """Send all tokens of an answer without computing them.
+        """Send all tokens of the output to a request without computing them, as a result cache does.
 
         Raises:
-            BadRequest: a field of the request is wrong.
+            BadRequest: a field of the request is invalid.
         """
         question = self._question(body, is_chat=COMPLETIONS[path])
         writer, last = Writer(question, str(body.get("model") or self._model.name)), question.tokens - 1
@@ -208,7 +208,7 @@ class TokenReplicaApp:
             raise BadRequest("Not Found", 404)
 
     def _level(self, server: str, name: str) -> int:
-        """Return the rank of the priority of a server, or of the name in a request; else the lowest.
+        """Return the priority rank of the chosen server, or of the name in the request; otherwise the lowest.
 
         Raises:
             BadRequest: the name is unknown.
@@ -219,7 +219,7 @@ class TokenReplicaApp:
         return aliases.get(server, aliases.get(name, max(aliases.values())))
 
     def _question(self, body: Mapping[str, Any], *, is_chat: bool) -> CompletionRequest:
-        """Read a request, and draw the length at which its answer would end by itself."""
+        """Read a completion request, and draw the length at which its output would end by itself."""
         model, seed = self._model, int(self._rng.integers(1 << 30))
         natural = int(model.outputs.draw(1, np.random.default_rng(seed))[0])
         return question_of(body, is_chat=is_chat, longest=model.longest, natural=max(natural, 1), seed=seed)
@@ -227,7 +227,7 @@ class TokenReplicaApp:
     async def _complete(
         self, body: Mapping[str, Any], question: CompletionRequest, level: int, receive: Receive, send: Send
     ) -> bool:
-        """Answer a request, and return whether the answer is complete."""
+        """Respond to a request, and return whether the output is complete."""
         if self.life.refusal is not None:
             await reply_error(send, *self.life.refusal)
             return False
@@ -254,7 +254,7 @@ class TokenReplicaApp:
         return call.ended
 
     async def _delay(self) -> None:
-        """Wait for the delays of a request between client and engine in the profile (eq. 100)."""
+        """Wait for the client delays that the profile states for a request (eq. 100)."""
         times, now_ms = self._model.times, self.engine.now_ms()
         pause_ms, self._latest_ms = now_ms - self._latest_ms, now_ms
         if times is None:
@@ -269,7 +269,7 @@ class TokenReplicaApp:
                 self._coming -= 1
 
     async def _stream(self, call: TokenCall, question: CompletionRequest, name: str, send: Send) -> None:
-        """Send each token as soon as it is made; those of a late task together."""
+        """Send each token as soon as it is made; if the task is late, send several tokens together."""
         writer, sent = Writer(question, name), 0
         await begin(send, 200, EVENTS)
         while sent < question.tokens:
@@ -284,7 +284,7 @@ class TokenReplicaApp:
         await reply_json(send, Writer(question, name).whole())
 
     async def _reject(self, question: CompletionRequest, send: Send) -> None:
-        """Reject as vLLM does: with 503, or in an event of a stream that has started."""
+        """Reject a request as vLLM does: with 503, or in an event if its stream has started."""
         self.metrics.rejected += 1
         if not question.streams:
             await reply_error(send, FULL, 503)
@@ -293,7 +293,7 @@ class TokenReplicaApp:
         await send({"type": "http.response.body", "body": error_event(error_of(FULL, 503))})
 
     async def _fail(self, question: CompletionRequest, message: str, send: Send) -> None:
-        """Answer a request that the replica has lost."""
+        """Respond to a request that the replica has lost, with an error."""
         if question.streams:
             await send({"type": "http.response.body", "body": error_event(error_of(message, 500))})
         else:

@@ -1,4 +1,4 @@
-"""Router of an emulated fleet: by model and server, with retries, health checks and its own metrics."""
+"""Router of an emulated fleet: chooses replicas by model and server, with retries and health checks."""
 
 import asyncio
 import itertools
@@ -42,12 +42,12 @@ HEALTH_PERIOD_S = 1.0
 ERROR = b'data: {"error":'
 CONTROL = "/emulator/replicas"
 TARGETS = "/emulator/targets"
-"""Path of Prometheus's HTTP service discovery."""
+"""Path of Prometheus' HTTP service discovery."""
 
 
 @dataclass(slots=True)
 class _Attempt:
-    """One attempt to answer a request by a replica; holds the answer back up to its first part."""
+    """An attempt to serve a request by one replica; the response is held back until its first part."""
 
     send: Send
     begun: bool = False
@@ -72,18 +72,18 @@ class _Attempt:
 
 
 class Router:
-    """ASGI application that forwards requests to replicas."""
+    """ASGI application that forwards requests to the replicas of an emulated fleet."""
 
     def __init__(
         self, system: System, plan: Plan, backends: Sequence[Backend], settings: FleetSettings, lag: Histogram
     ) -> None:
-        """Describe a router.
+        """Create a router.
 
         Args:
             system: the planned system.
             plan: its plan.
             backends: all replicas.
-            settings: policy, retries and seed.
+            settings: routing policy, retries and seed.
             lag: histogram of the delays of the engines [s].
         """
         self._backends = backends
@@ -103,7 +103,7 @@ class Router:
         self._failed = self._lost = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Handle an ASGI request."""
         path, is_post = scope["path"], scope["method"] == "POST"
         try:
             step = next((one for one in self._steps if one.prefix and path.startswith(one.prefix)), None)
@@ -138,14 +138,14 @@ class Router:
             await reply_error(send, "Not Found", 404)
 
     async def watch(self) -> None:
-        """Check the health of all replicas repeatedly."""
+        """Repeatedly check the health of all replicas."""
         while True:
             for one in self._backends:
                 one.is_healthy = one.app.life.is_healthy
             await asyncio.sleep(HEALTH_PERIOD_S)
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request pass all steps, and say so if nothing answers it."""
+        """Pass a request through all steps, and respond with an error if nothing serves it."""
         content = await body_of(receive)
         body = json_of(content) if scope["path"] != "/predict" else {}
         call = ForwardedRequest(scope, content, body, receive, send, "")
@@ -162,14 +162,15 @@ class Router:
             await reply_error(call.answer, refusal.text, refusal.status)
 
     async def _enter(self, call: ForwardedRequest) -> Refusal | None:
-        """Let a request pass all steps."""
+        """Pass a request through all steps; return the reason if nothing has responded to it."""
         call.server = call.server or self._server_of(call.body)
         return await self._way(call)
 
     def _server_of(self, body: Mapping[str, Any]) -> str:
         """Return the server that a request names by `model`; empty if any replica of the model can serve it.
 
-        If the servers of one queue have the model, it is that of the stated priority, or else of the lowest.
+        If several servers of a queue have the model, it is the one of the stated priority, or else of the
+        lowest.
         """
         name = body.get("model")
         if name in self._names or any(name in one.servers for one in self._backends):
@@ -181,7 +182,10 @@ class Router:
         return (named or [max(mine, key=lambda one: one.priority)])[0].name
 
     async def _replicas(self, call: ForwardedRequest) -> Refusal | None:
-        """Forward a request; try further replicas until one has sent its first part."""
+        """Forward a request to a replica.
+
+        Try further replicas until one has sent the first part of a response.
+        """
         found, status = self._found(call), 503
         call.scope[SERVER] = call.server
         for backend in itertools.islice(self._order(found, call), self._attempts):
@@ -211,7 +215,7 @@ class Router:
         return Refusal(status, text)
 
     def _found(self, call: ForwardedRequest) -> list[Backend]:
-        """Return the replicas of the server or the model that a request names."""
+        """Return the replicas of the server or of the model that a request names."""
         server, model = call.server, call.body.get("model")
         found = [
             one
@@ -225,7 +229,7 @@ class Router:
         return found
 
     def _order(self, found: list[Backend], call: ForwardedRequest) -> Iterator[Backend]:
-        """Yield the replicas in the order of the policy, those that fail their health checks last."""
+        """Yield replicas in the order of the routing policy; replicas that fail health checks are last."""
         session = call.header(SESSION_HEADER) or str(call.body.get("user") or "")
         first = next(self._turn)
         if self._policy == "sticky" and session:
@@ -238,7 +242,7 @@ class Router:
         yield from sorted(turned, key=lambda one: not one.is_healthy)
 
     async def _control(self, path: str, receive: Receive, send: Send, *, is_post: bool) -> None:
-        """List the replicas, or change the state of one."""
+        """List the replicas, or change the state of one replica."""
         name = path.removeprefix(CONTROL).strip("/")
         chosen = [one for one in self._backends if name in {"", one.id}]
         if not chosen:
@@ -257,7 +261,7 @@ class Router:
         await reply_json(send, states[0] if name else {"speed": self._speed, "replicas": states})
 
     def _metrics(self) -> bytes:
-        """Return the metrics of the router in Prometheus's text format."""
+        """Return the router's metrics in Prometheus' text format."""
         known = {
             id(one): labels(replica=one.id, server=", ".join(one.servers), model=one.model)
             for one in self._backends
@@ -289,13 +293,13 @@ class Router:
 
 
 def _target(one: Backend) -> dict[str, Any]:
-    """Return a replica as a target of Prometheus."""
+    """Return a replica as a target of Prometheus' service discovery."""
     labels = {"server": one.planned, "accelerator": one.accelerator, "replica": one.id}
     return {"targets": [one.url.removeprefix("http://")], "labels": labels}
 
 
 def _replayed(content: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives a body that has been read, and then the client's end."""
+    """Return a `receive` function that repeats a body that was read, and then waits for the client's end."""
     given = False
 
     async def replay() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Server of an emulated fleet that can be scaled by the part of the Kubernetes API that a scaler needs."""
+"""Server process of an emulated fleet that an autoscaler can scale through the Kubernetes API."""
 
 import asyncio
 import socket
@@ -28,7 +28,7 @@ from rest_server.emulator.settings import FleetSettings, allow_files
 from rest_server.stopping import end_on_signals
 
 MAX_REPLICAS = 1000
-"""Replicas for which files are reserved."""
+"""Maximum number of replicas for which file descriptors are reserved."""
 
 
 def emulate_scalable(
@@ -37,11 +37,11 @@ def emulate_scalable(
     settings: FleetSettings,
     announce: Callable[[str], None],
 ) -> int:
-    """Run a fleet until stopped; return the exit status.
+    """Run a fleet until it is stopped, and return the exit status.
 
     Args:
         system: the planned system.
-        plan: its plan, which gives the replicas at the start.
+        plan: its plan, which determines the replicas at the start.
         settings: settings of the fleet.
         announce: called with a JSON line for each replica at the start, and one when all are ready.
 
@@ -67,13 +67,13 @@ def emulate_scalable(
 
 
 class _Front:
-    """Application at the port of the router: the router and the API."""
+    """ASGI application at the router's port: the router and the Kubernetes API."""
 
     def __init__(self, router: Router, api: KubernetesApi) -> None:
         self._router, self._api = router, api
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Pass an ASGI request to the router or to the Kubernetes API."""
         if self._api.serves(scope["path"]):
             await self._api(scope, receive, send)
         else:
@@ -81,7 +81,7 @@ class _Front:
 
 
 class _ScalableServer(uvicorn.Server):
-    """A server that opens and closes ports while it runs."""
+    """A uvicorn server that opens and closes ports while it runs."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class _ScalableServer(uvicorn.Server):
         self._tasks: list[asyncio.Task[None]] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, start the replicas of the plan, and announce them."""
+        """Open the port, start the replicas of the plan, and announce them."""
         await super().startup(sockets)
 
         def protocol() -> asyncio.Protocol:
@@ -119,7 +119,7 @@ class _ScalableServer(uvicorn.Server):
         self._announce(ready_line(self._url, self._fleet.backends))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop scaling, end watches, and close all ports once requests in progress are complete."""
+        """Stop scaling, end watches, and close all ports when requests in progress are complete."""
         self._api.close()
         for task in self._tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Servers of an emulated fleet: one port a replica and one of the router, all in one process."""
+"""Server process of an emulated fleet: one port for each replica and one for the router."""
 
 import asyncio
 import json
@@ -27,13 +27,13 @@ from rest_server.stopping import end_on_signals
 
 BACKLOG = 1024
 STOP_PERIOD_S = 0.05
-"""Period of the checks for a stop signal while replicas start [s]."""
+"""Interval at which a stop signal is checked for while replicas start [s]."""
 DRAIN_S = 30
-"""Longest time for which requests in progress are completed after a stop signal [s]."""
+"""Maximum time for which requests in progress are completed after a stop signal [s]."""
 
 
 def emulate(system: System, plan: Plan, settings: FleetSettings, announce: Callable[[str], None]) -> int:
-    """Run the replicas of a plan until stopped; return the exit status.
+    """Run the replicas of a plan until they are stopped, and return the exit status.
 
     Args:
         system: the planned system.
@@ -73,8 +73,8 @@ def emulate(system: System, plan: Plan, settings: FleetSettings, announce: Calla
 
 
 def configuration(app: App) -> uvicorn.Config:
-    """Return the configuration of the server of a fleet."""
-    # uvloop otherwise sleeps after each connection, as if other processes accepted them, too.
+    """Return the uvicorn configuration for the server of a fleet."""
+    # Otherwise uvloop sleeps after each connection, because other processes might accept connections, too.
     os.environ.setdefault("UV_TCP_SINGLE_ACCEPT", "0")
     return uvicorn.Config(
         app, log_config=None, access_log=False, lifespan="off", backlog=BACKLOG, timeout_keep_alive=75,
@@ -83,7 +83,7 @@ def configuration(app: App) -> uvicorn.Config:
 
 
 class _FleetServer(uvicorn.Server):
-    """A server that announces the fleet when it listens."""
+    """A uvicorn server that announces the fleet when its ports are open."""
 
     def __init__(
         self,
@@ -114,22 +114,22 @@ class _FleetServer(uvicorn.Server):
 
 
 class ByPort:
-    """Application that chooses a replica or the router by the port of the connection."""
+    """ASGI application that chooses a replica or the router by the port of the connection."""
 
     def __init__(self, apps: dict[int, App]) -> None:
         self._apps = apps
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Pass an ASGI request to the application of its port."""
         try:
             await self._apps[scope["server"][1]](scope, receive, send)
         except Dropped:
             getattr(send, "__self__").transport.abort()  # noqa: B009  ASGI has no message that breaks a connection
-            await asyncio.sleep(0)  # until uvicorn knows
+            await asyncio.sleep(0)  # until uvicorn has noticed
 
 
 def line_of(replica: Backend) -> str:
-    """Return the line that announces a replica."""
+    """Return the JSON line that announces a replica."""
     servers = ", ".join(replica.servers)
     return json.dumps(
         {"id": replica.id, "server": servers, "accelerator": replica.accelerator, "url": replica.url},
@@ -138,12 +138,12 @@ def line_of(replica: Backend) -> str:
 
 
 def ready_line(url: str, replicas: Sequence[Backend]) -> str:
-    """Return the line that announces the router."""
+    """Return the JSON line that announces the router."""
     return json.dumps({"ready": True, "url": url, "replicas": len(replicas)})
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """Return a listening socket.
+    """Return a socket that listens on a host and port.
 
     Raises:
         SpecError: the port cannot be used.
@@ -157,13 +157,13 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 def url_of(listening: socket.socket) -> str:
-    """Return the address of a listening socket."""
+    """Return the URL of a listening socket."""
     host, port = listening.getsockname()[:2]
     return f"http://{host}:{port}"
 
 
 def compile_engines(placed: list[EmulatedPool]) -> None:
-    """Compile the code that the engines need, before the first request waits for it."""
+    """Compile the code of the engines, so that the first request need not wait for it."""
     for replica in {type(one.runs[0].replica): one.runs[0].replica for one in placed}.values():
         live = replica.live(1, np.random.default_rng(1))
         row = live.add(0.0, 8, 2)

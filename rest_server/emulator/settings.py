@@ -1,4 +1,4 @@
-"""Settings of an emulated fleet, and the limit of open files."""
+"""Settings of an emulated fleet, and its limit on open files."""
 
 import resource
 from collections.abc import Mapping
@@ -16,26 +16,27 @@ class FleetSettings:
     """Settings of an emulated fleet."""
 
     port: int
-    """Port of the router; replicas that run from the start have the next ones. 0: any free ports."""
+    """Port of the router; replicas that run from the start have the next ports. 0: any free ports."""
     host: str = "127.0.0.1"
-    """Address to listen on."""
+    """Host name or address to listen on."""
     speed: float = 1.0
-    """Model time per time of the machine."""
+    """Factor by which model time passes faster than real time."""
     share: float = 1.0
-    """Share of the plan's replicas, at least one a placement."""
+    """Fraction of the plan's replicas that run, at least one for each placement."""
     seed: int = 1
     startup_s: Mapping[str, float] = field(default_factory=lambda: {"": 0.0})
-    """Start-up times by model or accelerator, and of the others under "" [s of model time]."""
+    """Start-up times by model or accelerator [s of model time]; the default has the name ""."""
     policy: Policy = "least"
-    """Choice of replicas by the router."""
+    """Routing policy: how the router chooses a replica."""
     retries: int | None = None
-    """Further replicas for a request that one rejects or fails; None: all."""
+    """Maximum number of further replicas tried if one rejects or fails a request; None: all."""
     cluster: ClusterTable = field(default_factory=ClusterTable)
-    """Nodes of each accelerator; a replica on several of them is a LeaderWorkerSet."""
+    """Nodes of each accelerator; a replica on several nodes is a LeaderWorkerSet."""
     keys: tuple[Path, ...] = ()
-    """Files of API keys, of which requests need one; none: no keys."""
+    """Files with API keys; requests need one of these keys. Empty: requests need no key."""
     rate_limit_rps: float | None = None
-    """Largest rate of requests of a key, or without keys of a client's address [1/s of model time]."""
+    """Maximum rate of requests per API key, or per client address if there are no keys [1/s of model time].
+    """
 
     def startup_of(self, model: str, accelerator: str) -> float:
         """Return the start-up time of a replica [s of model time]."""
@@ -43,7 +44,10 @@ class FleetSettings:
 
 
 def allow_files(count: int) -> None:
-    """Let the process open as many files as the system allows; each connection is one."""
+    """Raise the limit on open files of this process as far as the system allows.
+
+    Each connection is a file.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY:
         hard = max(soft, count + 65_536)

@@ -1,4 +1,4 @@
-"""Filler text of one word per token, counts of prompts, and a tokenizer that agrees with them."""
+"""Filler text with one word per token, token counts of prompts, and a tokenizer that agrees with both."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ from rest_server.emulator.asgi import BadRequest
 
 _SOUNDS = "ba de fi go ku la me ni po ru sa te vi wo xu za".split()  # noqa: SIM905
 WORDS = tuple(first + second for first in _SOUNDS for second in _SOUNDS)
-"""Words of the filler."""
+"""Words of which filler texts consist."""
 UNKNOWN = "<unk>"
 _TOKENIZER = {
     "version": "1.0",
@@ -42,18 +42,24 @@ _CONFIG = {
 
 
 def word(seed: int, k: int) -> str:
-    """Return token k of the text of a request, with the space that separates it from the one before."""
+    """Return token k of the text of a request, including the space before it."""
     text = WORDS[(seed + 7 * k + k * k) % len(WORDS)]
     return text if k == 0 else " " + text
 
 
 def filler_text(seed: int, tokens: int) -> str:
-    """Return a text of a number of tokens."""
+    """Return a filler text with a number of tokens."""
     return "".join(word(seed, k) for k in range(tokens))
 
 
 def tokens_until_stop(seed: int, tokens: int, stops: list[str]) -> int | None:
-    """Return the number of tokens of a text up to a stop string, which its last one completes; else None."""
+    """Return the number of tokens of a text up to the end of the first stop string; None if there is none.
+
+    Args:
+        seed: random seed of the text.
+        tokens: number of tokens of the text.
+        stops: the stop strings.
+    """
     text, longest = "", max(map(len, stops))
     for k in range(tokens):
         text = (text + word(seed, k))[-longest - 16 :]
@@ -63,7 +69,7 @@ def tokens_until_stop(seed: int, tokens: int, stops: list[str]) -> int | None:
 
 
 def prompt_tokens(prompt: Any) -> int:
-    """Return the tokens of a prompt: words of a text, or token ids.
+    """Return the number of tokens of a prompt, which is a text (words) or a list of token ids.
 
     Raises:
         BadRequest: it is neither.
@@ -78,10 +84,10 @@ def prompt_tokens(prompt: Any) -> int:
 
 
 def chat_tokens(messages: Any) -> int:
-    """Return the tokens of a conversation: the words of its messages.
+    """Return the number of tokens of a conversation: the words of its messages.
 
     Raises:
-        BadRequest: it is no list of messages.
+        BadRequest: it is not a list of messages.
     """
     if not isinstance(messages, list) or not messages:
         raise BadRequest("messages: must be a list of at least one message")
@@ -97,7 +103,7 @@ def chat_tokens(messages: Any) -> int:
 
 
 def write_tokenizer(folder: Path) -> None:
-    """Write a tokenizer for benchmark clients, one token per word, as `transformers` reads it."""
+    """Write a tokenizer for benchmark clients in the format of `transformers`, with one token per word."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, value in (("tokenizer.json", _TOKENIZER), ("tokenizer_config.json", _CONFIG)):
         (folder / name).write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Worker of a job queue: downloads, inference and uploads of several jobs overlap."""
+"""Worker of a job queue, which overlaps the downloads, inference and uploads of several jobs."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from rest_server.emulator.steps.jobs import JobQueue
 POLL_S = 0.2
 """Time to wait if there is no job, or before another request to a full server [s]."""
 RENEWALS = 3
-"""Renewals in the time of a lease."""
+"""Number of renewals during the time of a lease."""
 FULL = 503
 LOST = 409
 
@@ -29,38 +29,39 @@ class WorkerSettings:
     """Settings of a worker."""
 
     url: str
-    """Address of the router, which has the queue and the servers."""
+    """Address of the router, which has the job queue and the servers."""
     name: str
     jobs: int = 4
-    """Maximum jobs inside at once."""
+    """Maximum number of jobs in progress."""
     transfers: int = 4
-    """Maximum downloads, and uploads, at once."""
+    """Maximum number of simultaneous downloads, and of simultaneous uploads."""
     lease_s: float = 30.0
     drains: bool = False
-    """Whether it ends when no job waits."""
+    """Whether the worker ends when no job waits."""
     timeout_s: float = 300.0
-    """Longest wait for a part of an answer [s]: of a download, an inference or an upload."""
+    """Maximum time to wait for a part of a response, in a download, an inference or an upload [s]."""
     key: str = ""
-    """API key of the router."""
+    """API key for the router; empty if it needs none."""
 
 
 class LeaseLostError(Exception):
-    """Another worker can have the job."""
+    """Raised when a worker no longer has the lease of a job, so another worker can have it."""
 
 
 class Worker:
     """Takes jobs from a queue until it is stopped.
 
-    The input of a job is an object with `server` and `path` of the inference, its `body`, and optionally
-    the addresses `download`, whose content is then the body, and `upload`, to which the answer is put.
+    The input of a job is an object with `server` and `path` of the inference, and its `body`. It can also
+    have the addresses `download`, whose content then replaces the body, and `upload`, to which the output is
+    put.
     """
 
     def __init__(self, settings: WorkerSettings, report: Callable[[dict[str, Any]], None]) -> None:
-        """Describe a worker.
+        """Create a worker.
 
         Args:
-            settings: its settings.
-            report: called with what became of each job, and the times of its stages [s].
+            settings: settings of the worker.
+            report: called with the outcome of each job, and the times of its stages [s].
         """
         self._settings = settings
         self._report = report
@@ -73,15 +74,15 @@ class Worker:
         }
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until stopped, then complete the jobs inside.
+        """Process jobs until stopped, then complete the jobs in progress.
 
         Raises:
-            SpecError: no queue answers at the start.
+            SpecError: no job queue responds at the start.
         """
         settings, is_first = self._settings, True
         while not stop.is_set():
             free, leased = settings.jobs - len(self._inside), []
-            is_idle = not self._inside  # before it asks: a job that fails meanwhile waits again
+            is_idle = not self._inside  # before the request: a job that fails in the meantime waits again
             if free:
                 asked = {"worker": settings.name, "count": free, "seconds": settings.lease_s}
                 try:
@@ -102,7 +103,7 @@ class Worker:
         await asyncio.gather(*self._inside)
 
     async def _do(self, job: dict[str, Any]) -> None:
-        """Run a job while its lease is renewed; drop it if the lease is lost."""
+        """Process a job while its lease is renewed; drop the job if the lease is lost."""
         line: dict[str, Any] = {"job": job["id"], "attempt": job["attempt"], "state": "complete"}
         work = asyncio.create_task(self._stages_of(job, line))
         keeping = asyncio.create_task(self._keep(job))
@@ -141,7 +142,7 @@ class Worker:
             line[f"{name}_s"] = round(time.monotonic() - begin_s, 3)
 
     async def _infer(self, wanted: dict[str, Any], content: bytes) -> bytes:
-        """Return the answer of a server; wait while it is full."""
+        """Return the response of a server to an inference request; wait while the server is full."""
         headers = {SERVER_HEADER.decode(): quote(wanted["server"])} if wanted.get("server") else {}
         while True:
             try:
@@ -152,7 +153,7 @@ class Worker:
                 await asyncio.sleep(POLL_S)
 
     async def _keep(self, job: dict[str, Any]) -> None:
-        """Renew the lease of a job, until it is lost."""
+        """Renew the lease of a job until it is lost."""
         with suppress(LeaseLostError):
             while True:
                 await asyncio.sleep(self._settings.lease_s / RENEWALS)
@@ -160,7 +161,7 @@ class Worker:
                     await self._say(job, "renew", {"seconds": self._settings.lease_s})
 
     async def _say(self, job: dict[str, Any], what: str, body: dict[str, Any]) -> None:
-        """Tell the queue about a job.
+        """Report an event of a job to the queue.
 
         Raises:
             LeaseLostError: the lease is not the current one.
@@ -174,7 +175,7 @@ class Worker:
             raise
 
     async def _post(self, path: str, content: bytes, headers: Mapping[str, str] | None = None) -> bytes:
-        """Post to the router, the only recipient of the API key; return its response."""
+        """Send a POST request to the router, the only recipient of the API key, and return the response."""
         key = {"Authorization": f"Bearer {self._settings.key}"} if self._settings.key else {}
         url = self._settings.url.rstrip("/") + path
         return await self._ask("POST", url, content, {**key, **(headers or {})})
@@ -182,10 +183,10 @@ class Worker:
     async def _ask(
         self, method: str, url: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> bytes:
-        """Return the body of an answer, asked in a thread.
+        """Send a request in a thread, and return the body of the response.
 
         Raises:
-            OSError: nothing answers in time, or with an error.
+            OSError: there is no response in time, or it is an error.
         """
         headers = {"Content-Type": JSON.decode(), **(headers or {})}
 

@@ -1,4 +1,4 @@
-"""Workloads of an emulated cluster: desired replicas, the owners of that field, and documents."""
+"""Workloads of an emulated Kubernetes cluster: desired replicas, owners of that field, and objects."""
 
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, Protocol
 from rest_server.emulator.kubernetes_objects import ApiProblem, Json, Resource
 
 NAMESPACE = "serving"
-"""Namespace of the emulated workloads."""
+"""Kubernetes namespace of the emulated workloads."""
 DEPLOYMENTS = Resource("deployments", "Deployment", "apps")
 LEADER_WORKER_SETS = Resource("leaderworkersets", "LeaderWorkerSet", "leaderworkerset.x-k8s.io")
 PODS = Resource("pods", "Pod", "")
@@ -16,11 +16,11 @@ PodState = Literal["pending", "starting", "ready", "draining"]
 
 
 class Owner(NamedTuple):
-    """Ownership of the replicas by a field manager."""
+    """Ownership of the replicas field by a field manager."""
 
     operation: Literal["Apply", "Update"]
     subresource: str
-    """`scale`, or empty for the workload itself."""
+    """Subresource through which the manager owns it: `scale`, or empty for the workload itself."""
 
 
 @dataclass(slots=True)
@@ -33,22 +33,22 @@ class Workload:
     replicas: int
     resource: Resource = DEPLOYMENTS
     size: int = 1
-    """Pods of a replica, one per node."""
+    """Number of pods of a replica, one per node."""
     owners: dict[str, Owner] = field(default_factory=dict)
-    """Field managers that own the replicas."""
+    """Owners of the replicas field, by name of the field manager."""
     generation: int = 1
 
     def update(self, manager: str, replicas: int, subresource: str) -> None:
-        """Set the number of replicas; if it changes, the manager becomes its only owner."""
+        """Set the number of replicas; if it changes, the manager becomes the only owner of the field."""
         if replicas != self.replicas:
             self.owners = {manager: Owner("Update", subresource)}
             self._set(replicas)
 
     def apply(self, manager: str, replicas: int | None, subresource: str, *, force: bool) -> None:
-        """Make a manager the owner of the replicas, or with None no longer one.
+        """Apply the replicas field for a manager, which becomes an owner; with None it stops being one.
 
         Raises:
-            ApiProblem: others own another number, and it is not forced.
+            ApiProblem: other managers own another number, and `force` is not set.
         """
         others = sorted(self.owners.keys() - {manager})
         if replicas is None:
@@ -81,7 +81,7 @@ class Workload:
         return "autoscaling/v1" if owner.subresource else self.resource.api_version
 
     def document(self, pods: "list[tuple[int, PodState]]") -> Json:
-        """Return the workload as an object, without name and version."""
+        """Return the workload as a Kubernetes object, without name and version."""
         live = [state for _, state in pods if state != "draining"]
         ready = live.count("ready")
         counts = {
@@ -140,7 +140,10 @@ class Workload:
         }  # fmt: skip
 
     def pods(self, pods: "list[tuple[int, PodState]]") -> dict[str, Json]:
-        """Return the pods of its replicas by name; the pods of one replica are in the same state."""
+        """Return the pods of the workload's replicas, by name.
+
+        The pods of one replica have the same state.
+        """
         return {
             f"{self.name}-{number}{f'-{k}' if k else ''}": self._pod(state)
             for number, state in pods
@@ -164,9 +167,9 @@ class Workload:
 
 
 class RunsWorkloads(Protocol):
-    """The fleet behind the API."""
+    """Interface of the fleet behind the emulated Kubernetes API."""
 
     workloads: dict[str, Workload]
 
     def pods(self, name: str) -> list[tuple[int, PodState]]:
-        """Return number and state of each replica of a workload."""
+        """Return the number and the state of each replica of a workload."""

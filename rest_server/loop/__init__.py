@@ -1,6 +1,6 @@
-"""The control loop: it measures a fleet's loads, plans the fleet, and scales its Deployments.
+"""Control loop: measures the loads of a fleet, plans the fleet, and scales its Deployments.
 
-Sources return windows of measurements (`sources`), `estimators` turn these into loads, and `deciding` returns
-the desired replicas: a pure function of state and inputs, so a recorded cycle can be repeated. `kubernetes`
-scales, and `controller` runs the cycles.
+Sources return windows of measurements (`sources`), and `estimators` convert these to loads. `deciding`
+returns the desired replicas as a pure function of state and inputs, so a recorded cycle can be repeated.
+`kubernetes` scales the workloads, and `controller` runs the cycles.
 """

@@ -1,4 +1,4 @@
-"""Configuration of the loop: a document of YAML or JSON."""
+"""Configuration of the control loop, a document in YAML or JSON."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,34 +16,36 @@ Url = Annotated[str, Field(pattern=r"^https?://")]
 
 
 class ScrapeSource(Document):
-    """Source of measurements: the `/metrics` of the replicas themselves."""
+    """Source of measurements that reads `/metrics` of the replicas directly."""
 
     kind: Literal["scrape"]
-    """`scrape`."""
+    """Type of the source: `scrape`."""
     url: Url
-    """Address that lists the replicas in Prometheus's format of HTTP discovery."""
+    """Address that lists the replicas in the format of Prometheus' HTTP service discovery."""
     server_label: LabelName = Field("server", alias="serverLabel")
-    """Label with the name of the server."""
+    """Label that contains the name of the server."""
 
 
 class PrometheusSource(Document):
-    """Source of measurements: a Prometheus that scrapes the replicas."""
+    """Source of measurements that queries a Prometheus server, which scrapes the replicas."""
 
     kind: Literal["prometheus"]
-    """`prometheus`."""
+    """Type of the source: `prometheus`."""
     url: Url
-    """Its address."""
+    """Address of the Prometheus server."""
     server_label: LabelName = Field("server", alias="serverLabel")
-    """Label with the name of the server."""
+    """Label that contains the name of the server."""
     selector: str = ""
-    """Label matchers of the replicas' metrics: `namespace="serving"`."""
+    """Label matchers that select the metrics of the replicas, such as `namespace="serving"`."""
     gateway_label: LabelName | None = Field(None, alias="gatewayLabel")
-    """Label of a gateway's metrics with the name of the server, or of a model that only one server has. The
-    gateway then counts arrivals; otherwise they are those of the replicas."""
+    """Label of a gateway's metrics that contains the name of the server, or of a model that only one server
+    has. The gateway then counts arrivals; otherwise they are derived from the replicas.
+    """
     stale_s: Seconds = Field(60.0, alias="staleAfter")
-    """Age of a replica's last value after which it does not report [s]; at least two scrape intervals."""
+    """Age of a replica's last value from which it counts as not reporting [s]; at least two scrape intervals.
+    """
     token_file: Path | None = Field(None, alias="tokenFile", strict=False)
-    """File with a bearer token, relative to the working directory."""
+    """File with a bearer token for Prometheus, relative to the working directory."""
 
 
 class WorkloadTarget(Document):
@@ -58,110 +60,117 @@ class WorkloadTarget(Document):
     kind: Literal["Deployment", "LeaderWorkerSet"] = "Deployment"
     """Kind of the workload."""
     namespace: Name | None = None
-    """Its namespace; default: that of the configuration."""
+    """Namespace of the workload; default: that of the configuration."""
 
 
 class KubernetesTarget(Document):
-    """The cluster whose workloads are scaled."""
+    """Kubernetes cluster whose workloads the loop scales."""
 
     url: Url | None = None
-    """Address of the API server; default: that of the pod's service account or of the kubeconfig."""
+    """Address of the API server; default: that of the pod's service account, else of the kubeconfig."""
     namespace: Name = "serving"
     """Namespace of the workloads."""
     field_manager: Name = Field("inferplan-loop", alias="fieldManager")
-    """Owner of the replicas that the loop sets."""
+    """Field manager under which the loop sets the number of replicas."""
     lease: str = Field("inferplan-loop", max_length=253)
-    """Name of the Lease that lets one loop act; empty: no Lease."""
+    """Name of the Lease that ensures that only one loop acts; empty: no Lease."""
     lease_s: Seconds = Field(60.0, alias="leaseDuration")
-    """Time after which another loop can take the Lease [s]."""
+    """Time after which another loop can take over the Lease [s]."""
     identity: Name | None = None
-    """Holder of the Lease; default: the name of the host, in a cluster that of the pod."""
+    """Holder of the Lease; default: the host name, which in a cluster is the name of the pod."""
     reference_labels: bool = Field(default=False, alias="referenceLabels")
-    """Whether workloads are the Deployments with the reference's labels: `inferno.server.managed` is `true`,
-    `inferno.server.name` and `inferno.server.allocation.accelerator` name the server and its accelerator."""
+    """Whether the workloads are the Deployments with llm-inferno's labels: `inferno.server.managed` is
+    `true`, `inferno.server.name` and `inferno.server.allocation.accelerator` name the server and its
+    accelerator.
+    """
     workloads: tuple[WorkloadTarget, ...] = Field((), strict=False)
-    """Workloads with other names than `inferplan manifests` gives them."""
+    """Workloads whose names differ from those that `inferplan manifests` gives them."""
 
 
 class ForecastSettings(Document):
     """Settings of the forecast of arrival rates."""
 
     level_s: Seconds = Field(120.0, alias="level")
-    """Time constant of the level [s]."""
+    """Time constant of the average that estimates the level of the rate [s]."""
     trend_s: Seconds = Field(900.0, alias="trend")
-    """Time constant of the trend [s]."""
+    """Time constant of the average that estimates the trend of the rate [s]."""
     days: Annotated[float, Field(ge=1, le=365)] = 3.0
-    """Number of days over which the daily season is averaged."""
+    """Number of days over which the daily pattern is averaged."""
 
 
 class DriftSettings(Document):
-    """Settings of the comparison of measured token times and TTFTs with the profiles."""
+    """Settings for comparing measured token times and TTFTs with the profiles."""
 
     limit: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """Relative difference of token times above which a profile has drifted; twice as much for TTFTs."""
+    """Relative difference of token times from which a profile counts as drifted; twice this for TTFTs."""
     span_s: Seconds = Field(300.0, alias="span")
-    """Time constant of the average [s]."""
+    """Time constant of the average over measurements [s]."""
     refit: Literal["propose", "apply"] = "propose"
-    """`propose`: state factors for the parameters of a profile that has drifted; `apply`: plan with them."""
+    """What happens if a profile has drifted. `propose`: state factors for its parameters; `apply`: plan with
+    them.
+    """
 
 
 class RemotePlanner(Document):
-    """A stateful service that plans and stabilises."""
+    """A stateful service that plans and stabilises instead of the loop."""
 
     url: Url
-    """Its address."""
+    """Address of the service."""
     key_file: Path | None = Field(None, alias="keyFile", strict=False)
-    """File with an API key that can write, relative to the working directory."""
+    """File with an API key that has the write scope, relative to the working directory."""
 
 
 class LoopConfig(Document):
-    """Configuration of the loop."""
+    """Configuration of the control loop."""
 
     system: str
     """System to plan: a file or a folder, relative to this document, or `sample:NAME`."""
     source: Annotated[ScrapeSource | PrometheusSource, Field(discriminator="kind")]
     """Source of the measurements."""
     kubernetes: KubernetesTarget | None = None
-    """The cluster to scale; absent: nothing is scaled."""
+    """Cluster to scale; absent: nothing is scaled."""
     planner: RemotePlanner | None = None
-    """Service that plans and stabilises; absent: the loop itself."""
+    """Service that plans and stabilises; absent: the loop does so itself."""
     period_s: Seconds = Field(15.0, alias="period")
-    """Time from one cycle to the next [s]."""
+    """Time from the start of one cycle to the start of the next [s]."""
     window_s: Seconds = Field(60.0, alias="window")
-    """Time over which requests are counted [s]."""
+    """Length of the time window in which requests are counted [s]."""
     drain_s: Seconds = Field(90.0, alias="drain")
-    """Time in which waiting requests are to be served, in addition to new ones [s]."""
+    """Time in which waiting requests should be served in addition to new ones [s]."""
     coverage: Share = 0.9
-    """Minimum share of a server's replicas that must report; loads are then scaled up to all replicas."""
+    """Minimum fraction of a server's replicas that must report; their load is then scaled up to all replicas.
+    """
     variation: bool = True
-    """Whether the variation of lengths is measured, too, for servers whose queue model uses it."""
+    """Whether the variation of token lengths is also measured, for servers whose queue model uses it."""
     scale_to_zero: bool = Field(default=False, alias="scaleToZero")
     """Whether a server without traffic can lose its last replica."""
     startup_s: Seconds = Field(120.0, alias="startup")
-    """Time that a replica needs to become ready [s]; forecasts look this far ahead."""
+    """Time that a replica needs to become ready [s]; forecasts predict the rate after this time."""
     forecast: ForecastSettings | Literal["none"] = ForecastSettings()
-    """Forecast of arrival rates, or `none`. Plans use the larger of forecast and measurement."""
+    """Settings for forecasting arrival rates, or `none`. Plans use the larger of forecast and measured rate.
+    """
     drift: DriftSettings = DriftSettings()
-    """Comparison of token times with the profiles."""
+    """Settings for comparing token times with the profiles."""
     rules: Rules = RECOMMENDED
-    """Stabilisation rules; default: the recommended ones. A server without a measured load always keeps its
-    replicas."""
+    """Stabilisation rules; default: the recommended rules. A server without a measured load always keeps its
+    replicas.
+    """
     port: Annotated[int, Field(ge=1, le=65_535)] | None = None
-    """Port for `/metrics` and `/healthz`; absent: none."""
+    """Port for `/metrics` and `/healthz`; absent: no port."""
     host: str = "127.0.0.1"
-    """Address of that port."""
+    """Address on which the port listens."""
     reference_routes: bool = Field(default=False, alias="referenceRoutes")
-    """Whether that port, on a loopback address, also has the routes of the reference's control loop."""
+    """Whether the port, on a loopback address, also has the routes of llm-inferno's control loop."""
 
     @property
     def applied_rules(self) -> Rules:
-        """The rules; a missing load always holds replicas."""
+        """Stabilisation rules in use; they always keep the replicas of a server without a measured load."""
         given = {"hold_missing_load": True, "load_window_s": self.window_s, "startup_s": self.startup_s}
         return self.rules.model_copy(update=given)
 
 
 def read_config(path: Path) -> LoopConfig:
-    """Return the configuration in a file; the path of its system is made absolute.
+    """Read the configuration in a file; the path of its system becomes absolute.
 
     Raises:
         SpecError: the file cannot be read, or a value is invalid.

@@ -1,4 +1,4 @@
-"""Cycles of the loop: read, decide, keep the state, scale, record."""
+"""Cycles of the control loop: read, decide, store the state, scale, and record."""
 
 import threading
 import time
@@ -36,33 +36,41 @@ SCALED, REFUSED, WOULD_SCALE = "scaled", "refused", "dry run"
 
 
 class ScaledFleet(Protocol):
-    """Workloads that can be read and scaled."""
+    """Interface of workloads that can be read and scaled."""
 
     def read(self) -> tuple[Existing, dict[str, Hold]]:
         """Return the replicas of all workloads, and the servers whose workloads cannot be read."""
 
     def scale(self, server: str, accelerator: str, replicas: int) -> None:
-        """Set the replicas of a workload, or raise `ClusterError`."""
+        """Set the number of replicas of a workload.
+
+        Raises:
+            ClusterError: the API server does not respond, or rejects the change.
+        """
 
     def announce(self, server: str, accelerator: str, reason: str, message: str) -> None:
-        """Create an Event about a workload, or raise `ClusterError`."""
+        """Create an Event about a workload.
+
+        Raises:
+            ClusterError: the API server does not respond, or rejects the Event.
+        """
 
     def may_act(self) -> str | None:
-        """Return the reason that this loop must not scale; None if it can."""
+        """Return the reason why this loop must not scale; None if it can scale."""
 
     @property
     def has_lease(self) -> bool:
-        """Whether this loop can still scale."""
+        """Whether this loop can still scale, because its Lease is valid."""
 
     def release(self) -> None:
-        """Let another loop act."""
+        """Release the Lease, so that another loop can act."""
 
 
 def check_supported(system: System) -> None:
     """Check that the loop can measure and scale every server of a system.
 
     Raises:
-        SpecError: it has routes or shared cards.
+        SpecError: the system has routes or shared cards.
     """
     for route in system.routed.values():
         raise SpecError(
@@ -79,15 +87,15 @@ def check_supported(system: System) -> None:
 
 @dataclass(slots=True)
 class Controller:
-    """The loop of one system."""
+    """Control loop for one system."""
 
     system: System
     config: LoopConfig
     source: MeasurementSource
     fleet: ScaledFleet | None
-    """The workloads; None if there are none to scale."""
+    """Workloads to scale; None if there are none."""
     write: Callable[[dict[str, Any]], None]
-    """Called with the record of each cycle."""
+    """Function that is called with the record of each cycle."""
     state_file: Path | None = None
     dry_run: bool = False
     state: LoopState | None = None
@@ -95,16 +103,16 @@ class Controller:
     last: dict[str, Any] | None = None
     """Record of the last cycle; None before the first."""
     last_s: float = field(default_factory=time.time)
-    """Start of the last cycle, or of the loop [s since the epoch]."""
+    """Start of the last cycle, or of the loop before the first cycle [s since the epoch]."""
     cycles: int = 0
     scalings: dict[str, int] = field(default_factory=lambda: {SCALED: 0, REFUSED: 0})
-    """Number of workloads that were scaled, and of refusals."""
+    """Number of workloads that were scaled, and number of rejected changes."""
     lock: threading.RLock = field(default_factory=threading.RLock)
-    """Held during a cycle."""
+    """Lock that is held during a cycle."""
     _memo: SizingMemo | None = None
 
     def run(self, stop: threading.Event) -> None:
-        """Run cycles until stopped; each starts a period after the last one started."""
+        """Run cycles until stopped; each one starts a period after the start of the last one."""
         try:
             while not stop.is_set():
                 begun_s = time.monotonic()
@@ -115,7 +123,7 @@ class Controller:
                 self.fleet.release()
 
     def once(self) -> None:
-        """Measure one window, and run one cycle."""
+        """Measure one time window, and run one cycle."""
         end_s = time.time() + self.config.window_s
         while (left_s := end_s - time.time()) > 0:
             self.source.read(self.system, time.time())
@@ -127,7 +135,7 @@ class Controller:
                 self.fleet.release()
 
     def now(self) -> dict[str, Any]:
-        """Run a cycle now; return its record."""
+        """Run a cycle now, and return its record."""
         return self.cycle(time.time())
 
     def is_late(self, periods: int) -> bool:
@@ -135,7 +143,7 @@ class Controller:
         return time.time() - self.last_s > periods * self.config.period_s
 
     def cycle(self, now_s: float) -> dict[str, Any]:
-        """Run one cycle; return its record."""
+        """Run one cycle, and return its record."""
         with self.lock:
             self.last_s = now_s
             self.last = self._cycle(now_s)
@@ -169,7 +177,10 @@ class Controller:
         }
 
     def _seen(self, now_s: float) -> CycleInputs:
-        """Return the inputs; workloads are read first, so that a new replica is not missed by the source."""
+        """Return the inputs of a cycle.
+
+        Workloads are read first, so that the source does not miss a new replica.
+        """
         there, problems = ({}, {}) if self.fleet is None else self.fleet.read()
         readings = self.source.read(self.system, now_s)
         if self.fleet is None:
@@ -180,7 +191,7 @@ class Controller:
         )
 
     def _counted(self, name: str, reading: Reading) -> Mapping[str, ExistingReplicas]:
-        """Return the replicas that the source sees, if no cluster is configured."""
+        """Return the replicas that the source sees, for use if no cluster is configured."""
         seen = self.source.replicas.items()
         found = {on: ExistingReplicas(number, number) for (server, on), number in seen if server == name}
         allowed = [on for server, on in workload_pairs(self.system) if server == name]
@@ -208,7 +219,7 @@ class Controller:
     def _scaled(
         self, fleet: ScaledFleet, outcome: CycleOutcome, lease: str | None
     ) -> dict[tuple[str, str], str]:
-        """Scale the workloads that change; return the result of each. Increases come first."""
+        """Scale the workloads that change, increases first, and return the result for each."""
         changes = [item for item in outcome.workloads if item.changes]
         results = {}
         for item in sorted(changes, key=lambda item: item.existing - item.replicas):
@@ -232,7 +243,7 @@ class Controller:
 def _ask(
     planner: RemotePlanner, loads: Mapping[str, EstimatedLoad], existing: Existing
 ) -> RemoteTargets | Hold:
-    """Return the targets of a remote planner, or the reason that there are none."""
+    """Return the targets of a remote planner, or the reason why there are none."""
     try:
         return asked_targets(planner, loads, existing)
     except (PlannerError, SpecError) as error:
@@ -240,7 +251,7 @@ def _ask(
 
 
 def _expecting(reading: Reading, ready: int | None) -> Reading:
-    """Return a window that expects the ready replicas, if they are more than its source expects."""
+    """Return a window that expects the ready replicas, if these are more than its source expects."""
     if isinstance(reading, Hold) or ready is None:
         return reading
     return replace(reading, expected=max(ready, reading.expected or 0))

@@ -1,4 +1,7 @@
-"""One cycle as a pure function: from the state and the inputs to the desired replicas and the next state."""
+"""One cycle of the control loop as a pure function of state and inputs.
+
+It returns the desired replicas and the next state.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -27,20 +30,20 @@ from rest_server.loop.window import Hold, HoldReason, Reading, Window
 
 @dataclass(frozen=True, slots=True)
 class ExistingReplicas:
-    """Replicas of a server on one accelerator."""
+    """Existing replicas of a server on one accelerator, as its workload reports them."""
 
     desired: int
-    """Replicas that its workload asks for."""
+    """Number of replicas that the workload requests."""
     ready: int
 
 
 Existing = Mapping[str, Mapping[str, ExistingReplicas]]
-"""Replicas by server and accelerator, of all workloads that exist."""
+"""Existing replicas by server and accelerator, of all workloads that exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteTarget:
-    """Desired replicas by a remote planner."""
+    """Desired replicas of a server on an accelerator, from a remote planner."""
 
     replicas: int
     reason: str
@@ -56,28 +59,28 @@ AskPlanner = Callable[[Mapping[str, EstimatedLoad], Existing], RemoteTargets | H
 
 @dataclass(frozen=True, slots=True)
 class CycleInputs:
-    """Everything that a cycle reads."""
+    """All inputs of a cycle."""
 
     now_s: float
-    """Time [s since the epoch]."""
+    """Time of the cycle [s since the epoch]."""
     readings: Mapping[str, Reading]
-    """Measurements by server."""
+    """Measurements by server, or the reason why there are none."""
     replicas: Existing
-    """Existing replicas; servers whose workloads cannot be read are absent."""
+    """Existing replicas by server and accelerator; servers whose workloads cannot be read are absent."""
     problems: Mapping[str, Hold] = field(default_factory=dict)
-    """Reasons that the workloads of servers cannot be read."""
+    """Reasons why the workloads of servers cannot be read, by server."""
     remote: RemoteTargets | Hold | None = None
-    """Answer of a remote planner; None without one."""
+    """Targets of a remote planner, or the reason why there are none; None without a remote planner."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopState:
-    """State passed from one cycle to the next."""
+    """State of the control loop, passed from one cycle to the next."""
 
     decisions: Decisions | None = None
     loads: Mapping[str, LoadMemory] = field(default_factory=dict)
     drifts: Drifts = field(default_factory=dict)
-    """Comparisons of token times, by profile."""
+    """Comparisons of measured and predicted token times, by profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,30 +95,30 @@ class WorkloadDecision:
     reason: str
     detail: str = ""
     held: bool = False
-    """Whether the number differs from the plan, or the server is not planned at all."""
+    """Whether the number differs from the plan, or the server is not planned."""
     blocked: bool = False
     """Whether the workload must not be scaled in this cycle."""
 
     @property
     def changes(self) -> bool:
-        """Whether the workload is to be scaled."""
+        """Whether the workload should be scaled."""
         return not self.blocked and self.replicas != self.existing
 
 
 @dataclass(frozen=True, slots=True)
 class CycleOutcome:
-    """Result of a cycle."""
+    """Result of one cycle of the control loop."""
 
     state: LoopState
     loads: Mapping[str, EstimatedLoad]
     """Measured loads, by server."""
     holds: Mapping[str, Hold]
-    """Servers that keep their replicas, with the reason."""
+    """Servers that keep their replicas, with the reasons."""
     workloads: tuple[WorkloadDecision, ...]
     plan: Plan | None
-    """The plan; None if there is none."""
+    """Plan of this cycle; None if there is none."""
     planned: Mapping[str, PlannedReplicas] = field(default_factory=dict)
-    """Planned replicas by server."""
+    """Planned replicas by server, for the rate and for the backlog."""
 
 
 def decide(
@@ -176,17 +179,17 @@ def decide(
 def decide_remotely(
     system: System, config: LoopConfig, state: LoopState, seen: CycleInputs, ask: AskPlanner
 ) -> tuple[CycleOutcome, CycleInputs]:
-    """Return the outcome with the targets of a remote planner, and the inputs with its answer.
+    """Return the outcome of a cycle with a remote planner's targets, and the inputs with its response.
 
-    The same servers are held as by the loop's own planner, and so is a server for which the planner has no
-    target, or none above zero unless it can be scaled to zero.
+    The same servers are held as with the loop's own planner. A server is also held if the planner has no
+    target for it, or if all its targets are zero and it must not be scaled to zero.
 
     Args:
         system: the documented system.
         config: the configuration.
         state: the state after the last cycle.
         seen: the inputs.
-        ask: asks the planner.
+        ask: function that requests the targets.
     """
     memories, loads, holds = _measured(system, config, state, seen)
     given = {name: load for name, load in loads.items() if name not in holds}
@@ -211,7 +214,7 @@ _NONE = RemoteTarget(0, TargetReason.not_chosen.value, "", held=False)
 
 
 def _without_targets(targets: RemoteTargets, config: LoopConfig, seen: CycleInputs) -> dict[str, Hold]:
-    """Return the servers that a remote planner does not know, or would stop."""
+    """Return the servers that a remote planner does not know or would stop, with the reason to hold them."""
     found = {}
     for name, there in seen.replicas.items():
         wanted = sum(item.replicas for item in targets.get(name, {}).values())
@@ -223,7 +226,7 @@ def _without_targets(targets: RemoteTargets, config: LoopConfig, seen: CycleInpu
 
 
 def _remote_decision(mine: Mapping[str, RemoteTarget]) -> ServerDecision:
-    """Return targets as a decision; the reason is a text of the service."""
+    """Return the targets of a remote planner as a decision; their reasons are texts of the service."""
     targets = {
         on: ReplicaTarget(item.replicas, TargetReason.replanned, held=item.held, detail=item.detail)
         for on, item in mine.items()
@@ -234,7 +237,11 @@ def _remote_decision(mine: Mapping[str, RemoteTarget]) -> ServerDecision:
 def _steady(
     memories: Mapping[str, LoadMemory], seen: CycleInputs, holds: Mapping[str, Hold], window_s: float
 ) -> dict[str, tuple[Window, EstimatedLoad, Mapping[str, int]]]:
-    """Return servers whose replicas have not changed during the window, with measurements and replicas."""
+    """Return the servers whose replicas have not changed during the window.
+
+    Returns:
+        Measurements, load and ready replicas by accelerator, for each server.
+    """
     found = {}
     for name, memory in memories.items():
         reading, load = seen.readings.get(name), memory.load
@@ -247,9 +254,9 @@ def _steady(
 def _measured(
     system: System, config: LoopConfig, state: LoopState, seen: CycleInputs
 ) -> tuple[dict[str, LoadMemory], dict[str, EstimatedLoad], dict[str, Hold]]:
-    """Return the stored state of each server's load, the loads to plan for, and the reasons to hold.
+    """Return the stored state of each server's load, the loads to plan for, and the reasons to hold servers.
 
-    A held server is planned with its last measured load, so that others do not get its cards. A server
+    A held server is planned with its last measured load, so that other servers do not get its cards. A server
     without replicas starts with the load of its document, because nothing could be measured.
     """
     memories, loads, holds = dict(state.loads), {}, {}
@@ -269,14 +276,14 @@ def _measured(
 
 
 def _all_ready(there: Mapping[str, ExistingReplicas]) -> dict[str, int]:
-    """Return the ready replicas by accelerator; none if others are desired or are stopping."""
+    """Return the number of ready replicas by accelerator; empty if more are desired or any are stopping."""
     if any(item.ready != item.desired for item in there.values()):
         return {}
     return {on: item.ready for on, item in there.items() if item.ready}
 
 
 def _seeded(last: Decisions | None, seen: CycleInputs) -> Decisions:
-    """Return the last decisions; servers without one have the replicas that exist."""
+    """Return the last decisions, in which servers without a decision have their existing replicas."""
     known = {} if last is None else dict(last.servers)
     for name, there in seen.replicas.items():
         if name not in known and any(item.desired for item in there.values()):
@@ -289,9 +296,9 @@ def _seeded(last: Decisions | None, seen: CycleInputs) -> Decisions:
 
 
 def _reachable(system: System, seen: CycleInputs, config: LoopConfig) -> System:
-    """Return the system in which servers can use the accelerators that have a workload.
+    """Return the system in which servers can only use accelerators for which they have a workload.
 
-    Unless it can be scaled to zero, a server with replicas keeps at least one.
+    A server with replicas keeps at least one, unless it can be scaled to zero.
     """
     changed = {}
     for name, server in system.servers.items():
@@ -330,7 +337,7 @@ def _observation(system: System, seen: CycleInputs, holds: Mapping[str, Hold]) -
 
 
 def _unplanned(plan: Plan, system: System, holds: Mapping[str, Hold]) -> dict[str, Hold]:
-    """Return the servers that the plan does not contain; they are never scaled."""
+    """Return the servers that the plan does not contain, with the reason; they are never scaled."""
     known = plan.allocations.keys() | plan.left_out.keys() | {item.server for item in plan.unserved}
     hold = Hold(HoldReason.not_in_plan, "the plan does not contain this server")
     return {name: hold for name in system.servers if name not in known and name not in holds}
@@ -339,7 +346,7 @@ def _unplanned(plan: Plan, system: System, holds: Mapping[str, Hold]) -> dict[st
 def _workloads(
     system: System, decisions: Decisions | None, seen: CycleInputs, holds: Mapping[str, Hold]
 ) -> tuple[WorkloadDecision, ...]:
-    """Return the decision for each existing workload; held ones keep their replicas."""
+    """Return the decision for each existing workload; held workloads keep their replicas."""
     found = []
     for name, there in sorted(seen.replicas.items()):
         if name not in system.servers:

@@ -1,4 +1,4 @@
-"""The whole loop on one machine: an emulated fleet, a step of load, and the loop that follows it."""
+"""Demo of the control loop on one machine: an emulated fleet, a step of the load, and the loop."""
 
 import json
 import subprocess
@@ -50,17 +50,17 @@ rules: {{scaleDownWindow: 15}}
 """
 LOW_RPS, HIGH_RPS = 2.0, 12.0
 STEP_AT, END_AT = 0.25, 0.65
-"""Begin and end of the high load, as shares of the time."""
+"""Start and end of the high load, as fractions of the duration."""
 STARTUP_S, LIMIT_MS = 5, 1500.0
 HEADINGS = "   time  arrivals  completed  planned  replicas  what the loop does"
 
 
 @contextmanager
 def emulated_fleet(path: Path) -> Iterator[str]:
-    """Run an emulator with the part of the Kubernetes API; yield its address.
+    """Run an emulator with the Kubernetes API, and yield its address.
 
     Raises:
-        SpecError: it does not start.
+        SpecError: the emulator does not start.
     """
     command = [sys.executable, "-m", "optimizer", "emulate", str(path), "--port", "0", "--scalable"]
     command += ["--startup", str(STARTUP_S)]
@@ -78,7 +78,7 @@ def emulated_fleet(path: Path) -> Iterator[str]:
 
 
 def requests_of(seconds: float, seed: int = 1) -> Requests:
-    """Return the requests of the demo: Poisson arrivals at a low, a high, and a low rate."""
+    """Return the requests of the demo: Poisson arrivals at a low, then a high, then a low rate."""
     rng, times_s = np.random.default_rng(seed), []
     at_s = 0.0
     while at_s < seconds:
@@ -91,7 +91,7 @@ def requests_of(seconds: float, seed: int = 1) -> Requests:
 
 
 def run_demo(seconds: float, say: Callable[[str], None]) -> Figure:
-    """Run the demo; return its picture.
+    """Run the demo, and return the figure of its results.
 
     Args:
         seconds: time of the load [s].

@@ -1,4 +1,4 @@
-"""The part of a backlog that needs more replicas than the arrivals."""
+"""Backlogs: the part of the waiting requests that needs more replicas than the arrivals need."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,23 +14,23 @@ from rest_server.loop.loads import EstimatedLoad
 
 @dataclass(frozen=True, slots=True)
 class PlannedReplicas:
-    """Planned replicas of a server, on all accelerators."""
+    """Planned replicas of a server, on all accelerators together."""
 
     for_rate: int
-    """Replicas that serve the expected arrivals within their targets."""
+    """Number of replicas that serve the expected arrivals within their targets."""
     for_backlog: int = 0
-    """Additional replicas that serve the waiting requests within the drain time."""
+    """Number of additional replicas that serve the waiting requests within the drain time."""
 
 
 def planned_replicas(plan: Plan) -> dict[str, int]:
-    """Return the replicas of each planned server."""
+    """Return the number of replicas of each server in a plan."""
     return {name: sum(pool.num_replicas for pool in pools) for name, pools in plan.allocations.items()}
 
 
 def with_target_shares(
     loads: Mapping[str, EstimatedLoad], system: System, plan: Plan
 ) -> dict[str, EstimatedLoad]:
-    """Return loads in which servers with a backlog have the target share of the pools in a plan.
+    """Return loads in which servers with a backlog have the target share that a plan gives them.
 
     Args:
         loads: the loads.
@@ -57,7 +57,7 @@ def with_target_shares(
 
 
 def with_backlogs(system: System, loads: Mapping[str, EstimatedLoad]) -> System:
-    """Return a system whose planned rates contain the part of each backlog that needs more replicas."""
+    """Return a system whose planned rates include the part of each backlog that needs more replicas."""
     changed = {}
     for name, load in loads.items():
         factor = load.planned_rps / load.rate_rps if load.rate_rps else 1.0

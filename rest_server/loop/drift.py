@@ -1,13 +1,13 @@
-"""Drift of profiles: measured token times against those of the profile at the measured load.
+"""Drift of profiles: differences between measured token times and those that the profile predicts.
 
 The mean inter-token latency of a window is compared with the prediction of the queue model for the ready
-replicas at the offered rate, if the server is in a steady state, and so is the mean TTFT if hardly any of it
-is predicted to be waiting. An average over some minutes beyond a limit is an alarm, and proposes factors for
-the parameters of the profile.
+replicas at the offered rate, if the server is in a steady state. So is the mean TTFT, if hardly any of it is
+predicted to be queueing time. If the average over some minutes exceeds a limit, an alarm is raised, and
+factors for the parameters of the profile are proposed.
 
-The factors are a least-squares fit of the logarithms of measured over predicted times, by the sensitivities
-of the predictions to each parameter. A parameter that changes none of the compared times stays. Others change
-together, unless different loads separate them.
+The factors are a least-squares fit of the logarithms of measured over predicted times, based on the
+sensitivity of the predictions to each parameter. Parameters that affect none of the compared times stay
+unchanged. The others change together, unless different loads separate them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,60 +32,66 @@ from rest_server.loop.loads import EstimatedLoad
 from rest_server.loop.window import Window
 
 MIN_TOKENS = 1000.0
-"""Minimum number of recent tokens behind an alarm."""
+"""Minimum number of recent tokens for an alarm."""
 MIN_REQUESTS = 30.0
-"""Minimum number of recent TTFTs behind an alarm."""
+"""Minimum number of recent TTFTs for an alarm."""
 TTFT_LIMITS = 2.0
-"""Limit on the difference of TTFTs, relative to that of token times; routers change TTFTs more."""
+"""Limit on the difference of TTFTs divided by that of token times; it is larger because routers affect TTFTs.
+"""
 MAX_STEP = 1.25
-"""Largest factor of one refit."""
+"""Maximum factor of one refit on a parameter."""
 MAX_FACTOR = 4.0
-"""Largest factor of all refits."""
+"""Maximum factor of all refits together on a parameter."""
 STEADY = 0.05
-"""Maximum rate of the backlog, relative to the offered rate, of a steady state."""
+"""Maximum rate of the backlog, divided by the offered rate, at which a server counts as in a steady state."""
 MAX_WAIT = 0.2
-"""Maximum predicted share of waiting in a TTFT that is compared, because waiting depends on the router."""
+"""Maximum predicted fraction of queueing time in a TTFT that is compared, because queueing depends on the
+router.
+"""
 MAX_UTILISATION = 0.75
-"""Maximum predicted share of the batch limit in use; beyond it queue models predict up to 10 % more."""
+"""Maximum predicted fraction of the batch limit in use; above it, queue models predict up to 10 % too much.
+"""
 INFORMED = 0.05
-"""Minimum root mean square of the sensitivities to a parameter that a refit changes."""
+"""Minimum root mean square of the sensitivities to a parameter, so that a refit changes the parameter."""
 TOGETHER = 0.01
-"""Weight of the differences between the factors of a refit, relative to the squared errors of its fit."""
+"""Weight of the differences between a refit's factors, relative to the squared errors of the fit."""
 STEP = 0.02
-"""Relative change of a parameter by which sensitivities are found."""
+"""Relative change of a parameter with which sensitivities are computed."""
 
 Vector = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRatio:
-    """A measured time against its prediction."""
+    """A measured time compared with its prediction."""
 
     log_ratio: float
-    """Logarithm of measured over predicted time."""
+    """Logarithm of the measured time divided by the predicted time."""
     sensitivities: Mapping[str, float]
-    """Derivatives of the logarithm of the prediction by the logarithms of the parameters."""
+    """Derivatives of the prediction's logarithm with respect to the logarithms of the parameters, by
+    parameter.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class RefitMemory:
-    """Normal equations of the fit of a profile's factors; older comparisons have less weight."""
+    """Normal equations for the factors of a profile; older comparisons have less weight."""
 
     parameters: tuple[str, ...] = ()
     seconds: float = 0.0
-    """Sum of the weights: time of the comparisons [s]."""
+    """Sum of the weights, which is the weighted time of the comparisons [s]."""
     matrix: tuple[Vector, ...] = ()
-    """Sum of the products of sensitivities, shape (P, P)."""
+    """Weighted sum of products of sensitivities, shape (P, P)."""
     vector: Vector = ()
-    """Sum of the products of sensitivities and logarithms of ratios, shape (P,)."""
+    """Weighted sum of products of sensitivities and logarithms of ratios, shape (P,)."""
 
     def after(self, found: TimeRatio, kept: float, seconds: float) -> "RefitMemory":
-        """Return the memory with a comparison.
+        """Return the equations with a comparison added.
 
         Args:
             found: the comparison.
-            kept: weight of the earlier ones.
-            seconds: weight of this one.
+            kept: factor on the weight of earlier comparisons.
+            seconds: weight of this comparison [s].
         """
         names = tuple(found.sensitivities)
         known = self if self.parameters == names else RefitMemory()
@@ -100,7 +106,7 @@ class RefitMemory:
 
     @property
     def factors(self) -> dict[str, float]:
-        """Factors of the parameters that the comparisons inform, each by at most one step."""
+        """Factors for the parameters on which the comparisons are informative, each limited to one step."""
         if not self.seconds:
             return {}
         matrix, vector = np.array(self.matrix), np.array(self.vector)
@@ -116,35 +122,35 @@ class RefitMemory:
 
 @dataclass(frozen=True, slots=True)
 class DriftMemory:
-    """Recent comparisons of a profile's token times."""
+    """Recent comparisons of measured token times with a profile."""
 
     seen_s: float = 0.0
     tokens: float = 0.0
-    """Recent tokens; older ones have less weight."""
+    """Number of recent tokens; older tokens have less weight."""
     sum_log: float = 0.0
-    """Sum over these tokens of the logarithm of measured over predicted time."""
+    """Sum over recent tokens of the logarithm of measured over predicted time."""
     requests: float = 0.0
-    """Recent requests whose TTFT was compared."""
+    """Number of recent requests whose TTFT was compared; older ones have less weight."""
     sum_log_ttft: float = 0.0
-    """Sum over these requests of the logarithm of measured over predicted TTFT."""
+    """Sum over recent requests of the logarithm of measured over predicted TTFT."""
     factors: Mapping[str, float] = field(default_factory=dict)
-    """Applied factors of parameters."""
+    """Factors by which parameters are currently multiplied."""
     refit: RefitMemory = RefitMemory()
     alarm: bool = False
 
     @property
     def ratio(self) -> float | None:
-        """Measured over predicted token time; None if unknown."""
+        """Measured divided by predicted token time; None if unknown."""
         return exp(self.sum_log / self.tokens) if self.tokens >= MIN_TOKENS else None
 
     @property
     def ttft_ratio(self) -> float | None:
-        """Measured over predicted TTFT; None if it was not compared."""
+        """Measured divided by predicted TTFT; None if it was not compared."""
         return exp(self.sum_log_ttft / self.requests) if self.requests >= MIN_REQUESTS else None
 
     @property
     def proposal(self) -> dict[str, float] | None:
-        """Factors by which parameters should change; None without an alarm."""
+        """Factors by which parameters should be multiplied; None without an alarm."""
         return self.refit.factors if self.alarm else None
 
     def after(
@@ -155,12 +161,12 @@ class DriftMemory:
         now_s: float,
         settings: DriftSettings,
     ) -> "DriftMemory":
-        """Return the memory with the comparisons of a window.
+        """Return the memory with the comparisons of a window added.
 
         Args:
-            itl: the mean inter-token latency.
-            ttft: the mean TTFT; None if it is not compared.
-            counted: new tokens, new requests, and their time [s].
+            itl: comparison of the mean inter-token latency.
+            ttft: comparison of the mean TTFT; None if it is not compared.
+            counted: number of new tokens, number of new requests, and length of the window [s].
             now_s: time [s since the epoch].
             settings: limit and time constant.
         """
@@ -195,19 +201,19 @@ def _beyond(ratio: float | None, limit: float) -> bool:
 
 
 def _product(factors: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
-    """Return the products of factors by name, limited."""
+    """Return the products of factors by parameter name, limited to `MAX_FACTOR`."""
     found = {name: factors.get(name, 1.0) * more.get(name, 1.0) for name in {**factors, **more}}
     return {name: min(MAX_FACTOR, max(1 / MAX_FACTOR, value)) for name, value in found.items()}
 
 
 Drifts = Mapping[str, DriftMemory]
-"""Memories by profile: model and accelerator, with a slash between them."""
+"""Comparisons by profile, with keys such as ``model/accelerator``."""
 DRIFTED, REFITTED = "ProfileDrift", "ProfileRefit"
-"""Reasons of events."""
+"""Reasons of the Events for a drift and for a refit."""
 
 
 def events_between(before: Drifts, after: Drifts) -> Iterator[tuple[str, str, str]]:
-    """Yield profile, reason and message of each new alarm, and of each refit."""
+    """Yield the profile, the reason and the message of each new alarm and each refit."""
     for key, found in after.items():
         old = before.get(key, DriftMemory())
         if found.alarm and not old.alarm:
@@ -223,7 +229,7 @@ def _changes(factors: Mapping[str, float]) -> str:
 
 
 def with_factors(system: System, drifts: Drifts) -> System:
-    """Return a system whose token times are multiplied by the factors of applied refits."""
+    """Return a copy of a system whose token times are multiplied by the factors of applied refits."""
     factors = {key: found.factors for key, found in drifts.items() if found.factors}
     if not factors:
         return system
@@ -235,7 +241,7 @@ def with_factors(system: System, drifts: Drifts) -> System:
 
 
 def key_of(model: str, accelerator: str) -> str:
-    """Return the key of a profile."""
+    """Return the key of a profile: ``model/accelerator``."""
     return f"{model}/{accelerator}"
 
 
@@ -254,7 +260,7 @@ def named_times(profile: ModelProfile) -> dict[str, Time]:
 
 
 def retimed(profile: ModelProfile, factors: Mapping[str, float]) -> ModelProfile:
-    """Return a profile with some of its times multiplied, by their names in documents."""
+    """Return a copy of a profile with some times, given by their names in documents, multiplied."""
     times = named_times(profile)
     return with_scaled_times(
         profile, {time: factors[name] for name, time in times.items() if name in factors}
@@ -269,10 +275,10 @@ def with_windows(
     now_s: float,
     settings: DriftSettings,
 ) -> dict[str, DriftMemory]:
-    """Return the memories with the windows of servers in a steady state.
+    """Return the comparisons with the windows of servers in a steady state added.
 
     Args:
-        drifts: the memories.
+        drifts: the comparisons so far.
         system: the planned system.
         plan: its plan.
         steady: servers whose replicas have not changed during the window: measurements, load, and ready
@@ -303,27 +309,29 @@ def with_windows(
 
 
 PREDICTED = ("itl_ms", "ttft_ms", "wait_ms", "utilization")
-"""Fields of a performance that are used."""
+"""Fields of a replica's performance that comparisons use."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Prediction:
-    """Mean times [ms] and utilisation of ready replicas at the offered rate, and with larger parameters."""
+    """Mean times [ms] and utilisation of ready replicas at the offered rate, also with larger parameters."""
 
     times: Mapping[str, float]
-    """By field of a performance."""
+    """Predicted values by field of a replica's performance."""
     stepped: Mapping[str, Mapping[str, float]]
-    """The same by parameter that is a step larger."""
+    """Values predicted with one parameter increased by a step, by parameter and field."""
 
     @classmethod
     def of(
         cls, system: System, name: str, pool: Pool, ready: int, load: EstimatedLoad
     ) -> "_Prediction | None":
-        """Return the prediction; None above the largest rate of the replicas, or the largest utilisation.
+        """Return the prediction.
 
-        A router that takes the least loaded of m replicas smooths the arrivals at each. Like round robin, it
-        divides their squared coefficient of variation by m. A queue model that assumes 1 can predict 10 %
-        more.
+        None above the maximum rate of the replicas, or above the maximum utilisation.
+
+        A router that chooses the least loaded of m replicas smooths the arrivals at each replica. Like round
+        robin, it divides their squared coefficient of variation by m. A queue model that assumes 1 can
+        predict 10 % too much.
         """
         rate_rpm = load.offered_rps * SECONDS_PER_MINUTE
         if not 0 < rate_rpm <= pool.max_arrival_rate_rpm / pool.num_replicas * ready:
@@ -347,11 +355,11 @@ class _Prediction:
 
     @property
     def hardly_waits(self) -> bool:
-        """Whether the TTFT hardly depends on waiting, and so on the router."""
+        """Whether the TTFT hardly depends on queueing, and so on the router."""
         return self.times["wait_ms"] <= MAX_WAIT * self.times["ttft_ms"]
 
     def against(self, field: str, measured_ms: float) -> TimeRatio:
-        """Return the comparison of a measured mean."""
+        """Return the comparison of a measured mean [ms] with the predicted value of a field."""
         predicted_ms = self.times[field]
         slopes = {
             name: log(times[field] / predicted_ms) / log(1 + STEP) for name, times in self.stepped.items()
@@ -360,7 +368,7 @@ class _Prediction:
 
 
 def _smoothed(system: System, name: str, ready: int) -> System:
-    """Return a system with the variation of arrivals behind a router, if the queue model uses it."""
+    """Return a system with the arrival variation behind a router, if the queue model uses it."""
     server = system.servers[name]
     load = server.current.load
     load = load.model_copy(update={"arrival_cv": load.arrival_cv / sqrt(ready)})

@@ -1,7 +1,8 @@
-"""Loads from measurements: arrivals, backlog, lengths and their variation.
+"""Estimates loads from measurements: arrivals, backlog, token lengths and their variation.
 
-Completions are not arrivals: in overload they equal the capacity, and a plan for them never grows. So
-arrivals are conserved: each request has got its first token, still waits, or was rejected.
+Completions are not arrivals: in overload they equal the capacity, so a plan for them would never grow.
+Therefore arrivals are computed by conservation: each request has got its first token, is still waiting, or
+was rejected.
 """
 
 from dataclasses import dataclass, field
@@ -11,19 +12,21 @@ import numpy as np
 from rest_server.loop.window import Buckets, Counts, Window
 
 MIN_LENGTHS = 30.0
-"""Minimum number of requests from which lengths are estimated."""
+"""Minimum number of requests from which token lengths are estimated."""
 MAX_LENGTHS = 4000.0
 """Number of past requests beyond which older ones lose weight. A mean of lengths with a coefficient of
-variation of 1 then has a standard error of 1.6 %."""
+variation of 1 then has a standard error of 1.6 %.
+"""
 LENGTHS_SPAN_S = 1800.0
 """Time in which the weight of past lengths falls to 37 % [s]."""
 
 
 def offered_rps(window: Window) -> float:
-    """Return the arrival rate of a window [requests/s].
+    """Return the arrival rate in a window [requests/s].
 
-    Counted by a gateway, or else by conservation: first tokens + growth of the queue + rejections, over the
-    time (docs/loop.md, eq. 1). It is exact for the counted time, in overload and drain too.
+    A gateway counts arrivals; otherwise they follow by conservation: first tokens + growth of the queue +
+    rejections, divided by the time (docs/loop.md, eq. 1). This is exact for the counted time, also in
+    overload and drain.
     """
     counts = window.counts
     conserved = counts.first_tokens + counts.waiting_growth + counts.rejected
@@ -32,25 +35,28 @@ def offered_rps(window: Window) -> float:
 
 
 def completions_rps(window: Window) -> float:
-    """Return the rate of completed requests [requests/s], for comparison only."""
+    """Return the rate of completed requests in a window [requests/s], for comparison only."""
     return window.counts.completed / window.counts.span_s
 
 
 def backlog_rps(window: Window, drain_s: float) -> float:
-    """Return the rate that serves the waiting requests within a time [requests/s] (docs/loop.md, eq. 2)."""
+    """Return the rate that serves the waiting requests within the drain time [requests/s] (docs/loop.md, eq.
+
+    2).
+    """
     return max(0.0, window.waiting) / drain_s
 
 
 @dataclass(frozen=True, slots=True)
 class LengthMemory:
-    """Lengths of past requests; older ones have less weight."""
+    """Statistics on the token lengths of past requests; older requests have less weight."""
 
     seen_s: float = 0.0
     """Time of the last update [s since the epoch]."""
     counts: Counts = field(default_factory=Counts)
 
     def after(self, window: Window, now_s: float) -> "LengthMemory":
-        """Return the memory with the part of a window that is newer than the last update."""
+        """Return the statistics with that part of a window added that is newer than the last update."""
         counts = window.counts
         passed_s = min(max(0.0, now_s - self.seen_s), counts.span_s)
         new = counts.times(passed_s / counts.span_s)
@@ -83,11 +89,11 @@ class LengthMemory:
 
 
 CVS = np.concatenate([np.linspace(0.02, 2.0, 100), np.linspace(2.05, 5.0, 60)])
-"""Coefficients of variation that are compared."""
+"""Coefficients of variation among which the most likely one is chosen."""
 
 
 def variation(buckets: Buckets, mean: float) -> float | None:
-    """Return the coefficient of variation of lengths from a histogram; None with too few values.
+    """Return the coefficient of variation of lengths in a histogram; None if there are too few values.
 
     It is the maximum of the likelihood of the counts over lognormal and gamma distributions with this mean,
     because second moments from the bounds of wide buckets would be far too large.

@@ -1,4 +1,4 @@
-"""HTTP requests of the loop's sources."""
+"""HTTP requests of the control loop's sources of measurements."""
 
 from collections.abc import Mapping
 
@@ -9,11 +9,11 @@ TIMEOUT_S = 5.0
 
 
 class SourceError(Exception):
-    """A source does not answer, or its answer cannot be read."""
+    """Raised when a source does not respond, or its response cannot be read."""
 
 
 class Fetcher:
-    """A client that keeps its connections."""
+    """HTTP client that keeps its connections open."""
 
     def __init__(self) -> None:
         self._client = httpx2.Client(timeout=TIMEOUT_S, follow_redirects=False)
@@ -21,15 +21,15 @@ class Fetcher:
     def text(
         self, url: str, form: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
     ) -> str:
-        """Return the body of an answer with status 200.
+        """Return the body of a response, which must have status 200.
 
         Args:
             url: the address.
-            form: fields of a form, sent by POST; None sends a GET.
+            form: fields of a form to send by POST; None sends a GET request.
             headers: headers of the request.
 
         Raises:
-            SourceError: there is no such answer.
+            SourceError: there is no such response.
         """
         method = "GET" if form is None else "POST"
         try:

@@ -1,8 +1,8 @@
-"""Forecast of an arrival rate: level, trend and daily season.
+"""Forecast of an arrival rate: level, trend and daily pattern.
 
-Until a whole day is known it is Holt's linear method: the level continues with the trend. Then it is the rate
-at that time of day, averaged over the last days, times the ratio of the present level to the usual one.
-Holt, *Forecasting seasonals and trends by exponentially weighted moving averages* (1957).
+Until an entire day is known it is Holt's linear method: the level continues with the trend. After that it is
+the rate at the same time of day, averaged over the last days, times the ratio of the current level to the
+usual one. Holt, *Forecasting seasonals and trends by exponentially weighted moving averages* (1957).
 """
 
 from collections.abc import Mapping
@@ -13,28 +13,28 @@ from rest_server.loop.config import ForecastSettings
 
 DAY_S = 86_400.0
 BINS = 96
-"""Number of parts of a day."""
+"""Number of intervals into which a day is divided."""
 BIN_S = DAY_S / BINS
 MAX_RATIO = 2.0
-"""Largest factor between a forecast and the level, and between a level and the usual one."""
+"""Maximum ratio of a forecast to the current level, and of the current level to the usual one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RateForecast:
-    """State of a forecast."""
+    """State of the forecast of one arrival rate."""
 
     seen_s: float | None = None
-    """Time of the last rate [s since the epoch]; None if there was none."""
+    """Time of the last measured rate [s since the epoch]; None if there was none."""
     level_rps: float = 0.0
     trend_rps_per_s: float = 0.0
     season_rps: Mapping[int, float] = field(default_factory=dict)
-    """Usual rate in each known part of the day [requests/s]."""
+    """Usual rate in each known interval of the day [requests/s]."""
     sum_rps: float = 0.0
-    """Sum of the rates in the present part of the day [requests/s]."""
+    """Sum of the measured rates in the current interval of the day [requests/s]."""
     count: int = 0
 
     def after(self, rate_rps: float, now_s: float, settings: ForecastSettings) -> "RateForecast":
-        """Return the forecast updated with a measured rate."""
+        """Return the state updated with a measured rate."""
         if self.seen_s is None:
             return RateForecast(now_s, rate_rps, sum_rps=rate_rps, count=1)
         passed_s = now_s - self.seen_s
@@ -50,7 +50,7 @@ class RateForecast:
         return replace(found, seen_s=now_s, level_rps=level_rps, trend_rps_per_s=trend)
 
     def _with_season(self, rate_rps: float, now_s: float, settings: ForecastSettings) -> "RateForecast":
-        """Add a rate to its part of the day; a part that has ended changes the season."""
+        """Add a rate to its interval of the day; an interval that has ended updates the daily pattern."""
         assert self.seen_s is not None
         last = _bin(self.seen_s)
         if _bin(now_s) == last:
@@ -61,7 +61,7 @@ class RateForecast:
         return replace(self, season_rps={**self.season_rps, last: changed_rps}, sum_rps=rate_rps, count=1)
 
     def at(self, ahead_s: float) -> float:
-        """Return the forecast rate in some time [requests/s]."""
+        """Return the forecast of the rate `ahead_s` seconds from now [requests/s]."""
         if self.seen_s is None:
             return 0.0
         now_rps, then_rps = self._usual(self.seen_s), self._usual(self.seen_s + ahead_s)
@@ -73,7 +73,10 @@ class RateForecast:
         return min(max(0.0, found), MAX_RATIO * self.level_rps)
 
     def _usual(self, time_s: float) -> float | None:
-        """Return the usual rate at a time, interpolated between parts of the day; None if it is unknown."""
+        """Return the usual rate at a time of day, interpolated between intervals [requests/s].
+
+        None if unknown.
+        """
         place = time_s / BIN_S - 0.5
         first = int(place // 1)
         share = place - first

@@ -1,7 +1,7 @@
 """Workloads of a Kubernetes cluster: reads their replicas, and scales them by server-side apply.
 
 Replicas are set on the subresource `scale` under a separate field manager without force, so the API server
-answers 409 if another controller owns them. A Lease lets one of several loops act.
+responds with 409 if another controller owns them. A Lease ensures that only one of several loops acts.
 """
 
 import socket
@@ -39,16 +39,16 @@ TIMEOUT_S = 10.0
 MANAGED = "inferno.server.managed"
 SERVER_LABEL = "inferno.server.name"
 ACCELERATOR_LABEL = "inferno.server.allocation.accelerator"
-"""Labels of the reference's Deployments."""
+"""Labels of llm-inferno's Deployments."""
 LeaderWorkerSet = create_namespaced_resource(
     "leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets"
 )
 _KINDS: Mapping[str, Any] = {"Deployment": Deployment, "LeaderWorkerSet": LeaderWorkerSet}
-"""Resources with the subresource `scale`, by kind."""
+"""Resource classes with the subresource `scale`, by kind of workload."""
 
 
 class ClusterError(Exception):
-    """The API server does not answer, or refuses a request."""
+    """Raised when the API server does not respond, or rejects a request."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ class ClusterError(Exception):
 
 
 def connected(target: KubernetesTarget) -> Client:
-    """Return a client of the cluster.
+    """Return a client of the Kubernetes cluster.
 
     Raises:
         SpecError: there is no configuration of a cluster.
@@ -97,7 +97,7 @@ def workloads_of(system: System, target: KubernetesTarget) -> dict[tuple[str, st
 
 
 class Cluster:
-    """The workloads of a system."""
+    """Workloads of a system in a Kubernetes cluster."""
 
     def __init__(self, client: Client, target: KubernetesTarget, system: System) -> None:
         self._client = client
@@ -134,7 +134,7 @@ class Cluster:
         return {name: there for name, there in found.items() if name not in problems}, problems
 
     def _labelled_ones(self) -> dict[tuple[str, str], WorkloadTarget]:
-        """Return the Deployments with the reference's labels, of servers and accelerators that are known."""
+        """Return the Deployments with llm-inferno's labels, for known servers and accelerators."""
         listed = _answered(
             lambda: list(self._client.list(Deployment, namespace=self._namespace, labels={MANAGED: "true"}))
         )
@@ -155,7 +155,7 @@ class Cluster:
         return ExistingReplicas(desired, raw.get("status", {}).get("readyReplicas") or 0)
 
     def scale(self, server: str, accelerator: str, replicas: int) -> None:
-        """Set the replicas of a workload.
+        """Set the number of replicas of a workload.
 
         Raises:
             ClusterError: another controller owns them (409), or the API server refuses.
@@ -171,7 +171,7 @@ class Cluster:
         """Create a warning Event about a workload.
 
         Raises:
-            ClusterError: the API server refuses.
+            ClusterError: the API server rejects the Event.
         """
         workload = self._workloads[server, accelerator]
         namespace, now = workload.namespace or self._namespace, datetime.now(UTC)
@@ -187,7 +187,7 @@ class Cluster:
         _answered(lambda: self._client.create(event))
 
     def may_act(self) -> str | None:
-        """Take or renew the Lease; return the reason if another loop has it."""
+        """Acquire or renew the Lease; return the reason if another loop has it, else None."""
         return None if self._lease is None else self._lease.renew()
 
     @property
@@ -196,17 +196,17 @@ class Cluster:
         return self._lease is None or self._lease.is_valid
 
     def release(self) -> None:
-        """Give the Lease back, so that another loop need not wait, and close the connections."""
+        """Release the Lease, so that another loop need not wait, and close the connections."""
         if self._lease is not None:
             self._lease.release()
         self._client.close()
 
 
 def _answered(ask: Callable[[], Any]) -> Any:
-    """Return the answer of the API server.
+    """Return the response of the API server.
 
     Raises:
-        ClusterError: there is none, or it is an error.
+        ClusterError: there is no response, or it is an error.
     """
     try:
         return ask()
@@ -219,17 +219,17 @@ def _answered(ask: Callable[[], Any]) -> Any:
 
 @dataclass(slots=True)
 class _SeenLease:
-    """The last known version of the Lease, and when it was first seen on the local clock."""
+    """Last known version of the Lease, and the time on the local clock at which it was first seen."""
 
     version: str
     at_s: float
 
 
 class LeaseHolder:
-    """The Lease of a loop.
+    """Holds the Lease of a control loop.
 
     As in Kubernetes' own controllers, another holder's Lease counts as expired if it has not changed for its
-    duration on the local clock, so that clocks need not agree.
+    duration on the local clock. So clocks need not agree.
     """
 
     def __init__(
@@ -245,11 +245,11 @@ class LeaseHolder:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the Lease is held, and no other loop can have taken it yet."""
+        """Whether this loop holds the Lease, and no other loop can have taken it over yet."""
         return self._renewed_s is not None and self._clock() - self._renewed_s < self._duration_s * 2 / 3
 
     def renew(self) -> str | None:
-        """Take or renew the Lease; return the reason if that is impossible."""
+        """Acquire or renew the Lease; return the reason if that is impossible, else None."""
         self._renewed_s = None
         begun_s = self._clock()
         try:
@@ -295,7 +295,7 @@ class LeaseHolder:
         )
 
     def release(self) -> None:
-        """Clear the holder if this loop has the Lease."""
+        """Clear the holder of the Lease if it is this loop."""
         if self._renewed_s is None:
             return
         self._renewed_s = None
@@ -305,4 +305,4 @@ class LeaseHolder:
                 lease.spec.holderIdentity = ""
                 _answered(lambda: self._client.replace(lease))
         except ClusterError:
-            return  # it expires
+            return  # the Lease expires by itself

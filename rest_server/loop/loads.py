@@ -1,4 +1,4 @@
-"""The load of each server from its measurements, and its stored state."""
+"""Load of each server, estimated from its measurements, and the state kept between measurements."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,73 +14,75 @@ from rest_server.loop.forecast import RateForecast
 from rest_server.loop.window import Hold, HoldReason, Reading, Window
 
 SAME_LENGTH = 0.03
-"""Relative change of a mean length that is ignored, so that noise does not change the sizing of replicas."""
+"""Relative change of a mean token length that is ignored, so that noise does not change sizings."""
 SAME_VARIATION = 0.15
-"""Change of a coefficient of variation that is ignored."""
+"""Absolute change of a coefficient of variation that is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class EstimatedLoad:
-    """Load of a server."""
+    """Load of a server, estimated from measurements."""
 
     offered_rps: float
     """Arrival rate [requests/s]."""
     completions_rps: float
     """Rate of completed requests [requests/s]; for comparison only."""
     backlog_rps: float
-    """Rate that serves the waiting requests within the drain time [requests/s]."""
+    """Additional rate that serves the waiting requests within the drain time [requests/s]."""
     in_tokens: float | None = None
-    """Mean prompt length [tokens]; None if unknown, like the next three."""
+    """Mean prompt length [tokens]; None if unknown, like the following three values."""
     out_tokens: float | None = None
     in_tokens_cv: float | None = None
     out_tokens_cv: float | None = None
     forecast_rps: float | None = None
     """Forecast arrival rate [requests/s]; None without a forecast."""
     target_share: float = 1.0
-    """Rate of a replica within its targets, over its maximum throughput."""
+    """Maximum rate of a replica within its targets, divided by its maximum throughput."""
 
     @property
     def rate_rps(self) -> float:
-        """Expected arrival rate [requests/s]: the larger of measurement and forecast."""
+        """Expected arrival rate [requests/s]: the larger of the measured and the forecast rate."""
         return max(self.offered_rps, self.forecast_rps or 0.0)
 
     @property
     def planned_rps(self) -> float:
-        """Planned rate [requests/s]: the expected rate, or more if the backlog needs more replicas (eq. 2).
+        """Rate for which plans are made [requests/s]: the expected rate, or more if the backlog needs it (eq.
 
-        A queue is served with full batches, so replicas that are planned for the targets serve more than the
-        expected rate.
+        2).
+
+        A queue is served with full batches, so replicas that are planned for the targets can serve more than
+        the expected rate.
         """
         return max(self.rate_rps, (self.rate_rps + self.backlog_rps) * self.target_share)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadMemory:
-    """Stored state of the load of a server."""
+    """State of the load estimation for one server, kept between cycles."""
 
     lengths: LengthMemory = field(default_factory=LengthMemory)
     forecast: RateForecast = field(default_factory=RateForecast)
     load: EstimatedLoad | None = None
-    """The last measured load; None if there was none."""
+    """Last measured load; None if there was none."""
     ready: Mapping[str, int] = field(default_factory=dict)
-    """Ready replicas by accelerator, if no others exist or are desired."""
+    """Number of ready replicas by accelerator, if no others exist or are desired."""
     ready_since_s: float = 0.0
-    """Time since which they have not changed [s since the epoch]."""
+    """Time since which the ready replicas have not changed [s since the epoch]."""
 
     def with_ready(self, ready: Mapping[str, int], now_s: float) -> "LoadMemory":
-        """Return the memory with the present replicas."""
+        """Return the state with the current number of ready replicas."""
         return self if ready == self.ready else replace(self, ready=ready, ready_since_s=now_s)
 
 
 def with_reading(
     reading: Reading, last: LoadMemory, config: LoopConfig, now_s: float
 ) -> tuple[LoadMemory, Hold | None]:
-    """Return the memory with a reading, and the reason if it gives no load.
+    """Return the state updated with a reading, and the reason if the reading gives no load.
 
     Args:
-        reading: the measurements of a server.
-        last: the memory.
-        config: the configuration of the loop.
+        reading: measurements of a server.
+        last: the state so far.
+        config: configuration of the loop.
         now_s: time [s since the epoch].
     """
     if isinstance(reading, Hold):
@@ -110,7 +112,7 @@ def with_reading(
 
 
 def _problem(window: Window, config: LoopConfig) -> Hold | None:
-    """Return the reason that a window gives no load; None if it does."""
+    """Return the reason why a window gives no load; None if it gives one."""
     if not window.is_finite:
         return Hold(HoldReason.not_a_number, "a metric is not a number")
     if not window.reporting and window.counts.arrived is None:
@@ -124,7 +126,14 @@ def _problem(window: Window, config: LoopConfig) -> Hold | None:
 
 
 def _settled(new: float | None, old: float | None, share: float, distance: float = 0.0) -> float | None:
-    """Return a value, or the old one if the change is small."""
+    """Return the new value, or the old one if the change is small.
+
+    Args:
+        new: new value; None if unknown.
+        old: old value; None if unknown.
+        share: relative change that is small.
+        distance: absolute change that is small.
+    """
     if new is None or old is None:
         return old if new is None else new
     return old if abs(new - old) <= share * abs(old) + distance else new

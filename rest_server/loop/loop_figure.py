@@ -1,4 +1,4 @@
-"""Picture of recorded cycles: rates and replicas of a server over time."""
+"""Figure of recorded cycles: rates and replicas of a server over time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,12 +13,12 @@ def loop_figure(
     title: str,
     events: Mapping[str, float] | None = None,
 ) -> Figure:
-    """Return the cycles of one server.
+    """Return the figure of the cycles of one server.
 
     Args:
         records: records of cycles.
         server: the server.
-        title: title of the picture.
+        title: title of the figure.
         events: times of events by name [s since the first record].
     """
     begin_s = records[0]["inputs"]["now_s"]
@@ -44,7 +44,7 @@ def loop_figure(
 
 
 def _rates(records: Sequence[Mapping[str, Any]], server: str) -> dict[str, list[float | None]]:
-    """Return rates by name; None while the server is held."""
+    """Return the rates of a server over the cycles, by name [requests/s]; None while the server is held."""
     names = {"planned": "planned_rps", "arrivals, estimated": "offered_rps", "completions": "completions_rps"}
     loads = [{} if server in record["holds"] else record["loads"].get(server, {}) for record in records]
     return {name: [load.get(key) for load in loads] for name, key in names.items()}

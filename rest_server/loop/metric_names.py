@@ -1,7 +1,7 @@
-"""Names of the metrics that sources read: those of vLLM, of gateways and of emulated batch servers.
+"""Names of the metrics that sources read: those of vLLM, of gateways, and of emulated batch servers.
 
-A quantity has several alternatives, the newest first; the first that a source has is used. An alternative is
-one metric, or several that are summed. A new engine is further alternatives here.
+A quantity has several alternatives, the newest first; the first one that a source has is used. An alternative
+is one metric, or several that are summed. To support a new engine, add alternatives here.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ COUNTERS: Mapping[str, Alternatives] = {
     ),
     "itl_s": (("vllm:inter_token_latency_seconds_sum",), ("vllm:time_per_output_token_seconds_sum",)),
 }
-"""Counters of replicas, by field of `Counts`."""
+"""Counter metrics of replicas, by field of `Counts`."""
 GAUGES: Mapping[str, Alternatives] = {
     "waiting": (
         ("vllm:num_requests_waiting",),
@@ -31,12 +31,14 @@ GAUGES: Mapping[str, Alternatives] = {
     ),
     "running": (("vllm:num_requests_running",), ("batch_server_requests_running",)),
 }
-"""Gauges of replicas. A batch server counts only completed requests, so those in its batch also wait."""
+"""Gauge metrics of replicas. A batch server counts only completed requests, so requests in its batch count as
+waiting.
+"""
 HISTOGRAMS: Mapping[str, Alternatives] = {
     "prompt_buckets": (("vllm:request_prompt_tokens_bucket",),),
     "answer_buckets": (("vllm:request_generation_tokens_bucket",),),
 }
-"""Histograms of replicas, by field of `Counts`."""
+"""Histogram metrics of replicas, by field of `Counts`."""
 GATEWAY_COUNTERS: Mapping[str, Alternatives] = {
     "arrived": (
         ("llm_d_epp_request_total",),
@@ -48,11 +50,11 @@ GATEWAY_COUNTERS: Mapping[str, Alternatives] = {
     "answers": (("llm_d_epp_request_output_tokens_count",), ("inference_objective_output_tokens_count",)),
     "answer_tokens": (("llm_d_epp_request_output_tokens_sum",), ("inference_objective_output_tokens_sum",)),
 }
-"""Counters of a gateway, which sees requests before any queue."""
+"""Counter metrics of a gateway, which sees requests before any queue."""
 GATEWAY_GAUGES: Mapping[str, Alternatives] = {
     "waiting": (
         ("llm_d_epp_flow_control_queue_size",),
         ("inference_extension_flow_control_queue_size",),
     ),
 }
-"""Queue of a gateway, in addition to those of the replicas."""
+"""Gauge metrics of a gateway's queue, which is in addition to the queues of the replicas."""

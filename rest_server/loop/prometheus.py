@@ -1,4 +1,4 @@
-"""Source that asks Prometheus: one query for all servers and quantities of a cycle."""
+"""Source of measurements that queries Prometheus: one query per cycle, for all servers and quantities."""
 
 import json
 import math
@@ -21,12 +21,17 @@ from rest_server.loop.metric_names import (
 from rest_server.loop.window import Counts, Hold, HoldReason, Reading, Window, in_buckets
 
 QUANTITY = "quantity"
-"""Label with the name of a quantity in the answer."""
+"""Label of the response that contains the name of the quantity."""
 FIRST = COUNTERS["first_tokens"]
 
 
 def _metrics(alternatives: Alternatives, form: Callable[[str], str]) -> str:
-    """Return the first alternative that exists, in a form; its metrics are summed."""
+    """Return a PromQL expression for the first alternative that exists; its metrics are summed.
+
+    Args:
+        alternatives: the alternatives.
+        form: function that returns the expression for one metric.
+    """
     return " or ".join(
         "(" + " + ".join(form(name) for name in parts) + ")" if len(parts) > 1 else form(parts[0])
         for parts in alternatives
@@ -34,7 +39,7 @@ def _metrics(alternatives: Alternatives, form: Callable[[str], str]) -> str:
 
 
 class QueryText:
-    """PromQL of a source."""
+    """Builds the PromQL query of a source."""
 
     def __init__(self, source: PrometheusSource, window_s: float, stale_s: float) -> None:
         self._source = source
@@ -42,7 +47,7 @@ class QueryText:
         self._stale_s = stale_s
 
     def text(self) -> str:
-        """Return the query of all quantities, each marked by a label."""
+        """Return the query for all quantities, each marked by a label."""
         return " or ".join(
             f'label_replace({expression}, "{QUANTITY}", "{name}", "", "")'
             for name, expression in self._parts()
@@ -82,7 +87,10 @@ class QueryText:
         return _metrics(alternatives, form)
 
     def _before(self, metric: str) -> str:
-        """Return the waiting requests at the start of the window, without queues lost in a restart."""
+        """Return the expression for requests waiting at the start of the window.
+
+        Queues that were lost in a restart do not count.
+        """
         place = next(i for i, parts in enumerate(GAUGES["waiting"]) if metric in parts)
         restarted = f"resets({self._select(FIRST[place][0])}[{self._range}]) > 0"
         waited = f"{self._select(metric)} offset {self._range}"
@@ -93,7 +101,7 @@ class QueryText:
 
 
 class _Values(NamedTuple):
-    """Values of a server."""
+    """Values of one server in a response."""
 
     single: dict[str, float]
     buckets: dict[str, dict[float, float]]
@@ -105,22 +113,22 @@ class PrometheusReader:
     def __init__(
         self, ask: Callable[[str, Mapping[str, str]], str], source: PrometheusSource, window_s: float
     ) -> None:
-        """Set up the query.
+        """Prepare the query.
 
         Args:
-            ask: function that posts a form to an address, or raises `SourceError`.
-            source: the settings.
-            window_s: length of the window [s].
+            ask: function that posts a form to an address and returns the body, or raises `SourceError`.
+            source: settings of the source.
+            window_s: length of the time window [s].
         """
         self._ask = ask
         self._source = source
         self._window_s = window_s
         self._query = QueryText(source, window_s, source.stale_s).text()
         self.replicas: Mapping[tuple[str, str], int] = {}
-        """Empty: the metrics do not say which accelerator a replica has."""
+        """Always empty, because the metrics do not state the accelerator of a replica."""
 
     def read(self, system: System, now_s: float) -> dict[str, Reading]:
-        """Return the window of each server before a time, or the reason that there is none."""
+        """Return the window of each server up to a time, or the reason why there is none."""
         names = list(system.servers)
         try:
             rows = self._rows(now_s)
@@ -149,10 +157,10 @@ class PrometheusReader:
         return {name: self._reading(values) for name, values in found.items()}
 
     def _rows(self, now_s: float) -> list[tuple[dict[str, str], float]]:
-        """Return the answer as labels and values.
+        """Return the response as labels and values.
 
         Raises:
-            SourceError: there is none.
+            SourceError: there is no response, or it cannot be read.
         """
         url = f"{self._source.url.rstrip('/')}/api/v1/query"
         try:
@@ -191,18 +199,18 @@ class PrometheusReader:
 
 
 def _only_servers(system: System) -> dict[str, str]:
-    """Return the server of each model that only one server has."""
+    """Return the server of each model that only one server has, by model."""
     found = grouped((server.model, name) for name, server in system.servers.items())
     return {model: names[0] for model, names in found.items() if len(names) == 1}
 
 
 def asked(source: PrometheusSource, window_s: float, fetcher: Fetcher) -> PrometheusReader:
-    """Return a reader of a Prometheus; a file with a token is read in each cycle, because tokens change.
+    """Return a reader that queries Prometheus; a token file is read in each cycle, because tokens change.
 
     Args:
-        source: the settings.
-        window_s: length of the window [s].
-        fetcher: sends the requests.
+        source: settings of the source.
+        window_s: length of the time window [s].
+        fetcher: client that sends the requests.
     """
 
     def ask(url: str, form: Mapping[str, str]) -> str:

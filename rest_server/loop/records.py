@@ -1,4 +1,4 @@
-"""The loop's state file, its records of cycles, and the repetition of recorded cycles."""
+"""State file of the control loop, records of its cycles, and the repetition of recorded cycles."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -31,20 +31,24 @@ VERSION = 2
 MEMO_ROWS = 2**15
 """Maximum number of cached sizings."""
 _adapter = cache(TypeAdapter)
-"""Conversion of a type from and to plain values, made once: that takes milliseconds."""
+"""Cached converter of a type from and to plain values; creating one takes milliseconds."""
 
 
 def state_values(state: LoopState) -> dict[str, Any]:
-    """Return a state as plain values."""
+    """Return the state of the loop as plain values."""
     found: dict[str, Any] = _adapter(LoopState).dump_python(state, mode="json")
     return {"version": VERSION, **found}
 
 
 def state_of(values: Mapping[str, Any], source: str) -> LoopState:
-    """Return the state in plain values.
+    """Return the state of the loop from plain values.
+
+    Args:
+        values: the plain values.
+        source: name of the file, for messages.
 
     Raises:
-        SpecError: it is of another version, or invalid.
+        SpecError: the state is of another version, or invalid.
     """
     given = dict(values)
     version = given.pop("version", None)
@@ -62,7 +66,7 @@ def state_of(values: Mapping[str, Any], source: str) -> LoopState:
 
 
 def read_state(path: Path) -> LoopState:
-    """Return the state in a file; an empty one if there is no file.
+    """Read the state of the loop from a file; an empty state if the file does not exist.
 
     Raises:
         SpecError: the file cannot be read.
@@ -71,7 +75,7 @@ def read_state(path: Path) -> LoopState:
 
 
 def write_state(state: LoopState, path: Path) -> None:
-    """Write a state so that a crash leaves the old or the new one.
+    """Write the state of the loop so that a crash leaves the old or the new state.
 
     Raises:
         SpecError: the file cannot be written.
@@ -82,12 +86,12 @@ def write_state(state: LoopState, path: Path) -> None:
 def record_of(
     seen: CycleInputs, before: LoopState | None, outcome: CycleOutcome, results: Mapping[tuple[str, str], str]
 ) -> dict[str, Any]:
-    """Return a cycle as plain values, with everything that repeats it.
+    """Return the record of a cycle as plain values, with everything that is needed to repeat the cycle.
 
     Args:
-        seen: its inputs.
-        before: the state before it, if earlier records do not give it.
-        outcome: its result.
+        seen: inputs of the cycle.
+        before: state before the cycle; None if it follows from earlier records.
+        outcome: result of the cycle.
         results: result of scaling, by server and accelerator.
     """
     plan = outcome.plan
@@ -137,10 +141,10 @@ def _workload_values(item: WorkloadDecision) -> dict[str, Any]:
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of cycles in a file, of one line each.
+    """Yield the records of cycles in a file with one record per line.
 
     Raises:
-        SpecError: the file cannot be read, or a line is no record.
+        SpecError: the file cannot be read, or a line is not a record.
     """
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if line.strip():
@@ -158,7 +162,7 @@ def _object(text: str, source: str) -> dict[str, Any]:
 
 
 def repeated(system: System, config: LoopConfig, path: Path) -> Iterator[tuple[dict[str, Any], list[str]]]:
-    """Yield each recorded cycle, and the differences of its repetition.
+    """Yield the record of each cycle, and the differences in the decisions when the cycle is repeated.
 
     Args:
         system: the documented system.
@@ -190,7 +194,7 @@ def repeated(system: System, config: LoopConfig, path: Path) -> Iterator[tuple[d
 
 
 def _differences(record: Mapping[str, Any], outcome: CycleOutcome) -> list[str]:
-    """Return the differences of the decisions about workloads."""
+    """Describe the differences between the recorded and the repeated decisions about workloads."""
     then = {(item["server"], item["accelerator"]): item for item in record["workloads"]}
     found = []
     for item in outcome.workloads:

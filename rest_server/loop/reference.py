@@ -1,4 +1,4 @@
-"""Documents of the reference's control loop: the output of its collector, and the input of its actuator."""
+"""Documents of llm-inferno's control loop: the output of its collector, and the input of its actuator."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,14 +14,14 @@ from rest_server.loop.kubernetes import ClusterError
 
 
 def collected(system: System, record: Mapping[str, Any], config: LoopConfig) -> dict[str, Any]:
-    """Return the servers of the last cycle as the reference's collector does.
+    """Return the servers of the last cycle in the format of llm-inferno's collector.
 
-    A server has the accelerator with most of its replicas, because the reference knows one only. If its load
-    was never measured, it has that of its document, because the reference stops servers that are absent.
+    A server has the accelerator with most of its replicas, because llm-inferno supports only one. If its load
+    was never measured, it has the load of its document, because llm-inferno stops servers that are absent.
 
     Args:
         system: the documented system.
-        record: the last cycle.
+        record: record of the last cycle.
         config: the configuration.
     """
     namespace = config.kubernetes.namespace if config.kubernetes else ""
@@ -45,7 +45,7 @@ def collected(system: System, record: Mapping[str, Any], config: LoopConfig) -> 
 
 
 def _load(documented: Load, measured: Mapping[str, float] | None) -> dict[str, float]:
-    """Return a load on the reference's wire, in requests/min and integer tokens."""
+    """Return a load in llm-inferno's format, in requests/min and integer tokens."""
     found = measured or {}
     rate_rps = documented.arrival_rate_rpm / SECONDS_PER_MINUTE
     return {
@@ -57,13 +57,13 @@ def _load(documented: Load, measured: Mapping[str, float] | None) -> dict[str, f
 
 
 def updated(loop: Controller, body: Any) -> list[str]:
-    """Scale the servers of a body of the reference's controller; return problems.
+    """Scale the servers in a request body of llm-inferno's controller, and return the problems.
 
-    Only listed servers are scaled, and none to zero unless the configuration allows it. Replicas on other
-    accelerators are removed once those on the new one are ready.
+    Only listed servers are scaled, and none of them to zero unless the configuration allows that. Replicas on
+    other accelerators are removed once those on the new accelerator are ready.
 
     Raises:
-        SpecError: the body has another shape, or names unknown servers; nothing is then scaled.
+        SpecError: the body has another format, or names unknown servers; nothing is scaled in this case.
     """
     wanted = _allocations(loop.system, body)
     fleet = loop.fleet
@@ -94,10 +94,10 @@ def updated(loop: Controller, body: Any) -> list[str]:
 
 
 def _allocations(system: System, body: Any) -> dict[str, tuple[str, int]]:
-    """Return accelerator and replicas of each listed server.
+    """Return the accelerator and the number of replicas of each server in a request body.
 
     Raises:
-        SpecError: the body has another shape, or names unknown servers.
+        SpecError: the body has another format, or names unknown servers.
     """
     found = {}
     try:

@@ -1,4 +1,4 @@
-"""Planner at another service: it gets the loads, stabilises, and its `/v1/targets` are applied."""
+"""Planning by another service: it gets the loads, plans and stabilises, and its `/v1/targets` are applied."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,11 +12,11 @@ from rest_server.loop.loads import EstimatedLoad
 from rest_server.v1.models import LoadUpdate, ReplicaCount
 
 TIMEOUT_S = 60.0
-"""Time limit of a plan [s]."""
+"""Time limit for a plan of the service [s]."""
 
 
 class PlannerError(Exception):
-    """The service has no plan for these loads."""
+    """Raised when the service has no plan for the loads."""
 
 
 def asked_targets(
@@ -25,12 +25,12 @@ def asked_targets(
     """Send loads and existing replicas to a service, and return its targets.
 
     Args:
-        planner: its address and key.
+        planner: address and key of the service.
         loads: loads of the servers that are not held; a server without a load keeps its replicas there.
-        existing: existing replicas.
+        existing: existing replicas by server and accelerator.
 
     Raises:
-        PlannerError: the service does not answer, or refuses.
+        PlannerError: the service does not respond, or rejects the request.
     """
     changes = {
         name: LoadUpdate.model_validate(

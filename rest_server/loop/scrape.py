@@ -1,7 +1,7 @@
-"""Source that reads the `/metrics` of replicas, without Prometheus.
+"""Source of measurements that reads `/metrics` of the replicas, without Prometheus.
 
-It finds replicas in Prometheus's format of HTTP discovery, and keeps the counts between two reads of each
-replica. So restarted counters and lost queues are attributed to their replica.
+It finds replicas in the format of Prometheus' HTTP service discovery, and keeps the counts between two reads
+of each replica. So restarted counters and lost queues are attributed to the right replica.
 """
 
 import json
@@ -20,28 +20,28 @@ from rest_server.loop.metric_names import COUNTERS, GAUGES, HISTOGRAMS, Alternat
 from rest_server.loop.window import Counts, Hold, HoldReason, Reading, Window, in_buckets, summed
 
 AT_ONCE = 16
-"""Replicas that are read at the same time."""
+"""Number of replicas that are read simultaneously."""
 FULL = 0.9
-"""Minimum share of the window that must be counted."""
+"""Minimum fraction of the time window in which requests must have been counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSample:
-    """Values of a replica at one time; those of counters since its start."""
+    """Metrics of a replica at one time; counters are since its start."""
 
     counters: Mapping[str, float]
     buckets: Mapping[str, Mapping[float, float]]
-    """Number of values in each bucket, by field of `Counts` and upper bound."""
+    """Number of values in each histogram bucket, by field of `Counts` and upper bound."""
     gauges: Mapping[str, float]
 
 
 EMPTY = ReplicaSample({}, {}, {"waiting": 0.0, "running": 0.0})
-"""Values of a replica that has just started."""
+"""Metrics of a replica that has just started."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScrapeTarget:
-    """Address of a replica."""
+    """A replica to scrape, with its address and labels."""
 
     address: str
     server: str
@@ -49,13 +49,13 @@ class ScrapeTarget:
 
     @property
     def url(self) -> str:
-        """Address of its metrics."""
+        """URL of the replica's metrics."""
         base = self.address if "://" in self.address else f"http://{self.address}"
         return f"{base.rstrip('/')}/metrics"
 
 
 def discovered(text: str, server_label: str) -> list[ScrapeTarget]:
-    """Return the replicas in an answer of HTTP discovery; those without the label are ignored.
+    """Return the replicas in a response of HTTP service discovery; those without the label are ignored.
 
     Raises:
         SourceError: the text has another format.
@@ -74,7 +74,7 @@ def discovered(text: str, server_label: str) -> list[ScrapeTarget]:
 
 
 def sample_of(text: str) -> ReplicaSample:
-    """Return the values in the metrics of a replica.
+    """Return the values in the text of a replica's metrics.
 
     Raises:
         SourceError: the text is invalid, or a metric of the queue or of first tokens is absent.
@@ -107,7 +107,7 @@ def sample_of(text: str) -> ReplicaSample:
 
 
 def _chosen(table: Mapping[str, Alternatives], sums: Mapping[str, float]) -> dict[str, float]:
-    """Return the values of quantities, each by its first alternative that is present."""
+    """Return the value of each quantity, from its first alternative that is present."""
     found = {}
     for name, alternatives in table.items():
         parts = next((parts for parts in alternatives if all(part in sums for part in parts)), None)
@@ -119,8 +119,8 @@ def _chosen(table: Mapping[str, Alternatives], sums: Mapping[str, float]) -> dic
 def counts_between(before: ReplicaSample, after: ReplicaSample) -> Counts:
     """Return the counts of a replica between two samples.
 
-    If a counter has decreased, the replica has started again: it counts from zero, and the requests that
-    waited in it are gone.
+    If a counter has decreased, the replica has been restarted: it counts from zero, and the requests that
+    were waiting in it are lost.
     """
     restarted = any(after.counters.get(name, value) < value for name, value in before.counters.items())
     old = EMPTY if restarted else before
@@ -136,13 +136,19 @@ def counts_between(before: ReplicaSample, after: ReplicaSample) -> Counts:
 
 @dataclass(slots=True)
 class _ServerHistory:
-    """Counts of a server, and the last values of its replicas."""
+    """Counts of one server over time, and the last samples of its replicas."""
 
     steps: deque[Counts] = field(default_factory=deque)
     last: dict[str, ReplicaSample] = field(default_factory=dict)
 
     def add(self, span_s: float | None, samples: Mapping[str, ReplicaSample], listed: Iterable[str]) -> None:
-        """Add a read of all replicas; without a span it is the first one, and nothing can be counted."""
+        """Add a read of all replicas.
+
+        Args:
+            span_s: time since the last read [s]; None for the first read, with which nothing can be counted.
+            samples: samples of the replicas by address.
+            listed: addresses of all replicas that service discovery lists.
+        """
         if span_s is not None:
             counts = summed(
                 counts_between(self.last.get(address, EMPTY), sample) for address, sample in samples.items()
@@ -154,7 +160,7 @@ class _ServerHistory:
         }
 
     def window(self, window_s: float) -> Counts:
-        """Return the counts of the last steps, whose length is as close as possible to that of a window."""
+        """Return the counts of the last reads, whose total time is closest to the window's length."""
         span_s = math.fsum(step.span_s for step in self.steps)
         while self.steps and span_s - self.steps[0].span_s / 2 >= window_s:
             span_s -= self.steps.popleft().span_s
@@ -162,7 +168,7 @@ class _ServerHistory:
 
 
 class ScrapeReader:
-    """Reads the metrics of all replicas in each cycle."""
+    """Source of measurements that reads the metrics of all replicas in each cycle."""
 
     def __init__(
         self,
@@ -171,13 +177,13 @@ class ScrapeReader:
         window_s: float,
         server_label: str = "server",
     ) -> None:
-        """Start without history.
+        """Create a source without history.
 
         Args:
             fetch: function that returns the body at an address, or raises `SourceError`.
-            discovery: address of an HTTP discovery, or the replicas.
-            window_s: length of the window [s].
-            server_label: label with the name of the server.
+            discovery: address of an HTTP service discovery, or the replicas.
+            window_s: length of the time window [s].
+            server_label: label that contains the name of the server.
         """
         self._fetch = fetch
         self._discovery = discovery
@@ -186,10 +192,10 @@ class ScrapeReader:
         self._histories: dict[str, _ServerHistory] = {}
         self._seen_s: float | None = None
         self.replicas: Mapping[tuple[str, str], int] = {}
-        """Replicas that answered the last time, by server and accelerator."""
+        """Number of replicas that responded in the last read, by server and accelerator."""
 
     def read(self, system: System, now_s: float) -> dict[str, Reading]:
-        """Read all replicas, and return the window of each server, or the reason that there is none."""
+        """Read all replicas, and return the window of each server, or the reason why there is none."""
         names = list(system.servers)
         try:
             targets = self._targets()
@@ -238,7 +244,7 @@ class ScrapeReader:
         return list(self._discovery)
 
     def _samples(self, targets: Sequence[ScrapeTarget]) -> tuple[dict[str, ReplicaSample], dict[str, str]]:
-        """Return the samples of replicas, and the errors of those without one, by address."""
+        """Return the samples of replicas, and the errors of replicas without a sample, by address."""
         samples, errors = {}, {}
 
         def read(target: ScrapeTarget) -> ReplicaSample | str:
@@ -257,5 +263,5 @@ class ScrapeReader:
 
 
 def scraped(url: str, window_s: float, server_label: str) -> ScrapeReader:
-    """Return a reader of the replicas that an HTTP discovery lists."""
+    """Return a source for the replicas that an HTTP service discovery lists."""
     return ScrapeReader(Fetcher().text, url, window_s, server_label)

@@ -1,7 +1,7 @@
-"""The loop's own port: metrics, health, and on request the routes of the reference's control loop.
+"""HTTP port of the control loop: metrics, health, and on request the routes of llm-inferno's control loop.
 
-With `referenceRoutes`, its collector (`GET /collect`), actuator (`POST /update`) and controller
-(`GET /invoke`) can be replaced one by one.
+With `referenceRoutes`, the collector (`GET /collect`), actuator (`POST /update`) and controller (`GET
+/invoke`) of llm-inferno can be replaced one by one.
 """
 
 import threading
@@ -24,17 +24,17 @@ from rest_server.loop.reference import collected, updated
 
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 STALE_PERIODS = 3
-"""Periods without a cycle after which the loop is not ready."""
+"""Number of periods without a cycle after which the loop counts as not ready."""
 
 
 class LoopMetrics(Collector):
-    """Metrics of the last cycle, and counters of all cycles."""
+    """Collector of metrics of the last cycle, and of counters over all cycles."""
 
     def __init__(self, loop: Controller) -> None:
         self._loop = loop
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics; before the first cycle there are none of servers."""
+        """Yield the metrics; before the first cycle there are no metrics of servers."""
         loop, record = self._loop, self._loop.last
         yield CounterMetricFamily("inferplan_loop_cycles", "Cycles.", value=loop.cycles)
         scalings = CounterMetricFamily(
@@ -112,7 +112,7 @@ def _drift(record: dict[str, Any]) -> Iterator[Metric]:
 
 
 def application(loop: Controller, *, with_reference_routes: bool) -> Starlette:
-    """Return the application of the loop's port."""
+    """Return the web application for the port of a control loop."""
     registry = CollectorRegistry()
     registry.register(LoopMetrics(loop))
 
@@ -150,10 +150,10 @@ def application(loop: Controller, *, with_reference_routes: bool) -> Starlette:
 
 
 def serve_loop(loop: Controller) -> None:
-    """Serve the port of a loop in a thread, if it has one.
+    """Serve the port of a control loop in a thread, if it has one.
 
     Raises:
-        SpecError: the reference's routes would listen on other than a loopback address.
+        SpecError: the port with llm-inferno's routes would not be on a loopback address.
     """
     config = loop.config
     if config.port is None:

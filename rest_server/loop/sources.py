@@ -1,4 +1,4 @@
-"""Table of the sources of measurements: a new one is a model of its settings and an entry."""
+"""Table of the sources of measurements; a new source needs a model of its settings and an entry."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -12,13 +12,14 @@ from rest_server.loop.window import Reading
 
 
 class MeasurementSource(Protocol):
-    """Source of measurements."""
+    """Interface of a source of measurements."""
 
     replicas: Mapping[tuple[str, str], int]
-    """Replicas in the last report, by server and accelerator; empty if the source does not know."""
+    """Number of replicas in the last report, by server and accelerator; empty if the source does not know it.
+    """
 
     def read(self, system: System, now_s: float) -> dict[str, Reading]:
-        """Return the window of each server before a time, or the reason that there is none."""
+        """Return the window of each server up to a time, or the reason why there is none."""
 
 
 def _scrape(source: ScrapeSource, config: LoopConfig) -> MeasurementSource:
@@ -33,9 +34,9 @@ SOURCES: Mapping[type, Callable[[Any, LoopConfig], MeasurementSource]] = {
     ScrapeSource: _scrape,
     PrometheusSource: _prometheus,
 }
-"""Function that opens a source, by the type of its settings."""
+"""Function that opens a source, by the type of the source's settings."""
 
 
 def open_source(config: LoopConfig) -> MeasurementSource:
-    """Return the source of a configuration."""
+    """Open the source of measurements of a configuration."""
     return SOURCES[type(config.source)](config.source, config)

@@ -1,4 +1,4 @@
-"""Measurements of a server over a window of time, and the reasons that there are none."""
+"""Measurements of a server over a time window, and the reasons why there are none."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -10,7 +10,7 @@ Buckets = Mapping[float, float]
 
 
 class HoldReason(StrEnum):
-    """Reason that a server keeps its replicas."""
+    """Reason why a server keeps its replicas."""
 
     source_down = "SourceDown"
     no_series = "NoSeries"
@@ -27,7 +27,7 @@ class HoldReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A server that keeps its replicas, with the reason."""
+    """The reason why a server keeps its replicas, as code and text."""
 
     reason: HoldReason
     detail: str
@@ -35,40 +35,40 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Requests and tokens of a server in a time span, summed over its replicas."""
+    """Requests and tokens of a server counted in a time span, summed over its replicas."""
 
     span_s: float = 0.0
     """Length of the time span [s]."""
     first_tokens: float = 0.0
-    """Requests that got their first token; for a batch server, completed ones."""
+    """Number of requests that got their first token; for a batch server, of completed requests."""
     waiting_growth: float = 0.0
     """Increase of the number of waiting requests."""
     rejected: float = 0.0
-    """Rejected requests."""
+    """Number of rejected requests."""
     arrived: float | None = None
-    """Arrivals counted before the replicas, by a gateway; None if nothing counts them."""
+    """Number of arrivals that a gateway counted in front of the replicas; None if none does."""
     completed: float = 0.0
     prompts: float = 0.0
-    """Requests with a known prompt length."""
+    """Number of requests with a known prompt length."""
     prompt_tokens: float = 0.0
     answers: float = 0.0
-    """Requests with a known output length."""
+    """Number of requests with a known output length."""
     answer_tokens: float = 0.0
     ttft_s: float = 0.0
     """Sum of the times to first token [s]."""
     tokens: float = 0.0
-    """Tokens after the first."""
+    """Number of tokens after the first token of each request."""
     itl_s: float = 0.0
     """Sum of the times between tokens [s]."""
     prompt_buckets: Buckets = field(default_factory=dict)
     answer_buckets: Buckets = field(default_factory=dict)
 
     def plus(self, other: "Counts") -> "Counts":
-        """Return the sum of two time spans."""
+        """Return the sum of the counts of two time spans."""
         return _combined((self, other), (1.0, 1.0))
 
     def times(self, share: float) -> "Counts":
-        """Return a share of all counts."""
+        """Return the counts multiplied by a factor."""
         return _combined((self,), (share,))
 
 
@@ -92,17 +92,17 @@ def _combined(parts: tuple[Counts, ...], weights: tuple[float, ...]) -> Counts:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Measurements of a server over the last window."""
+    """Measurements of a server over the last time window."""
 
     counts: Counts
     waiting: float
-    """Waiting requests at its end."""
+    """Number of waiting requests at the end of the window."""
     running: float
-    """Requests in batches at its end."""
+    """Number of requests in batches at the end of the window."""
     reporting: int
-    """Replicas with a recent value."""
+    """Number of replicas with a recent value."""
     expected: int | None = None
-    """Replicas that should report; None if the source does not know."""
+    """Number of replicas that should report; None if the source does not know it."""
 
     @property
     def is_finite(self) -> bool:
@@ -115,7 +115,7 @@ class Window:
 
 
 def in_buckets(cumulative: Mapping[float, float]) -> dict[float, float]:
-    """Return the number of values in each bucket, from numbers up to each bound."""
+    """Convert cumulative numbers of values by upper bound to the number of values in each bucket."""
     before, found = 0.0, {}
     for bound in sorted(cumulative):
         found[bound] = cumulative[bound] - before
@@ -124,11 +124,11 @@ def in_buckets(cumulative: Mapping[float, float]) -> dict[float, float]:
 
 
 Reading = Window | Hold
-"""A window, or the reason that there is none."""
+"""Measurements of a server, or the reason why there are none."""
 
 
 def summed(parts: Iterable[Counts]) -> Counts:
-    """Return the sum of time spans."""
+    """Return the sum of the counts of several time spans."""
     found = Counts()
     for part in parts:
         found = found.plus(part)

@@ -39,7 +39,7 @@ from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute, held_f
 from rest_server.v1.work import RunningFleet, plan_fleet, value_of
 
 MAX_SUGGESTED = 10_000
-"""Maximum number of servers for which a similar name is suggested."""
+"""Maximum number of servers for which the error for an unknown server suggests a similar name."""
 _Answer = TypeVar("_Answer")
 
 router = APIRouter(route_class=RawRoute, tags=["control loop"])
@@ -80,21 +80,21 @@ async def plan_loads(
 
 @dataclass(slots=True)
 class _Storing:
-    """Callable that stores the loads of a body and returns the fleet with them."""
+    """Function that stores the loads of a body, and returns the fleet with these loads."""
 
     held: FleetStore
     body: bytes
     condition: Precondition
     revision: int = 0
-    """Revision after storing the loads."""
+    """Revision of the fleet after storing the loads."""
     entities: Entities = field(default_factory=Entities)
-    """The fleet at that revision."""
+    """Items of the fleet after storing the loads."""
     loads: Mapping[str, LoadUpdate] = field(default_factory=dict)
-    """Changes in the body, by server."""
+    """Load updates in the body, by server."""
     unusable: frozenset[str] = frozenset()
-    """Servers whose requests lack a length: their loads count as missing."""
+    """Servers whose requests lack a token length, so that their loads count as missing."""
     estimates: Mapping[str, LoadEstimate] = field(default_factory=dict)
-    """Estimates of the loads."""
+    """Estimates of the loads, by server."""
 
     def __call__(self) -> RunningFleet:
         loads = {name: self._update(name, change) for name, change in value_of(self.body).items()}
@@ -109,10 +109,10 @@ class _Storing:
         return self._settled(stored)
 
     def _update(self, name: str, change: object) -> LoadUpdate:
-        """Return the change of one load.
+        """Validate the load update of one server.
 
         Raises:
-            BodyError: a value is wrong, or the server does not exist, which is the first to be reported.
+            BodyError: a value is invalid, or the server does not exist, which is reported first.
         """
         try:
             return _of_body(name, partial(validated, LoadUpdate, change))
@@ -123,7 +123,7 @@ class _Storing:
             raise
 
     def _settled(self, stored: Entities) -> RunningFleet:
-        """Return the fleet with the loads used for planning, in which insignificant changes are removed."""
+        """Return the fleet with the loads used for planning, without insignificant changes."""
         now, unusable = self.held.snapshot(), _planned_names(self.entities, self.unusable)
         seen = Observation(time.time(), self.missing, self.replicas, unusable)
         system, self.estimates = denoise_loads(stored.loose_system(), now.rules, now.decisions, seen)
@@ -131,10 +131,10 @@ class _Storing:
 
     @property
     def missing(self) -> frozenset[str]:
-        """Return planned servers whose rates are missing or cannot be planned.
+        """Return the planned servers whose rates are missing or cannot be planned.
 
-        A shared queue needs the rates of all its servers, versions that of their server, and servers of a
-        route that of the route.
+        A shared queue needs the rates of all its servers, versions need the rate of their server, and servers
+        of a route need the rate of the route.
         """
         given = {name for name, load in self.loads.items() if load.arrival_rate_rpm is not None}
         given, routed = given - self.unusable, self.entities.routed
@@ -155,9 +155,9 @@ class _Storing:
 
 
 def with_updates(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[Entities, frozenset[str]]:
-    """Return entities with new loads by server, and the servers whose requests lack a length.
+    """Return a fleet with new loads by server, and the servers whose requests lack a token length.
 
-    Loads of the latter are not stored.
+    Loads without token lengths are not stored.
 
     Raises:
         SpecError: a server does not exist, or its load is invalid.
@@ -196,7 +196,7 @@ def with_updates(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[E
 
 
 def _unknown_server(entities: Entities, name: str) -> BodyError:
-    """Return the error of a load for a server that does not exist, with the form of the body."""
+    """Return the error for the load of a server that does not exist, with advice on the form of the body."""
     known = [*entities.owners]
     hint = did_you_mean(name, known) if len(known) <= MAX_SUGGESTED else ""
     if not known:
@@ -207,7 +207,7 @@ def _unknown_server(entities: Entities, name: str) -> BodyError:
 
 
 def _routed(entities: Entities, route: Route, change: LoadUpdate) -> Route:
-    """Return a route with another rate.
+    """Return a route with a new arrival rate.
 
     Raises:
         BodyError: a value other than a rate is given, or a server has the same name.
@@ -222,7 +222,7 @@ def _routed(entities: Entities, route: Route, change: LoadUpdate) -> Route:
 
 
 def _check_has_load(entities: Entities, name: str, change: LoadUpdate) -> None:
-    """Check that a server with a given load is not part of a route.
+    """Check that a load is not stated for a server that gets its load from a route.
 
     Raises:
         BodyError: the server gets its load from a route.
@@ -234,7 +234,7 @@ def _check_has_load(entities: Entities, name: str, change: LoadUpdate) -> None:
 
 
 def _sharing(servers: Mapping[str, Server], one: Server) -> dict[str, Server]:
-    """Return the servers of a server's queue with the replicas reported for that server."""
+    """Return the servers that share a server's queue, with the replicas reported for that server."""
     return {
         name: server.model_copy(
             update={"current": one.current.model_copy(update={"load": server.current.load})}
@@ -249,10 +249,10 @@ def _planned_names(entities: Entities, names: Iterable[str]) -> frozenset[str]:
 
 
 def _split_server(servers: Mapping[str, Server], name: str, change: LoadUpdate) -> str | None:
-    """Return the server whose version has this name, or None.
+    """Return the name of the server that has a version of this name; None if there is none.
 
     Raises:
-        BodyError: a load is given for the version.
+        BodyError: a load is stated for the version.
     """
     whole = next((w for w, one in servers.items() if one.split and name in planned_names(one)), None)
     if whole is not None and change.model_dump(exclude_none=True, exclude={"replicas"}):
@@ -261,7 +261,7 @@ def _split_server(servers: Mapping[str, Server], name: str, change: LoadUpdate) 
 
 
 def _running(entities: Entities, name: str, current: AllocationData, change: LoadUpdate) -> AllocationData:
-    """Return the allocation of a server with the reported replicas."""
+    """Return the current allocation of a server with the reported replicas."""
     replicas = change.replicas
     if replicas is None:
         return current
@@ -285,7 +285,9 @@ def _load(values: dict[str, Any]) -> Load:
 
 
 def _of_body(name: str, work: Callable[[], _Answer]) -> _Answer:
-    """Return the result of work; paths in its errors are changed to the server's load in the body.
+    """Return the result of work.
+
+    Paths in its errors are changed to the path of the server's load in the body.
 
     Raises:
         BodyError: the work failed because of a value in the body.
@@ -301,7 +303,7 @@ def _of_body(name: str, work: Callable[[], _Answer]) -> _Answer:
 
 
 def _keep(held: FleetStore, text: bytes, stored: _Storing) -> int:
-    """Store a plan as the last one and as the desired state; return its revision."""
+    """Store a plan as the last one and as the desired state, and return its revision."""
     plan = Plan.model_validate_json(text)
     desired = desired_allocations(plan, stored.entities.servers)
     return held.keep_plan(
@@ -360,7 +362,7 @@ def apply_plan(request: Request, condition: Condition) -> Response:
 
 
 def with_applied_plan(entities: Entities, plan: Plan) -> Entities:
-    """Return entities with a plan as the current allocation of the servers that it serves."""
+    """Return a fleet in which a plan is the current allocation of the servers that it serves."""
     known = plan.allocations.keys() | {item.server for item in plan.unserved} | plan.queued_servers
     planned = {
         name: server

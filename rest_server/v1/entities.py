@@ -1,8 +1,8 @@
-"""The entities of a stateful fleet under /v1: list, read, replace and delete, in the same way for all types.
+"""Items of a stateful fleet under /v1: list, read, replace and delete, in the same way for all types.
 
-A write validates only the document; references to other entities are checked when a plan is made. The
-``ETag`` of every answer is the fleet's revision, and ``If-Match`` makes a write conditional on it. The
-handlers are plain functions that run in threads, because checking a long document takes time.
+A write validates only its document; references to other items are checked when a plan is made. The ``ETag``
+of every response is the fleet's revision, and ``If-Match`` makes a write conditional on it. The handlers are
+plain functions that run in threads, because checking a long document takes time.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ Condition = Annotated[Precondition, Depends(precondition)]
 
 
 def entities_router() -> APIRouter:
-    """Return the routes of all kinds of entities, and of the optimizer's options."""
+    """Return the routes of all types of items, and of the optimizer's options."""
     router = APIRouter(route_class=RawRoute, tags=["fleet"])
     for entity_type in ENTITY_TYPES:
         _add_reads(router, entity_type)
@@ -145,7 +145,7 @@ def _found(entity_type: EntityType, entities: Entities, key: Key) -> Document:
 
 
 def _read(entity_type: EntityType, body: bytes, key: Key) -> Document:
-    """Return the document in a body; an omitted name is taken from the path."""
+    """Validate the document in a request body; if it has no name, the name is taken from the path."""
     raw = value_of(body)
     given = {name.lower() for name in raw}
     in_path = dict(zip(entity_type.key_fields, key, strict=True))

@@ -1,4 +1,4 @@
-"""The types of entities under /v1: their names in paths, in documents and in the state."""
+"""Types of the fleet's items under /v1: their names in paths, in documents and in the state."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from rest_server.v1.models import (
 )
 
 Key = tuple[str, ...]
-"""Key of an entity: one name, or model and accelerator of a profile."""
+"""Key of an item of the fleet: its name, or model and accelerator of a profile."""
 
 
 class _AnyText(PathConvertor):
@@ -41,42 +41,42 @@ NameInPath = Annotated[str, Path(min_length=1, max_length=253)]
 
 @dataclass(frozen=True, slots=True)
 class EntityType:
-    """A type of entity, with its routes, its section of documents and its place in the state."""
+    """A type of the fleet's items, with its routes, its section of documents and its place in the state."""
 
     noun: str
-    """Noun for one entity in messages."""
+    """Noun for one item in messages."""
     path: str
-    """Path of the collection."""
+    """Path of the collection of items."""
     one: str
-    """Path of a single entity."""
+    """Path of a single item."""
     section: str
-    """Section of the documents."""
+    """Section of documents that contains the items."""
     document: type[Document]
     listing: type[Document]
     key_fields: Key
-    """Document fields that form the key."""
+    """Document fields that form the key of an item."""
     key_of: Callable[[Any], Key]
     """Function that returns the key of a document."""
     key: Callable[..., Key]
-    """Function that reads the key from the path."""
+    """Function that reads the key of an item from the path."""
     items: Callable[[Entities], Mapping[Key, Document]]
-    """Function that returns all entities of the type by key."""
+    """Function that returns all items of the type in a fleet, by key."""
     changed: Callable[[Entities, Key, Any], Entities]
-    """Function that returns the entities with one replaced, or removed if the document is None."""
+    """Function that returns a fleet with one item replaced, or removed if the document is None."""
 
 
 def by_name(name: NameInPath) -> Key:
-    """Return the key of an entity with a single name."""
+    """Return the key of an item that has a single name."""
     return (name,)
 
 
 def by_type(type_name: Annotated[str, Path(alias="type", min_length=1, max_length=253)]) -> Key:
-    """Return the key of a capacity."""
+    """Return the key of a capacity, which is its accelerator type."""
     return (type_name,)
 
 
 def by_model(request: Request, model: NameInPath, accelerator: NameInPath) -> Key:
-    """Return the key of a profile; a slash inside a name is written ``%2F``."""
+    """Return the key of a model profile; a slash inside a name is written ``%2F``."""
     last = unquote(request.scope["raw_path"].decode("ascii", "replace").rpartition("/")[2])
     path = f"{model}/{accelerator}"
     return (path.removesuffix(f"/{last}"), last) if path.endswith(f"/{last}") else (model, accelerator)
@@ -126,7 +126,7 @@ def check_beside(document: Document, entities: Entities) -> None:
 
 
 def _named(field: str) -> tuple[Callable[[Entities], Any], Callable[[Entities, Key, Any], Entities]]:
-    """Return functions that read and write entities in a field that stores them by name."""
+    """Return functions that read and write the items in a field of `Entities` that stores them by name."""
 
     def items(entities: Entities) -> Mapping[Key, Document]:
         return {(name,): item for name, item in getattr(entities, field).items()}
@@ -139,7 +139,7 @@ def _named(field: str) -> tuple[Callable[[Entities], Any], Callable[[Entities, K
 
 
 def _with(mapping: Mapping[str, Any], name: str, value: object) -> dict[str, Any]:
-    """Return a copy with one value replaced in its position, or removed if it is None."""
+    """Return a copy of a mapping with one value replaced in its position, or removed if it is None."""
     if value is None:
         return {other: item for other, item in mapping.items() if other != name}
     return {**mapping, name: value}
@@ -194,4 +194,4 @@ ENTITY_TYPES = (
         Route, RouteList, ("name",), _own_name, by_name, *_named("routes"),
     ),
 )  # fmt: skip
-"""Every type of entity with a name."""
+"""All types of items that have a name."""

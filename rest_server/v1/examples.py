@@ -1,4 +1,4 @@
-"""Examples of request bodies, as OpenAPI shows them; each is an input that works."""
+"""Examples of request bodies, which OpenAPI shows; each one is valid input."""
 
 from typing import Any
 
@@ -87,4 +87,4 @@ ENTITIES: Any = {
     "optimizer": _named(saturation=OPTIONS),
     "routes": _named(chat=ROUTE),
 }
-"""Examples by section of the documents."""
+"""Examples of single items, by section of documents."""

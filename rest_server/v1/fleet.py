@@ -41,7 +41,7 @@ def export_fleet(request: Request) -> Response:
 
 
 def _text(entities: Entities) -> str:
-    """Return a fleet as a document, in which every accelerator has the type that documents require."""
+    """Return a fleet as a document, in which every accelerator has a type, because documents require it."""
     typed = {
         name: item.model_copy(update={"type": item.type}) for name, item in entities.accelerators.items()
     }
@@ -75,7 +75,7 @@ def import_fleet(
 
 
 def _check_items(spec: SystemSpec, imported: Entities) -> None:
-    """Check every item as in an individual write, and that no name occurs twice."""
+    """Check every item as for an individual write, and that no name occurs twice."""
     for entity_type in ENTITY_TYPES:
         seen = set()
         for i, item in enumerate(getattr(spec, _FIELDS[entity_type.section])):

@@ -1,4 +1,4 @@
-"""Documents of /v1 that the library does not have: requests, answers, lists, the last plan."""
+"""Documents of /v1 that the library does not have: requests, responses, lists, and the last plan."""
 
 from typing import Any
 
@@ -28,23 +28,25 @@ from optimizer.schema import (
 )
 
 MAX_ITEMS = 1_000
-"""Maximum number of replicas in one request to analyse or to size."""
+"""Maximum number of replicas in one request to analyse or size."""
 
 
 class WrappedSystem(Document):
-    """A system document in the reference's wrappers."""
+    """A system document in the wrappers of llm-inferno."""
 
     system: dict[str, dict[str, Any]]
-    """`acceleratorData`, `modelData`, `serviceClassData`, `serverData`, `capacityData`, `optimizerData`."""
+    """Sections of the system, each in its own wrapper: `acceleratorData`, `modelData`, `serviceClassData`,
+    `serverData`, `capacityData`, `optimizerData`.
+    """
 
 
 class OtherSide(Document):
-    """Other side of a comparison."""
+    """The other side of a comparison."""
 
     second: dict[str, Any] | None = None
     """The other system or plan; absent: the first system, with other options or another load."""
     second_options: OptimizerOptions | None = Field(None, alias="secondOptions")
-    """Options of the second side only."""
+    """Optimizer options of the second side only."""
     transition: bool = False
     """Whether the second system follows the first in time, so that the first plan is running."""
 
@@ -57,56 +59,56 @@ class TwoSides(OtherSide):
 
 
 class Analysis(Document):
-    """A replica, and the rate at which to analyse it."""
+    """A replica, and the arrival rate at which to analyse it."""
 
     replica: Replica
-    """The replica."""
+    """The replica to analyse."""
     rate_rps: RequestsPerSecond = Field(alias="rate")
     """Arrival rate [requests/s]."""
 
 
 class Analyses(Document):
-    """Several replicas to analyse."""
+    """Several replicas to analyse in one request."""
 
     items: tuple[Analysis, ...] = Field(strict=False, fail_fast=True, max_length=MAX_ITEMS)
-    """The replicas with their rates."""
+    """The replicas with their arrival rates."""
 
 
 class Performances(Document):
-    """Answers to several analyses, in order."""
+    """Performance of several replicas, in the order of the request."""
 
     items: tuple[ReplicaPerformance, ...] = Field(strict=False)
-    """One answer per replica."""
+    """One result per replica."""
 
 
 class SizingProblem(Document):
-    """A replica, and the targets that it must meet."""
+    """A replica to size, and the targets that it must meet."""
 
     replica: Replica
-    """The replica."""
+    """The replica to size."""
     targets: LatencyTargets = LatencyTargets()
     """Targets of the replica."""
 
 
 class SizingProblems(Document):
-    """Several replicas to size."""
+    """Several replicas to size in one request."""
 
     items: tuple[SizingProblem, ...] = Field(strict=False, fail_fast=True, max_length=MAX_ITEMS)
     """The replicas with their targets."""
 
 
 class Unattainable(Document):
-    """The answer for a replica that misses its targets at every rate."""
+    """Result for a replica that misses its targets at every rate."""
 
     message: str
     """Reason that no rate meets the targets, with numbers."""
 
 
 class Sizings(Document):
-    """Answers to several sizings, in order."""
+    """Sizing results of several replicas, in the order of the request."""
 
     items: tuple[ReplicaSizing | Unattainable, ...] = Field(strict=False)
-    """One answer per replica."""
+    """One result per replica."""
 
 
 class CandidateColumn(Document):
@@ -119,7 +121,7 @@ class CandidateColumn(Document):
     num_replicas: int = Field(alias="numReplicas")
     """Number of replicas."""
     max_batch: int = Field(alias="maxBatch")
-    """Batch limit of a replica."""
+    """Batch limit of a replica [requests]."""
     max_rate_rpm: float = Field(alias="maxArrivalRatePerReplica")
     """Maximum rate of a replica that meets every target [requests/min]."""
     itl_ms: float = Field(alias="itlAverage")
@@ -127,60 +129,60 @@ class CandidateColumn(Document):
     ttft_ms: float = Field(alias="ttftAverage")
     """Mean time to first token at the load [ms]."""
     utilization: float
-    """Mean batch over the batch limit."""
+    """Mean batch divided by the batch limit."""
     loss: float
     """Fraction of requests rejected because the queue is full."""
     batch_ceiling: int = Field(alias="batchCeiling")
-    """Maximum allowed batch limit."""
+    """Largest batch limit that is allowed [requests]."""
     best_rate_rpm: float = Field(alias="bestArrivalRatePerReplica")
-    """Maximum rate over all batches up to that limit [requests/min]."""
+    """Maximum rate of a replica over all batch limits up to `batchCeiling` [requests/min]."""
     type: str
-    """The accelerator type."""
+    """Accelerator type."""
     units: int
     """Number of cards of the type."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Cost [cents/h]."""
+    """Cost of all replicas [cents/h]."""
     estimated: EstimateEnd | None = Field(None, exclude_if=is_none)
-    """End of the interval of estimated token times; absent if they are not estimated."""
+    """End of the interval of estimated token times that was used; absent if token times are not estimated."""
 
 
 class RejectedPair(Document):
-    """A server and an accelerator that are no candidate, with the reason."""
+    """A pair of server and accelerator that cannot serve, with the reason."""
 
     server: str
     """Name of the server."""
     accelerator: str
     """Name of the accelerator."""
     reason: str
-    """Reason code."""
+    """Code of the reason."""
     detail: str
-    """The reason with numbers."""
+    """The reason as text with numbers."""
     value: float | None
-    """The compared number, if any."""
+    """Number that breaks a limit; null if no numbers were compared."""
     limit: float | None
-    """The limit with which it was compared, if any."""
+    """Limit with which the number was compared; null if no numbers were compared."""
 
 
 class CandidateAnswer(Document):
-    """Every pair of server and accelerator: candidates and rejected pairs."""
+    """All pairs of server and accelerator: candidates and rejected pairs."""
 
     candidates: tuple[CandidateColumn, ...] = Field(strict=False)
-    """The candidates."""
+    """Pairs that can serve."""
     rejections: tuple[RejectedPair, ...] = Field(strict=False)
-    """Pairs that are no candidates."""
+    """Pairs that cannot serve."""
 
 
 class ReplicaCount(Document):
-    """Existing replicas of a server on one accelerator."""
+    """Number of existing replicas of a server on one accelerator."""
 
     ready: Count
-    """Number of replicas that respond."""
+    """Number of existing replicas that respond."""
     pending: Count = 0
     """Number of requested replicas that do not respond yet."""
 
 
 class LoadUpdate(Document):
-    """Load and replicas of a server, or rate of a route; omitted values do not change."""
+    """New load and replicas of a server, or new rate of a route; omitted values do not change."""
 
     arrival_rate_rpm: RequestsPerMinute | None = Field(None, alias="arrivalRate")
     """Arrival rate [requests/min]; values below 1e-12 are read as 0."""
@@ -191,8 +193,8 @@ class LoadUpdate(Document):
     throughput_rpm: RequestsPerMinute | None = Field(None, alias="throughput")
     """Measured throughput [requests/min]; stored but not used."""
     replicas: dict[str, ReplicaCount] | None = None
-    """Existing replicas by accelerator; accelerators not listed have none. They become the current
-    allocation; of several accelerators, the one with the most replicas.
+    """Existing replicas by accelerator; accelerators that are not listed have none. They become the current
+    allocation; if there are several accelerators, the one with the most replicas does.
     """
 
 
@@ -201,7 +203,7 @@ LoadChange = LoadUpdate
 
 
 class LoadSnapshot(RootModel[dict[str, LoadUpdate]]):
-    """Loads by server and route; servers of a route have no separate load."""
+    """Loads by name of server or route; servers of a route have no separate load."""
 
 
 class LastPlan(Plan):
@@ -210,24 +212,24 @@ class LastPlan(Plan):
     age_s: float = Field(alias="age")
     """Age of the plan [s]."""
     revision: int
-    """Revision of the fleet for which it was made; later revisions have changes since."""
+    """Revision of the fleet for which the plan was made; later revisions have changed since."""
 
 
 class TargetAnswer(Document):
     """Desired replicas of a server on an accelerator."""
 
     target: str
-    """Name of the target, from server and accelerator."""
+    """Name of the target, composed of server and accelerator."""
     server: str
     """Name of the server."""
     accelerator: str
     """Name of the accelerator."""
     desired_replicas: int = Field(alias="desiredReplicas")
-    """Desired replicas."""
+    """Number of replicas that should run."""
     current_replicas: int = Field(alias="currentReplicas")
-    """Existing replicas, as last reported, or else of the current allocation."""
+    """Number of existing replicas as last reported, or else in the current allocation."""
     max_batch_size: int = Field(alias="maxBatchSize")
-    """Batch limit of a replica; 0 if there is none."""
+    """Batch limit of a replica [requests]; 0 if there is none."""
     generated_at: AwareDatetime = Field(alias="generatedAt", strict=False)
     """Time at which the plan was made."""
     age_s: float = Field(alias="ageSeconds")
@@ -235,18 +237,18 @@ class TargetAnswer(Document):
     revision: int
     """Revision of the fleet for which the plan was made."""
     reason: str
-    """Reason for the number."""
+    """Code of the reason for the desired number."""
     held: bool
     """Whether the number differs from the plan."""
     detail: str
-    """Explanation of a held number."""
+    """Explanation of a held number; empty if it is not held."""
 
 
 class TargetList(Document):
     """Desired replicas of every server."""
 
     targets: tuple[TargetAnswer, ...] = Field(strict=False)
-    """Every server on every accelerator that it can run on."""
+    """Targets of every server on every accelerator that it can use."""
 
 
 class FleetEvent(Document):
@@ -259,9 +261,9 @@ class FleetEvent(Document):
     cause: str
     """`change`, `loads`, `plan`, `applied`, `imported`, or `fleet` if `/optimizeOne` replaced the fleet."""
     changed: dict[str, int] = Field(default_factory=dict)
-    """Items that were added, replaced or removed, by section of the documents."""
+    """Number of items that were added, replaced or removed, by section of the documents."""
     names: tuple[str, ...] = Field((), strict=False)
-    """Names of the changed items, if they are few: `servers/chat`."""
+    """Names of the changed items, such as `servers/chat`; empty if they are too many."""
     plan: dict[str, Any] = Field(default_factory=dict)
     """For a plan: its `revision`, `status` and `totalCost`, whether it is `complete`, and the numbers of
     servers not served in full (`unserved`) and changed (`changes`).
@@ -272,48 +274,48 @@ class FleetHistory(Document):
     """The last changes and plans of the fleet."""
 
     events: tuple[FleetEvent, ...] = Field(strict=False)
-    """Events, newest first."""
+    """Events, the newest first."""
     plans: tuple[int, ...] = Field(strict=False)
-    """Revisions of the plans that can be read, newest first."""
+    """Revisions of the plans that can be read, the newest first."""
 
 
 class AcceleratorList(Document):
-    """All accelerators."""
+    """All accelerators of the fleet."""
 
     accelerators: tuple[Accelerator, ...] = Field(strict=False)
     """Accelerators in order of arrival."""
 
 
 class ModelList(Document):
-    """All model profiles."""
+    """All model profiles of the fleet."""
 
     models: tuple[ModelProfile, ...] = Field(strict=False)
     """Model profiles in order of arrival."""
 
 
 class ServiceClassList(Document):
-    """All service classes."""
+    """All service classes of the fleet."""
 
     service_classes: tuple[ServiceClass, ...] = Field(alias="serviceClasses", strict=False)
     """Service classes in order of arrival."""
 
 
 class ServerList(Document):
-    """All servers."""
+    """All servers of the fleet."""
 
     servers: tuple[Server, ...] = Field(strict=False)
     """Servers in order of arrival."""
 
 
 class RouteList(Document):
-    """All routes of requests between a small and a large model."""
+    """All routes of the fleet, which divide requests between a small and a large model."""
 
     routes: tuple[Route, ...] = Field(strict=False)
     """Routes in order of arrival."""
 
 
 class CapacityList(Document):
-    """All capacities."""
+    """All capacities of the fleet: the cards of each accelerator type."""
 
     count: tuple[Capacity, ...] = Field(strict=False)
     """Capacities in order of arrival."""

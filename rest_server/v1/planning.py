@@ -1,4 +1,4 @@
-"""The routes of /v1 that only compute: plan, candidates, analyze, size. None uses the state."""
+"""Routes of /v1 that only compute: plan, candidates, analyze, size and memory. None uses the fleet."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -31,13 +31,13 @@ from rest_server.v1.requests import JSON, JsonOf, RawRoute, computed, from_query
 from rest_server.v1.work import analyze_body, candidates_body, memory_text, plan_body, size_body
 
 REFUSALS = (408, 504)
-"""Error statuses of a route that computes."""
+"""Additional error statuses of routes that compute."""
 
 router = APIRouter(route_class=RawRoute, tags=["planning"])
 
 
 def answers_of(question: str) -> Any:
-    """Return the union of the answer types of all row types for a method, for OpenAPI."""
+    """Return the union of the result types of all types of rows for a method, for OpenAPI."""
     return reduce(or_, (get_type_hints(getattr(row, question))["return"] for row in ROWS))
 
 
@@ -61,7 +61,7 @@ async def plan_system(
 
 
 def server_timing(stages_s: Mapping[str, float]) -> dict[str, str]:
-    """Return the header with the time of each stage."""
+    """Return the response header with the time of each stage."""
     stages = (f"{name};dur={1000 * spent_s:.1f}" for name, spent_s in stages_s.items())
     return {"Server-Timing": ", ".join(stages)}
 

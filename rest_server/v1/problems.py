@@ -1,4 +1,4 @@
-"""Errors in OpenAPI: every status of a route, as ``application/problem+json``."""
+"""Error responses in OpenAPI: every status of a route, as ``application/problem+json``."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ PROBLEM: dict[str, Any] = {
     },
 }
 PROBLEM_NAMED = {"$ref": "#/components/schemas/Problem"}
-"""The same by name: a generated client has one type for all errors."""
+"""Reference to the schema of problems by name, so that a generated client has one type for all errors."""
 MEANINGS = {
     401: "No API key, or an unknown one.",
     403: "The API key lacks the scope, or a page of another site sent the request.",
@@ -39,13 +39,13 @@ MEANINGS = {
     507: "The disk is full; the change was not stored.",
 }
 EVERYWHERE = (401, 403, 413, 421)
-"""Statuses that any route can return."""
+"""Error statuses that any route can return."""
 _IMPLIED = {408: (503,), 412: (503, 507), 504: (500, 503)}
-"""Further statuses implied by a status: no memory for a body, disk full, no working solver."""
+"""Further error statuses implied by a status: no memory for a body, disk full, or no working solver."""
 
 
 def problems(*statuses: int) -> Answers:
-    """Return the OpenAPI entries of a route's errors, with implied and common ones."""
+    """Return the OpenAPI entries of a route's error statuses, including implied and common ones."""
     implied = (status for given in statuses for status in _IMPLIED.get(given, ()))
     return {  # every route of /v1 answers 422 to an unknown query parameter
         status: {"description": MEANINGS[status], "content": {PROBLEM_JSON: {"schema": PROBLEM_NAMED}}}
@@ -54,7 +54,7 @@ def problems(*statuses: int) -> Answers:
 
 
 def messages() -> Answers:
-    """Return the OpenAPI entries of errors of a route outside /v1."""
+    """Return the OpenAPI entries of the errors of a route outside /v1."""
     shape = {"type": "object", "required": ["message"], "properties": {"message": _TEXT}}
     return {
         status: {"description": MEANINGS[status], "content": {"application/json": {"schema": shape}}}

@@ -23,7 +23,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class JsonOf:
-    """Annotation of a raw-bytes parameter with the type of its content, for OpenAPI."""
+    """Annotation of a parameter of raw bytes that states the type of the content, for OpenAPI."""
 
     content: Any
     """Document type of the content, or a union of several."""
@@ -36,7 +36,7 @@ class JsonOf:
 
 
 class _RawRequest(Request):
-    """A request whose body is passed on unparsed."""
+    """A request whose body is passed to the handler unparsed."""
 
     async def json(self) -> bytes:
         """Return the raw body, which the handler parses."""
@@ -44,7 +44,7 @@ class _RawRequest(Request):
 
 
 class RawRoute(APIRoute):
-    """A route whose handler parses the body itself: once, like files, and outside the event loop."""
+    """A route whose handler parses the body itself: only once, like files, and outside the event loop."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of the route, which receives the raw body."""
@@ -59,7 +59,7 @@ class RawRoute(APIRoute):
 
 
 def from_query(model: Any) -> Any:
-    """Return the dependency that reads a request from the query parameters.
+    """Return the dependency that reads a document of a type from the query parameters.
 
     Fields that exist only on the command line, such as local files, are not query parameters.
     """
@@ -78,10 +78,10 @@ def from_query(model: Any) -> Any:
 
 
 def known_query(request: Request) -> None:
-    """Check that the route has every query parameter of a request.
+    """Check that the route accepts every query parameter of a request.
 
     Raises:
-        RequestValidationError: it has not.
+        RequestValidationError: it does not accept one of them.
     """
     known = query_names(request)
     unknown = [name for name in request.query_params if name not in known]
@@ -92,7 +92,7 @@ def known_query(request: Request) -> None:
 
 
 def held_fleet(request: Request) -> FleetStore:
-    """Return the fleet of the service."""
+    """Return the fleet of the service that handles a request."""
     held: FleetStore = request.app.state.held
     return held
 
@@ -100,7 +100,7 @@ def held_fleet(request: Request) -> FleetStore:
 async def computed(
     request: Request, work: Callable[..., _Answer], *arguments: object, study: bool = False
 ) -> _Answer:
-    """Run work with arguments and the settings in a solver worker, or in a study worker."""
+    """Run work in a solver worker, or in a study worker, with the given arguments and the settings."""
     state = request.app.state
     workers = state.study_workers if study else state.workers
     answer: _Answer = await workers.run(request, partial(work, *arguments, state.settings))
@@ -109,15 +109,15 @@ async def computed(
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """Precondition of a write (``If-Match``)."""
+    """Precondition of a write, from the header ``If-Match``."""
 
     tags: frozenset[str] | None = None
-    """Entity tags, without quotes, one of which must match; None for any revision."""
+    """Entity tags without quotes, one of which must match; None accepts any revision."""
     must_exist: bool = False
-    """Whether the item to write must exist (``If-Match: *``)."""
+    """Whether the item to write must exist, as for ``If-Match: *``."""
 
     def require(self, *, present: bool) -> None:
-        """Reject writing a missing item if it must exist.
+        """Check that the item to write exists, if the precondition requires it.
 
         Raises:
             HTTPException: 412, the item does not exist.
@@ -128,7 +128,7 @@ class Precondition:
     def update(
         self, held: FleetStore, change: Callable[[Entities], Entities], cause: str = "change"
     ) -> tuple[int, Entities]:
-        """Change the fleet atomically if the precondition is met; the cause is stored in the history.
+        """Change the fleet atomically if the precondition is met; `cause` is stored in the history.
 
         Raises:
             HTTPException: 412, the fleet is at another revision.
@@ -156,7 +156,7 @@ def precondition(
         str | None, Header(description="Required revision (`ETag`); 412 if the fleet is at another.")
     ] = None,
 ) -> Precondition:
-    """Read ``If-Match``; by RFC 9110, a weak or unreadable tag matches nothing."""
+    """Read the header ``If-Match``; by RFC 9110, a weak or unreadable tag matches nothing."""
     if if_match is None:
         return Precondition()
     if if_match.strip() == "*":

@@ -1,6 +1,6 @@
-"""Routes of the studies under /v1, for a system in the body, and in a stateful service also for the fleet.
+"""Routes of the studies under /v1: for a system in the body, and in a stateful service also for the fleet.
 
-All but the comparison, which takes two sides, are derived from the table of studies.
+All of them are derived from the table of studies, except the comparison, which has two sides.
 """
 
 from functools import partial
@@ -23,7 +23,7 @@ PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline'",
     "X-Content-Type-Options": "nosniff",
 }
-"""Headers that prevent a page from running or fetching anything, whatever the names in it."""
+"""Headers that prevent a page from running or fetching anything, whatever names it contains."""
 _ANSWERS: dict[str, Any] = {"response_model": Comparison, "responses": problems(*REFUSALS)}
 
 router = APIRouter(route_class=RawRoute, tags=["studies"])
@@ -96,13 +96,13 @@ def _add_routes(name: str, study: Study[Any, Any]) -> None:
 
 
 def _response(study: Study[Any, Any], options: Any, content: bytes) -> Response:
-    """Return an answer in the requested format."""
+    """Return the result of a study as a response, in the requested format."""
     media_type = study.media_types.get(getattr(options, "format", "json"), JSON)
     return Response(content, media_type=media_type, headers=PAGE_HEADERS if study.media_types else None)
 
 
 async def _computed_for_fleet(request: Request, work: Any) -> bytes:
-    """Return the result of work on the fleet, read when a worker becomes free."""
+    """Return the result of work on the fleet, which is read when a worker becomes free."""
     held = held_fleet(request)
 
     def fleet() -> SystemSpec:

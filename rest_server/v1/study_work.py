@@ -1,7 +1,8 @@
-"""Work of the study routes, run by a solver process.
+"""Work of the study routes, which a solver process runs.
 
-As in `rest_server.v1.work`, functions take plain values and return the bytes of an answer. If a study exceeds
-the time limit of its request, its process is ended. Drawing libraries are imported only when needed.
+As in `rest_server.v1.work`, functions take plain values and return the bytes of a response body. If a study
+exceeds the time limit of its request, its process is ended. Drawing libraries are imported only when they are
+needed.
 """
 
 from collections.abc import Mapping
@@ -21,17 +22,17 @@ from rest_server.v1.models import CompareOptions, OtherSide, TwoSides
 from rest_server.v1.work import system_from, system_of, value_of
 
 _NAMES = {"second_options": "secondOptions"}
-"""Document names of request fields that differ from the Python names."""
+"""Names of request fields in documents, if they differ from the Python names."""
 
 
 def study_body(source: bytes | SystemSpec, name: str, options: Any, settings: Settings) -> bytes:
-    """Return the answer of a study.
+    """Return the result of a study as the body of a response.
 
     Args:
-        source: the body of a request, or the document of the fleet.
-        name: the name of the study in the table.
+        source: body of the request, or the document of the fleet.
+        name: name of the study in the table of studies.
         options: options of the study.
-        settings: the settings of the service.
+        settings: settings of the service.
     """
     study = STUDIES[name].study
     system = options.applied(system_of(source, settings))
@@ -43,7 +44,7 @@ def study_body(source: bytes | SystemSpec, name: str, options: Any, settings: Se
 
 
 def compare_body(body: bytes, options: CompareOptions, settings: Settings) -> bytes:
-    """Return the comparison of the two sides in a body, or of one system's unlimited and limited plans.
+    """Return the comparison of the two sides in a body, or of a single system's unlimited and limited plans.
 
     Raises:
         SpecError: a side is invalid, or there is nothing to compare; the message starts with the path.
@@ -56,13 +57,15 @@ def compare_body(body: bytes, options: CompareOptions, settings: Settings) -> by
 
 
 def compare_fleet(fleet: SystemSpec, body: bytes, options: CompareOptions, settings: Settings) -> bytes:
-    """Return the comparison of a fleet with the other side in a body; without one, like `compare_body`.
+    """Return the comparison of a fleet with the other side in a body.
+
+    If the body is empty, the fleet's unlimited and limited plans are compared.
 
     Args:
-        fleet: the document of the fleet.
-        body: the body of the request; can be empty.
-        options: the query parameters.
-        settings: the settings of the service.
+        fleet: document of the fleet.
+        body: body of the request; can be empty.
+        options: query parameters.
+        settings: settings of the service.
 
     Raises:
         SpecError: a side is invalid, or there is nothing to compare; the message starts with the path.

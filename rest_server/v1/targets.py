@@ -1,6 +1,6 @@
 """Routes for autoscalers: the desired replicas of every server on every accelerator, with reasons.
 
-Requests never compute a plan or wait for one: answers come from the last plan, and are rejected if it is too
+Requests never compute a plan or wait for one. Responses come from the last plan, and are errors if it is too
 old. The autoscaler then decides what to do (KEDA: `fallback`).
 """
 
@@ -25,35 +25,37 @@ from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, RawRoute, held_fleet
 
 RETRY_S = 15
-"""Suggested time until the next attempt if there is no number; about autoscalers' polling interval [s]."""
+"""Time after which a client should try again if there is no target [s]; about the polling interval of
+autoscalers.
+"""
 State = Literal["no plan", "stale", "unknown"]
 
 router = APIRouter(route_class=RawRoute, tags=["control loop"])
 
 
 def server_and_accelerator(request: Request, server: NameInPath, accelerator: NameInPath) -> Key:
-    """Return the server and accelerator in a path; a slash inside a name is written ``%2F``."""
+    """Return the server and the accelerator in a path; a slash inside a name is written ``%2F``."""
     return by_model(request, server, accelerator)
 
 
 @dataclass(frozen=True, slots=True)
 class TargetState:
-    """State of one target."""
+    """Desired and existing replicas of a server on an accelerator."""
 
     server: str
     accelerator: str
     target: ReplicaTarget
     current: int
-    """Existing replicas, as last reported, or else of the current allocation."""
+    """Number of existing replicas as last reported, or else in the current allocation."""
 
 
 async def current_snapshot(held: FleetStore) -> Snapshot:
-    """Return the current snapshot, building a lazily received fleet in a thread if necessary."""
+    """Return the current snapshot of the fleet, building the fleet in a thread if necessary."""
     return held.snapshot() if held.is_built else await run_in_threadpool(held.snapshot)
 
 
 def unavailable_reason(now: Snapshot, stale_after_s: float) -> str | None:
-    """Return the reason that no targets are valid; None if they are."""
+    """Return the reason why no targets are valid; None if they are valid."""
     if now.plan is None or now.decisions is None:
         return "no plan has been made yet; POST /v1/loads makes one"
     age_s = time.time() - now.plan.made_at
@@ -63,7 +65,7 @@ def unavailable_reason(now: Snapshot, stale_after_s: float) -> str | None:
 
 
 def accelerators_of(entities: Entities, server: Server, now: Snapshot) -> dict[str, None]:
-    """Return the accelerators that a server can run on, and those on which it has replicas."""
+    """Return the accelerators that a server can use, and those on which it has replicas, as keys."""
     profiles = entities.models.get(server.model, {})
     allowed = profiles if server.accelerators is None else server.accelerators
     found = {name: None for name in profiles if name in allowed and name in entities.accelerators}
@@ -82,7 +84,7 @@ def reading(now: Snapshot, server: Server, accelerator: str) -> TargetState | No
 
 
 def current_replicas(now: Snapshot, server: Server, accelerator: str) -> int:
-    """Return the current number of replicas."""
+    """Return the current number of replicas of a server on an accelerator."""
     reported = now.replicas.get(server.name)
     if reported is not None:
         there = reported.get(accelerator)
@@ -101,7 +103,7 @@ def readings(now: Snapshot) -> Iterator[TargetState]:
 
 
 def shared_readings(now: Snapshot) -> Iterator[TargetState]:
-    """Yield the targets of shared cards: the cards of the last plan, to which no rules apply."""
+    """Yield the state of the targets of shared cards: the cards of the last plan, to which no rules apply."""
     for use in () if now.plan is None else now.plan.plan.shared_cards:
         reported = now.replicas.get(use.name, {}).get(use.accelerator)
         current = 0 if reported is None else reported.ready + reported.pending
@@ -131,7 +133,7 @@ def _require_targets(now: Snapshot, request: Request) -> None:
     """Check that there are valid targets.
 
     Raises:
-        HTTPException: 503, there is no plan, or it is stale.
+        HTTPException: 503, there is no plan, or the plan is stale.
     """
     unknown = unavailable_reason(now, request.app.state.settings.stale_after_s)
     if unknown is not None:
@@ -180,7 +182,7 @@ async def read_target(request: Request, key: Annotated[Key, Depends(server_and_a
 
 
 def _shared_cards(now: Snapshot, name: str, accelerator: str, request: Request) -> Response:
-    """Return the target of shared cards in the last plan; 0 if it has no cards with this name."""
+    """Return the target of shared cards in the last plan; it is 0 if no shared cards have this name."""
     sharing = any(server.shared_card for server in now.entities.planned.values())
     if not sharing or not name.startswith(SHARED_NAME) or accelerator not in now.entities.accelerators:
         raise HTTPException(404, f"server {name!r} does not exist")

@@ -1,4 +1,4 @@
-"""The project's own API: its routes under one router, mounted under /v1."""
+"""The project's own API: all its routes in one router, which is mounted under /v1."""
 
 from collections.abc import Callable, Iterable
 
@@ -14,7 +14,7 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS",
 
 
 def api_router(*, stateful: bool) -> APIRouter:
-    """Return the routes of /v1; for a stateless service only those that compute."""
+    """Return the routes of /v1; for a stateless service, only those that compute."""
     parts = [planning.router, studies.router]
     if stateful:
         parts += [entities_router(), fleet.router, studies.fleet_router, control_loop.router, targets.router]
@@ -26,7 +26,10 @@ def api_router(*, stateful: bool) -> APIRouter:
 
 
 def _refuse_other_methods(router: APIRouter, routes: Iterable[BaseRoute]) -> None:
-    """Answer 405 with all methods of a path, because a router by default lists those of its first route."""
+    """Respond with 405 and all methods of a path.
+
+    By default, a router lists only those of its first route.
+    """
     allowed: dict[str, set[str]] = {}
     for route in routes:
         if isinstance(route, APIRoute):

@@ -1,7 +1,7 @@
-"""Work of the routes of /v1: turns the bytes of a body into the bytes of an answer.
+"""Work of the routes of /v1: converts the bytes of a request body to those of a response body.
 
-Bodies are parsed like files, with the same messages. Functions take and return plain values, so that they can
-run in another process; they are independent of HTTP.
+Bodies are parsed like files, with the same messages. Functions take and return plain values, so they can run
+in another process. They are independent of HTTP.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,13 +41,13 @@ from rest_server.v1.models import (
 )
 
 BODY = "body"
-"""Name of the body in messages about its entire text."""
+"""Name of the entire request body in messages."""
 _Item = TypeVar("_Item", Analysis, SizingProblem)
 _Answer = TypeVar("_Answer")
 
 
 def value_of(body: bytes) -> dict[str, Any]:
-    """Return the JSON object in a body.
+    """Parse a request body as a JSON object.
 
     Raises:
         SpecError: the body is not UTF-8, not JSON, has a duplicate key, or is not an object.
@@ -65,11 +65,11 @@ def value_of(body: bytes) -> dict[str, Any]:
 
 
 def system_of(source: bytes | SystemSpec, settings: Settings) -> System:
-    """Return the cross-checked system in a body, bare or in the reference's wrappers.
+    """Return the cross-checked system in a request body, with or without llm-inferno's wrappers.
 
     Args:
-        source: the body, or the document of a fleet, whose parts are already valid; in a fleet, lengths
-            that are not stated are 0.
+        source: body of the request, or the document of a fleet, whose parts are already valid; in a fleet,
+            token lengths that are not stated are 0.
         settings: settings with the size limits.
 
     Raises:
@@ -97,20 +97,20 @@ def plan_body(body: bytes, options: PlanOptions, settings: Settings) -> tuple[by
 
 
 def memory_text(question: MemoryQuestion, _settings: Settings) -> bytes:
-    """Return the requests that fit in memory."""
+    """Return the numbers of requests that fit in memory, as JSON."""
     return memory_of(question).model_dump_json(by_alias=True).encode()
 
 
 @dataclass(frozen=True, slots=True)
 class RunningFleet:
-    """A consistent fleet, and the state of its replicas."""
+    """A consistent fleet with the state of its replicas, as input for planning."""
 
     spec: SystemSpec
-    """The fleet, with the loads to plan for."""
+    """Document of the fleet, with the loads for which it is planned."""
     rules: Rules
     """Stabilisation rules."""
     decisions: Decisions | None
-    """Previous decisions; None if there are none."""
+    """Previous desired replicas; None if there are none."""
     seen: Observation
     """Time, missing loads and existing replicas."""
 
@@ -136,7 +136,7 @@ def _limit_s(system: System, settings: Settings) -> float:
 
 
 def candidates_body(body: bytes, options: SizingOptions, settings: Settings) -> bytes:
-    """Return the candidates and rejections of the system in a body."""
+    """Return the candidates and the rejected pairs of the system in a body."""
     memo = memo_of_process(settings.sizing_memo_rows)
     system = options.applied(system_of(body, settings))
     wire = find_candidates(system, memo).to_wire()
@@ -153,7 +153,7 @@ def size_body(body: bytes, settings: Settings) -> bytes:
     """Return the sizing of the replica or replicas in a body.
 
     Raises:
-        AnalysisError: the only replica misses its targets at every rate.
+        AnalysisError: the body has one replica, which misses its targets at every rate.
     """
     asked, is_one = _asked(body, settings, SizingProblem, SizingProblems)
     return _answered(asked, lambda row: row.size(), _sized, is_one=is_one)
@@ -165,7 +165,13 @@ def _asked(
     one: type[Analysis | SizingProblem],
     several: type[Analyses | SizingProblems],
 ) -> tuple[Sequence[Any], bool]:
-    """Return the rows or the replicas of a body, and whether there is only one, without `items`.
+    """Return the rows or replicas in a body, and whether it is a single one without `items`.
+
+    Args:
+        body: body of the request.
+        settings: settings with the size limits.
+        one: document type of a single replica.
+        several: document type with several replicas.
 
     Raises:
         SpecError: a row or replica is invalid or too large, or there are too many.
@@ -196,10 +202,10 @@ def _answered(
     *,
     is_one: bool,
 ) -> bytes:
-    """Return the answer to one row or replica, or the answers to several, of which some can be messages.
+    """Return the result for one row or replica, or the results for several, some of which can be messages.
 
     Raises:
-        AnalysisError: the only one has no answer, or one of several replicas cannot be analysed.
+        AnalysisError: the only one has no result, or one of several replicas cannot be analysed.
     """
     found: Sequence[Document | AnalysisError | SpecError]
     if asked and isinstance(asked[0], Row):
@@ -235,7 +241,7 @@ def _sized(items: Sequence[SizingProblem]) -> list[ReplicaSizing | AnalysisError
 
 
 def _all(items: Sequence[_Item], answer: Callable[[Sequence[_Item]], _Answer]) -> _Answer:
-    """Return the answers for many replicas.
+    """Return the results for many replicas.
 
     Raises:
         AnalysisError: a replica cannot be analysed; the message names it.

@@ -1,1 +1,4 @@
-"""A page for analysts: open a fleet, change it, and see the plan and its reasons. Needs the extra ``web``."""
+"""Web page for analysts: open a fleet, change it, and see the plan and its reasons.
+
+Needs the extra ``web``.
+"""

@@ -1,4 +1,4 @@
-"""Sign-in: the API key is stored in a session cookie, hidden from scripts and other sites."""
+"""Sign-in to the web page: the API key is in a session cookie, hidden from scripts and other sites."""
 
 import base64
 import binascii
@@ -35,7 +35,7 @@ _PAGE_HEADERS = {
 
 
 def add_signing_in(app: FastAPI, prefix: str) -> None:
-    """Add the pages to sign in and out."""
+    """Add the routes to sign in and to sign out."""
 
     async def show(request: Request) -> Response:
         return _form(request, "This service needs an API key. It is kept until the browser closes.")
@@ -69,13 +69,13 @@ def _form(request: Request, text: str, status: int = 200) -> Response:
 
 
 class PageHeaders:
-    """Adds headers so that other sites can neither frame the page nor learn its address."""
+    """Middleware that adds headers so that other sites can neither frame the page nor learn its address."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
+        """Pass a request on, and add the headers to the response."""
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -86,17 +86,17 @@ class PageHeaders:
 
 
 class CookieAccess:
-    """Access of browsers to the page with the key in their cookie."""
+    """Access of browsers to the web page with the API key in their cookie."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
 
     def contains(self, path: str) -> bool:
-        """Return whether a path belongs to the page."""
+        """Return whether a path belongs to the web page."""
         return path == self._prefix or path.startswith(f"{self._prefix}/")
 
     def is_followed(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
-        """Return whether a request opens the page itself through a link from another site."""
+        """Return whether a request opens the web page through a link from another site."""
         return (
             scope["type"] == "http"
             and scope["method"] == "GET"
@@ -108,7 +108,10 @@ class CookieAccess:
     def locked_out(
         self, scope: Scope, headers: Mapping[bytes, bytes], keys: KeyFiles, given: bytes
     ) -> Response | None:
-        """Reject requests without a key that has the read scope; browsers are redirected to sign in."""
+        """Return the rejection of a request without a key that has the read scope; None if it is accepted.
+
+        Browsers are redirected to the sign-in page.
+        """
         if scope["path"] in {f"{self._prefix}{SIGN_IN}", f"{self._prefix}{SIGN_OUT}"}:
             return None
         given = given or key_in_cookies(headers.get(b"cookie", b""))
@@ -123,7 +126,7 @@ class CookieAccess:
 
 
 def key_in_cookies(header: bytes) -> bytes:
-    """Return the key in a Cookie header; empty if there is none."""
+    """Return the API key in a Cookie header; empty if there is none."""
     for part in header.split(b";"):
         name, _, value = part.strip().partition(b"=")
         if name == COOKIE.encode():

@@ -1,10 +1,10 @@
-"""A visitor's changes to a document: as a query string, applied to the system, and undone.
+"""Changes that a visitor of the web page makes to a document: as a query string, applied, and undone.
 
-A change has a key: ``load`` and ``targets`` are factors for all servers, ``load:SERVER`` for one,
-``count:TYPE`` is a number of cards, ``card:TYPE`` the price of one, ``cost:ACCELERATOR`` that of a slice,
-``headroom`` [%] and ``spares`` are reserves of all servers, ``ttft:CLASS/MODEL`` is a target [ms]. Options
-with named values have the keys of `OPTIONS`; all other numbers have the names of `optimizer.spec.changes`.
-All functions are pure.
+A change has a key. ``load`` and ``targets`` are factors for all servers, ``load:SERVER`` for one.
+``count:TYPE`` is a number of cards, ``card:TYPE`` the price of a card, and ``cost:ACCELERATOR`` that of an
+accelerator. ``headroom`` [%] and ``spares`` are reserves of all servers, and ``ttft:CLASS/MODEL`` is a target
+[ms]. Options with named values have the keys of `OPTIONS`; all other numbers have the names of
+`optimizer.spec.changes`. All functions are pure.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,17 +31,17 @@ OPTIONS: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "cards": ("unlimited", {"limited": False, "unlimited": True}),
     "estimates": ("estimates", {"slow end": "upper", "middle": "middle", "fast end": "lower"}),
 }
-"""Options by key: the change, and its values by their display text."""
+"""Options with named values, by key: name of the change, and the values by their display text."""
 _RESERVES = {"headroom": ("headroomShare", 0.01), "spares": ("spareReplicas", 1)}
-"""Reserves of all servers by key: the change, and the factor from the number to its value."""
+"""Reserves of all servers, by key: name of the change, and factor from the displayed number to its value."""
 _MEAN = "mean"
-"""Text of targets that apply to means instead of a percentile."""
+"""Display text for targets that apply to means instead of a percentile."""
 SOURCE = "open"
-"""Query parameter that names the document."""
+"""Query parameter of a URL that names the document."""
 
 
 class Changes(BaseModel):
-    """Changes by key, in the order in which they were first made."""
+    """Changes of a document by key, in the order in which they were first made."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -57,7 +57,7 @@ class Changes(BaseModel):
         return urlencode([(SOURCE, source), *self.given.items()], safe=":/")
 
     def applied_to(self, system: System) -> System:
-        """Return a system with these changes.
+        """Return a copy of a system with these changes.
 
         Raises:
             SpecError: a change does not match any item of the system, or its value is invalid.
@@ -76,7 +76,7 @@ UNCHANGED = Changes()
 
 
 def read_query(query: str) -> tuple[str, Changes]:
-    """Return the document named in a URL, empty if none is, and the changes.
+    """Return the name of the document in a query string, empty if there is none, and the changes.
 
     Raises:
         SpecError: there are too many changes.
@@ -90,7 +90,7 @@ def read_query(query: str) -> tuple[str, Changes]:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The current changes, and earlier ones for undo."""
+    """Current changes, and earlier ones for undo."""
 
     now: Changes = UNCHANGED
     before: tuple[Changes, ...] = ()
@@ -104,12 +104,12 @@ class Steps:
         return replace(self, now=changes)
 
     def undone(self) -> "Steps":
-        """Return the steps without the last."""
+        """Return the steps without the last one."""
         return replace(self, now=self.before[-1], before=self.before[:-1]) if self.before else self
 
 
 def _changes(system: System, key: str, text: str) -> Iterator[SystemChange]:
-    """Yield the changes of a key.
+    """Yield the changes of a system that a key and its text stand for.
 
     Raises:
         SpecError: no change has this name, or the text is not one of the values of an option.

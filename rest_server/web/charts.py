@@ -1,4 +1,7 @@
-"""Charts of a plan: cards and cost by accelerator type, compared with the pinned plan."""
+"""Charts of the web page: cards and cost by accelerator type, compared with the pinned plan.
+
+Values over time.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +12,7 @@ from rest_server.web.shown import CardUse
 
 FAINT = "#7a828c55"
 GREY = "#7a828c"
-"""Colour of text and of the pinned plan, readable on white and on black."""
+"""Colour of text and of the pinned plan; it is readable on white and on black."""
 _LOOK: dict[str, Any] = {
     "animation": False,
     "useUTC": True,
@@ -20,21 +23,27 @@ _LOOK: dict[str, Any] = {
 
 
 class TypeCharts:
-    """Cards used and cost of every accelerator type."""
+    """Chart with the used cards and the cost of every accelerator type."""
 
     def __init__(self) -> None:
-        """Create an empty chart."""
+        """Create the chart without bars."""
         self._box = ui.element("div").classes("split even")
         self._charts: list[ui.echart] = []
         self._shape: tuple[object, ...] = ()
 
     def clear(self) -> None:
-        """Remove all bars."""
+        """Remove all bars from the chart."""
         self._box.clear()
         self._shape = ()
 
     def show(self, types: Sequence[CardUse], pinned: Sequence[CardUse], cost_unit: str) -> None:
-        """Show a bar for each type, and a grey one for the pinned plan if any of them differs."""
+        """Show a bar for each type, and a grey bar for the pinned plan if any of its values differ.
+
+        Args:
+            types: cards and cost by type.
+            pinned: cards and cost of the pinned plan.
+            cost_unit: unit of costs.
+        """
         used = [item for item in types if item.used or item.limit]
         before = {item.type: item for item in pinned}
         earlier = [before.get(item.type, CardUse(item.type, 0, None, 0.0, item.colour)) for item in used]
@@ -90,10 +99,10 @@ def _bar_chart(options: dict[str, Any], types: int) -> ui.echart:
 
 
 class TimeLines:
-    """Values over time, constant until the next, in one chart per kind."""
+    """Charts of values over time, each constant until the next; there is one chart per title."""
 
     def __init__(self) -> None:
-        """Create without charts."""
+        """Create the object without charts."""
         self._box = ui.element("div").classes("split even")
         self._charts: dict[str, ui.echart] = {}
 
@@ -103,10 +112,10 @@ class TimeLines:
         self._charts.clear()
 
     def show(self, lines: Mapping[str, Sequence[tuple[float, float]]]) -> None:
-        """Show lines in charts by title.
+        """Show values over time in one chart per title.
 
         Args:
-            lines: times [ms since the epoch] and values, by title.
+            lines: times [ms since the epoch] and values, by title of the chart.
         """
         if list(lines) != list(self._charts):
             self.clear()

@@ -1,7 +1,7 @@
-"""State of one open page: its document, its changes, a pinned plan, and its running work.
+"""State of one open web page: its document, its changes, a pinned plan, and its running work.
 
-Work runs on the study workers, so that pages never delay API calls. It is cancelled by a newer request of the
-same topic, and when the page closes. Nothing is written to disk.
+Work runs on the study workers, so pages never delay API calls. It is cancelled by a newer request of the same
+topic, and when the page closes. Nothing is written to disk.
 """
 
 import asyncio
@@ -34,24 +34,24 @@ from rest_server.web.work import (
 
 T = TypeVar("T")
 FILE = "file"
-"""Name in URLs for the path given to the program."""
+"""Name in URLs for the documents at the path that was given to the program."""
 UPLOAD = "own"
 """Name in URLs for a document that only its visitor has."""
 EMPTY = Opened("")
 SAME_STEP_S = 1.0
-"""Maximum time between two changes of one key that count as one step [s]."""
+"""Maximum time between two changes of one key that count as one step for undo [s]."""
 
 
 class Desk:
-    """The state of a page, and its work."""
+    """State of one open web page, and its running work."""
 
     def __init__(self, service: FastAPI, key: bytes | None, path: str | None) -> None:
         """Set up an empty page.
 
         Args:
-            service: the application with settings and workers.
-            key: the API key of the visitor; None without one.
-            path: the path that the program was given; None without one.
+            service: the application, with settings and workers.
+            key: API key of the visitor; None without one.
+            path: path of documents that was given to the program; None without one.
         """
         self._service, self._key, self._path = service, key, path
         self._closed = asyncio.Event()
@@ -65,12 +65,15 @@ class Desk:
 
     @property
     def changes(self) -> Changes:
-        """The current changes."""
+        """Current changes of the document."""
         return self.steps.now
 
     @property
     def query(self) -> str:
-        """Query string of a URL that shows the same; empty for a visitor's own document."""
+        """Query string of a URL that shows the same document and changes.
+
+        Empty for a visitor's own document.
+        """
         return "" if self.source in {"", UPLOAD} else self.changes.query(self.source)
 
     @property
@@ -82,7 +85,7 @@ class Desk:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the page has closed."""
+        """Whether the page has been closed."""
         return self._closed.is_set()
 
     def close(self) -> None:
@@ -92,13 +95,13 @@ class Desk:
             task.cancel()
 
     def stop(self, topic: str) -> None:
-        """Cancel the work of one topic."""
+        """Cancel the running work of one topic."""
         task = self._tasks.pop(topic, None)
         if task is not None:
             task.cancel()
 
     def check_scope(self, scope: KeyScope) -> None:
-        """Check that the visitor's key still has a scope.
+        """Check that the visitor's API key still has a scope.
 
         Raises:
             SpecError: the key does not have the scope.
@@ -112,7 +115,7 @@ class Desk:
                 )
 
     async def _run(self, topic: str, work: Callable[..., T], *arguments: Any) -> T | None:
-        """Run work and cancel earlier work of its topic; return None if it was cancelled.
+        """Run work after cancelling earlier work of its topic; return None if it is itself cancelled.
 
         Raises:
             InferplanError: the work failed, or cannot run now.
@@ -144,7 +147,7 @@ class Desk:
         return self._service.state.settings
 
     async def open(self, source: str, changes: Changes | None = None) -> bool:
-        """Open a sample, or the path that the program was given; return whether it was opened.
+        """Open a sample, or the path that was given to the program; return whether it was opened.
 
         Raises:
             InferplanError: the document cannot be read, or the name is unknown.
@@ -158,7 +161,7 @@ class Desk:
         return self._take(await self._run("open", open_path, path, self._settings), source, changes)
 
     async def open_text(self, text: str) -> bool:
-        """Open the text of a visitor's document; return whether it was opened.
+        """Open a document from text of the visitor; return whether it was opened.
 
         Raises:
             InferplanError: the document is too large, or the service is busy.
@@ -172,7 +175,7 @@ class Desk:
         return self._take(found, UPLOAD if found is None or found.text != self.opened.text else self.source)
 
     async def start(self, facts: str) -> bool:
-        """Open a first document from the facts of the form; return whether it was opened.
+        """Create and open a first document from the facts in the form; return whether it was opened.
 
         Raises:
             InferplanError: a fact is missing or invalid.
@@ -188,9 +191,9 @@ class Desk:
         return True
 
     def change(self, key: str, value: str | None) -> None:
-        """Change a value of the document; None removes the change.
+        """Change a value of the document by key; None removes the change.
 
-        Changes of one key in quick succession, such as by a moving slider, are one step.
+        Changes of one key in quick succession, for example by moving a slider, are one step for undo.
         """
         changes, now_s = self.changes.with_change(key, value), time.monotonic()
         goes_on = key == self._last_key and now_s - self._last_s < SAME_STEP_S
@@ -198,15 +201,15 @@ class Desk:
         self._last_key, self._last_s = key, now_s
 
     def undo(self) -> None:
-        """Undo the last step."""
+        """Undo the last step of changes."""
         self.steps, self._last_key = self.steps.undone(), ""
 
     def reset(self) -> None:
-        """Remove all changes; undo restores them."""
+        """Remove all changes; undo can restore them."""
         self.steps, self._last_key = self.steps.then(Changes()), ""
 
     def pin(self) -> None:
-        """Pin the current plan, with which later ones are compared."""
+        """Pin the current plan, so that later plans are compared with it."""
         self.pinned = self.plan
 
     async def solve(self) -> PlanView | None:
@@ -239,11 +242,11 @@ class Desk:
         return await self._run("compare", limits_view, self.opened.base, self.changes, self._settings)
 
     async def study(self, name: str, options: str, progress: str = "") -> StudyView | None:
-        """Run a study of the document with its changes.
+        """Run a study of the document with its changes; return None if a newer request replaced this one.
 
         Args:
             name: name of the study.
-            options: its options as JSON.
+            options: options of the study as JSON.
             progress: name of the `SharedProgress` for simulations; empty for none.
 
         Raises:
@@ -254,7 +257,9 @@ class Desk:
         )
 
     async def report(self) -> bytes | None:
-        """Return the report as HTML.
+        """Return the report on the document with its changes, as HTML.
+
+        None if a newer request replaced this one.
 
         Raises:
             InferplanError: under the same conditions as in `solve`.
@@ -262,7 +267,7 @@ class Desk:
         return await self._run("report", report_page, self.opened.base, self.changes, self._settings)
 
     async def yaml(self) -> str | None:
-        """Return the document with its changes as YAML.
+        """Return the document with its changes as YAML; None if a newer request replaced this one.
 
         Raises:
             InferplanError: under the same conditions as in `solve`.
@@ -271,7 +276,7 @@ class Desk:
 
 
 def message_of(error: InferplanError | HTTPException) -> str:
-    """Return an error as one line."""
+    """Return the message of an error as one line."""
     return " ".join(str(getattr(error, "detail", error)).split())
 
 

@@ -1,4 +1,4 @@
-"""The start tab: samples, an upload, the form for a first document, and the document in an editor."""
+"""Start tab of the web page: samples, upload, form for a first document, and document editor."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,23 +25,23 @@ _NAME_EDITOR = """
   editor.scrollDOM.setAttribute("tabindex", "0");
 })
 """
-"""Script that gives the editor a name for screen readers, because its library has no property for it."""
+"""Script that gives the editor a name for screen readers, because its library has no property for this."""
 MAX_FINDINGS = 200
-"""Maximum number of findings listed."""
+"""Maximum number of findings that are listed."""
 Handler = Callable[[UploadEventArguments], Awaitable[None] | None]
 Opens = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 
 
 class DocumentTab:
-    """The document of a page, and controls to open another."""
+    """Start tab: the document of a page, and controls to open another document."""
 
     def __init__(self, desk: Desk, opens: Opens, max_bytes: int) -> None:
-        """Show the tab.
+        """Create the tab.
 
         Args:
-            desk: the state of the page.
+            desk: state of the page.
             opens: function that opens a document and shows it in all tabs.
-            max_bytes: size limit of an upload [bytes].
+            max_bytes: maximum size of an upload [bytes].
         """
         self._desk, self._opens = desk, opens
         with ui.element("div").classes("split"):
@@ -122,7 +122,7 @@ class DocumentTab:
 
 
 def _weakly(handler: Callable[[UploadEventArguments], Awaitable[None]]) -> Handler:
-    """Return a handler that does not keep its page alive, as FastAPI keeps closed pages' upload routes."""
+    """Return a handler that does not keep its page alive; FastAPI keeps the upload routes of closed pages."""
     found = WeakMethod(handler)
 
     def handle(event: UploadEventArguments) -> Awaitable[None] | None:
@@ -133,7 +133,7 @@ def _weakly(handler: Callable[[UploadEventArguments], Awaitable[None]]) -> Handl
 
 
 class _StartForm:
-    """The form with the questions of `inferplan init`."""
+    """Form with the questions of `inferplan init`, for a first document."""
 
     def __init__(self, start: Callable[[Mapping[str, Any]], Awaitable[None]]) -> None:
         self._start = start
@@ -190,7 +190,7 @@ class _StartForm:
         await self._start(facts)
 
     def _facts(self) -> dict[str, Any]:
-        """Return the answers as plain values.
+        """Return the answers in the form as plain values.
 
         Raises:
             SpecError: an answer is missing.

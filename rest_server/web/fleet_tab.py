@@ -1,4 +1,4 @@
-"""The live fleet of a stateful service: desired and current replicas, overrides with reasons, history."""
+"""Fleet tab of the web page: desired and current replicas with reasons, and the history."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -22,17 +22,17 @@ from rest_server.web.shown import tables_of
 from rest_server.web.widgets import Tables
 
 REFRESH_S = 2.0
-"""Refresh interval of the fleet [s]."""
+"""Interval at which the fleet tab is refreshed [s]."""
 MAX_EVENTS = 100
 MAX_NAMES = 3
-"""Maximum number of changed items named; if there are more, only their number is shown."""
+"""Maximum number of changed items that are named; if there are more, only their number is shown."""
 
 
 class FleetTab:
-    """The live fleet."""
+    """Fleet tab: the live fleet of a stateful service."""
 
     def __init__(self, desk: Desk, service: Any) -> None:
-        """Show the tab, and refresh it regularly."""
+        """Create the tab, and refresh it regularly."""
         self._desk, self._service = desk, service
         self._shown: Snapshot | None = None
         with ui.element("div").classes("results"):
@@ -84,7 +84,7 @@ def _time(made_at: float) -> str:
 
 
 def _status(now: Snapshot) -> str:
-    """Return a summary of the last plan in one line."""
+    """Summarise the last plan in one line."""
     assert now.plan is not None
     plan = now.plan.plan
     held = sum(item.target.held for item in readings(now))
@@ -132,7 +132,7 @@ def _events(now: Snapshot) -> Section:
 
 
 def _what(event: Event) -> str:
-    """Return the outcome of a plan, or the items that changed."""
+    """Describe an event: the outcome of a plan, or the items that changed."""
     plan = event.plan
     if plan:
         lacking = plan.get("lacksReserve", 0)

@@ -1,4 +1,4 @@
-"""Mounts the page into an application; the only module that depends on how NiceGUI is mounted.
+"""Mounts the web page into an application; only this module depends on how NiceGUI is mounted.
 
 NiceGUI supports one application per process, so only one service per process can have the page.
 """
@@ -21,11 +21,11 @@ from rest_server.web.theme import ICON
 from rest_server.web.widgets import complain
 
 MESSAGES_KEPT = 100
-"""Number of messages that are resent after a connection interruption."""
+"""Number of messages that are sent again after an interruption of the connection."""
 
 
 def mount_page(app: FastAPI, prefix: str, path: str | None) -> None:
-    """Add the page to an application.
+    """Add the web page for analysts to an application.
 
     Args:
         app: the application.

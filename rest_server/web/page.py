@@ -1,4 +1,4 @@
-"""One open page: its header, its tabs, and planning after changes."""
+"""One open web page: its header, its tabs, and planning after changes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,16 +22,16 @@ DEBOUNCE_S = 0.05
 
 
 class VisitorPage:
-    """The page of a visitor."""
+    """The web page of one visitor."""
 
     def __init__(self, desk: Desk, service: Any, prefix: str, *, opens: bool) -> None:
-        """Show the page.
+        """Create the page.
 
         Args:
-            desk: the state of the page.
+            desk: state of the page.
             service: the application.
-            prefix: prefix of its paths.
-            opens: whether it opens a document immediately.
+            prefix: prefix of the page's paths.
+            opens: whether the page opens a document immediately.
         """
         self._desk, self._prefix = desk, prefix
         self._turn = 0
@@ -79,11 +79,11 @@ class VisitorPage:
                     FleetTab(self._desk, service)
 
     async def _toggle(self) -> None:
-        """Switch between light and dark; initially the browser's settings decide."""
+        """Switch between the light and the dark theme; initially, the browser's settings decide."""
         self._dark.set_value(not await ui.run_javascript("Quasar.Dark.isActive"))
 
     async def guarded(self, work: Callable[[], Awaitable[Any]]) -> Any:
-        """Await work while the page shows that it is busy; on an error, show it and return None."""
+        """Await work while the page shows that it is busy; if it fails, show the error and return None."""
         self._wait_for(1)
         try:
             return await work()
@@ -96,19 +96,19 @@ class VisitorPage:
                 self._wait_for(-1)
 
     def _wait_for(self, more: int) -> None:
-        """Add to the number of running tasks, and show whether the page is busy."""
+        """Change the number of running tasks by `more`, and show whether the page is busy."""
         self._waiting += more
         busy = self._waiting > 0
         self._bar.props("indeterminate" if busy else "", remove="" if busy else "indeterminate")
         self._bar.style(f"visibility: {'visible' if busy else 'hidden'}")
 
     async def begin(self, source: str, changes: Changes) -> None:
-        """Open the document named in a URL."""
+        """Open the document that a URL names, with the changes in the URL."""
         if source:
             await self.open(lambda: self._desk.open(source, changes))
 
     async def open(self, work: Callable[[], Awaitable[bool]]) -> None:
-        """Open a document, show it in all tabs, and plan it."""
+        """Await work that opens a document, show the document in all tabs, and plan it."""
         if not await self.guarded(work):
             return
         opened = self._desk.opened
@@ -125,7 +125,7 @@ class VisitorPage:
             self._tabs.set_value(self._document)
 
     async def changed(self) -> None:
-        """Plan again after a short time without further changes."""
+        """Plan the document again after a short time without further changes."""
         self._turn += 1
         turn = self._turn
         await asyncio.sleep(DEBOUNCE_S)
@@ -141,5 +141,5 @@ class VisitorPage:
 
 
 def close_with(client: Client, desk: Desk) -> None:
-    """Cancel the work of a page when it closes."""
+    """Cancel the work of a page when its client disconnects."""
     client.on_delete(desk.close)

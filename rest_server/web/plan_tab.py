@@ -1,4 +1,4 @@
-"""The plan tab: key figures, charts and tables, next to the controls; and one server in depth."""
+"""Plan tab of the web page: key figures, charts, tables and controls; and one server in depth."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -16,15 +16,15 @@ Guarded = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 
 class PlanTab:
-    """The plan of a page."""
+    """Plan tab: the plan of a page, and controls to change the document."""
 
     def __init__(self, desk: Desk, guarded: Guarded, changed: Callable[[], Awaitable[None]]) -> None:
-        """Show the tab.
+        """Create the tab.
 
         Args:
-            desk: the state of the page.
+            desk: state of the page.
             guarded: function that awaits work and shows errors.
-            changed: called after a change of the document.
+            changed: function that is called after a change of the document.
         """
         self._desk, self._guarded, self._changed = desk, guarded, changed
         self._buttons: dict[str, ui.button] = {}
@@ -66,7 +66,7 @@ class PlanTab:
                 self._buttons[title] = button.props("flat dense no-caps")
 
     def _enable(self) -> None:
-        """Disable the buttons that would do nothing."""
+        """Enable only the buttons that would do something."""
         has_plan = self._desk.plan is not None
         enabled = {
             "Undo": bool(self._desk.steps.before),
@@ -87,11 +87,11 @@ class PlanTab:
             box.clear()
 
     def reveal(self) -> None:
-        """Show the controls, also without a plan."""
+        """Show the controls, even if there is no plan."""
         self._body.set_visibility(True)
 
     def show(self) -> None:
-        """Show the plan compared with the pinned one."""
+        """Show the plan, compared with the pinned one."""
         plan, pinned = self._desk.plan, self._desk.pinned
         if plan is None:
             return
@@ -107,7 +107,7 @@ class PlanTab:
         self._charts.show(plan.types, compared.types if compared else (), plan.cost_unit)
         self._tables.show(plan.tables, pinned=compared.tables if compared else (), colours=plan.colours)
         for box in (self._server, self._limits):
-            box.clear()  # they belong to another plan
+            box.clear()  # these tables belong to another plan
 
     async def _undo(self) -> None:
         self._desk.undo()

@@ -1,4 +1,4 @@
-"""Progress of work in a solver process, reported to the page through shared memory."""
+"""Progress of work in a solver process, which is reported to the web page through shared memory."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -10,7 +10,10 @@ _COUNTS = struct.Struct("qq")
 
 
 class SharedProgress:
-    """Progress of work in shared memory; the waiting process uses it as a context manager."""
+    """Progress of work, in shared memory.
+
+    The process that waits for the work uses it as a context manager.
+    """
 
     def __init__(self) -> None:
         """Allocate the shared memory."""
@@ -19,11 +22,11 @@ class SharedProgress:
 
     @property
     def name(self) -> str:
-        """Name by which the other process opens it."""
+        """Name by which the other process opens the shared memory."""
         return self._memory.name
 
     def counts(self) -> tuple[int, int]:
-        """Return the numbers of finished and of all parts; 0 and 0 before they are known."""
+        """Return the number of finished parts and of all parts; both are 0 before they are known."""
         done, total = _COUNTS.unpack_from(_bytes(self._memory))
         return done, total
 
@@ -37,10 +40,10 @@ class SharedProgress:
 
 @contextmanager
 def told(name: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield the function by which work reports finished and total parts.
+    """Context that yields the function by which work reports the numbers of finished and of all parts.
 
     Args:
-        name: name of the `SharedProgress`; nothing is reported if it is empty or no longer exists.
+        name: name of the `SharedProgress`; if it is empty or no longer exists, nothing is reported.
     """
     try:
         memory = SharedMemory(name) if name else None

@@ -1,4 +1,4 @@
-"""Contents of a page as plain values that a solver process can send."""
+"""Contents of a web page as plain values, which a solver process can send."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,10 +11,10 @@ from optimizer.text import printable
 from optimizer.units import SECONDS_PER_MINUTE
 
 POINTS = "% points"
-"""Unit of differences of shares."""
+"""Unit of differences between fractions."""
 _DECIMALS = re.compile(r"^[^.\s]*\.(\d+)")
 FULL = 1 - 1e-9
-"""Share from which on a load counts as served in full."""
+"""Smallest served fraction of a load that counts as served in full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class TableCell:
 
     text: str
     value: str | float | None
-    """Value by which the cell is sorted."""
+    """Value by which rows are sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class PlanFact:
     text: str
     value: float
     unit: str = ""
-    """Unit of the value."""
+    """Unit of the value; empty without one."""
     alert: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PriorityLoad:
-    """Load of the servers of one priority."""
+    """Load and served load of the servers of one priority."""
 
     priority: int
     load_rpm: float
@@ -62,7 +62,7 @@ class PriorityLoad:
 
     @property
     def fact(self) -> PlanFact:
-        """The served share as a key figure."""
+        """Served fraction of the load as a key figure."""
         share = self.served_rpm / self.load_rpm if self.load_rpm else 1.0
         name, is_all = f"priority {self.priority} served", share >= FULL
         return PlanFact(name, share_text(share), 100 * share, POINTS, alert=not is_all)
@@ -70,28 +70,28 @@ class PriorityLoad:
 
 @dataclass(frozen=True, slots=True)
 class CardUse:
-    """Cards of an accelerator type."""
+    """Use of the cards of an accelerator type."""
 
     type: str
     used: int
     limit: int | None
     cost: float
-    """Cost of the replicas on these cards, in the unit of the document."""
+    """Cost of the replicas on these cards, in the cost unit of the document."""
     colour: str
 
 
 @dataclass(frozen=True, slots=True)
 class PlanView:
-    """A plan prepared for a page."""
+    """A plan, prepared for the web page."""
 
     status: str
     facts: tuple[PlanFact, ...]
     tables: tuple[Table, ...]
     types: tuple[CardUse, ...]
     service: tuple[PriorityLoad, ...]
-    """Load by priority, the highest first."""
+    """Load and served load by priority, the highest priority first."""
     cost: float
-    """Total cost, in the unit of the document."""
+    """Total cost, in the cost unit of the document."""
     colours: dict[str, str]
     """Colours by accelerator."""
     cost_unit: str
@@ -101,11 +101,11 @@ class PlanView:
 
 @dataclass(frozen=True, slots=True)
 class StudyView:
-    """The answer of a study prepared for a page."""
+    """Result of a study, prepared for the web page."""
 
     tables: tuple[Table, ...]
     picture: bytes = b""
-    """SVG picture; empty if there is none."""
+    """Figure as SVG; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,24 +119,24 @@ class CheckFinding:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number of the document that can be changed."""
+    """A number in a document that can be changed on the web page."""
 
     key: str
-    """Key of its change."""
+    """Key of the change, as in `Changes`."""
     name: str
     unit: str
     original: float | None
-    """Value in the document; None if unlimited."""
+    """Value in the document; None if it is unlimited."""
     step: float
     currency: str | None = None
     """Currency of a price; None for other quantities, or for cents."""
 
     def read(self, text: str | None) -> float | None:
-        """Return the value of a change; without a change, that of the document."""
+        """Return the value that the text of a change states; without a change, the value in the document."""
         return self.original if text is None else float(text.partition(" ")[0])
 
     def write(self, value: float | None) -> str | None:
-        """Return a value as a change; None if it equals that of the document."""
+        """Return a value as the text of a change; None if it equals the value in the document."""
         if value is None or value == self.original:
             return None
         if self.currency is not None:
@@ -146,25 +146,25 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """Values of a document that can be changed on the page."""
+    """Values of a document that controls on the web page can change."""
 
     servers: tuple[str, ...]
     counts: tuple[Quantity, ...]
-    """Cards of accelerator types."""
+    """Numbers of cards by accelerator type."""
     prices: tuple[Quantity, ...]
-    """Prices per card if all slices of a type agree, otherwise per slice."""
+    """Prices per card if all accelerators of a type agree, otherwise per accelerator."""
     targets: tuple[Quantity, ...]
     """Latency targets [ms]."""
     numbers: tuple[Quantity, ...]
-    """Numeric options."""
+    """Numeric options of the optimizer."""
     options: dict[str, str]
-    """Display texts of the options by key."""
+    """Display texts of the current values of options, by key."""
     cost_unit: str
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A document that was opened."""
+    """A document that was opened, with its findings."""
 
     text: str
     findings: tuple[CheckFinding, ...] = ()
@@ -175,7 +175,7 @@ class Opened:
 
 
 def tables_of(sections: Iterable[Section]) -> tuple[Table, ...]:
-    """Return sections as plain values, without columns that have no values or only spell out marks."""
+    """Convert sections to plain values, without columns that have no values or only spell out marks."""
     return tuple(_table(section) for section in sections if _has_anything(section))
 
 
@@ -203,7 +203,7 @@ def _table(section: Section) -> Table:
 
 
 def _value(value: Any) -> str | float | None:
-    """Return the plain value of a cell; for a pair, the second side's."""
+    """Return the sort value of a cell; for a pair, that of its second side."""
     if isinstance(value, SidePair):
         return _value(value.second)
     plain = value.value if isinstance(value, FormattedValue) else value
@@ -222,7 +222,7 @@ def row_differences(now: Table, pinned: Table | None) -> list[dict[int, str]]:
 
 
 def _key(table: Table, row: tuple[TableCell, ...]) -> object:
-    """Return the first name of a row, by which rows are matched."""
+    """Return the first name in a row, by which rows of two tables are matched."""
     return next((cell.value for cell, number in zip(row, table.numeric, strict=True) if not number), None)
 
 
@@ -242,12 +242,12 @@ def _row_differences(now: tuple[TableCell, ...], before: tuple[TableCell, ...] |
 def in_words(
     now: Sequence[PriorityLoad], before: Sequence[PriorityLoad], costs: tuple[float, float], unit: str
 ) -> str:
-    """Return the differences of service and cost from the pinned plan, in one sentence.
+    """Describe the differences in service and cost from the pinned plan in one sentence.
 
     Args:
-        now: served load by priority.
-        before: the same of the pinned plan.
-        costs: cost of both plans, in the unit.
+        now: load and served load by priority.
+        before: load and served load by priority of the pinned plan.
+        costs: cost of the pinned and of the current plan, in `unit`.
         unit: unit of costs.
     """
     earlier = {item.priority: item for item in before}
@@ -270,11 +270,11 @@ def _more_or_less(difference: float) -> str:
 
 
 def signed_text(difference: float, texts: Iterable[str], unit: str = "") -> str:
-    """Return a difference with its sign and unit; empty if it would be shown as zero.
+    """Return a difference as text with its sign and unit; empty if it would be shown as zero.
 
     Args:
         difference: the difference.
-        texts: both values as shown, which state the number of decimals.
+        texts: both values as shown, which determine the number of decimals.
         unit: unit of the difference.
     """
     decimals = max(len(found[1]) if (found := _DECIMALS.search(text)) else 0 for text in texts)

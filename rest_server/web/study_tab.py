@@ -1,4 +1,4 @@
-"""Studies of the document with its changes: sweep, explanation, simulation, horizon."""
+"""Study tab of the web page: sweep, explanation, simulation and horizon of the document with its changes."""
 
 import base64
 import json
@@ -16,25 +16,25 @@ from rest_server.web.shown import StudyView
 from rest_server.web.widgets import complain, heading, scroll_to, show_static_tables
 
 DAY = "0.4,0.3,0.3,0.4,0.6,0.9,1.1,1.2,1.2,1.1,0.8,0.5"
-"""Default daily profile: factors for twelve steps."""
+"""Default daily profile: factors on the load in twelve intervals of two hours."""
 PROGRESS_S = 0.5
-"""Refresh interval of a study's progress [s]."""
+"""Interval at which the progress of a study is refreshed [s]."""
 
 
 class StudyTab:
-    """The studies of a page."""
+    """Study tab: controls and results of the studies of a page."""
 
     def __init__(self, desk: Desk, guarded: Guarded) -> None:
-        """Show the tab.
+        """Create the tab.
 
         Args:
-            desk: the state of the page.
+            desk: state of the page.
             guarded: function that awaits work and shows errors.
         """
         self._desk, self._guarded = desk, guarded
         self._running: tuple[str, float, SharedProgress]
         self._stops: dict[str, ui.button] = {}
-        """Buttons that stop a study, enabled while it runs."""
+        """Buttons that stop a study, by name of the study; each is enabled while its study runs."""
         with ui.element("div").classes("questions"):
             self._show_questions()
         with ui.element("div").classes("results"):
@@ -128,7 +128,7 @@ class StudyTab:
             show_static_tables(found.tables, self._desk.plan.colours if self._desk.plan else None)
 
     def open(self) -> None:
-        """Clear the answer, because another document was opened."""
+        """Clear the result, because another document was opened."""
         self._stop()
         self._answer.clear()
         self._elapsed.set_text("")

@@ -1,4 +1,4 @@
-"""Look of the page: colours with enough contrast in light and dark, and one icon."""
+"""Look of the web page: colours with sufficient contrast in light and dark themes, and one icon."""
 
 from pathlib import Path
 
@@ -9,4 +9,4 @@ ICON = (
 )
 PRIMARY = "#0b5394"
 STYLE = Path(__file__).with_name("theme.css")
-"""Style sheet."""
+"""Path of the style sheet."""

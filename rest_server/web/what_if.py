@@ -1,4 +1,4 @@
-"""What-if controls: sliders and fields that change the system, each by one key of `changes`."""
+"""What-if controls of the web page: sliders and fields that change the system, one key of `changes` each."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -22,19 +22,19 @@ RESERVES = (
     Quantity("spares", "Spare replicas of each server", "", None, 1),
 )
 MAX_FIELDS = 30
-"""Maximum number of fields of a kind; if there are more, one is selected by name."""
+"""Maximum number of fields of one type; if there are more, one is selected by name."""
 PERCENTILES = ("mean", "50", "90", "95", "99")
 
 
 class WhatIf:
-    """The controls of a document."""
+    """What-if controls for the values of a document."""
 
     def __init__(self, desk: Desk, changed: Callable[[], Awaitable[None]]) -> None:
-        """Show the controls.
+        """Create the controls.
 
         Args:
-            desk: the state of the page.
-            changed: called after a change.
+            desk: state of the page.
+            changed: function that is called after a change.
         """
         self._desk, self._changed = desk, changed
         self._quiet = False
@@ -56,7 +56,7 @@ class WhatIf:
         self.show()
 
     def show(self) -> None:
-        """Show the current changes in the controls, for example after an undo."""
+        """Update the controls to the current changes, for example after an undo."""
         self._quiet = True
         for show in self._shows:
             show()
@@ -96,7 +96,14 @@ class WhatIf:
                 self._numbers("Target", "Limit [ms]", controls.targets)
 
     def _numbers(self, title: str, value: str, quantities: Sequence[Quantity], missing: str = "") -> None:
-        """Show a field for each quantity; if there are too many, one for a quantity selected by name."""
+        """Show a field for each quantity; if there are too many, show one for a quantity selected by name.
+
+        Args:
+            title: title of the fields.
+            value: label of the value.
+            quantities: the quantities.
+            missing: text that stands for a missing value.
+        """
         if len(quantities) > MAX_FIELDS:
             self._chosen(title, value, quantities)
             return
@@ -108,7 +115,7 @@ class WhatIf:
             self._add(item.key, field, item.read, item.write)
 
     def _chosen(self, title: str, value: str, quantities: Sequence[Quantity]) -> None:
-        """Show one field for many quantities, with a list of their names."""
+        """Show one field for many quantities, with a list from which one is selected by name."""
         by_name = {item.name: item for item in quantities}
         chosen = ui.select(list(by_name), label=title, with_input=True).style("width: 100%")
         field = ui.number(value, min=0, step=quantities[0].step if quantities else 1)
@@ -132,7 +139,14 @@ class WhatIf:
         self._shows.append(show)
 
     def _slider(self, key: str, title: str, low: float, high: float) -> None:
-        """Show a native browser slider, which supports screen readers and keyboards."""
+        """Show a native slider of the browser, which supports screen readers and keyboards.
+
+        Args:
+            key: key of the change.
+            title: title of the slider.
+            low: minimum value.
+            high: maximum value.
+        """
         with ui.row().style("width: 100%; justify-content: space-between"):
             ui.label(title)
             shown = ui.label("× 1")
@@ -154,13 +168,15 @@ class WhatIf:
         read: Callable[[str | None], Any],
         write: Callable[[Any], str | None],
     ) -> None:
-        """Connect a control to one key.
+        """Connect a control to the key of a change.
 
         Args:
             key: the key.
             element: the control.
-            read: function from a change to the control's value; None is the document's value.
-            write: function from the control's value to a change; None if it equals the document's value.
+            read: function from the text of a change to the control's value; None stands for the document's
+                value.
+            write: function from the control's value to the text of a change; None if it equals the document's
+                value.
         """
         element.on_value_change(lambda event: self._change(key, write(event.value)))
         self._shows.append(lambda: element.set_value(read(self._desk.changes.given.get(key))))

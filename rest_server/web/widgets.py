@@ -1,4 +1,7 @@
-"""Sections as sortable, filterable tables, key figures as cards, errors as messages; names are plain text."""
+"""Widgets of the web page: tables that can be sorted and filtered, key figures as cards, and error messages.
+
+Names are always shown as plain text.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -11,9 +14,9 @@ from rest_server.web.shown import PlanFact, Table, TableCell, row_differences, s
 ROWS_ON_A_PAGE = 30
 ROWS_WITHOUT_FILTER = 12
 SERVERS = {"allocations", "unserved"}
-"""Tables whose rows open a server."""
+"""Names of the tables in which a click on a row opens its server."""
 MIN_FACTS = 4
-"""Number of empty key figures shown without a plan."""
+"""Number of empty key figures that are shown without a plan."""
 MAX_CELL_CHARACTERS = 40
 """Maximum number of characters of a cell that is shown on one line."""
 _CELL = """
@@ -30,20 +33,24 @@ _HEADING = '<q-th :props="props"><button type="button">{{ props.col.label }}</bu
 
 
 def heading(text: str, level: int = 2) -> ui.element:
-    """Show a heading."""
+    """Show a heading of a level and return it."""
     with ui.element(f"h{level}") as found:
         ui.label(text).style("display: inline")
     return found
 
 
 class Tables:
-    """Sections in vertical order. A table keeps its filter, sort order and scroll position on updates."""
+    """Tables of sections, one below the other.
+
+    A table keeps its filter, order and scroll position when updated.
+    """
 
     def __init__(self, open_row: Callable[[str], Any] | None = None) -> None:
-        """Create without sections.
+        """Create the object without sections.
 
         Args:
-            open_row: called with the name of an allocation whose first cell was activated.
+            open_row: function that is called with the name of a server when the first cell of its row is
+                activated.
         """
         self._open_row = open_row
         self._box = ui.element("div").classes("results")
@@ -61,7 +68,7 @@ class Tables:
         pinned: Sequence[Table] = (),
         colours: Mapping[str, str] | None = None,
     ) -> None:
-        """Show sections.
+        """Show sections, replacing those shown before.
 
         Args:
             tables: the sections.
@@ -86,7 +93,7 @@ class Tables:
 
 
 class _Panel:
-    """Sections in one frame."""
+    """Sections that share one frame."""
 
     def __init__(self, tables: Sequence[Table], open_row: Callable[[str], Any] | None) -> None:
         self.shape = [_shape(table) for table in tables]
@@ -99,12 +106,12 @@ class _Panel:
 
 
 def show_static_tables(tables: Sequence[Table], colours: Mapping[str, str] | None = None) -> None:
-    """Show static sections in vertical order."""
+    """Show sections one below the other; they are never updated."""
     Tables().show(tables, colours=colours)
 
 
 def _panels(tables: Sequence[Table]) -> Iterator[list[Table]]:
-    """Yield the tables of each panel; consecutive sentences share a panel."""
+    """Yield the tables of each panel; consecutive sections of sentences share a panel."""
     for is_text, group in groupby(tables, lambda table: not (table.title or table.rows)):
         if is_text:
             yield list(group)
@@ -113,7 +120,7 @@ def _panels(tables: Sequence[Table]) -> Iterator[list[Table]]:
 
 
 def _shape(table: Table) -> tuple[object, ...]:
-    """Return the shape of a table; tables of the same shape differ only in texts and rows."""
+    """Return the shape of a table; tables of equal shape differ only in texts and rows."""
     size = len(table.rows)
     return (
         *(table.name, table.title, table.headings, table.numeric, table.alert),
@@ -123,13 +130,13 @@ def _shape(table: Table) -> tuple[object, ...]:
 
 
 def _long_columns(table: Table) -> frozenset[int]:
-    """Return the columns whose text is wrapped."""
+    """Return the indices of the columns whose text is wrapped."""
     found = {i for row in table.rows for i, cell in enumerate(row) if len(cell.text) > MAX_CELL_CHARACTERS}
     return frozenset(i for i in found if not table.numeric[i])
 
 
 class _TableView:
-    """A section: its title, its lines, its rows and its notes."""
+    """A section: title, sentences, rows and notes."""
 
     def __init__(self, table: Table, open_row: Callable[[str], Any] | None) -> None:
         self._opens = open_row if table.name in SERVERS else None
@@ -160,7 +167,7 @@ class _TableView:
         return grid
 
     def show(self, table: Table, changes: Sequence[Mapping[int, str]], colours: Mapping[str, str]) -> None:
-        """Show the texts and rows of a table with this shape."""
+        """Show the texts and rows of a table that has the same shape."""
         for label, text in zip(self._lines, (*table.text, *table.notes), strict=True):
             label.set_text(text)
         if self._grid is not None:
@@ -189,12 +196,12 @@ def _columns(table: Table) -> list[dict[str, Any]]:
 
 
 def _kept(heading: str, i: int, last: int) -> str:
-    """Return the class of a column that stays in sight: the first, and costs at the end."""
+    """Return the CSS class of a column that stays visible: the first one, and costs at the end."""
     return "first" if not i else "last" if i == last and heading.startswith("cost") else ""
 
 
 def _plain(text: str) -> str:
-    """Return text escaped for a property that is parsed as markup."""
+    """Escape text for a property that is parsed as markup."""
     return "".join(c if c.isalnum() or c in " ,.-()" else " " for c in text)
 
 
@@ -225,7 +232,7 @@ class FactBar:
         self.show(())
 
     def show(self, facts: Sequence[PlanFact], pinned: Sequence[PlanFact] = ()) -> None:
-        """Show key figures; empty cards if there are none."""
+        """Show key figures; without any, show empty cards."""
         facts = facts or [PlanFact(" ", " ", 0.0)] * MIN_FACTS
         if len(facts) != len(self._cards):
             self._box.clear()
@@ -237,7 +244,7 @@ class FactBar:
 
 
 class _FactCard:
-    """A key figure with its name and its change."""
+    """Card of a key figure, with its name and its change."""
 
     def __init__(self) -> None:
         with ui.column().classes("panel fact") as self._box:
@@ -246,7 +253,7 @@ class _FactCard:
             self._change = ui.label(" ").classes("change")
 
     def show(self, fact: PlanFact, before: Mapping[str, PlanFact]) -> None:
-        """Show a key figure with its change from the previous value, if any."""
+        """Show a key figure with its change from the previous value, if there is one."""
         self._name.set_text(fact.name)
         self._value.set_text(fact.text)
         old = before.get(fact.name)
@@ -256,12 +263,12 @@ class _FactCard:
 
 
 def scroll_to(element: ui.element) -> None:
-    """Scroll to an element."""
+    """Scroll the page to an element."""
     ui.run_javascript(f"getElement({element.id}).scrollIntoView({{block: 'start'}})")
 
 
 def complain(message: str) -> None:
-    """Show an error for some seconds."""
+    """Show an error message for some seconds."""
     ui.notify(
         message, type="negative", position="bottom", multi_line=True, timeout=8000, close_button="Close"
     )

@@ -1,4 +1,4 @@
-"""Work of the page in a solver process: open, check, plan, compare, study, write.
+"""Work of the web page in a solver process: open, check, plan, compare, study and write.
 
 Functions take a document as JSON and the changes of a visitor, and return plain values to show. They compute
 only through `jobs`, so numbers on the page equal those of the commands.
@@ -52,17 +52,17 @@ from rest_server.web.shown import (
 )
 
 PRICE_TOLERANCE = 1e-9
-"""Relative difference up to which prices per card are equal."""
+"""Relative difference up to which prices per card count as equal."""
 ESTIMATES_LIMIT_S = 2.0
-"""Time limit of the plan with the middle of the estimates; a page plans after each change [s]."""
+"""Time limit of the plan at the middle of the estimates, because a page plans after each change [s]."""
 MAX_PRIORITIES = 4
-"""Maximum number of priorities with a key figure each."""
+"""Maximum number of priorities that have a key figure of their own."""
 PICTURED = {"sweep", "horizon"}
-"""Studies whose answer has a picture."""
+"""Studies whose result has a figure."""
 
 
 def open_path(path: str, settings: Settings) -> Opened:
-    """Open a sample, or a path given to the program; several files are joined into one text.
+    """Open a sample, or a path that was given to the program; several files are joined to one text.
 
     Raises:
         SpecError: the document cannot be read.
@@ -79,7 +79,7 @@ def open_path(path: str, settings: Settings) -> Opened:
 
 
 def open_text(text: str, settings: Settings) -> Opened:
-    """Open a document, with the findings of `check`."""
+    """Open a document from text, with the findings of `check`."""
     checked = check_text(text)
     findings = tuple(
         _finding(fault, is_error=is_error)
@@ -91,7 +91,7 @@ def open_text(text: str, settings: Settings) -> Opened:
     document = _document(checked.system)
     try:
         system = system_from(document, settings)
-    except SpecError as error:  # it exceeds the size limits
+    except SpecError as error:  # the system exceeds the size limits
         return Opened(text, (CheckFinding(1, str(error), is_error=True), *findings))
     return Opened(text, findings, json.dumps(document).encode(), _controls(system))
 
@@ -143,7 +143,7 @@ def _option(system: System, name: str) -> Any:
 
 
 def _quantity(system: System, key: str, name: str, value: float | None) -> Quantity:
-    """Return the number of a change; costs in the unit of the system."""
+    """Return the number of a change for the controls; costs are in the cost unit of the system."""
     known = CHANGES[key.partition(":")[0]]
     if known.unit != CENTS:
         return Quantity(key, name, known.unit, value, 1 if known.unit or known.whole else 0.1)
@@ -152,7 +152,7 @@ def _quantity(system: System, key: str, name: str, value: float | None) -> Quant
 
 
 def _prices(system: System) -> Iterator[Quantity]:
-    """Yield the prices: of a card if all slices of its type agree, otherwise of each slice."""
+    """Yield the prices for the controls: per card if all accelerators of a type agree, else for each."""
     for type_name in CHANGES["card"].items(system):
         items = [item for item in system.accelerators.values() if item.type == type_name]
         each = [price_of_card(item) for item in items]
@@ -164,7 +164,7 @@ def _prices(system: System) -> Iterator[Quantity]:
 
 
 def _stated_cards(system: System, type_name: str) -> int | None:
-    """Return the stated number of cards of a type; None if there is none, or no limit."""
+    """Return the stated number of cards of a type; None if none is stated, or if there is no limit."""
     cards = system.capacity.get(type_name)
     return cards.owned if isinstance(cards, UnlimitedCards) else cards
 
@@ -173,7 +173,7 @@ def changed_system(base: bytes, changes: Changes, settings: Settings) -> System:
     """Return the system of a document with changes.
 
     Raises:
-        SpecError: a change does not match any item of the document, or makes it inconsistent.
+        SpecError: a change does not match any item of the document, or makes the document inconsistent.
     """
     system = system_from(json.loads(base), settings)
     changed = changes.applied_to(system)
@@ -182,7 +182,7 @@ def changed_system(base: bytes, changes: Changes, settings: Settings) -> System:
 
 
 def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
-    """Plan a document with changes.
+    """Plan a document with changes, and prepare the plan for the page.
 
     Raises:
         SpecError: under the same conditions as in `changed_system`.
@@ -228,7 +228,7 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
 
 
 def _facts(overview: Overview, service: Sequence[PriorityLoad]) -> tuple[PlanFact, ...]:
-    """Return the key figures: service, by priority, and reserves before the cost, which depends on them."""
+    """Return the key figures: service by priority, reserves, and then cost, which depends on them."""
     cost, *others = (PlanFact(*fact) for fact in plan_headline(overview))
     before = 2 if overview.plan.requires_reserve else 1
     by_priority = [item.fact for item in service if item.load_rpm]
@@ -238,7 +238,7 @@ def _facts(overview: Overview, service: Sequence[PriorityLoad]) -> tuple[PlanFac
 
 
 def limits_view(base: bytes, changes: Changes, settings: Settings) -> StudyView:
-    """Compare the limited with the unlimited plan.
+    """Compare the limited with the unlimited plan of a document with changes.
 
     Raises:
         SpecError: under the same conditions as in `changed_system`.
@@ -252,14 +252,14 @@ def limits_view(base: bytes, changes: Changes, settings: Settings) -> StudyView:
 def study_view(
     base: bytes, changes: Changes, name: str, options: str, progress: str, settings: Settings
 ) -> StudyView:
-    """Run a study of a document with changes.
+    """Run a study of a document with changes, and prepare its result for the page.
 
     Args:
         base: the document as JSON.
         changes: the changes.
         name: name of the study.
-        options: its options as JSON.
-        progress: name of the `SharedProgress` to report to; empty for none.
+        options: options of the study as JSON.
+        progress: name of the `SharedProgress` to which progress is reported; empty for none.
         settings: settings of the service.
 
     Raises:
@@ -279,7 +279,7 @@ def study_view(
 
 
 def report_page(base: bytes, changes: Changes, settings: Settings) -> bytes:
-    """Return the report of a document with changes, as HTML.
+    """Return the report on a document with changes, as HTML.
 
     Raises:
         SpecError: under the same conditions as in `changed_system`.
@@ -303,14 +303,14 @@ def written_document(base: bytes, changes: Changes) -> str:
 
 
 def first_document(facts: str, settings: Settings) -> Opened:
-    """Return a first document from the facts of the form.
+    """Create a first document from the facts in the form.
 
     Args:
-        facts: JSON: `models`, `offers` (accelerator, price, count), `demands` (use case, rate).
+        facts: JSON with `models`, `offers` (accelerator, price, count) and `demands` (use case, rate).
         settings: settings of the service.
 
     Raises:
-        SpecError: a name does not exist, a fact is missing or invalid.
+        SpecError: a name does not exist, or a fact is missing or invalid.
     """
     from optimizer.starters.prices import Offer
     from optimizer.starters.starter_document import Demand, StarterFacts, document_of, notes_of
@@ -347,5 +347,5 @@ def _price(text: str) -> Any:
 
 
 def is_sample(source: str) -> bool:
-    """Return whether the name of a document is that of a sample."""
+    """Return whether the name of a document is that of a sample system."""
     return source.startswith(PREFIX)

@@ -1,7 +1,7 @@
-"""Offline batches: many requests that are sent as fast as replicas take them, up to a deadline.
+"""Offline batches: many requests that are sent as fast as replicas accept them, up to a deadline.
 
-An operator submits a batch, asks for its status, and gets a callback at its end. A request that no replica
-takes waits and is sent again, so a full queue delays a batch and fails none of it.
+An operator submits a batch, asks for its status, and gets a callback when it ends. A request that no replica
+accepts is sent again later, so a full queue delays a batch but does not fail it.
 """
 
 import asyncio
@@ -24,38 +24,38 @@ from rest_server.emulator.steps.forwarded import ForwardedRequest, Refusal, Rout
 BatchStatus = Literal["in_progress", "completed", "expired", "cancelled"]
 MAX_REQUESTS = 1_000_000
 AHEAD = 2
-"""Requests in progress per slot of the replicas, so that none waits for the next request."""
+"""Number of requests in progress per slot of the replicas, so that no slot waits for the next request."""
 RETRY_S = 0.2
-"""Time until a request that no replica took is sent again [s of model time]."""
+"""Time until a request that no replica accepted is sent again [s of model time]."""
 CALLBACK_TRIES = 3
 CALLBACK_S = 2.0
-"""Longest time of a try, and the time between two [s]."""
+"""Time limit of a callback, and time between two attempts [s]."""
 
 
 @dataclass(slots=True)
 class _Batch:
-    """A batch and its progress."""
+    """An offline batch and its progress."""
 
     number: int
     endpoint: str
     server: str
     bodies: Sequence[Mapping[str, Any]]
     total: int
-    """Number of requests; the bodies repeat."""
+    """Number of requests of the batch; if there are fewer bodies, they repeat."""
     deadline_s: float | None
-    """Time for all of it [s of model time]; None if there is no deadline."""
+    """Time limit for the entire batch [s of model time]; None if there is no deadline."""
     callback: str | None
     created_s: float = field(default_factory=time.time)
     status: BatchStatus = "in_progress"
     completed: int = 0
     failed: int = 0
     spent_s: float | None = None
-    """Time from the start to the end [s of model time]."""
+    """Time from the start to the end of the batch [s of model time]; None until it ends."""
     called_back: bool | None = None
     task: "asyncio.Task[None] | None" = None
 
     def shown(self) -> dict[str, Any]:
-        """Return the batch as JSON."""
+        """Return the batch and its progress as JSON."""
         return {
             "id": f"batch_{self.number}", "object": "batch", "endpoint": self.endpoint,
             "server": self.server, "status": self.status, "created_at": int(self.created_s),
@@ -66,7 +66,7 @@ class _Batch:
 
 
 class Batches(RouterStep):
-    """Runs offline batches through all steps."""
+    """Step that runs offline batches, whose requests pass through all steps."""
 
     prefix: ClassVar[str] = "/v1/batches"
 
@@ -82,7 +82,7 @@ class Batches(RouterStep):
         self._numbers = itertools.count(1)
 
     async def control(self, path: str, body: Mapping[str, Any] | None) -> tuple[int, Mapping[str, Any]]:
-        """Submit, list, show or cancel batches.
+        """Submit, list, show or cancel batches; return the HTTP status and the body.
 
         Raises:
             BadRequest: there is no such batch, or a field is wrong.
@@ -105,7 +105,7 @@ class Batches(RouterStep):
         return 200, found.shown()
 
     def metrics(self) -> list[str]:
-        """Return the requests of all batches."""
+        """Return metrics of the requests of all batches, as lines of Prometheus' text format."""
         samples = {
             labels(batch=name, result=result): getattr(one, result)
             for name, one in self._batches.items()
@@ -115,10 +115,10 @@ class Batches(RouterStep):
         return family("inferplan_router_batch_requests_total", "counter", text, samples)
 
     def _asked(self, body: Mapping[str, Any]) -> _Batch:
-        """Return the batch that an operator asks for.
+        """Return the batch that an operator's request describes.
 
         Raises:
-            BadRequest: a field is wrong.
+            BadRequest: a field is invalid.
         """
         endpoint, bodies = body.get("endpoint"), body.get("requests", [{}])
         if not isinstance(endpoint, str) or not any(endpoint in one.app.posts for one in self._backends):
@@ -140,7 +140,7 @@ class Batches(RouterStep):
         return _Batch(next(self._numbers), endpoint, server, bodies, total, deadline_s, callback)
 
     async def _run(self, batch: _Batch) -> None:
-        """Send all requests, and tell the callback how it ended."""
+        """Send all requests of a batch, and report its end to the callback."""
         began_s, rows = time.monotonic(), iter(range(batch.total))
 
         async def work() -> None:
@@ -169,7 +169,7 @@ class Batches(RouterStep):
             batch.called_back = await _call_back(batch.callback, encoded(batch.shown()))
 
     async def _send(self, batch: _Batch, body: Mapping[str, Any]) -> None:
-        """Send a request until a replica takes it."""
+        """Send a request repeatedly until a replica accepts it."""
         scope = {"type": "http", "method": "POST", "path": batch.endpoint, "headers": []}
         status = 0
 
@@ -192,13 +192,13 @@ class Batches(RouterStep):
 
 
 async def _waiting() -> dict[str, Any]:
-    """Wait for a client that does not hang up."""
+    """Wait forever, like a client that does not hang up."""
     await asyncio.Event().wait()
     raise AssertionError
 
 
 async def _call_back(url: str, content: bytes) -> bool:
-    """Send the end of a batch to an address; return whether it was received."""
+    """Report the end of a batch to an address, and return whether it was received."""
     parts = urlsplit(url)
     head = f"POST {parts.path or '/'} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"

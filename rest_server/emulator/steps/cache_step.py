@@ -1,4 +1,4 @@
-"""Result caches in front of replicas: hits at the rate of the document, drawn from the seed."""
+"""Result caches in front of replicas: hits at the rate that the document states, drawn with the seed."""
 
 import random
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from rest_server.emulator.steps.forwarded import ForwardedRequest, Onward, Refus
 
 
 class Caches(RouterStep):
-    """Answers the share of each server's requests that the plan leaves to its cache."""
+    """Step that serves the cache hits of each server, at the hit rate of the plan."""
 
     def __init__(self, plan: Plan, settings: FleetSettings, backends: Sequence[Backend]) -> None:
         self._rates = {use.server: use.hit_rate for use in plan.caches}
@@ -20,7 +20,7 @@ class Caches(RouterStep):
         self._backends = backends
 
     async def pass_on(self, call: ForwardedRequest, onward: Onward) -> Refusal | None:
-        """Answer a hit as a replica would, and pass a miss on."""
+        """Serve a hit as a replica would, or pass a miss on."""
         if call.server not in self._rates or call.path == "/tokenize":
             return await onward(call)
         able = (one for one in self._backends if call.server in one.servers and call.path in one.app.posts)
@@ -34,7 +34,7 @@ class Caches(RouterStep):
         return None
 
     def metrics(self) -> list[str]:
-        """Return hits and misses by server."""
+        """Return metrics of hits and misses by server, as lines of Prometheus' text format."""
         samples = {
             labels(server=name, result=result): count
             for name, counts in self._counts.items()

@@ -1,4 +1,4 @@
-"""A request on its way through the router, and the interface of its steps."""
+"""A request on its way through the router, and the interface of the router's steps."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -8,14 +8,14 @@ from urllib.parse import quote, unquote
 from rest_server.emulator.asgi import BadRequest, Receive, Scope, Send
 
 PATH_HEADER = b"x-inferplan-path"
-"""Header of answers with what happened to the request: `server=chat (chat-2); version=chat-2; …`."""
+"""Response header that states what happened to a request: `server=chat (chat-2); version=chat-2; …`."""
 PLAIN = " ()"
-"""Characters of names that the header shows as they are."""
+"""Characters of names that the header contains unescaped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason that a request has no answer; nothing has been sent to its client."""
+    """Reason why a request is not served; nothing has been sent to its client."""
 
     status: int
     text: str
@@ -23,7 +23,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class ForwardedRequest:
-    """A request on its way."""
+    """A request on its way through the steps of the router."""
 
     scope: Scope
     content: bytes
@@ -31,24 +31,25 @@ class ForwardedRequest:
     receive: Receive
     send: Send
     server: str
-    """Server that is to answer, which steps narrow down; empty if any replica of the model can."""
+    """Server that should serve the request, which steps narrow down; empty if any replica of the model can.
+    """
     notes: dict[str, str] = field(default_factory=dict)
-    """What happened to it so far."""
+    """Notes on what has happened to the request so far, by name."""
     is_broken: bool = False
-    """Whether its answer ended after the first token."""
+    """Whether the response ended early, after its first token."""
 
     @property
     def path(self) -> str:
-        """Path of its URL."""
+        """Path of the request's URL."""
         path: str = self.scope["path"]
         return path
 
     def header(self, name: bytes) -> str:
-        """Return a header; empty if there is none."""
+        """Return the value of a request header; empty if there is none."""
         return unquote(dict(self.scope["headers"]).get(name, b"").decode("latin-1"))
 
     async def answer(self, message: MutableMapping[str, Any]) -> None:
-        """Send a part of the answer to the client, with the notes in the headers."""
+        """Send a part of the response to the client, with the notes in the headers."""
         if message["type"] == "http.response.start":
             header = PATH_HEADER, written({"server": self.server} | self.notes).encode()
             message = {**message, "headers": [*message["headers"], header]}
@@ -56,37 +57,37 @@ class ForwardedRequest:
 
 
 Onward = Callable[[ForwardedRequest], Awaitable[Refusal | None]]
-"""Function for the further steps of a request; it returns None once the response has started."""
+"""Function that passes a request on to the next steps; it returns None once the response has started."""
 
 
 class RouterStep:
-    """A step of the way of all requests."""
+    """A step through which all requests pass."""
 
     prefix: ClassVar[str] = ""
-    """Start of the paths that it answers itself; empty if there are none."""
+    """Prefix of the paths that the step serves itself; empty if there are none."""
     enter: Onward
-    """All steps from the first, for requests that a step sends itself."""
+    """Function that passes a request through all steps, for requests that a step sends itself."""
 
     @property
     def names(self) -> Iterable[str]:
-        """Names that requests can state as their server beyond those of replicas."""
+        """Names, in addition to those of replicas, that requests can state as their server."""
         return ()
 
     async def pass_on(self, call: ForwardedRequest, onward: Onward) -> Refusal | None:
-        """Pass a request on, or answer it."""
+        """Pass a request on, or respond to it."""
         return await onward(call)
 
     async def control(self, path: str, body: Mapping[str, Any] | None) -> tuple[int, Mapping[str, Any]]:
-        """Answer a request of an operator.
+        """Respond to a request of an operator; return the HTTP status and the body.
 
         Args:
             path: rest of the path after `prefix`.
-            body: JSON object of a POST; None for a GET.
+            body: JSON object of a POST request; None for a GET request.
         """
         raise BadRequest(f"no such page: {path}, {body}", 404)
 
     def metrics(self) -> list[str]:
-        """Return metrics in Prometheus's text format."""
+        """Return the metrics of the step as lines of Prometheus' text format."""
         return []
 
 

@@ -1,4 +1,4 @@
-"""The gateway in front of the replicas: requests, tokens and queues by model, under the names of llm-d."""
+"""Gateway in front of the replicas: metrics of requests, tokens and queues by model, under llm-d's names."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ PREFIX = "llm_d_epp"
 
 
 class Gateway(RouterStep):
-    """Counts the requests to the replicas of each model, in front of their queues and behind all caches."""
+    """Step that counts requests to the replicas of each model, before their queues and behind all caches."""
 
     def __init__(self, backends: Sequence[Backend], queues: SharedQueues) -> None:
         self._backends = backends
@@ -23,7 +23,7 @@ class Gateway(RouterStep):
         self._tokens: dict[str, tuple[Histogram, Histogram]] = defaultdict(_input_and_output)
 
     async def pass_on(self, call: ForwardedRequest, onward: Onward) -> Refusal | None:
-        """Count a request, and the tokens of its complete answer."""
+        """Count a request, and the tokens of its response when that is complete."""
         name = call.server or call.body.get("model")
         known = (one.model for one in self._backends if name in (one.model, *one.servers))
         model = next(known, None) if call.path in COMPLETIONS else None
@@ -36,7 +36,7 @@ class Gateway(RouterStep):
         return refusal
 
     def metrics(self) -> list[str]:
-        """Return the metrics of each model."""
+        """Return the metrics of each model as lines of Prometheus' text format."""
         models = dict.fromkeys(one.model for one in self._backends if not set(COMPLETIONS) - {*one.app.posts})
         known = {
             model: labels(model_name=model, target_model_name=model) for model in [*models, *self._requests]

@@ -1,7 +1,7 @@
-"""A queue of jobs that workers lease; a job whose lease expires is leased again, and finally set aside.
+"""Queue of jobs that workers lease; a job whose lease expires is leased again, and finally set aside.
 
-A job is complete when a result is accepted, and only the worker with its current lease can give one. So a
-worker that is late learns that the job has been leased again, and a job completes at most once.
+A job is complete when a result is accepted, and only the worker with the job's current lease can deliver a
+result. So a late worker learns that the job was leased again, and a job completes at most once.
 """
 
 import heapq
@@ -21,28 +21,28 @@ from rest_server.emulator.steps.forwarded import RouterStep
 JobState = Literal["waiting", "leased", "complete", "dead"]
 STATES: tuple[JobState, ...] = ("waiting", "leased", "complete", "dead")
 LEASE_S = 30.0
-"""Time of a lease, unless its worker asks for another [s of model time]."""
+"""Duration of a lease, unless its worker requests another one [s of model time]."""
 MAX_LEASE_S = 86_400.0
 MAX_ATTEMPTS = 5
-"""Leases of a job before it is set aside, unless it states another number."""
+"""Maximum number of leases of a job before it is set aside, unless the job states another number."""
 MAX_LEASED = 1000
-"""Jobs of one request for leases."""
+"""Maximum number of jobs that one request can lease."""
 
 
 @dataclass(slots=True)
 class QueuedJob:
-    """A job, and everything that happened to it."""
+    """A job of the queue, and its history."""
 
     id: str
     input: Any
     most: int
-    """Maximum number of leases before it is set aside."""
+    """Maximum number of leases before the job is set aside."""
     state: JobState = "waiting"
     attempts: int = 0
     lease: str = ""
-    """Current lease; empty if there is none."""
+    """Identifier of the current lease; empty if there is none."""
     until_s: float = 0.0
-    """End of the lease [s, monotonic]."""
+    """End of the current lease [s, monotonic clock]."""
     worker: str = ""
     result: Any = None
     history: list[str] = field(default_factory=list)
@@ -56,7 +56,7 @@ class QueuedJob:
 
 
 class JobQueue(RouterStep):
-    """Jobs under `/v1/jobs`: submit, lease, renew, complete, fail, and the jobs that failed too often."""
+    """Step with a job queue under `/v1/jobs`: submit, lease, renew, complete, fail, and list failed jobs."""
 
     prefix: ClassVar[str] = "/v1/jobs"
 
@@ -65,15 +65,15 @@ class JobQueue(RouterStep):
         self._jobs: dict[str, QueuedJob] = {}
         self._waiting: deque[QueuedJob] = deque()
         self._ends: list[tuple[float, int, QueuedJob, str]] = []
-        """Heap of the ends of leases, with job and lease."""
+        """Heap of the ends of leases: time [s], order, job and lease."""
         self._count = itertools.count()
         self._events = dict.fromkeys(("expired", "failed", "late"), 0)
 
     async def control(self, path: str, body: Mapping[str, Any] | None) -> tuple[int, Mapping[str, Any]]:
-        """Answer a request of a client or a worker.
+        """Respond to a request of a client or a worker; return the HTTP status and the body.
 
         Raises:
-            BadRequest: there is no such job, or the lease is not the current one (409).
+            BadRequest: the job does not exist, or the lease is not the current one (409).
         """
         self._expire()
         if body is None:
@@ -93,7 +93,7 @@ class JobQueue(RouterStep):
         return self._job(path).document()
 
     def _act(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Let the worker with the current lease of a job renew, complete or fail it."""
+        """Renew, complete or fail a job for the worker that has its current lease."""
         name, _, what = path.rpartition("/")
         acts = {"renew": self._renew, "complete": self._complete, "fail": self._fail}
         if what not in acts:
@@ -111,7 +111,7 @@ class JobQueue(RouterStep):
         return job.document()
 
     def _submit(self, body: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
-        """Add a job; one with a known id is not added again."""
+        """Add a job, unless its id is already known; return the HTTP status and the job."""
         name = str(body.get("id") or uuid.uuid4().hex)
         if name in self._jobs:
             return 200, self._jobs[name].document()
@@ -123,7 +123,7 @@ class JobQueue(RouterStep):
         return 201, job.document()
 
     def _lease(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Give the oldest waiting jobs to a worker."""
+        """Lease the oldest waiting jobs to a worker, and return them."""
         seconds = _number(body, "seconds", LEASE_S, 0.001, MAX_LEASE_S)
         count = int(_number(body, "count", 1, 1, MAX_LEASED))
         found: list[dict[str, Any]] = []
@@ -150,7 +150,7 @@ class JobQueue(RouterStep):
         heapq.heappush(self._ends, (job.until_s, next(self._count), job, job.lease))
 
     def _expire(self) -> None:
-        """Take back the jobs whose leases have ended."""
+        """Take back the jobs whose leases have expired."""
         now_s = time.monotonic()
         while self._ends and self._ends[0][0] <= now_s:
             _, _, job, lease = heapq.heappop(self._ends)
@@ -159,7 +159,7 @@ class JobQueue(RouterStep):
                 self._take_back(job, f"lease of {job.worker} expired")
 
     def _take_back(self, job: QueuedJob, reason: str) -> None:
-        """Let a job wait again, before the others, or set it aside after its last attempt."""
+        """Let a job wait again, in front of the other jobs, or set it aside after its last attempt."""
         job.history.append(f"attempt {job.attempts}: {reason}")
         job.lease = ""
         if job.attempts >= job.most:
@@ -180,7 +180,7 @@ class JobQueue(RouterStep):
         return counts
 
     def metrics(self) -> list[str]:
-        """Return jobs by state, and the leases that ended without a result."""
+        """Return metrics of jobs by state, and of leases that ended without a result."""
         if not self._jobs:
             return []
         self._expire()

@@ -1,4 +1,4 @@
-"""Shared queues: requests of several classes wait in front of their replicas, by priority."""
+"""Shared queues: requests of several service classes wait in front of their replicas, by priority."""
 
 import asyncio
 import heapq
@@ -15,7 +15,7 @@ from rest_server.emulator.steps.forwarded import ForwardedRequest, Onward, Refus
 
 
 class _Queue:
-    """Requests that wait for a slot of some replicas, the highest priority first."""
+    """Requests that wait for a slot of a group of replicas, the highest priority first."""
 
     def __init__(self, servers: frozenset[str], backends: Sequence[Backend]) -> None:
         self._servers = servers
@@ -26,7 +26,7 @@ class _Queue:
 
     @property
     def model(self) -> str:
-        """Model of its replicas; empty if there are none."""
+        """Model of the replicas; empty if there are none."""
         return next((one.model for one in self._backends if self._servers.intersection(one.servers)), "")
 
     @property
@@ -40,7 +40,7 @@ class _Queue:
         return not healthy or self._inside < sum(one.slots for one in healthy)
 
     async def enter(self, priority: int) -> None:
-        """Wait for a slot."""
+        """Wait until a slot is free, and take it."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (priority, next(self._ticks), turn))
         self._admit()
@@ -52,7 +52,7 @@ class _Queue:
             raise
 
     def leave(self) -> None:
-        """Free a slot."""
+        """Free a slot, and wake the first waiting request."""
         self._inside -= 1
         self._admit()
 
@@ -65,12 +65,12 @@ class _Queue:
 
 
 class SharedQueues(RouterStep):
-    """Lets requests of shared queues wait in one place, while their replicas have no free slot."""
+    """Step in which requests of shared queues wait while their replicas have no free slot."""
 
     def __init__(
         self, system: System, plan: Plan, settings: FleetSettings, backends: Sequence[Backend]
     ) -> None:
-        together = settings.policy != "random"  # as simulated, each replica then has a queue of its own
+        together = settings.policy != "random"  # random: each replica has its own queue, as simulated
         self._queues = {
             name: _Queue(frozenset(use.members), backends)
             for name, use in plan.shared_queues.items()
@@ -84,10 +84,10 @@ class SharedQueues(RouterStep):
         }
 
     async def pass_on(self, call: ForwardedRequest, onward: Onward) -> Refusal | None:
-        """Pass a request on when it has a slot.
+        """Pass a request on as soon as it has a slot.
 
         Raises:
-            Dropped: its client has hung up.
+            Dropped: the client of the request has hung up.
         """
         if call.server not in self._places:
             return await onward(call)
@@ -111,7 +111,7 @@ class SharedQueues(RouterStep):
         return sum(queue.waiting for queue in self._queues.values() if queue.model == model)
 
     def metrics(self) -> list[str]:
-        """Return the waiting requests of each queue."""
+        """Return the number of waiting requests of each queue, as lines of Prometheus' text format."""
         samples = {labels(queue=name): queue.waiting for name, queue in self._queues.items()}
         text = "Requests that wait for a slot of shared replicas."
         return family("inferplan_router_queue_waiting", "gauge", text, samples)

@@ -1,4 +1,4 @@
-"""Routes: a classifier that sends requests to a small or a large model, and errs as in the document."""
+"""Routes: a classifier sends requests to a small or a large model, with the error rates of the document."""
 
 import random
 from collections.abc import Iterable
@@ -14,24 +14,25 @@ from rest_server.emulator.settings import FleetSettings
 from rest_server.emulator.steps.forwarded import ForwardedRequest, Onward, Refusal, RouterStep
 
 KIND_HEADER = b"x-inferplan-kind"
-"""Header with the kind of a request, which the classifier has to guess; without it, a kind is drawn."""
+"""Header with the actual kind of a request, which the classifier has to guess; without it, a kind is drawn.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Requests of one kind."""
+    """Request kind of a route, with the probabilities of the plan."""
 
     name: str
     share: float
-    """Share of the requests of the route."""
+    """Fraction of the route's requests that are of this kind."""
     small: float
-    """Probability that the classifier sends it to the small model."""
+    """Probability that the classifier sends a request of this kind to the small model."""
     again: float
-    """Probability that the large model also answers a request that was sent to the small one."""
+    """Probability that the large model also serves a request that was sent to the small model."""
 
 
 class Routes(RouterStep):
-    """Divides the requests of each route as the plan does."""
+    """Step that divides the requests of each route between its models, as the plan does."""
 
     def __init__(self, system: System, plan: Plan, settings: FleetSettings) -> None:
         self._servers = {name: (use.small, use.large) for name, use in plan.routes.items() if use.served}
@@ -52,11 +53,11 @@ class Routes(RouterStep):
 
     @property
     def names(self) -> Iterable[str]:
-        """Names of the routes."""
+        """Names of the routes, which requests can state as their server."""
         return self._servers
 
     async def pass_on(self, call: ForwardedRequest, onward: Onward) -> Refusal | None:
-        """Send a request to one of the models; if it was the wrong one, then also to the other."""
+        """Send a request to one of the models; if it should be rerun, also send it to the large model."""
         route = call.server
         if route not in self._servers:
             return await onward(call)
@@ -73,7 +74,7 @@ class Routes(RouterStep):
         return await onward(call)
 
     def metrics(self) -> list[str]:
-        """Return requests by route, kind and model."""
+        """Return metrics of requests by route, kind and model."""
         samples = {
             labels(route=route, kind=kind, to=to): count for (route, kind, to), count in self._counts.items()
         }
@@ -92,4 +93,4 @@ class Routes(RouterStep):
 
 
 async def _discard(message: Any) -> None:
-    """Read a response that no client gets."""
+    """Discard a part of a response that no client gets."""

@@ -1,4 +1,4 @@
-"""The steps of a fleet, in the order in which requests pass them."""
+"""Table of the router's steps, in the order in which requests pass through them."""
 
 from collections.abc import Sequence
 
@@ -19,13 +19,13 @@ from rest_server.emulator.steps.version_step import Versions
 def steps_of(
     system: System, plan: Plan, settings: FleetSettings, backends: Sequence[Backend]
 ) -> tuple[RouterStep, ...]:
-    """Return the steps of a plan's fleet.
+    """Return the steps that the fleet of a plan needs.
 
     Args:
         system: the planned system.
         plan: its plan.
         settings: settings of the fleet.
-        backends: its replicas, now and in the future.
+        backends: replicas of the fleet; the sequence can change later.
     """
     queues = SharedQueues(system, plan, settings, backends)
     return (

@@ -1,4 +1,4 @@
-"""Versions of a model by weight, another version if one fails, and roll-outs that shift weight in steps."""
+"""Versions of a model: division of requests by weight, fallback to another version, and roll-outs."""
 
 import asyncio
 import random
@@ -19,27 +19,27 @@ STEP_S = 60.0
 """Time between two steps of a roll-out [s of model time]."""
 MAX_ERROR_RATE = 0.05
 MIN_REQUESTS = 10
-"""Number of requests of a step from which its error rate counts."""
+"""Number of requests in a step from which the error rate of the new version counts."""
 
 
 @dataclass(slots=True)
 class _Rollout:
-    """A shift of requests to a version."""
+    """A roll-out: a stepwise shift of requests to a version."""
 
     to: str
     steps: tuple[float, ...]
     step_s: float
     max_error_rate: float
     before: dict[str, float]
-    """Weights before it, which a roll-back restores."""
+    """Weights before the roll-out, which a roll-back restores."""
     state: str = "shifting"
     requests: int = 0
-    """Requests to the version in this step."""
+    """Number of requests to the version in the current step."""
     errors: int = 0
     failed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def note(self, *, is_error: bool) -> None:
-        """Count a request to the version."""
+        """Count a request to the version, and whether it failed."""
         self.requests += 1
         self.errors += is_error
         if self.requests >= MIN_REQUESTS and self.errors > self.max_error_rate * self.requests:
@@ -48,14 +48,14 @@ class _Rollout:
 
 @dataclass(slots=True)
 class _Split:
-    """The versions of a server."""
+    """Versions of a server, with their weights."""
 
     main: str
-    """Version of the server's own model, which answers if another one fails."""
+    """Model of the server itself, which serves requests if another version fails."""
     servers: dict[str, str]
     """Planned server of each model."""
     weights: dict[str, float]
-    """Current share of the requests of each model."""
+    """Current fraction of the requests that each model gets."""
     counts: dict[str, int]
     errors: dict[str, int]
     rollout: _Rollout | None = None
@@ -63,13 +63,16 @@ class _Split:
 
     @classmethod
     def of(cls, use: SplitUse) -> "_Split":
-        """Return the versions of a planned server."""
+        """Return the versions that a plan states for a server."""
         servers = {version.model: version.server for version in use.versions}
         weights = {version.model: version.weight for version in use.versions}
         return cls(use.model, servers, weights, dict.fromkeys(servers, 0), dict.fromkeys(servers, 0))
 
     def shift(self, to: str, share: float, before: Mapping[str, float]) -> None:
-        """Give a version a share; the others keep their proportions."""
+        """Give a version a fraction of the requests.
+
+        The other versions keep their proportions in `before`.
+        """
         rest = sum(weight for model, weight in before.items() if model != to)
         self.weights = {
             model: share if model == to else (1 - share) * (weight / rest if rest else 0.0)
@@ -78,7 +81,7 @@ class _Split:
 
 
 class Versions(RouterStep):
-    """Chooses the version of each request by weight."""
+    """Step that chooses the version for each request by weight."""
 
     prefix: ClassVar[str] = "/emulator/versions"
 
@@ -89,11 +92,14 @@ class Versions(RouterStep):
 
     @property
     def names(self) -> Iterable[str]:
-        """Names of the split servers."""
+        """Names of the servers with versions."""
         return self._splits
 
     async def pass_on(self, call: ForwardedRequest, onward: Onward) -> Refusal | None:
-        """Send a request to a version; if it fails before its first token, to the server's own model."""
+        """Send a request to a version.
+
+        If it fails before its first token, send it to the server's own model.
+        """
         split = self._splits.get(call.server)
         if split is None:
             return await onward(call)
@@ -108,7 +114,7 @@ class Versions(RouterStep):
             except BadRequest as error:
                 if error.status != 404:
                     raise
-                refusal = Refusal(503, str(error))  # it has no replica now
+                refusal = Refusal(503, str(error))  # the version has no replica now
             is_error = refusal is not None or call.is_broken
             split.counts[model] += 1
             split.errors[model] += is_error
@@ -121,6 +127,8 @@ class Versions(RouterStep):
 
     async def control(self, path: str, body: Mapping[str, Any] | None) -> tuple[int, Mapping[str, Any]]:
         """Show the versions of all servers or of one, or start a roll-out.
+
+        Return the HTTP status and the body.
 
         Raises:
             BadRequest: the server has no versions, or a field is wrong.
@@ -135,7 +143,7 @@ class Versions(RouterStep):
             if split.task is not None:
                 split.task.cancel()
             split.task = asyncio.create_task(self._roll_out(split, split.rollout))
-            await asyncio.sleep(0)  # the first step is made
+            await asyncio.sleep(0)  # so that the first step of the roll-out is taken
         return 200, _shown(split)
 
     async def _roll_out(self, split: _Split, rollout: _Rollout) -> None:
@@ -150,7 +158,7 @@ class Versions(RouterStep):
         rollout.state = "done"
 
     def metrics(self) -> list[str]:
-        """Return requests, errors and weights by version."""
+        """Return metrics of requests, errors and weights by version."""
         lines = []
         for name, metric_type, text, field_name in (
             ("requests_total", "counter", "Requests sent to a version.", "counts"),
@@ -177,10 +185,10 @@ def _shown(split: _Split) -> dict[str, Any]:
 
 
 def _asked(split: _Split, body: Mapping[str, Any]) -> _Rollout:
-    """Return the roll-out that an operator asks for.
+    """Return the roll-out that an operator's request describes.
 
     Raises:
-        BadRequest: a field is wrong.
+        BadRequest: a field is invalid.
     """
     to = body.get("to")
     if to not in split.servers:
