@@ -1,4 +1,4 @@
-"""Highest rate intervals in which all targets are met, for queue models that check one target at a time.
+"""Finds the highest interval of rates at which all targets are met, by checking one target at a time.
 
 Without a batching window, latencies grow with the rate. With a window they are also long at low rates, so
 rates are scanned from high to low, and the first interval that meets the targets is returned.
@@ -18,34 +18,34 @@ from optimizer.queueing.roots import closed_brackets, zeros_or
 from optimizer.queueing.targets import Targets
 
 RATES_SCANNED = 24
-"""Number of rates scanned, from the highest down, if there is a batching window."""
+"""Number of rates that are scanned in descending order if there is a batching window."""
 SHARE_TOLERANCE = 1e-7
-"""Relative width of the bracket around a limiting rate."""
+"""Relative width of the bracket at which the search for a limiting rate stops."""
 MIN_SHARE = 1e-12
-"""Lower bound of the late share over the allowed share before the logarithm is taken."""
+"""Minimum of the ratio of late share to allowed share, of which the logarithm is taken."""
 
 
 def highest_intervals(
     replicas: QueueModel, targets: Targets, stated_rps: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the highest interval of each row that meets all targets, or the rate with the smallest excess.
+    """Return the highest interval of rates at which each row meets all targets, or its best rate.
 
     Args:
         replicas: R replicas that can check single targets.
         targets: targets of the rows.
-        stated_rps: highest rates to be confirmed, shape (R,); a rate that holds is returned as it is. With
-            them lowest rates are not searched, and 0.
+        stated_rps: highest rates to confirm [requests/s], shape (R,); a confirmed rate is returned unchanged.
+            If they are given, lowest rates are not searched and are 0.
 
     Returns:
-        Highest rates (NaN if no rate meets the targets), lowest rates, and best rates of the rows without
-        one; shapes (R,) [req/s].
+        Highest rates (NaN if no rate meets the targets), lowest rates, and for rows without such rates the
+        rate with the smallest excess; shapes (R,) [requests/s].
     """
     count = len(targets.tps)
     low, high = replicas.least_rate_rps, replicas.stable_rate_rps
     largest, lowest, best = np.full(count, np.nan), np.zeros(count), np.zeros(count)
     for row in range(count):
         limits = [*targets.limits_of(row).items()]
-        if not limits:  # stable at every rate up to the highest
+        if not limits:  # every rate up to the highest is stable
             largest[row] = high[row]
             continue
         judged = _Judged(replicas.judge(row), limits)
@@ -71,15 +71,16 @@ def highest_intervals(
 
 @dataclass(slots=True)
 class _Judged:
-    """One replica and its targets, starting with the last target missed, which often alone decides."""
+    """Checks the targets of one replica, starting with the last one missed, which is often missed again."""
 
     judge: TargetChecker
     limits: list[tuple[TargetMeasure, float]]
     known: dict[float, float] = field(default_factory=dict)
-    """Excess by rate: over the first target found missed, or over the worst if all are met."""
+    """Cache of the excess by rate [requests/s]: over a missed target, or over the worst one if all are met.
+    """
 
     def excess(self, rate_rps: float) -> float:
-        """Return the excess over a missed target, or at most 0 if all are met."""
+        """Return the relative excess at a rate over a missed target; ≤ 0 if all targets are met."""
         if rate_rps not in self.known:
             worst, at = -1.0, self.judge.at(rate_rps)
             for place, target in enumerate(self.limits):
@@ -101,7 +102,7 @@ class _Judged:
         return len(rates) - 1
 
     def best(self, rates: Sequence[float]) -> float:
-        """Return the rate with the smallest excess over the worst target, if no rate meets them all."""
+        """Return the rate with the smallest excess over its worst target, if no rate meets all targets."""
         worst: dict[float, float] = {}
         for rate in sorted(rates, key=self.excess):
             if worst and self.excess(rate) >= min(worst.values()):
@@ -113,7 +114,7 @@ class _Judged:
 
 @dataclass(frozen=True, slots=True)
 class _LogExcess:
-    """Logarithm of the late share over the allowed share, which is nearly linear in the rate."""
+    """Function of the rate whose root is a limiting rate: log(1 + excess), which is almost linear."""
 
     judged: _Judged
 
@@ -126,14 +127,17 @@ class _LogExcess:
 
 
 def _confirmed(judged: _Judged, inside: float, outside: float, stated: float) -> float:
-    """Return a stated limiting rate [req/s] if targets are met just below it only, otherwise the true one."""
+    """Return a stated limiting rate [requests/s] if targets are met just below and missed just above it.
+
+    Otherwise return the limiting rate that is found.
+    """
     below, above = stated * (1 - SHARE_TOLERANCE), stated * (1 + SHARE_TOLERANCE)
     holds = inside <= below and above <= outside and judged.excess(below) <= 0 < judged.excess(above)
     return stated if holds else _edge(judged, inside, outside)
 
 
 def _edge(judged: _Judged, inside: float, outside: float) -> float:
-    """Return the limiting rate between one that meets the targets and one that does not [req/s]."""
+    """Return the limiting rate between one that meets the targets and one that does not [requests/s]."""
     ends, log_excess = np.array([[inside], [outside]]), _LogExcess(judged)
     values = np.array([log_excess(ends[0]), log_excess(ends[1])])
     ends, values = closed_brackets(log_excess, ends, values, SHARE_TOLERANCE)

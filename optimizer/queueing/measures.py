@@ -1,4 +1,4 @@
-"""Quantities that can have a target: a metric and its statistic."""
+"""Measures that can have a target: a metric together with a statistic of it."""
 
 import re
 from typing import Literal, NamedTuple
@@ -10,15 +10,15 @@ MetricName = Literal["itl", "ttft", "e2e", "missed", "loss"]
 
 
 class Metric(NamedTuple):
-    """A metric that can have a target."""
+    """A metric that can have a target, such as TTFT."""
 
     label: str
-    """Display name."""
+    """Display name of the metric."""
     unit: str
     figure: str
-    """Field of `Performance` that contains the mean."""
+    """Field of `Performance` that contains the mean of the metric."""
     scale: float = 1.0
-    """Factor from the field to the displayed unit."""
+    """Factor from the field's unit to the displayed unit."""
 
 
 METRICS: dict[MetricName, Metric] = {
@@ -28,9 +28,9 @@ METRICS: dict[MetricName, Metric] = {
     "missed": Metric("share of requests beyond a target", "%", "missed", 100.0),
     "loss": Metric("loss", "%", "loss", 100.0),
 }
-"""All metrics; if two targets are missed by the same factor, the first metric is reported."""
+"""All metrics by name; if two targets are missed by the same factor, the first metric is reported."""
 LATENCIES: tuple[LatencyName, ...] = ("itl", "ttft", "e2e")
-"""Metrics that are latencies, in ms."""
+"""Names of metrics that are latencies, in ms."""
 
 
 def label_of(metric: str) -> str:
@@ -39,40 +39,41 @@ def label_of(metric: str) -> str:
 
 
 def metric_of(label: str) -> Metric | None:
-    """Return the metric of a measure's display name, such as p95 TTFT; None if it is unknown."""
+    """Return the metric that a measure's display name, such as p95 TTFT, contains; None if it is unknown."""
     return next((known for known in METRICS.values() if known.label in label), None)
 
 
 def is_about(measure: str, metric: str) -> bool:
-    """Return whether a measure's display name is about a metric: its mean or a percentile."""
+    """Return whether a measure's display name is the mean or a percentile of a metric."""
     label = label_of(metric)
     return measure == label or measure.endswith(f" {label}")
 
 
 def statistic_of(label: str) -> str:
-    """Return the statistic in a measure's display name: mean or p95."""
+    """Return the statistic that a measure's display name contains, such as mean or p95."""
     found = re.match(r"p[0-9.]+(?= )", label)
     return "mean" if found is None else found[0]
 
 
 class TargetMeasure(NamedTuple):
-    """A metric and the statistic of it that is limited."""
+    """A measure that targets limit: a metric and a statistic of it."""
 
     metric: MetricName
     percentile: float | None = None
-    """Percentile; None for the mean."""
+    """Percentile that is limited; None for the mean."""
     hit_rate: float = 0.0
-    """Share of all requests that a cache answers, if the percentile is that of the others, or the share of
-    requests that miss a target is one of all requests."""
+    """Share of requests that a result cache answers, if the measure is computed over the misses but shown for
+    all requests.
+    """
 
     @property
     def is_missed(self) -> bool:
-        """Whether it is the share of requests that miss at least one of their targets."""
+        """Whether the measure is the share of requests that miss at least one of their targets."""
         return self.metric == "missed"
 
     @property
     def label(self) -> str:
-        """Display name, for example TTFT, p95 TTFT or p95 of all requests' TTFT."""
+        """Display name, for example "TTFT", "p95 TTFT" or "p95 of all requests' TTFT"."""
         label = METRICS[self.metric].label
         if self.percentile is None:
             return label
@@ -80,20 +81,20 @@ class TargetMeasure(NamedTuple):
 
     @property
     def statistic(self) -> str:
-        """Display name of the statistic: mean or p95."""
+        """Display name of the statistic, such as "mean" or "p95"."""
         if self.percentile is None:
             return "mean"
         return f"p{100 - (100 - self.percentile) * (1 - self.hit_rate):.6g}"
 
     def text(self, value: float, digits: int = 6) -> str:
-        """Return a value of the measure with its unit, to the given number of significant digits."""
+        """Format a value of the measure with its unit and the given number of significant digits."""
         metric = METRICS[self.metric]
         return f"{quantity(value * metric.scale, digits)} {metric.unit}"
 
 
 LOSS = TargetMeasure("loss")
-"""Share of requests rejected because the queue is full."""
+"""The measure: share of requests that are rejected because the queue is full."""
 MISSED = TargetMeasure("missed")
-"""Share of requests that miss at least one of their targets."""
+"""The measure: share of requests that miss at least one of their targets."""
 MEANS: tuple[TargetMeasure, ...] = (TargetMeasure("itl"), TargetMeasure("ttft"), LOSS)
-"""Measures that every system has; others are added if a target names them."""
+"""Measures that are always computed; others are added if a target limits them."""

@@ -1,7 +1,7 @@
-"""The interface of queue models: long-run metrics of R replicas at given rates.
+"""The interface of queue models: long-run metrics of R replicas at given arrival rates.
 
-Rates are requests per second at this boundary. A queue model states which measures it supports; the kinds of
-replicas state which latency models it uses.
+Rates in this interface are requests per second. A queue model states which measures it supports; the kinds of
+replicas state which latency models it can use.
 """
 
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from optimizer.timing import Law
 
 MS_PER_S = 1000.0
 QUEUE_TO_BATCH_RATIO = 10
-"""Default queue capacity as a multiple of the batch limit (the reference's first family)."""
+"""Default queue capacity as a multiple of the batch limit (as in llm-inferno's `optimizer`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +35,19 @@ class Performance:
     in_service: FloatArray
     in_queue: FloatArray
     utilization: FloatArray
-    """Mean occupancy over the batch limit."""
+    """Utilisation: mean number of requests in the batch divided by the batch limit."""
     loss: FloatArray
-    """Share of arrivals rejected because the queue is full."""
+    """Share of arrivals that are rejected because the queue is full."""
     p_empty: FloatArray
     p_full: FloatArray
 
     def take(self, rows: IntArray) -> "Performance":
-        """Return the means of the given rows, without the additional results of subclasses."""
+        """Return the means of the rows with the given indices, without additional results of subclasses."""
         return Performance(*(getattr(self, field.name)[rows] for field in fields(Performance)))
 
     @property
     def own(self) -> Mapping[str, FloatArray]:
-        """Metrics specific to one kind of replica, by pool field; shapes (R,)."""
+        """Metrics that only one kind of replica has, by pool field; shapes (R,)."""
         return {}
 
     @property
@@ -56,28 +56,28 @@ class Performance:
         return False
 
     def excess(self, limits: Iterable[Mapping[TargetMeasure, float]]) -> FloatArray | None:  # noqa: ARG002
-        """Return the excess over the worst target of each row, at most 0 if all are met; shape (R,).
+        """Return the relative excess over the worst target of each row, shape (R,); ≤ 0 if all are met.
 
         Args:
-            limits: targets of each row; read only if `figure` does not give the excess.
+            limits: targets of each row; not read if the result is None.
 
         Returns:
-            The excess; None if comparing metrics with their limits is as cheap.
+            The excess; None if comparing metrics with their limits is equally fast.
         """
         return None
 
     def figure(self, measure: TargetMeasure) -> FloatArray:
-        """Return the values of a measure, shape (R,).
+        """Return the values of a target measure, shape (R,).
 
         Raises:
-            ValueError: a percentile is requested, but only means are known.
+            ValueError: a percentile is requested, but only means are available.
         """
         if measure.percentile is not None:
             raise ValueError(f"{measure.label}: only means are known")
         return np.asarray(getattr(self, METRICS[measure.metric].figure))
 
     def figure_of(self, measure: TargetMeasure, rows: BoolArray) -> FloatArray:  # noqa: ARG002  used by row-wise models
-        """Return the values of a measure for some rows, arbitrary values for the others; shape (R,).
+        """Return the values of a target measure, shape (R,), which are only valid for the given rows.
 
         Args:
             measure: the measure.
@@ -89,17 +89,17 @@ class Performance:
         """Return the share of requests that exceed at least one of their limits, shape (R,).
 
         Args:
-            limits_ms: by latency in the order of `LATENCIES`, shape (3, R).
+            limits_ms: limits on the latencies in the order of `LATENCIES` [ms], shape (3, R).
 
         Raises:
-            ValueError: only means are known.
+            ValueError: only means are available.
         """
         raise ValueError("only means are known")
 
 
 @dataclass(frozen=True, slots=True)
 class OwnArrays(RowArrays):
-    """Base of the arrays that only one kind of replica has."""
+    """Base class of arrays that only one kind of replica has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +107,13 @@ class ReplicaLimits:
     """Limits of R replicas, shapes (R,)."""
 
     max_batch: IntArray
-    """N ≥ 1: maximum requests in the batch."""
+    """N ≥ 1: batch limit, the maximum number of requests in the batch."""
     max_queue: IntArray
-    """Q ≥ 0: maximum requests queued behind a full batch."""
+    """Q ≥ 0: queue capacity, the maximum number of requests that wait for a full batch."""
     kv_capacity_tokens: FloatArray
-    """Tokens of KV cache; inf if unknown."""
+    """KV cache capacity [tokens]; inf if unknown."""
     own: OwnArrays | None = None
-    """Arrays specific to one kind; None for its defaults."""
+    """Arrays that only the kind of the replicas has; None selects defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,34 +121,34 @@ class Variability:
     """Coefficients of variation of the requests of R replicas, shapes (R,)."""
 
     arrival_cv: FloatArray
-    """CV of the interarrival times; 1 for a Poisson process."""
+    """Coefficient of variation of the interarrival times; 1 for a Poisson process."""
     in_tokens_cv: FloatArray
     out_tokens_cv: FloatArray
 
 
 VARIABILITY = tuple(field.name for field in fields(Variability))
-"""Document keys of the coefficients, in this order."""
+"""Names of the fields of `Variability`, in order."""
 
 
 class TargetChecker(Protocol):
     """Checks one replica against single targets."""
 
     def at(self, rate_rps: float) -> Callable[[TargetMeasure, float], float]:
-        """Return a function from a measure and its limit to the excess at a rate, at most 0 if it is met."""
+        """Return a function that gives a measure's excess over a limit at the rate; ≤ 0 if met."""
 
     def safe_rate_rps(self, limits: Mapping[TargetMeasure, float]) -> float:
-        """Return a rate up to which all targets are met at every rate; 0 if none is known."""
+        """Return a rate up to which all targets are certainly met [requests/s]; 0 if none is known."""
 
 
 class QueueModel(RowArrays, ABC):
-    """R replicas, each with its latency model, batch limit and queue capacity."""
+    """Base class of queue models: R replicas, each with its latency model, batch limit and queue capacity."""
 
     name: ClassVar[str]
-    """Name in documents."""
+    """Name of the queue model in documents."""
 
     @classmethod
     def supports_measure(cls, measure: TargetMeasure) -> bool:
-        """Return whether a measure is available; by default the means only."""
+        """Return whether the model computes a target measure; by default only means."""
         return measure.percentile is None and not measure.is_missed
 
     takes_variability: ClassVar[bool] = False
@@ -158,32 +158,33 @@ class QueueModel(RowArrays, ABC):
     means_only: ClassVar[bool] = False
     """Whether only long-run means are available."""
     chunk_elements: ClassVar[int] = 2**20
-    """States per chunk of rows, large enough that the overhead per chunk is negligible."""
+    """Maximum number of states in a chunk of rows; so large that the overhead per chunk is negligible."""
     judges_shares: ClassVar[bool] = False
-    """Whether sizing checks single targets with `judge`: because that is cheaper than `analyze`, or because a
-    latency can fall as the rate grows, so that the lowest rate can miss a target that higher rates meet.
+    """Whether sizing checks single targets with `judge`. Reasons are that it is faster than `analyze`, or
+    that a latency can fall as the rate grows, so that the lowest rate can miss a target that higher rates
+    meet.
     """
 
     @classmethod
     @abstractmethod
     def of_law(cls, law: Law, limits: ReplicaLimits, variability: Variability) -> Self:
-        """Build the replicas.
+        """Create a queue model of R replicas.
 
         Args:
             law: latency model of the R rows; every request must take time.
-            limits: batch, queue and memory limits.
+            limits: batch limits, queue capacities and memory.
             variability: coefficients of variation.
         """
 
     @property
     @abstractmethod
     def law_type(self) -> type[Law]:
-        """The latency model that this queue model uses."""
+        """Type of latency model that this queue model uses."""
 
     @property
     @abstractmethod
     def least_rate_rps(self) -> FloatArray:
-        """Lower end of the rates searched by sizing [requests/s], shape (R,)."""
+        """Lowest rate at which sizing searches [requests/s], shape (R,)."""
 
     @property
     @abstractmethod
@@ -192,7 +193,7 @@ class QueueModel(RowArrays, ABC):
 
     @property
     def is_non_monotone(self) -> BoolArray:
-        """Whether a latency can fall as the rate grows, shape (R,)."""
+        """Mask of rows of which a latency can fall as the rate grows, shape (R,)."""
         return np.zeros(len(self.stable_rate_rps), np.bool_)
 
     @abstractmethod
@@ -200,21 +201,21 @@ class QueueModel(RowArrays, ABC):
         """Return the long-run metrics at arrival rates > 0, shape (R,); finite above the stable rate, too."""
 
     def judge(self, row: int) -> TargetChecker:
-        """Return a checker of single targets for one row; by default, it analyses the row."""
+        """Return a checker of single targets for one row; by default, the checker analyses the row."""
         return _AnalysedReplica(self.take(np.array([row])))
 
 
 @dataclass(frozen=True, slots=True)
 class _AnalysedReplica(TargetChecker):
-    """Checks one replica against its means."""
+    """Checks single targets of one replica by analysing it."""
 
     replica: QueueModel
 
     def at(self, rate_rps: float) -> Callable[[TargetMeasure, float], float]:
-        """Return a function from a measure and its limit to the relative excess at a rate."""
+        """Return a function that gives a measure's relative excess over a limit at the rate."""
         found = self.replica.analyze(np.array([rate_rps]))
         return lambda measure, limit: float(found.figure(measure)[0]) / limit - 1
 
     def safe_rate_rps(self, limits: Mapping[TargetMeasure, float]) -> float:  # noqa: ARG002  the model is not known
-        """Return 0: no rate is known up to which all targets are met."""
+        """Return 0, because no rate is known up to which all targets are met."""
         return 0.0

@@ -1,8 +1,8 @@
-"""The reference's queue model: a birth-death queue driven by service times at a constant batch.
+"""The queue model `reference` of llm-inferno: a birth–death queue with service times at a constant batch.
 
-The reference is llm-inferno, see docs/glossary.md. `ReplicaQueues` combines a latency model with its queue,
-for R rows at once. Rates are requests per second at this boundary and requests per millisecond inside.
-Equation numbers refer to ``docs/math.md``.
+docs/glossary.md explains llm-inferno. `ReplicaQueues` combines latency models with queues, for R rows at
+once. Rates are requests per second in the interface and requests per millisecond inside. Equation numbers
+refer to ``docs/math.md``.
 """
 
 from dataclasses import dataclass
@@ -17,32 +17,32 @@ from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, Re
 from optimizer.timing import Law, ServiceLaw
 
 STABILITY_MARGIN = 1e-3
-"""Rates are searched from this fraction of μ(1) to this fraction below μ(N) (the reference's ε)."""
+"""Sizing searches from this fraction of μ(1) up to this fraction below μ(N) (llm-inferno's ε)."""
 MIN_RATE_RPS = 1e-290
-"""Lower bound of rates, because their logarithm must exist [requests/s]."""
+"""Minimum rate, because the logarithm of rates must exist [requests/s]."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaQueues(QueueModel):
-    """R replicas, each with its latency model, batch limit N and queue capacity Q."""
+    """Queue model of R replicas, each with its latency model, batch limit N and queue capacity Q."""
 
     name: ClassVar[str] = "reference"
     means_only: ClassVar[bool] = True
     law: ServiceLaw
     queue: BirthDeathQueue
     single_rate_rps: FloatArray
-    """μ(1) [requests/s], shape (R,)."""
+    """μ(1): departure rate with one request [requests/s], shape (R,)."""
     full_rate_rps: FloatArray
-    """μ(N) [requests/s], shape (R,)."""
+    """μ(N): departure rate with a full batch [requests/s], shape (R,)."""
 
     @classmethod
     def of_law(cls, law: Law, limits: ReplicaLimits, variability: Variability) -> Self:  # noqa: ARG003  Poisson arrivals
-        """Tabulate the departure rates μ(n) = n / S(n) (eq. 9) of every row up to its batch limit.
+        """Create queues with the departure rates μ(n) = n / S(n) of every row up to its batch limit (eq. 9).
 
         Args:
             law: latency model of the R rows; every service time must be positive.
             limits: limits of the replicas.
-            variability: unused: arrivals are Poisson, and only mean lengths matter.
+            variability: not used, because arrivals are Poisson and only mean lengths matter.
         """
         assert isinstance(law, ServiceLaw)
         max_batch = limits.max_batch
@@ -55,12 +55,12 @@ class ReplicaQueues(QueueModel):
 
     @property
     def is_non_monotone(self) -> BoolArray:
-        """Whether the number of prefill chunks changes below the batch limit, shape (R,)."""
+        """Mask of rows whose number of prefill chunks changes below the batch limit, shape (R,)."""
         return self.law.is_non_monotone(self.queue.max_batch)
 
     @property
     def least_rate_rps(self) -> FloatArray:
-        """Lower end of the rates searched by sizing [requests/s], shape (R,)."""
+        """Lowest rate at which sizing searches [requests/s], shape (R,)."""
         return STABILITY_MARGIN * np.minimum(self.single_rate_rps, self.full_rate_rps)
 
     @property
@@ -70,7 +70,7 @@ class ReplicaQueues(QueueModel):
 
     @property
     def law_type(self) -> type[Law]:
-        """The latency model that this queue model uses."""
+        """Type of latency model that this queue model uses."""
         return type(self.law)
 
     def columns(self) -> list[npt.NDArray[Any]]:
@@ -80,8 +80,8 @@ class ReplicaQueues(QueueModel):
     def analyze(self, rate_rps: FloatArray) -> Performance:
         """Return the long-run means at arrival rates `rate_rps` > 0, shape (R,) (eq. 10-21).
 
-        Above the maximum stable rate the queue stays full and the surplus is rejected; the means then
-        describe the admitted requests.
+        Above the maximum stable rate, the queue stays full and rejects the surplus; the means are those of
+        admitted requests.
         """
         rate = np.maximum(rate_rps, MIN_RATE_RPS) / MS_PER_S
         state = self.queue.solve(np.log(rate))

@@ -1,9 +1,9 @@
 """Root finding for one function, for many functions at once, and over integers.
 
-SciPy finds the root of one function. For many at once, `closed_brackets` returns the same bits as SciPy's
-`elementwise.find_root` (the tests compare them) without its array protocols and result objects, which take
-more time than the functions themselves for the few hundred rows of a small system. The method is
-Chandrupatla's, which interpolates if that is safe and otherwise bisects.
+For one function, SciPy finds the root. For many at once, `closed_brackets` returns the same bits as SciPy's
+`elementwise.find_root` (the tests compare them), but without its array protocols and result objects, which
+take more time than the functions for the few hundred rows of a small system. The method is Chandrupatla's,
+which interpolates if that is safe and otherwise bisects.
 
 Source: T. R. Chandrupatla, "A new hybrid quadratic/bisection algorithm for finding the zero of a nonlinear
 function without using derivatives", Advances in Engineering Software 28 (1997) 145-149.
@@ -18,13 +18,15 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 
 MAX_STEPS = 2046
-"""Bisections between the largest and the smallest double, more than any bracket needs."""
+"""Maximum number of steps: bisections between the largest and the smallest double, more than any bracket
+needs.
+"""
 MIN_VALUE = np.finfo(np.float64).smallest_normal
-"""Values up to this size count as zero."""
+"""Absolute function value up to which it counts as zero."""
 MIN_XTOL = 2e-12
-"""SciPy's own absolute width of a bracket."""
+"""Default of SciPy for the absolute width of a bracket."""
 MIN_WIDTH = 4 * MIN_VALUE
-"""Absolute width at which a bracket around zero is closed, because no relative width applies there."""
+"""Absolute width at which a bracket around 0 is closed, because a relative width is useless there."""
 DROPPED_BITS = 18
 """Number of trailing bits that are zero in a result; neighbouring results differ by 2⁻³⁴ to 2⁻³⁵ of their
 value.
@@ -34,40 +36,42 @@ POINTS = 4
 GUESSES = 8
 """Number of extrapolations after which every other step bisects."""
 NEAR = 16
-"""Number of steps by which an extrapolation can lie outside the bracket; it is then clipped to its end."""
+"""Number of grid steps by which an extrapolation can be outside the bracket; it is then clipped to the
+bracket.
+"""
 
 
 class Functions(Protocol):
     """R functions of one variable, each independent of the others."""
 
     def __call__(self, x: FloatArray, /) -> FloatArray:
-        """Return the value of each function at its own point, shapes (R,)."""
+        """Return the value of each function at its own point; points and values have shape (R,)."""
 
     def take(self, rows: IntArray) -> Self:
-        """Return the functions of the given rows."""
+        """Return the functions with the given indices."""
 
 
 class FunctionSets(Protocol):
     """R sets of K functions of one positive variable, each set independent of the others."""
 
     def __call__(self, x: FloatArray, /) -> FloatArray:
-        """Return the values of each set at its own point, shapes (K, R) and (R,)."""
+        """Return the values of each set, shape (K, R), at its own point, shape (R,)."""
 
     def take(self, rows: IntArray) -> Self:
-        """Return the sets of the given rows."""
+        """Return the sets with the given indices."""
 
 
 def root_above(
     function: Callable[[float], float], low: float, high: float, width: float, width_of_high: float = 0.0
 ) -> float:
-    """Return a root of a function that is positive at `low` and negative somewhere above it.
+    """Return a root of a function that is positive at `low` and negative at some larger value.
 
     Args:
         function: function of one positive variable.
         low: lower end of the search.
-        high: first upper end; doubled until the function is negative there.
+        high: first upper end of the search, which is doubled until the function is negative there.
         width: relative width of the final bracket.
-        width_of_high: further absolute width, as a share of the upper end.
+        width_of_high: absolute width that is added, as a fraction of the upper end.
     """
     from scipy.optimize import brentq
 
@@ -77,9 +81,9 @@ def root_above(
 
 
 def smallest_integer(holds: Callable[[int], bool], below: int, above: int) -> int:
-    """Return the smallest integer above `below` at which a condition holds; it must hold at `above`.
+    """Return the smallest integer above `below` that meets a condition, which `above` must meet.
 
-    If the condition is not monotone, the result can be any integer at which it starts to hold.
+    If the condition is not monotone, the result can be any integer that meets it after one that does not.
     """
     while above - below > 1:
         middle = (below + above) // 2
@@ -90,11 +94,11 @@ def smallest_integer(holds: Callable[[int], bool], below: int, above: int) -> in
 def closed_brackets(
     functions: Functions, ends: FloatArray, values: FloatArray, relative_width: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return brackets around a root of each function, and the values at their ends.
+    """Return closed brackets around a root of each function, and the function values at their ends.
 
     Args:
         functions: R functions.
-        ends: two points for each, with values of opposite signs; shape (2, R).
+        ends: two points for each function, with values of opposite signs; shape (2, R).
         values: function values at these points, shape (2, R).
         relative_width: width at which a bracket is closed, relative to the end whose value is nearer to zero.
             A bracket is also closed if the value at an end is zero, and can then be wide.
@@ -130,7 +134,7 @@ def closed_brackets(
 
 
 def zeros_or(otherwise: FloatArray, brackets: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the end of each closed bracket where its function is zero, or `otherwise` if there is none.
+    """Return the end of each closed bracket at which its function is zero, or else `otherwise`.
 
     A bracket closed by a zero can be wide, so its other end is not a root.
     """
@@ -139,14 +143,15 @@ def zeros_or(otherwise: FloatArray, brackets: FloatArray, values: FloatArray) ->
 
 
 def largest_feasible(functions: FunctionSets, points: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the largest number up to which no function is positive, to `DROPPED_BITS`; shape (R,).
+    """Return, for each row, the largest number up to which no function is positive, shape (R,).
 
     The search ends before the first point at which a function is positive. Increasing functions are positive
-    everywhere above the result, other functions at least at the next step. Results have so few significant
-    bits that rounding in the functions does not affect them, so they do not depend on the path of the search.
+    everywhere above the result, other functions at least at the next grid step. The last `DROPPED_BITS` bits
+    of results are zero, so rounding in the functions does not affect them, and they do not depend on the path
+    of the search.
 
     Args:
-        functions: K functions per row.
+        functions: K functions for each row.
         points: numbers > 0 in ascending order for each row, at least `POINTS`; shape (P, R). No function is
             positive at the first point, and at least one is at the last.
         values: function values at the points, shape (P, K, R).
@@ -183,8 +188,8 @@ def largest_feasible(functions: FunctionSets, points: FloatArray, values: FloatA
 def _shares(x: tuple[FloatArray, ...], f: tuple[FloatArray, ...], least: FloatArray) -> FloatArray:
     """Return the next step from the newest end of each bracket towards the other, relative to its width.
 
-    Inverse quadratic interpolation through both ends and the previous point if Chandrupatla's test finds it
-    monotone between them, otherwise bisection.
+    It is that of inverse quadratic interpolation through both ends and the previous point if Chandrupatla's
+    test finds this monotone between them; otherwise it bisects.
     """
     (x1, x2, x3), (f1, f2, f3) = x, f
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # bisected below
@@ -196,7 +201,7 @@ def _shares(x: tuple[FloatArray, ...], f: tuple[FloatArray, ...], least: FloatAr
 
 
 def _steps_of(x: FloatArray) -> IntArray:
-    """Return the index of positive numbers on the grid of possible results, which preserves their order."""
+    """Return the indices of positive numbers on the grid of possible results, in the same order."""
     return x.view(np.int64) >> DROPPED_BITS
 
 
@@ -205,11 +210,11 @@ def _number_of(step: IntArray) -> FloatArray:
 
 
 def _zeros_of(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Extrapolate the zeros of curves through given points by Neville's scheme, shape (K, R).
+    """Extrapolate the zeros of K curves per row through given points by Neville's scheme, shape (K, R).
 
     Args:
         x: P points for each row, shape (P, R).
-        y: K values at each, shape (P, K, R).
+        y: K values at each point, shape (P, K, R).
     """
     found = np.broadcast_to(x[:, np.newaxis], y.shape)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -219,7 +224,7 @@ def _zeros_of(x: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def _guess(low: IntArray, high: IntArray, zeros: FloatArray, otherwise: IntArray) -> IntArray:
-    """Return the grid index of the smallest zero, clipped to the bracket; `otherwise` if no zero is near."""
+    """Return the grid index of the smallest zero, clipped to the bracket; `otherwise` if none is near it."""
     lowest, highest = _number_of(low - NEAR), _number_of(high + NEAR)
     least = np.where((zeros > lowest) & (zeros < highest), zeros, np.inf).min(axis=0)
     step = _steps_of(np.minimum(least, highest))

@@ -1,6 +1,6 @@
 """Sizing: the maximum arrival rate at which a replica meets its targets.
 
-The limiting rate is searched for all rows at once; identical rows share their first evaluations. Equation
+The limiting rates of all rows are searched at once; identical rows share their first evaluations. Equation
 numbers refer to ``docs/math.md``.
 """
 
@@ -17,15 +17,19 @@ from optimizer.queueing.roots import largest_feasible
 from optimizer.queueing.targets import TARGET_TOLERANCE, Targets, target_ratio
 
 TPS_STABILITY_SHARE = 0.9
-"""Usable share of the maximum stable rate with a throughput target (the reference's)."""
+"""Usable share of the maximum stable rate if there is a throughput target (as in llm-inferno)."""
 RATES_BEFORE = 8
-"""Rates at which identical rows are evaluated together before each row is searched separately."""
+"""Number of rates at which identical rows are evaluated together before each row is searched separately."""
 _SHARES = 1 - np.linspace(1.0, 0.0, RATES_BEFORE) ** 3
-"""Positions of these rates between the ends, denser close to saturation, where latencies rise steeply."""
+"""Positions of these rates between the ends of the search, 0 to 1; denser near saturation, where latencies
+rise steeply.
+"""
 LOADS_BELOW_MAX_RATE = 32
-"""Equally spaced loads below the maximum rate at which targets are checked if latencies are not monotone."""
+"""Number of equally spaced loads below the maximum rate at which targets are checked if latencies are not
+monotone.
+"""
 MIN_RATIO = 1e-30
-"""Lower bound of a latency over its target before the logarithm is taken."""
+"""Minimum of the ratio of a latency to its target, of which the logarithm is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +39,29 @@ class Sizing:
     max_rate_rps: FloatArray
     """Maximum rate that meets every target [requests/s]; NaN if none does."""
     least: FloatArray
-    """Value of each measure at the lowest rate searched, shape (K, R)."""
+    """Value of each target measure at the lowest rate of the search, shape (K, R)."""
     lowest_rate_rps: FloatArray
-    """Lower end of the interval of rates that meet every target; below it, windows delay requests too
-    long."""
+    """Lower end of the interval of rates that meet every target [requests/s]; below it, batching windows
+    delay requests too long.
+    """
 
     @property
     def attainable(self) -> BoolArray:
-        """Whether any rate meets the targets, shape (R,)."""
+        """Mask of rows for which any rate meets all targets, shape (R,)."""
         return ~np.isnan(self.max_rate_rps)
 
 
 def largest_rate(replicas: QueueModel, targets: Targets, stated_rps: FloatArray | None = None) -> Sizing:
-    """Return the maximum rate of each row that meets all its targets (eq. 22, 23).
+    """Return the maximum rate at which each row meets all its targets (eq. 22, 23).
 
-    Latencies grow with the rate, except at chunk-count jumps; with these the result meets its targets but
-    need not be the largest such rate. A percentile can fall again close to saturation, because the variance
-    grows faster than the mean: rates above the first that misses a target do not count.
+    Latencies grow with the rate, except at chunk-count jumps; with these, the result meets all targets but
+    need not be the largest such rate. Rates above the first one that misses a target do not count, although a
+    percentile can fall again near saturation, where the variance grows faster than the mean.
 
     Args:
         replicas: R replicas.
         targets: targets of the rows.
-        stated_rps: as for `highest_intervals`; other queue models search again.
+        stated_rps: rates to confirm, as for `highest_intervals`; not used by other queue models.
     """
     if replicas.judges_shares:
         return _highest_interval(replicas, targets, stated_rps)
@@ -73,7 +78,7 @@ def largest_rate(replicas: QueueModel, targets: Targets, stated_rps: FloatArray 
         rates = low[rows] * (1 - share) + high[rows] * share
         between = alike.figures(wanted, rates[1:-1], rows)
         figures = np.concatenate((at_ends[:1, :, rows], between, at_ends[1:, :, rows]))
-        # A target just met at the lowest rate needs twice the tolerance, so that the sign changes.
+        # If a target is just met at the lowest rate, twice the tolerance ensures a change of sign.
         slack = np.where(at_low[:, rows] - 1 > -TARGET_TOLERANCE, 2 * TARGET_TOLERANCE, 0.0)
         excess = _TargetExcess(replicas.take(rows), wanted, slack)
         above = excess.of(figures)
@@ -84,15 +89,15 @@ def largest_rate(replicas: QueueModel, targets: Targets, stated_rps: FloatArray 
 
 
 def meet_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: FloatArray) -> BoolArray:
-    """Return whether the targets are also met at all loads below the maximum rate, shape (R,).
+    """Return a mask of rows that also meet their targets at all rates below the maximum, shape (R,).
 
-    If latencies are not monotone, a lower load can miss a target that the maximum rate meets; such rows are
-    checked at `LOADS_BELOW_MAX_RATE` loads.
+    If latencies are not monotone, a lower rate can miss a target that the maximum rate meets; such rows are
+    checked at `LOADS_BELOW_MAX_RATE` rates.
 
     Args:
         replicas: R replicas.
         targets: targets of the rows.
-        max_rate_rps: maximum rates; NaN if no rate meets the targets.
+        max_rate_rps: maximum rates [requests/s]; NaN if no rate meets the targets.
     """
     meets = np.ones(len(max_rate_rps), np.bool_)
     limited = np.isfinite(targets.limits).any(axis=0)
@@ -106,7 +111,7 @@ def meet_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: Flo
 
 
 def _highest_interval(replicas: QueueModel, targets: Targets, stated_rps: FloatArray | None) -> Sizing:
-    """Return the highest interval of rates of each row that meets its targets, by checking single targets."""
+    """Return the highest interval of rates at which each row meets its targets, checking single targets."""
     alone, same = same_rows([*replicas.columns(), *targets.limits])
     if len(alone) < len(same):
         stated = None if stated_rps is None else stated_rps[alone]
@@ -122,19 +127,19 @@ def _highest_interval(replicas: QueueModel, targets: Targets, stated_rps: FloatA
 
 @dataclass(frozen=True, slots=True)
 class _Alike:
-    """R replicas; many can be identical, with the same profile and request shape."""
+    """R replicas, of which groups can be identical: they have equal profiles and requests."""
 
     replicas: QueueModel
     first: IntArray
-    """Index of the first identical row of each row, shape (R,)."""
+    """Index of the first row that is identical to each row, shape (R,)."""
 
     @classmethod
     def of(cls, replicas: QueueModel, capped: BoolArray) -> Self:
-        """Group rows that agree to the last bit in everything their metrics depend on.
+        """Group rows for which all values that determine their metrics are equal to the last bit.
 
         Args:
             replicas: the rows.
-            capped: whether a throughput target lowers the highest rate of a row, shape (R,).
+            capped: mask of rows whose highest rate a throughput target lowers, shape (R,).
         """
         if not replicas.means_only:
             return cls(replicas, np.arange(len(capped)))
@@ -142,12 +147,12 @@ class _Alike:
         return cls(replicas, first[which])
 
     def figures(self, targets: Targets, rates: FloatArray, rows: IntArray | None = None) -> FloatArray:
-        """Return the values of the measures at several rates of each row, shape (n, K, R').
+        """Return the values of the target measures at several rates of each row, shape (n, K, R').
 
         Args:
             targets: targets of the rows.
-            rates: equal for identical rows, shape (n, R').
-            rows: the rows, shape (R',); None for all.
+            rates: arrival rates [requests/s], equal for identical rows; shape (n, R').
+            rows: indices of the rows, shape (R',); None for all.
         """
         if not self.replicas.means_only:
             replicas = self.replicas if rows is None else self.replicas.take(rows)
@@ -161,7 +166,7 @@ class _Alike:
 
 @dataclass(frozen=True, slots=True)
 class _TargetExcess:
-    """Excess of R rows over their targets, at most zero if they are met."""
+    """Function of the rate: relative excess of R rows over their targets, ≤ 0 if they are met."""
 
     replicas: QueueModel
     targets: Targets
@@ -175,19 +180,19 @@ class _TargetExcess:
         return self.of(self.targets.figures(self.replicas.analyze(rate_rps)))
 
     def of(self, figures: FloatArray) -> FloatArray:
-        """Return the excess of given values, shapes (..., K, R)."""
-        # The logarithm of the ratio has the same sign, and is closer to linear near saturation.
+        """Return the excess of given values of the target measures, shapes (..., K, R)."""
+        # The logarithm of the ratio has the same sign as the excess, and is closer to linear near saturation.
         ratio = np.maximum(target_ratio(figures, self.targets.limits), MIN_RATIO)
         return np.asarray(np.log(ratio) - self.slack)
 
 
 @dataclass(frozen=True, slots=True)
 class SizedRows:
-    """Sizing of R rows, independent of their loads."""
+    """Sizing of R rows, which does not depend on their loads."""
 
     sizing: Sizing
     meets_below: BoolArray
-    """Whether the targets are also met at all lower rates, shape (R,)."""
+    """Mask of rows that also meet their targets at all lower rates, shape (R,)."""
 
     @classmethod
     def of(cls, replicas: QueueModel, targets: Targets) -> Self:
@@ -198,14 +203,14 @@ class SizedRows:
         return cls(sizing, meet_targets_below(replicas, targets, sizing.max_rate_rps))
 
     def values(self) -> list[bytes]:
-        """Return each row as bytes."""
+        """Return the values of each row as bytes, for caches."""
         sizing = self.sizing
         table = np.vstack((sizing.max_rate_rps, sizing.lowest_rate_rps, self.meets_below, sizing.least))
         return [row.tobytes() for row in table.T]
 
     @classmethod
     def of_values(cls, values: Sequence[bytes]) -> Self:
-        """Return the rows stored in bytes; at least one."""
+        """Create rows from the bytes of one or more rows (see `values`)."""
         table = np.frombuffer(b"".join(values)).reshape(len(values), -1).T
         max_rate_rps, lowest_rate_rps, meets_below, *least = table.copy()
         return cls(Sizing(max_rate_rps, np.array(least), lowest_rate_rps), meets_below > 0)

@@ -1,8 +1,8 @@
 """Queue model of static batching: requests that arrive during a batch wait for the next one.
 
-The number waiting at the ends of batches is a Markov chain. A batch lasts as long as its longest output; that
-time is approximated by a gamma distribution, so the number of arrivals during it is negative binomial. Means
-follow from renewal cycles between batches (eq. 120, 121).
+The number of requests that wait at the end of each batch is a Markov chain. A batch lasts as long as its
+longest output; this time is approximated by a gamma distribution, so the number of arrivals during it is
+negative binomial. Means follow from renewal cycles between batches (eq. 120, 121).
 """
 
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, Re
 from optimizer.timing import Law, StaticLaw
 
 STABILITY_MARGIN = 1e-3
-"""Rates are searched from this fraction of the saturation throughput to this fraction below it."""
+"""Sizing searches from this fraction of the saturation throughput up to this fraction below it."""
 MIN_SPREAD = 1e-2
-"""Minimum coefficient of variation of a batch's time."""
+"""Minimum coefficient of variation of the time of a batch."""
 MAX_WAITING = 1024
-"""Maximum queue length in the chain; longer queues reject requests."""
+"""Maximum queue length in the Markov chain; requests beyond it are rejected."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """Times of a row's batches by batch size, n = 1 … B [ms]."""
+    """Times of the batches of one row, by batch size n = 1 … B [ms]."""
 
     mean_ms: FloatArray
     spread_ms: FloatArray
@@ -34,7 +34,7 @@ class _Times:
 
 @dataclass(frozen=True, slots=True)
 class StaticQueues(QueueModel):
-    """R replicas with static batching; the limits have shape (R,)."""
+    """Queue model of R replicas with static batching; limits have shape (R,)."""
 
     name: ClassVar[str] = "static"
     own_variability: ClassVar[tuple[str, ...]] = ("outTokensCV",)
@@ -44,13 +44,13 @@ class StaticQueues(QueueModel):
 
     @classmethod
     def of_law(cls, law: Law, limits: ReplicaLimits, variability: Variability) -> Self:  # noqa: ARG003  included in the law
-        """Build the replicas."""
+        """Create a queue model of R replicas."""
         assert isinstance(law, StaticLaw)
         return cls(law, limits.max_batch, limits.max_queue)
 
     @property
     def law_type(self) -> type[Law]:
-        """The latency model that this queue model uses."""
+        """Type of latency model that this queue model uses."""
         return StaticLaw
 
     @property
@@ -61,7 +61,7 @@ class StaticQueues(QueueModel):
 
     @property
     def least_rate_rps(self) -> FloatArray:
-        """Lower end of the rates searched by sizing [requests/s], shape (R,)."""
+        """Lowest rate at which sizing searches [requests/s], shape (R,)."""
         return STABILITY_MARGIN * self.full_rate_rps
 
     @property
@@ -70,7 +70,7 @@ class StaticQueues(QueueModel):
         return (1 - STABILITY_MARGIN) * self.full_rate_rps
 
     def analyze(self, rate_rps: FloatArray) -> Performance:
-        """Return the long-run means at arrival rates > 0, shape (R,)."""
+        """Return the long-run means at arrival rates > 0 [requests/s], shape (R,)."""
         found = np.array([self._row(row, rate / MS_PER_S) for row, rate in enumerate(rate_rps.tolist())])
         wait, prefill, answer, in_service, served, lost, idle, steps = found.T
         throughput = rate_rps * served / (served + lost)
@@ -100,7 +100,11 @@ class StaticQueues(QueueModel):
         return _Times(mean, spread, law.prefill_ms(batch), law.answer_ms(batch))
 
     def _row(self, row: int, rate: float) -> tuple[float, ...]:
-        """Return mean queueing, prefill and decode time [ms], batch, served, rejected, idle share, steps."""
+        """Return the means of one row at a rate [1/ms].
+
+        They are queueing, prefill and decode time [ms], batch, served and rejected requests, idle share, and
+        steps.
+        """
         size, max_queue = int(self.max_batch[row]), int(min(max(self.max_queue[row], 0), MAX_WAITING))
         times = self._times(row)
         waiting = np.arange(max_queue + 1)
@@ -132,7 +136,7 @@ class StaticQueues(QueueModel):
 
 
 def _arrivals(rate: float, times: _Times, max_queue: int) -> FloatArray:
-    """Return the probabilities of j arrivals during a batch of n, shape (B, max_queue + 1) (eq. 120).
+    """Return P(j arrivals during a batch of n requests), shape (B, max_queue + 1) (eq. 120).
 
     Args:
         rate: arrival rate [1/ms].
@@ -153,11 +157,11 @@ def _arrivals(rate: float, times: _Times, max_queue: int) -> FloatArray:
 
 
 def _shifted(law: FloatArray, left: IntArray, max_queue: int) -> FloatArray:
-    """Return the transition matrix of the queue between batches; the last state also covers longer queues.
+    """Return the transition matrix of the queue length between batches; the last state covers longer queues.
 
     Args:
         law: probabilities of j arrivals, by queue length.
-        left: requests left in the queue by the batch, by queue length.
+        left: number of requests that the batch leaves in the queue, by queue length.
         max_queue: maximum queue length.
     """
     chain = np.zeros((max_queue + 1, max_queue + 1))
@@ -168,7 +172,7 @@ def _shifted(law: FloatArray, left: IntArray, max_queue: int) -> FloatArray:
 
 
 def _long_run(chain: FloatArray) -> FloatArray:
-    """Return the stationary distribution of a chain, shape (N,)."""
+    """Return the stationary distribution of a Markov chain with N states, shape (N,)."""
     equations = chain.T - np.eye(len(chain))
     equations[-1] = 1.0
     right = np.zeros(len(chain))

@@ -1,7 +1,7 @@
-"""Targets: upper limits on the metrics of a replica, and the comparison of values with their limits.
+"""Targets: upper limits on metrics of replicas, and the comparison of values with limits.
 
 A target is a metric, a statistic of it (the mean or a percentile) and a limit. Sizing, verification, prices,
-tables and charts all use this comparison.
+tables and charts all use the comparison defined here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,49 +21,50 @@ from optimizer.queueing.measures import (
 from optimizer.queueing.performance import Performance
 
 TARGET_TOLERANCE = 1e-9
-"""Relative excess over a limit that sizing treats as rounding."""
+"""Relative excess over a limit up to which sizing counts a target as met."""
 DELAYED: frozenset[MetricName] = frozenset({"ttft", "e2e"})
-"""Latencies that include the network between a client and a replica."""
+"""Names of latencies that include the network latency between client and replica."""
 MISS_TOLERANCE = 1e-6
-"""Relative excess at the load per replica that verification treats as rounding."""
+"""Relative excess over a limit, at the load per replica, up to which verification counts a target as met."""
 
 
 def target_ratio(value: FloatArray | float, limit: FloatArray | float) -> FloatArray:
-    """Return values divided by their limits: above 1 a target is missed; 0 if the limit is infinite."""
+    """Return values divided by their limits; above 1 a target is missed. 0 if the limit is infinite."""
     with np.errstate(over="ignore"):
         return np.asarray(np.divide(value, limit))
 
 
 def target_share(value: float, limit: float | None) -> float | None:
-    """Return a value as a share of its limit, None without a limit."""
+    """Return a value as a fraction of its limit; None without a limit."""
     return None if limit is None else float(target_ratio(value, limit))
 
 
 def meets_target(
     value: FloatArray | float, limit: FloatArray | float, tolerance: float = MISS_TOLERANCE
 ) -> BoolArray:
-    """Return whether values are within their limits.
+    """Return a mask of values that are within their limits.
 
     Args:
         value: values.
         limit: limits, in the same unit.
-        tolerance: tolerated relative excess.
+        tolerance: relative excess that is tolerated.
     """
     return np.asarray(target_ratio(value, limit) - 1 <= tolerance)
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Targets of R rows over the same K measures."""
+    """Targets of R rows (replicas) on the same K measures."""
 
     measures: tuple[TargetMeasure, ...]
     limits: FloatArray
-    """Limits in the unit of each measure, shape (K, R); inf without a target."""
+    """Limits in the units of the measures, shape (K, R); inf without a target."""
     tps: BoolArray
-    """Whether the row has a throughput target, which caps its rate; shape (R,)."""
+    """Mask of rows with a throughput target, which limits their rate; shape (R,)."""
     per_request: FloatArray | None = None
-    """Limits of a single request by latency [ms], shape (3, R); given if the share of late requests is a
-    target."""
+    """Limits on the latencies of each single request [ms], shape (3, R); given if the share of late requests
+    is a target.
+    """
 
     @classmethod
     def of_limits(
@@ -72,13 +73,13 @@ class Targets:
         tps: BoolArray,
         per_request: Iterable[Mapping[LatencyName, float]] = (),
     ) -> "Targets":
-        """Return targets over every measure that any row limits, means first.
+        """Create targets on every measure that any row limits, means first.
 
         Args:
-            limits: limits by measure, one mapping for each row.
-            tps: whether the row has a throughput target, shape (R,).
-            per_request: limits of single requests, one mapping for each row; used if a share of late requests
-                is a target.
+            limits: limits by measure, with one mapping for each row.
+            tps: mask of rows with a throughput target, shape (R,).
+            per_request: limits on single requests, with one mapping for each row; used if a share of late
+                requests is a target.
         """
         asked = {measure for mine in limits for measure in mine}
         others = sorted(
@@ -94,7 +95,7 @@ class Targets:
 
     @property
     def metrics(self) -> list[MetricName]:
-        """All metrics with a limit."""
+        """Names of all metrics with a limit."""
         asked = {measure.metric for measure in self.measures}
         if self.per_request is not None:
             asked |= {*LATENCIES}
@@ -102,16 +103,16 @@ class Targets:
 
     @property
     def beyond_means(self) -> BoolArray:
-        """Mask of rows that limit a percentile or the share of late requests; shape (R,)."""
+        """Mask of rows with a target on a percentile or on the share of late requests, shape (R,)."""
         return np.asarray((self.limits[len(MEANS) :] < np.inf).any(axis=0))
 
     def take(self, rows: IntArray) -> "Targets":
-        """Return the targets of the given rows."""
+        """Return the targets of the rows with the given indices."""
         per_request = None if self.per_request is None else self.per_request[:, rows]
         return Targets(self.measures, self.limits[:, rows], self.tps[rows], per_request)
 
     def scaled(self, factor: float, metric: MetricName | None = None) -> "Targets":
-        """Return the targets with the limits on one metric, or on all, multiplied by a factor."""
+        """Return the targets with limits multiplied by a factor: those on one metric, or all for None."""
 
         def factors(names: list[MetricName]) -> FloatArray:
             return np.array([[factor if metric in {None, name} else 1.0] for name in names])
@@ -121,7 +122,7 @@ class Targets:
         return Targets(self.measures, limits, self.tps, single)
 
     def before(self, offset_ms: FloatArray) -> "Targets":
-        """Return targets with an offset [ms], shape (R,), subtracted from the limits on delayed latencies."""
+        """Return the targets minus a network latency [ms], shape (R,), for latencies that include it."""
         if not offset_ms.any():
             return self
         offsets = np.outer([measure.metric in DELAYED for measure in self.measures], offset_ms)
@@ -131,12 +132,12 @@ class Targets:
         return Targets(self.measures, frozen(self.limits - offsets), self.tps, single)
 
     def delays(self, offset_ms: FloatArray) -> FloatArray:
-        """Return the increase of each measure by an offset, shape (K, R)."""
+        """Return the part of each measure that is network latency [ms], shape (K, R)."""
         delayed = [measure.metric in DELAYED for measure in self.measures]
         return np.asarray(np.outer(delayed, offset_ms), np.float64)
 
     def limit(self, metric: MetricName) -> FloatArray:
-        """Return the smallest limit on a metric over all statistics; shape (R,)."""
+        """Return the smallest limit on a metric over all its statistics, shape (R,)."""
         mine = [k for k, measure in enumerate(self.measures) if measure.metric == metric]
         least = self.limits[mine].min(axis=0, initial=np.inf)
         if self.per_request is not None and metric in LATENCIES:
@@ -144,25 +145,25 @@ class Targets:
         return np.asarray(least)
 
     def limits_of(self, row: int) -> dict[TargetMeasure, float]:
-        """Return the finite limits of a row by measure."""
+        """Return the finite limits of a row, by measure."""
         mine = self.limits[:, row].tolist()
         return {measure: limit for measure, limit in zip(self.measures, mine, strict=True) if limit < np.inf}
 
     def figures(self, performance: Performance) -> FloatArray:
-        """Return the values of the measures, shape (K, R); 0 for measures without a finite limit."""
+        """Return the values of the measures in a performance, shape (K, R); 0 without a finite limit."""
         return np.array([self._figure(performance, k) for k in range(len(self.measures))])
 
     def _figure(self, performance: Performance, k: int) -> FloatArray:
         measure = self.measures[k]
         if measure not in MEANS and np.isinf(self.limits[k]).all():
-            return np.zeros(len(self.tps))  # the queue model need not support it
+            return np.zeros(len(self.tps))  # the queue model might not support it
         if not measure.is_missed:
             return performance.figure_of(measure, np.isfinite(self.limits[k]))
         assert self.per_request is not None
         return performance.missed_share(self.per_request) * (1 - measure.hit_rate)
 
     def ratios(self, performance: Performance) -> FloatArray:
-        """Return the values divided by their limits, shape (K, R)."""
+        """Return the values of the measures divided by their limits, shape (K, R)."""
         return target_ratio(self.figures(performance), self.limits)
 
     def met(self, performance: Performance) -> BoolArray:

@@ -57,7 +57,7 @@ class TandemSteadyState:
 
     @property
     def service_ms(self) -> float:
-        """Mean time of a request in service, at all stages and in its batch [ms]."""
+        """Mean service time of a request: at all stages and in its batch [ms]."""
         return self.inner.service_ms + sum(station.mean_ms for station in self.line.stations)
 
     @property
@@ -67,11 +67,11 @@ class TandemSteadyState:
 
     @property
     def queue(self) -> float:
-        """Mean number of requests queued at all stages and the server."""
+        """Mean number of waiting requests, at all stages and the server together."""
         return self.inner.rate * (1 - self.rejected) * (self.mean_ms - self.service_ms)
 
     def late_share(self, limit_ms: float) -> float:
-        """Return the share of completed requests with a longer latency than a limit (eq. 111)."""
+        """Return the share of completed requests whose latency exceeds a limit [ms] (eq. 111)."""
         least = self.server.base_ms + self.server.slope_ms
         if limit_ms <= least:
             return 1.0
@@ -82,12 +82,12 @@ class TandemSteadyState:
         return 1 - lattice.within(law)
 
     def quantile_ms(self, share: float) -> float:
-        """Return a quantile of the latency of completed requests."""
+        """Return the latency that a share of completed requests does not exceed [ms]."""
         return exceeded_by(self.late_share, 1 - share, self.mean_ms)
 
     @cached_property
     def _curve(self) -> Excess:
-        """Expected excess of the latency of the server."""
+        """Expected excess of the server's latency, as a function."""
         from scipy.interpolate import PchipInterpolator
 
         least = self.server.base_ms + self.server.slope_ms
@@ -98,7 +98,7 @@ class TandemSteadyState:
         shares = np.array([1.0, *(self.inner.late_share(x) for x in nodes[1:-1]), 0.0])
         curve = PchipInterpolator(nodes, np.minimum.accumulate(shares)).antiderivative()
         whole = float(curve(end))
-        shift = self.inner.mean_ms - nodes[0] - whole  # the mean is known exactly
+        shift = self.inner.mean_ms - nodes[0] - whole  # the mean is exact
 
         def excess(x: FloatArray) -> FloatArray:
             rest = whole - curve(np.clip(x - shift, nodes[0], end))
@@ -108,10 +108,10 @@ class TandemSteadyState:
 
 
 def tandem_steady_state(line: Tandem, rate: float) -> TandemSteadyState:
-    """Return the steady state of a tandem.
+    """Return the steady state of a server with stages (a tandem).
 
     Args:
-        line: server and stages; each stage can serve the rate.
+        line: the server and its stages; each stage must be able to serve the rate.
         rate: arrival rate [1/ms].
 
     Raises:
@@ -133,7 +133,7 @@ def tandem_steady_state(line: Tandem, rate: float) -> TandemSteadyState:
 
 
 def _batches(inner: ServerSteadyState) -> FloatArray:
-    """Return the distribution of the batch size; shape (B + 1,)."""
+    """Return the distribution of the batch size, shape (B + 1,)."""
     size = inner.server.size
     chances = np.zeros(size + 1)
     most = min(size, len(inner.starts))
@@ -145,8 +145,7 @@ def _batches(inner: ServerSteadyState) -> FloatArray:
 def _gaps_scv(inner: ServerSteadyState) -> float:
     """Return the squared coefficient of variation of the times between batches.
 
-    A batch completes one service time after the previous one, plus an exponential idle time if the server was
-    free.
+    The time between batches is one service time, plus an exponential idle time if the server was free.
     """
     server, batches = inner.server, _batches(inner)
     times = server.base_ms + server.slope_ms * np.arange(len(batches))

@@ -1,7 +1,7 @@
-"""Dynamic-batching servers that share a card in time, one batch at a time: an approximation.
+"""Approximate steady state of batch servers that share a card in time, one batch at a time.
 
-The steady-state condition follows from a cycle in which every server has one turn, not from the utilisation,
-because small batches take the same base time as full ones. docs/math.md has the equations.
+Whether there is a steady state follows from a cycle in which every server has one turn, not from the
+utilisation, because small batches take the same base time as full ones. docs/math.md has the equations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,31 +18,32 @@ from optimizer.queueing.roots import root_above
 from optimizer.simulation.batches import BatchServer
 
 MAX_FILL = 0.999
-"""Maximum arrivals in a cycle, as a share of the batch limit, for which results are returned."""
+"""Maximum mean arrivals in a cycle, as a share of the batch limit, for which results are computed."""
 BACKLOG_POWER = 4
-"""Exponent with which the delay of a full batch approaches that of a cycle near instability."""
+"""Exponent that controls how the delay of a full batch approaches that of a full cycle near instability."""
 ROUNDS, UNDAMPED = 200, 20
 PRECISION = 1e-9
 CYCLE_PRECISION = 1e-13
 CYCLE_ROUNDS = 100_000
 SHARES = 0.7 ** np.arange(20)
-"""Factors on the maximum stable rates that are tried in sizing, descending."""
+"""Factors on the maximum stable rates that sizing tries, descending."""
 MARGIN = 1.25
 """Safety factor on percentiles in sizing, because no simulation checks the targets."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedSteadyState:
-    """Steady state of one of the servers of a card."""
+    """Steady state of one of the servers that share a card."""
 
     alone: ServerSteadyState
-    """The server alone, with the delays caused by the others included in its service time."""
+    """Steady state of the server alone, with the delays by other servers included in its service time."""
     fill: float
-    """Arrivals in a cycle of turns, as a share of the batch limit; a steady state needs less than 1."""
+    """Mean arrivals in a cycle of turns, as a share of the batch limit; a steady state requires less than 1.
+    """
     blocked: FloatArray
-    """Share of time in which the card serves each of the other servers, at most 1."""
+    """Share of time in which the card serves each of the other servers, shape (S − 1,)."""
     turns_ms: FloatArray
-    """Mean turn of each of the other servers [ms]."""
+    """Mean time of a turn of each of the other servers [ms], shape (S − 1,)."""
 
     @property
     def mean_ms(self) -> float:
@@ -50,7 +51,10 @@ class SharedSteadyState:
         return self.alone.mean_ms
 
     def quantile_ms(self, share: float) -> float:
-        """Return a quantile of the latency, with the mean delay plus half a turn of the other servers."""
+        """Return the latency that a share of requests does not exceed [ms].
+
+        It is the quantile of the server alone plus half a turn of other servers for requests that they delay.
+        """
         in_the_way = np.maximum(1 - (1 - share) / np.maximum(self.blocked, 1e-300), 0.0)
         return self.alone.quantile_ms(share) + float((in_the_way * self.turns_ms).sum()) / 2
 
@@ -66,7 +70,7 @@ class SharedSteadyState:
 
 @dataclass(frozen=True, slots=True)
 class _Servers:
-    """The servers as arrays, shapes (S,)."""
+    """Service times and batch limits of servers as arrays, shapes (S,)."""
 
     size: FloatArray
     base_ms: FloatArray
@@ -77,22 +81,22 @@ class _Servers:
         return cls(*(np.array([float(one[i]) for one in servers]) for i in (0, 2, 3)))
 
     def turn_ms(self, batch: FloatArray) -> FloatArray:
-        """Return the service time of batches [ms]."""
+        """Return the service time of a batch of each server [ms]."""
         return self.base_ms + self.slope_ms * batch
 
 
 def cycles_ms(servers: Sequence[BatchServer], rates: FloatArray) -> FloatArray:
-    """Return the time between the turns of each server while its queue is never empty, shape (S,).
+    """Return the time between turns of each server if its queue is never empty [ms], shape (S,).
 
     Args:
         servers: the servers.
-        rates: arrivals of each [1/ms].
+        rates: arrival rate of each server [1/ms].
     """
     all_of, others = _Servers.of(servers), ~np.eye(len(servers), dtype=np.bool_)
     full_ms = all_of.turn_ms(all_of.size)
     cycle_ms = full_ms
     for _ in range(CYCLE_ROUNDS):
-        come = rates * cycle_ms[:, np.newaxis]  # turns of server j (column) in a cycle of server k (row)
+        come = rates * cycle_ms[:, np.newaxis]  # requests of server j (column) in a cycle of server k (row)
         turns = all_of.base_ms * -np.expm1(-come) + all_of.slope_ms * np.minimum(come, all_of.size)
         longer = full_ms + (turns * others).sum(axis=1)
         if (longer - cycle_ms <= CYCLE_PRECISION * longer).all():
@@ -102,7 +106,7 @@ def cycles_ms(servers: Sequence[BatchServer], rates: FloatArray) -> FloatArray:
 
 
 def fills(servers: Sequence[BatchServer], rates: FloatArray) -> FloatArray:
-    """Return the arrivals in a cycle of each server as a share of its batch limit, shape (S,)."""
+    """Return the mean arrivals in a cycle of each server as a share of its batch limit, shape (S,)."""
     return rates * cycles_ms(servers, rates) / _Servers.of(servers).size
 
 
@@ -119,7 +123,8 @@ def meeting_share(
 ) -> float | None:
     """Return the largest factor on all rates at which all servers meet their latency targets, or None.
 
-    Batching windows can violate targets at low rates too, so factors are tried in descending order.
+    Because of batching windows, targets can also be missed at low rates, so factors are tried in descending
+    order.
     """
 
     def spare(share: float) -> float:
@@ -137,11 +142,11 @@ def meeting_share(
 
 
 def shared_steady_states(servers: Sequence[BatchServer], rates: FloatArray) -> list[SharedSteadyState]:
-    """Return the steady state of each server of a card.
+    """Return the steady state of each of the servers that share a card.
 
     Args:
         servers: servers with trigger `oldest` and unlimited queues.
-        rates: arrivals of each [1/ms], more than 0.
+        rates: arrival rate of each server [1/ms], more than 0.
 
     Raises:
         AnalysisError: a queue grows without bound.
@@ -151,8 +156,8 @@ def shared_steady_states(servers: Sequence[BatchServer], rates: FloatArray) -> l
     fill = rates * cycle_ms / all_of.size
     if fill.max() > MAX_FILL:
         raise AnalysisError("a queue grows without bound; lower the rates")
-    # A fixed point over delays: a server's batch waits for the turns of the others, which grow with their
-    # batches, and these with their delays. From full batches, damped if it oscillates.
+    # Fixed point over delays: a batch waits for the turns of other servers, which grow with their batches,
+    # and these with their delays. It starts from full batches, and is damped if it oscillates.
     longest_ms = cycle_ms - all_of.turn_ms(all_of.size)
     delay_ms, batch = np.zeros(len(servers)), all_of.size
     for round_ in range(ROUNDS):
@@ -161,8 +166,8 @@ def shared_steady_states(servers: Sequence[BatchServer], rates: FloatArray) -> l
             server_steady_state(_delayed(*one), rate)
             for *one, rate in zip(servers, delay_ms, full_ms, batch, rates.tolist(), strict=True)
         ]
-        # A batch arrives within a turn of another server in proportion to its busy share, and waits for half
-        # of it.
+        # The probability that a batch arrives within another server's turn is that server's share of time; it
+        # then waits for half the turn.
         found = np.array([state.mean_batch for state in states])
         turn_ms = all_of.turn_ms(found)
         busy = rates * turn_ms / found
@@ -179,13 +184,13 @@ def shared_steady_states(servers: Sequence[BatchServer], rates: FloatArray) -> l
 
 
 def _delayed(server: BatchServer, delay_ms: float, full_ms: float, batch: float) -> BatchServer:
-    """Return a server whose service times include delays that are affine in the batch size.
+    """Return the server with service times that include delays, which are affine in the batch size.
 
     Args:
         server: the server.
         delay_ms: delay of a batch of mean size.
         full_ms: delay of a full batch.
-        batch: mean batch.
+        batch: mean batch size.
     """
     slope_ms = (full_ms - delay_ms) / (server.size - batch) if server.size - batch > PRECISION else 0.0
     slope_ms = min(max(slope_ms, 0.0), (server.base_ms + full_ms) / server.size)

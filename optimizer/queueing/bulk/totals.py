@@ -1,4 +1,4 @@
-"""Means over the cycles of a dynamic-batching server: requests, busy time and queue (compiled)."""
+"""Means over the cycles of a batch server: requests, busy time and queue (compiled)."""
 
 import math
 
@@ -18,14 +18,14 @@ from optimizer.simulation.machine.compiling import compiled, compiled_with_array
 def waited(
     rate: float, span: float, first: int, queue_limit: int, reach: int, chances: FloatArray
 ) -> tuple[float, float]:
-    """Return the integral of the queue over a span, and the requests rejected in it.
+    """Return the mean integral of the queue over a time `span` [ms], and the mean number of rejections.
 
-    The queue starts at `first` and grows with all arrivals up to `queue_limit`; `chances` are the
-    probabilities of the arrivals up to `reach`.
+    The queue starts at `first` and grows with all arrivals up to `queue_limit`. `chances` are the
+    probabilities of 0 … `reach` arrivals.
     """
     places = queue_limit - first
     beyond, total, lasting = 1.0, 0.0, 0.0
-    # The queue holds first + c for the time of P(N > c) / rate.
+    # The queue length is first + c for a mean time of P(N > c) / rate.
     for c in range(min(places, reach + 1)):
         beyond -= chances[c]
         here = max(beyond, 0.0) / rate
@@ -39,7 +39,7 @@ def waited(
 
 @compiled
 def waited_in_window(rate: float, first: int, size: int, chances: FloatArray) -> float:
-    """Return the integral of the queue over a window that ends when the batch is full."""
+    """Return the mean integral of the queue length over a window that ends early if the batch is full."""
     beyond, total = 1.0, 0.0
     for c in range(size - first):
         beyond -= chances[c]
@@ -51,10 +51,10 @@ def waited_in_window(rate: float, first: int, size: int, chances: FloatArray) ->
 def totals(
     server: BatchServer, rate: float, starts: FloatArray, behind: FloatArray
 ) -> tuple[float, float, float, float, float]:
-    """Return completed and rejected requests, busy time, integral of the queue and Σ n·s(n) of a mean cycle.
+    """Return means of a cycle: completed and rejected requests, busy time, integral of the queue, Σ n·s(n).
 
-    The queue counts while the server is busy; `waited_when_free` covers the rest. Fills `behind` with the
-    mean number of services that leave q < B requests.
+    The integral covers the time in which the server is busy; `waited_when_free` covers the rest. Fills
+    `behind` with the mean number of services that leave q < B requests.
     """
     size, window, states = server.size, server.window_ms, len(starts) - 1
     served, lost, busy, queue_time, answered = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -68,12 +68,12 @@ def totals(
         n = min(i, size)
         service = service_ms(server, n) if n > 0 else 0.0
         span = window if clock else service
-        # The service depends on i only up to B, and with it the arrivals.
+        # The service time, and with it the arrivals, depends on i only up to B.
         if i <= size:
             reach = largest_count(rate * span)
             fill_chances(rate * span, chances)
             queue_limit = server.queue_limit if clock else queue_limit_during(server, n)
-            if i == size:  # if all arrivals fit, the requests left only add to the integral
+            if i == size:  # if all arrivals fit, requests left only add to the integral
                 growth, _ = waited(rate, span, 0, reach + 1, reach, chances)
                 own = waited(rate, span, 1, reach + 2, reach, chances)[0] - growth
         if starts[i] < 1e-18:
@@ -81,7 +81,8 @@ def totals(
         served += starts[i] * n
         busy += starts[i] * service
         answered += starts[i] * n * service
-        # No arrival is rejected: the integral is linear in the number left. Otherwise it ends at the limit.
+        # If no arrival is rejected, the integral is linear in the number left. Otherwise the queue limit
+        # bounds it.
         if i >= size and queue_limit - (i - n) > reach:
             queue_time += starts[i] * (growth + own * (i - n))
         else:
@@ -99,7 +100,7 @@ def totals(
 def waited_when_free(
     server: BatchServer, rate: float, starts: FloatArray, behind: FloatArray, oldest: OldestLeft
 ) -> float:
-    """Return the integral of the queue over the time the server is free, in a mean cycle."""
+    """Return the mean integral of the queue length over the time of a cycle in which the server is free."""
     size, window = server.size, server.window_ms
     total = 0.0
     if server.trigger == GAP:
@@ -108,14 +109,14 @@ def waited_when_free(
         for j in range(1, size):
             total += visits[j] * j * going_on / rate
         return total
-    # Windows open at an arrival, or at a tick (`interval`), for a free server that nobody waits for …
+    # At a free server without waiting requests, windows open at an arrival, or at a tick (`interval`).
     in_window = np.empty(size)
     fill_chances(rate * window, in_window)
     if server.trigger == INTERVAL:
         total = behind[0] / -math.expm1(-rate * window) * waited_in_window(rate, 0, size, in_window)
     else:
         total = behind[0] * waited_in_window(rate, 1, size, in_window)
-    # … and at the end of a service for those it leaves, unless their own windows go on (`oldest`).
+    # They also open at the end of a service that leaves requests, unless their windows continue (`oldest`).
     if server.trigger in (INTERVAL, COLLECT):
         for q in range(1, size):
             total += behind[q] * waited_in_window(rate, q, size, in_window)
@@ -125,7 +126,7 @@ def waited_when_free(
 
 @compiled_with_arrays
 def waited_oldest(server: BatchServer, rate: float, starts: FloatArray, oldest: OldestLeft) -> float:
-    """Return the integral of the queue over windows that opened during a service (`oldest`)."""
+    """Return the mean integral of the queue length over windows that opened during a service (`oldest`)."""
     size, window = server.size, server.window_ms
     total = 0.0
     chances, in_horizon, in_window = np.empty(size + 2), np.empty(size + 1), np.empty(size + 1)
@@ -135,7 +136,8 @@ def waited_oldest(server: BatchServer, rate: float, starts: FloatArray, oldest: 
             continue
         horizon = min(service, window)
         if most >= size:
-            # The first arrived in the last `horizon` of the service; j are waiting before its window ends.
+            # The first request arrived in the last `horizon` of the service; j requests wait before its
+            # window ends.
             late = math.exp(-rate * (service - horizon))
             opened = -math.expm1(-rate * horizon)
             fill_chances(rate * horizon, in_horizon)
@@ -146,7 +148,7 @@ def waited_oldest(server: BatchServer, rate: float, starts: FloatArray, oldest: 
                 beyond_window -= in_window[j - 1]
                 total += starts[n] * late * j * max(opened * beyond_window - beyond_horizon, 0.0) / rate
             continue
-        # The queue limit is below B: quadrature over the age of the window at the end of the service.
+        # If the queue limit is below B: quadrature over the age of the window at the end of the service.
         for m in range(FIRST_POINTS):
             age = (m + 0.5) * horizon / FIRST_POINTS
             weight = starts[n] * rate * math.exp(-rate * (service - age)) * horizon / FIRST_POINTS
@@ -165,7 +167,7 @@ def waited_left_over(
     server: BatchServer, rate: float, starts: FloatArray, oldest: OldestLeft, chances: FloatArray,
     in_window: FloatArray,
 ) -> float:  # fmt: skip
-    """Return the integral of the queue over the rest of the windows of requests left by a full batch."""
+    """Return the mean integral of the queue over the rest of windows of requests that full batches leave."""
     size, window, (ages, age_chances) = server.size, server.window_ms, oldest
     full, total = service_ms(server, size), 0.0
     most = queue_limit_during(server, size)

@@ -1,4 +1,4 @@
-"""Late requests among those that find the server free (compiled)."""
+"""Number of late requests among those that find the server free (compiled)."""
 
 import math
 
@@ -23,7 +23,7 @@ from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_w
 
 @compiled_with_arrays
 def moments_in_window(law: LatencyLimit, window: float, ends: FloatArray) -> FloatArray:
-    """Return quadrature nodes of a window, from its start, and the mean arrivals of each.
+    """Return quadrature nodes over a window, from its start [ms], and the mean arrivals of each.
 
     The panels end where completion times cross the limit, and where the rest of the window is one of `ends`.
     """
@@ -32,7 +32,7 @@ def moments_in_window(law: LatencyLimit, window: float, ends: FloatArray) -> Flo
     points = np.empty(2 + sizes + len(ends))
     points[0], points[1] = 0.0, window
     count = 2
-    # A batch of n that the end of the window starts completes at the limit.
+    # Times at which a batch of n, started by the window's end, completes exactly at the limit.
     for n in range(1, sizes + 1):
         at = window + service_ms(server, n if sizes > 1 else server.size) - limit
         if 0 < at < window:
@@ -49,10 +49,10 @@ def moments_in_window(law: LatencyLimit, window: float, ends: FloatArray) -> Flo
 
 @compiled_with_arrays
 def beyond_in_windows(law: LatencyLimit, ends: FloatArray, first: FloatArray) -> float:
-    """Return the late requests among those that arrive in windows.
+    """Return the mean number of late requests among those that arrive in windows.
 
     Args:
-        law: the server, which is free, its arrivals and the limit.
+        law: the free server, its arrivals and the limit.
         ends: remaining time of each window, descending [ms].
         first: mean number of open windows by queue length; shape (windows, B).
     """
@@ -61,7 +61,7 @@ def beyond_in_windows(law: LatencyLimit, ends: FloatArray, first: FloatArray) ->
     out, moments = scratch.rows[0], moments_in_window(law, window, ends)
     low, high = 0, size - 1
     total, elapsed, opened = 0.0, 0.0, 0
-    # Time runs through the longest window; shorter ones open on the way, aligned at their common end.
+    # Time advances through the longest window; shorter ones open later, and all end at the same time.
     for row in range(len(moments)):
         v, weight = moments[row, 0], moments[row, 1]
         while opened < len(ends) and window - ends[opened] <= v:
@@ -81,13 +81,13 @@ def beyond_in_windows(law: LatencyLimit, ends: FloatArray, first: FloatArray) ->
 
 @compiled_with_arrays
 def beyond_behind_first(law: LatencyLimit, idle: float, flows: FloatArray, counted: FloatArray) -> float:
-    """Return the late requests among those that arrive after the first of a window (`oldest`).
+    """Return the mean number of late requests among those that arrive after the first of a window (`oldest`).
 
     Args:
         law: the free server, its arrivals and the limit.
         idle: mean number of requests that find the server free and no other waiting.
-        flows: by batch, mean number of services that leave no request.
-        counted: mask of the batches included.
+        flows: mean number of services that leave no request, by batch size.
+        counted: mask of the batch sizes to include.
     """
     server, rate = law.server, law.rate
     size, window = server.size, server.window_ms
@@ -98,8 +98,8 @@ def beyond_behind_first(law: LatencyLimit, idle: float, flows: FloatArray, count
         none[n] = math.exp(-rate * service_ms(server, n))
     moments = moments_in_window(law, window, ends)
     total = 0.0
-    # At v after the first arrival of a window, all windows that opened v ago and are still open count: at a
-    # free server, and during services that end by now.
+    # At a time v after the first arrival of a window, all windows that opened v ago and are still open count:
+    # those at a free server, and those during services that have ended.
     for row in range(len(moments)):
         v, weight = moments[row, 0], moments[row, 1]
         open_windows = idle
@@ -116,7 +116,7 @@ def beyond_behind_first(law: LatencyLimit, idle: float, flows: FloatArray, count
 
 @compiled_with_arrays
 def beyond_oldest(law: LatencyLimit, starts: FloatArray, idle: float, oldest: OldestLeft) -> float:
-    """Return the late requests among those that find the server free and a window open (`oldest`)."""
+    """Return the mean late requests among those that find a free server and an open window (`oldest`)."""
     server, size = law.server, law.server.size
     can_fill = np.zeros(size + 1)
     for n in range(1, size + 1):
@@ -130,7 +130,7 @@ def beyond_oldest(law: LatencyLimit, starts: FloatArray, idle: float, oldest: Ol
 
 @compiled_with_arrays
 def beyond_in_limited_queue(law: LatencyLimit, n: int, flow: float) -> float:
-    """Return the late requests after services of n that leave no request, if the queue limit is below B."""
+    """Return the mean number of late requests after services of n that leave none; queue limit below B."""
     server, rate = law.server, law.rate
     size, window = server.size, server.window_ms
     most, service = queue_limit_during(server, n), service_ms(server, n)
@@ -151,7 +151,7 @@ def beyond_in_limited_queue(law: LatencyLimit, n: int, flow: float) -> float:
 
 @compiled_with_arrays
 def beyond_left_over(law: LatencyLimit, starts: FloatArray, oldest: OldestLeft) -> float:
-    """Return the late requests after full batches that leave requests whose window is still open."""
+    """Return the mean number of late requests after full batches that leave requests with an open window."""
     server, (ages, age_chances) = law.server, oldest
     size, rest_ms = server.size, server.window_ms - service_ms(server, server.size)
     most, count = queue_limit_during(server, size), 0
@@ -161,8 +161,8 @@ def beyond_left_over(law: LatencyLimit, starts: FloatArray, oldest: OldestLeft) 
         return 0.0
     ends, first, chances = np.empty(count), np.zeros((count, size)), np.empty(size)
     fill_chances(law.rate * service_ms(server, size), chances)
-    # The window of the requests left goes on for `ends` after the service; arrivals during the service joined
-    # them, up to the limit.
+    # The window of the requests left continues for `ends` after the service; arrivals during the service
+    # joined them, up to the queue limit.
     for m in range(count):
         ends[m] = rest_ms - ages[m]
         for left in range(1, min(size, len(starts) - size)):
@@ -178,7 +178,7 @@ def beyond_when_free(
     server: BatchServer, rate: float, limit: float, starts: FloatArray, behind: FloatArray,
     oldest: OldestLeft, gaps: GapTable,
 ) -> float:  # fmt: skip
-    """Return the late requests among those that find the server free, with a window."""
+    """Return the mean number of late requests among those that find the server free, if there is a window."""
     size, window = server.size, server.window_ms
     if server.trigger == GAP:
         ahead = np.empty(size + 1)
@@ -190,7 +190,7 @@ def beyond_when_free(
             total += visits[j] * going_on * ahead[j + 1]
         return total
     law = latency_limit(server, rate, limit)
-    # A full window for those that a service leaves.
+    # Requests that a service leaves get a full window.
     ends, first = np.empty(1), np.zeros((1, size))
     ends[0] = window
     for q in range(1, size):
@@ -198,7 +198,7 @@ def beyond_when_free(
     if server.trigger == INTERVAL:
         first[0, 0] = behind[0] / -math.expm1(-rate * window)
         return beyond_in_windows(law, ends, first)
-    # The first arrival at a free server opens the window and waits for all of it unless the batch fills.
+    # The first arrival at a free server opens the window, and waits for its end unless the batch fills.
     alone = np.empty(size)
     fill_beyond(law, 0.0, window, alone)
     total = behind[0] * alone[0]

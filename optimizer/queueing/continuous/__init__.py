@@ -1,1 +1,1 @@
-"""Continuous batching in closed form: iterations, prompts and batch slots, means and percentiles."""
+"""Queue model of continuous batching in closed form: iterations, prompts, batch slots, and latencies."""

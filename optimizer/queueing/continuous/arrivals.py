@@ -1,4 +1,4 @@
-"""Arrivals with gamma-distributed interarrival times: counts in a window, and the load seen by arrivals.
+"""Arrivals with gamma-distributed interarrival times: counts in a time window, and the load that they find.
 
 All shapes are (R,). Equation numbers refer to ``docs/math.md``.
 """
@@ -8,19 +8,19 @@ import numpy as np
 from optimizer.arrays import FloatArray
 
 MIN_SCV = 0.05
-"""Lower bound of the squared coefficient of variation in formulas that divide by it."""
+"""Minimum squared coefficient of variation in formulas that divide by it."""
 NEARLY_EVEN = 0.5
-"""Squared coefficient of variation below which arrivals count as evenly spaced."""
+"""Squared coefficient of variation below which arrivals are treated as evenly spaced."""
 BURST_POWER = 0.28
 REGULAR_SLOPE = 1.6
 NEWTON_STEPS = 14
 
 
 def dispersion(count: FloatArray, scv: FloatArray) -> FloatArray:
-    """Return the index of dispersion (variance over mean) of the number of arrivals in a window (eq. 64).
+    """Return the index of dispersion (variance/mean) of the number of arrivals in a time window (eq. 64).
 
-    It is 1 in a short window and tends to the squared coefficient of variation in a long one. Both powers
-    were fitted to the renewal function of gamma times; the largest error is about 0.3.
+    It is 1 in a short window, and approaches the squared coefficient of variation in a long one. Both
+    exponents were fitted to the renewal function of gamma times; the largest error is about 0.3.
 
     Args:
         count: mean number of arrivals in the window.
@@ -35,7 +35,7 @@ def dispersion(count: FloatArray, scv: FloatArray) -> FloatArray:
 
 
 def none_arrive(count: FloatArray, scv: FloatArray) -> FloatArray:
-    """Return the probability of no arrival in a window that starts at any time (eq. 65).
+    """Return the probability of no arrival in a time window that starts at a random time (eq. 65).
 
     It is the survival function of the residual interarrival time: for gamma times with shape κ, in units of
     their mean, Q(κ+1, κy) − y·Q(κ, κy).
@@ -52,8 +52,8 @@ def none_arrive(count: FloatArray, scv: FloatArray) -> FloatArray:
 def load_found(load: FloatArray, scv: FloatArray) -> FloatArray:
     """Return the probability that an arrival finds the server of a GI/M/1 queue busy (eq. 66).
 
-    The root σ < 1 of σ = (1 + (1 − σ)·c/ρ)^(−1/c), by Newton's method: the difference of the two sides is
-    concave, so the iteration converges from any start below the root.
+    It is the root σ < 1 of σ = (1 + (1 − σ)·c/ρ)^(−1/c), found by Newton's method. The difference of both
+    sides is concave, so the iteration converges from any start below the root.
 
     Args:
         load: ρ in (0, 1).

@@ -1,4 +1,4 @@
-"""Means and percentiles of the latencies that a client sees, from the service of iterations and prompts.
+"""Means and percentiles of latencies as a client sees them, derived from iterations and prompts.
 
 All arrays have shape (R,), times are in ms and rates in requests/ms. Equation numbers refer to
 ``docs/math.md``.
@@ -16,24 +16,25 @@ from optimizer.queueing.continuous.replicas import Iteration, Prompts, ReplicaAr
 from optimizer.queueing.roots import closed_brackets, zeros_or
 
 MAX_LOAD = 0.999
-"""Maximum load of the batch slots in the formula of the queueing time."""
+"""Maximum load of the batch slots that the formula for the queueing time uses."""
 MIN_DISPERSION = 0.05
 MIN_SCV = 0.02
 MIN_SHARE = 1e-9
-"""Share of queued requests below which percentiles ignore them."""
+"""Share of requests that queue for a slot below which percentiles ignore them."""
 QUANTILE_WIDTH = 1e-12
 FIXED_LIFE = 2 / 3
-"""Variance of the batch averaged over a request's lifetime over that of the batch, for constant lifetimes
-…"""
+"""Variance of the batch averaged over a request's lifetime, divided by that of the batch, for constant
+lifetimes (infinite server, eq. 79).
+"""
 RANDOM_LIFE = 4 * math.log(2) - 2
-"""… and for exponential ones; both for an infinite server (eq. 79)."""
+"""The same ratio as `FIXED_LIFE`, for exponential lifetimes (eq. 79)."""
 MIN_ITL_SHARE = 0.8
-"""Share of the shortest iteration that bounds the mean ITL of any output from below."""
+"""Fraction of the shortest iteration that is a lower bound on the mean ITL of any output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gamma:
-    """Gamma distributions of R rows by mean and variance."""
+    """Gamma distributions of R rows, given by mean and variance; shapes (R,)."""
 
     mean: FloatArray
     variance: FloatArray
@@ -60,13 +61,13 @@ class Gamma:
 
 @dataclass(frozen=True, slots=True)
 class Lognormal:
-    """Lognormal distributions of R rows by mean and variance."""
+    """Lognormal distributions of R rows, given by mean and variance; shapes (R,)."""
 
     mean: FloatArray
     variance: FloatArray
 
     def _logarithm(self) -> tuple[FloatArray, FloatArray]:
-        """Return mean and standard deviation of the logarithm."""
+        """Return mean and standard deviation of the logarithm of the variable."""
         mean = np.maximum(self.mean, 1e-12)
         square = np.log1p(np.maximum(self.variance / mean**2, 1e-8))
         return np.log(mean) - square / 2, np.sqrt(square)
@@ -88,10 +89,10 @@ class Lognormal:
 
 @dataclass(frozen=True, slots=True)
 class BatchSlots:
-    """Queueing for a batch slot (eq. 81-83)."""
+    """Queueing of requests for a batch slot, shapes (R,) (eq. 81-83)."""
 
     chance: FloatArray
-    """Probability of queueing."""
+    """Probability that a request must queue for a slot."""
     wait_ms: FloatArray
     """Mean queueing time of the requests that queue [ms]."""
     variance: FloatArray
@@ -108,28 +109,28 @@ class BatchSlots:
         found: Iteration,
         own_ms: FloatArray,
     ) -> Self:
-        """Return the queueing time, with a gamma-distributed number of requests truncated at the slots.
+        """Compute the queueing, with a gamma-distributed number of requests that is truncated at the slots.
 
         Args:
             replicas: R replicas.
             rate: arrival rate [1/ms].
-            largest: maximum rate [1/ms].
-            found: mean iterations.
-            own_ms: prefill time of a prompt.
+            largest: rate with all batch slots occupied [1/ms].
+            found: mean iterations of the replicas.
+            own_ms: prefill time of a prompt [ms].
         """
         from scipy.special import gammainc, gammaln
 
         load = np.minimum(rate / largest, MAX_LOAD)
         inside = rate * (own_ms + replicas.steps * found.mean_ms)
         spread = np.maximum(dispersion(inside, replicas.arrival_scv), MIN_DISPERSION)
-        # Only a share base/mean of an iteration does not grow with the batch (eq. 81).
+        # Only the fraction base/mean of an iteration does not grow with the batch (eq. 81).
         standing = replicas.times.standing_ms(found.seen)
         variance = spread * inside * replicas.alike_ms(found) / np.maximum(standing, 1e-12)
         shape, scale = inside**2 / variance, variance / inside
         full = replicas.places / scale
         log_density = (shape - 1) * np.log(full) - full - gammaln(shape) - np.log(scale)
         tail = np.exp(log_density) * (replicas.arrival_scv + 1) / 2 / (1 - load)
-        # Slots are freed as requests leave; far from saturation, at least half the maximum rate counts.
+        # Slots become free as requests leave; far from saturation, at least half the maximum rate is used.
         leaving = np.maximum(rate, largest / 2)
         spread_of_both = np.maximum(replicas.arrival_scv, MIN_SCV) + replicas.answer_scv
         wait = spread_of_both / 2 / (1 - load) / leaving
@@ -150,26 +151,26 @@ def _variance_cut(shape: FloatArray, scale: FloatArray, most: FloatArray) -> Flo
 
 @dataclass(frozen=True, slots=True)
 class Latencies(RowArrays):
-    """Latency distributions of R replicas as a client sees them, shapes (R,)."""
+    """Latency distributions of R replicas, as their clients see them; shapes (R,)."""
 
     prefill_ms: FloatArray
     """Prefill time of a prompt [ms]."""
     turn_ms: FloatArray
-    """Mean time before the prefill, including queueing for a batch slot [ms]."""
+    """Mean time from arrival to the start of the prefill, including queueing for a batch slot [ms]."""
     client_ms: FloatArray
     """Delay between the engine and the client [ms]."""
     itl_ms: FloatArray
-    """Mean time between the tokens of an output [ms]."""
+    """Mean inter-token latency of an output [ms]."""
     least_ttft_ms: FloatArray
     turn_mean_ms: FloatArray
     turn_variance: FloatArray
-    """Variance of the TTFT above its minimum, without queueing for a batch slot."""
+    """Variance of the TTFT above its minimum, without queueing for a batch slot [ms²]."""
     place_chance: FloatArray
     place_wait_ms: FloatArray
     least_itl_ms: FloatArray
     itl_variance: FloatArray
     most_itl_ms: FloatArray
-    """Time of a full iteration, the upper bound of the mean ITL of any output [ms]."""
+    """Time of a full iteration [ms]: an upper bound on the mean ITL of any output."""
     e2e_ms: FloatArray
     e2e_variance: FloatArray
 
@@ -177,31 +178,31 @@ class Latencies(RowArrays):
     def of(
         cls, replicas: ReplicaArrays, rate: FloatArray, found: Iteration, prompts: Prompts, places: BatchSlots
     ) -> Self:
-        """Return the latencies (eq. 78, 79, 84-88), as a client sees them.
+        """Compute the latencies that clients see (eq. 78, 79, 84-88).
 
         Args:
             replicas: R replicas.
             rate: arrival rate [1/ms].
             found: mean iterations.
-            prompts: service of prompts.
-            places: queueing for batch slots.
+            prompts: service of prompts in the replicas.
+            places: queueing of requests for batch slots.
         """
-        # Means: a request queues for a slot, waits for its prefill, and decodes.
+        # Means: a request queues for a slot, waits for its prefill, and then decodes.
         steps = replicas.steps
         place_wait = places.chance * places.wait_ms
         turn = prompts.wait_ms + place_wait
         ttft = prompts.own_ms + turn
         itl, of_tokens = _itl(replicas, rate, found, prompts, ttft)
         client = replicas.client.ms(found.decodes, itl, rate, replicas.arrival_scv)
-        # Distributions: a gamma above the least TTFT; an ITL between that of an idle replica and that of an
-        # iteration with two standard deviations more requests and a full token budget.
+        # Distributions: the TTFT is gamma-distributed above its minimum. The ITL is between that of an idle
+        # replica and that of an iteration with two standard deviations more requests and a full token budget.
         least = np.minimum(prompts.least_ms, 0.999 * prompts.own_ms)
         variance = prompts.wait_variance + prompts.own_variance
         base = replicas.times.standing_ms(0.0)
         itl_variance, of_tokens_variance = _itl_variance(replicas, rate, found, prompts, places)
         crowd = np.minimum(found.decodes + 2 * np.sqrt(places.variance), replicas.places)
         budget = np.maximum(replicas.budget - crowd, 1.0)
-        # The queueing time for a slot is exponential for those who queue, and 0 for the others.
+        # The queueing time for a slot is exponential for requests that queue, and 0 for others.
         place_variance = np.maximum(2 * places.chance * places.wait_ms**2 - place_wait**2, 0.0)
         answer = replicas.answer_scv * (steps + 1) ** 2
         return cls(
@@ -241,23 +242,23 @@ class Latencies(RowArrays):
         return Lognormal(self.e2e_ms, self.e2e_variance)
 
     def place_beyond(self, wait_ms: FloatArray) -> FloatArray:
-        """Return P(queueing time > wait_ms) of the requests that queue for a batch slot."""
+        """Return P(queueing time > `wait_ms`) over the requests that queue for a batch slot."""
         with np.errstate(over="ignore"):
             return np.asarray(np.exp(-wait_ms / self.place_wait_ms))
 
     def place_quantile(self, one_in: FloatArray) -> FloatArray:
-        """Return the queueing times that one in `one_in` of the requests queueing for a batch slot exceed."""
+        """Return the queueing time [ms] that one in `one_in` of the requests that queue for a slot exceed."""
         return np.asarray(np.log(one_in) * self.place_wait_ms)
 
     def ttft_beyond(self, ttft_ms: FloatArray) -> FloatArray:
-        """Return P(TTFT > ttft_ms); some requests queue for a batch slot, all for their prefill (eq. 85)."""
+        """Return P(TTFT > `ttft_ms`) over all requests, of which some queue for a batch slot (eq. 85)."""
         rest = ttft_ms - self.least_ttft_ms
         turn = self._turn.survival(rest)
         tail = self.place_beyond(np.maximum(rest - self.turn_mean_ms, 0.0))
         return np.where(rest < 0, 1.0, turn + self.place_chance * np.maximum(tail - turn, 0.0))
 
     def ttft_quantile(self, share: float) -> FloatArray:
-        """Return a quantile of the TTFT."""
+        """Return the TTFT that a share of requests does not exceed [ms]."""
         found = self.least_ttft_ms + self._turn.quantile(share)
         rows = np.flatnonzero(self.place_chance > MIN_SHARE)
         if len(rows):
@@ -275,27 +276,27 @@ class Latencies(RowArrays):
         return found
 
     def itl_beyond(self, itl_ms: FloatArray) -> FloatArray:
-        """Return P(mean ITL of an output > itl_ms) (eq. 86)."""
+        """Return P(mean ITL of an output > `itl_ms`) over all requests (eq. 86)."""
         found = self._interval.survival(itl_ms - self.least_itl_ms)
         return np.where(itl_ms >= self.most_itl_ms, 0.0, found)
 
     def itl_quantile(self, share: float) -> FloatArray:
-        """Return a quantile of the mean ITL of an output."""
+        """Return the mean ITL of an output that a share of requests does not exceed [ms]."""
         found = self.least_itl_ms + self._interval.quantile(share)
         return np.minimum(found, self.most_itl_ms)
 
     def e2e_beyond(self, e2e_ms: FloatArray) -> FloatArray:
-        """Return P(time to the last token > e2e_ms) (eq. 87)."""
+        """Return P(time to the last token > `e2e_ms`) over all requests (eq. 87)."""
         return self._life.survival(e2e_ms)
 
     def e2e_quantile(self, share: float) -> FloatArray:
-        """Return a quantile of the time to the last token."""
+        """Return the time to the last token that a share of requests does not exceed [ms]."""
         return self._life.quantile(share)
 
 
 @dataclass(frozen=True, slots=True)
 class _Beyond:
-    """Logarithm of the share of requests with a longer TTFT over a given share."""
+    """Function with a TTFT quantile as root: log of the share of longer TTFTs over a given share."""
 
     latencies: Latencies
     share: float
@@ -310,10 +311,10 @@ class _Beyond:
 def _itl(
     replicas: ReplicaArrays, rate: FloatArray, found: Iteration, prompts: Prompts, ttft_ms: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the mean time between the tokens of an output (eq. 78), averaged over outputs and over tokens.
+    """Return the mean inter-token latency [ms] (eq. 78), averaged over outputs and over tokens.
 
-    In addition to the mean iteration, an output is delayed by the prompts that arrived during its own prefill
-    and by the rest of its burst. Both weigh more in short outputs.
+    In addition to the mean iteration, an output is delayed by prompts that arrived during its prefill, and by
+    the rest of its burst of arrivals. Both have more effect on short outputs.
     """
     scv, steps, mean = replicas.arrival_scv, replicas.steps, found.mean_ms
     longest, spread_over = np.maximum(prompts.longest_ms, mean), np.maximum(steps, 1.0)
@@ -332,10 +333,10 @@ def _itl(
 def _itl_variance(
     replicas: ReplicaArrays, rate: FloatArray, found: Iteration, prompts: Prompts, places: BatchSlots
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the variance of the mean ITL, over requests and over tokens (eq. 79).
+    """Return the variance of the mean ITL [ms²], over requests and over tokens (eq. 79).
 
-    Iterations differ in the number of requests, in their context lengths, and in prompts. A short output
-    averages over few of them, so requests vary more than tokens do.
+    Iterations differ in the number of requests, in context lengths, and in prompts. A short output averages
+    over few iterations, so the variance over requests is larger than that over tokens.
     """
     steps, answer_scv = replicas.steps, replicas.answer_scv
     standing = replicas.times.standing_ms(found.seen)
@@ -345,7 +346,8 @@ def _itl_variance(
     inside = rate * steps * alike * alike / np.maximum(standing, 1e-12)
     averaged = FIXED_LIFE + (RANDOM_LIFE - FIXED_LIFE) * np.minimum(answer_scv, 1.0)
     averaged *= places.batch_variance / np.maximum(places.variance, 1e-12)
-    # Other requests change slowly, so their variation averages out only in part; its own context stays.
+    # Other requests change slowly, so their variation averages out only partly; the own context does not
+    # change.
     batch = averaged * (per_decode**2 * places.variance + read_square * replicas.context_variance * inside)
     batch += read_square * replicas.own_context_variance
     stall = prompts.stall_ms**2 * (1 + replicas.prompt_scv)

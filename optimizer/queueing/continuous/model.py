@@ -1,8 +1,8 @@
 """Queue model of continuous batching: means and percentiles of R replicas at given rates.
 
-A replica computes iterations; prompts queue for an iteration, requests for a batch slot. The model solves for
-the mean iteration, then approximates both queueing times by two moments.
-Source: own derivation, checked against simulation (docs/fidelity.md); docs/math.md has the equations.
+A replica computes iterations; requests queue for a batch slot, and their prompts queue for an iteration. The
+model solves for the mean iteration, then approximates both queueing times by two moments. The derivation is
+new, and was checked against simulation (docs/fidelity.md); docs/math.md has the equations.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from optimizer.queueing.roots import closed_brackets, zeros_or
 from optimizer.timing import EngineLaw, Law
 
 STABILITY_MARGIN = 1e-3
-"""Rates are searched up to this share below the largest."""
+"""Margin below the maximum rate, as a share of it, up to which sizing searches."""
 MIN_LOAD = 1e-6
-"""Rates are searched from this share of the largest."""
+"""Share of the maximum rate from which sizing searches."""
 ITERATION_WIDTH = 1e-13
-"""Relative width of the bracket around the mean iteration."""
+"""Relative width of the bracket at which the search for the mean iteration stops."""
 SECANT_WIDTH = 4e-15
 MAX_SECANTS = 12
 GROWTH = 1.5
@@ -44,14 +44,14 @@ class ContinuousPerformance(Performance):
         return True
 
     def figure(self, measure: TargetMeasure) -> FloatArray:
-        """Return the values of a measure, a mean or a percentile, shape (R,)."""
+        """Return the values of a target measure, a mean or a percentile, shape (R,)."""
         if measure.percentile is None:
             return super(ContinuousPerformance, self).figure(measure)
         quantile = getattr(self.latencies, f"{measure.metric}_quantile")
         return np.asarray(quantile(measure.percentile / 100))
 
     def missed_share(self, limits_ms: FloatArray) -> FloatArray:
-        """Return the share of requests that exceed a limit, assuming independent latencies (eq. 88).
+        """Return the share of requests that exceed any limit, assuming independent latencies (eq. 88).
 
         Requests that wait long also tend to decode slowly, so the true share is not larger.
         """
@@ -63,27 +63,27 @@ class ContinuousPerformance(Performance):
 
 @dataclass(frozen=True, slots=True)
 class ContinuousQueues(QueueModel):
-    """R replicas with continuous batching."""
+    """Queue model of R replicas with continuous batching."""
 
     name: ClassVar[str] = "continuous"
     takes_variability: ClassVar[bool] = True
     replicas: ReplicaArrays
     whole_prompts: BoolArray
-    """Whether a replica computes full prompts first, shape (R,)."""
+    """Mask of replicas that compute entire prompts first (`prefill-first`), shape (R,)."""
     max_queue: IntArray
-    """Maximum requests queued for a batch slot, shape (R,)."""
+    """Maximum number of requests that queue for a batch slot, shape (R,)."""
     max_batch: IntArray
     largest_rate: FloatArray
     """Rate with all batch slots occupied [requests/ms], shape (R,)."""
 
     @classmethod
     def supports_measure(cls, measure: TargetMeasure) -> bool:
-        """Return whether a measure is available: all means, and percentiles of latencies."""
+        """Return whether the model computes a target measure: all means, and percentiles of latencies."""
         return measure.percentile is None or measure.metric in LATENCIES
 
     @classmethod
     def of_law(cls, law: Law, limits: ReplicaLimits, variability: Variability) -> Self:
-        """Build the replicas, and compute the rate with all batch slots occupied (eq. 80)."""
+        """Create the replicas, and compute the rate with all batch slots occupied (eq. 80)."""
         assert isinstance(law, EngineLaw)
         replicas = ReplicaArrays.of(law, variability, limits)
         whole = law.prefills_first
@@ -94,7 +94,7 @@ class ContinuousQueues(QueueModel):
 
     @property
     def least_rate_rps(self) -> FloatArray:
-        """Lower end of the rates searched by sizing [requests/s], shape (R,)."""
+        """Lowest rate at which sizing searches [requests/s], shape (R,)."""
         return MIN_LOAD * self.largest_rate * MS_PER_S
 
     @property
@@ -104,22 +104,22 @@ class ContinuousQueues(QueueModel):
 
     @property
     def is_non_monotone(self) -> BoolArray:
-        """Whether a higher rate can be faster, by more prompts per iteration or shorter pauses."""
+        """Mask of rows of which a latency can fall as the rate grows, by more prompts per iteration."""
         return self.whole_prompts | (self.replicas.client.pause_offset_ms > 0)
 
     @property
     def law_type(self) -> type[Law]:
-        """The latency model that this queue model uses; all engine models share the same coefficients."""
+        """Type of latency model that this queue model uses; all engine models have the same coefficients."""
         return EngineLaw
 
     def analyze(self, rate_rps: FloatArray) -> ContinuousPerformance:
-        """Return means and distributions at arrival rates `rate_rps` > 0, shape (R,) (eq. 68-88, 122).
+        """Return the metrics at arrival rates `rate_rps` > 0, shape (R,) (eq. 68-88, 122).
 
-        Above the maximum stable rate the latencies are those close to it with an unlimited queue; the surplus
-        is rejected.
+        Above the maximum stable rate, the surplus is rejected, and latencies are those near that rate with an
+        unlimited queue.
         """
         rate = np.minimum(rate_rps / MS_PER_S, self.largest_rate)
-        # Each scheduler analyses its rows together.
+        # Rows with the same scheduler are analysed together.
         parts = [
             (rows, _latencies(scheduler, self.replicas.take(rows), rate[rows], self.largest_rate[rows]))
             for scheduler, rows in _by_scheduler(self.whole_prompts)
@@ -127,8 +127,8 @@ class ContinuousQueues(QueueModel):
         latencies = parts[0][1] if len(parts) == 1 else _scattered(parts, len(rate))
         wait, itl = latencies.turn_ms, latencies.itl_ms
         service = latencies.e2e_ms - latencies.client_ms - wait
-        # A full queue rejects: the queueing time is exponential, so the chance that the queue is longer than
-        # its limit is geometric (eq. 122).
+        # A full queue rejects requests. The queueing time is exponential, so the probability that the queue
+        # exceeds its limit is geometric (eq. 122).
         in_queue = rate * latencies.place_chance * latencies.place_wait_ms
         waiting = latencies.place_wait_ms * rate
         beyond = latencies.place_chance * np.exp(-self.max_queue / np.maximum(waiting, 1e-300))
@@ -167,7 +167,7 @@ def _by_scheduler(whole_prompts: BoolArray) -> Iterator[tuple[Scheduler, IntArra
 
 
 def _scattered(parts: list[tuple[IntArray, Latencies]], count: int) -> Latencies:
-    """Merge the rows of several parts."""
+    """Merge the latencies of several groups of rows, in the original order of `count` rows."""
     columns = []
     for field in fields(Latencies):
         column = np.empty(count)
@@ -188,7 +188,7 @@ def _latencies(
 
 @dataclass(frozen=True, slots=True)
 class _IterationResidual:
-    """Logarithm of the time of an iteration over a guess, given its contents for that guess."""
+    """Function whose root is the mean iteration: log of the iteration time for a guess over the guess."""
 
     scheduler: Scheduler
     replicas: ReplicaArrays
@@ -204,9 +204,9 @@ class _IterationResidual:
 def _iterations(scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray) -> Iteration:
     """Return the mean iterations, as a fixed point of their length (eq. 70).
 
-    The contents of an iteration are nearly linear in its length, so secants converge fast. If they do not
-    (with whole prompts there can be two solutions, and the shorter one counts), the solution is
-    bracketed.
+    The contents of an iteration are almost linear in its length, so secant steps converge fast. With
+    `prefill-first` there can be two solutions, of which the shorter one is valid. If secants do not converge,
+    the solution is bracketed.
     """
     guess, closed = _secants(scheduler, replicas, rate)
     rows = np.flatnonzero(~closed)
@@ -218,8 +218,8 @@ def _iterations(scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray)
 
 
 def _secants(scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """Return iteration lengths by secant steps from below, and a mask of those that have converged."""
-    # From below, the first crossing is the shortest solution. Rows that step past it are not sound.
+    """Return iteration lengths from secant steps from below [ms], and a mask of those that converged."""
+    # From below, the first crossing is the shortest solution. Rows that step past it have not converged.
     before = replicas.iteration_ms(1.0)
     found_before = scheduler.iteration(replicas, rate, before).mean_ms
     guess = found_before
@@ -229,7 +229,7 @@ def _secants(scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray) ->
         closed = np.abs(found - guess) <= SECANT_WIDTH * guess
         if (closed | ~sound).all():
             break
-        # A secant of the length found over the length guessed; its slope must stay below 1, that of the
+        # Secant of the resulting length over the guessed length; its slope must be below 1, the slope of the
         # diagonal.
         step = guess - before
         slope = (found - found_before) / np.where(step == 0, 1.0, step)
@@ -243,7 +243,7 @@ def _secants(scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray) ->
 
 
 def _bracketed(excess: "_IterationResidual", replicas: ReplicaArrays) -> FloatArray:
-    """Return the lengths from brackets that grow from the shortest iteration."""
+    """Return iteration lengths [ms] from brackets that grow from the shortest iteration."""
     low = 0.999 * replicas.iteration_ms(1.0)
     at_low = excess(low)
     high, at_high = low * np.exp(at_low), np.zeros_like(low)

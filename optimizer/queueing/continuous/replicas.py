@@ -1,6 +1,6 @@
-"""Data of the continuous-batching model: replicas with requests, iterations and prompts.
+"""Data of the queue model of continuous batching: replicas with requests, iterations and prompts.
 
-Times in ms and rates in requests/ms; all arrays have shape (R,).
+Times are in ms and rates in requests/ms; all arrays have shape (R,).
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from optimizer.queueing.performance import ReplicaLimits, Variability
 from optimizer.timing import ClientTimes, EngineLaw, IterationTimes
 
 MIN_STEPS = 1e-3
-"""Lower bound of the decode steps of an output, for outputs of one token."""
+"""Minimum number of decode steps of an output, for outputs of one token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class ReplicaArrays(RowArrays):
     times: IterationTimes
     """Coefficients of an iteration's time."""
     client: ClientTimes
-    """Delay between the engine and its clients."""
+    """Delays between the engine and its clients."""
     prompt: FloatArray
-    """I: mean tokens of a prompt, at least 1."""
+    """I: mean prompt length [tokens], at least 1."""
     steps: FloatArray
-    """J: mean decode steps of an output, one less than its tokens."""
+    """J: mean number of decode steps of an output, which is its number of tokens minus 1."""
     prompt_scv: FloatArray
     """Squared coefficient of variation of the prompt length."""
     answer_scv: FloatArray
@@ -35,15 +35,15 @@ class ReplicaArrays(RowArrays):
     arrival_scv: FloatArray
     """Squared coefficient of variation of the interarrival times."""
     budget: FloatArray
-    """M: maximum tokens computed in an iteration."""
+    """M: token budget, the maximum number of tokens computed in an iteration."""
     places: FloatArray
-    """N: maximum requests in an iteration."""
+    """N: batch slots, the maximum number of requests in an iteration."""
     context: FloatArray
-    """Mean tokens in the KV cache of a decoding request, averaged over time (eq. 67)."""
+    """Mean number of KV cache tokens of a decoding request, averaged over time (eq. 67)."""
 
     @classmethod
     def of(cls, law: EngineLaw, variability: Variability, limits: ReplicaLimits) -> Self:
-        """Build replicas from a latency model; the KV cache caps the number of decoding requests (eq. 67).
+        """Create replicas from a latency model; the KV cache limits the number of decoding requests (eq. 67).
 
         Args:
             law: latency model.
@@ -69,7 +69,7 @@ class ReplicaArrays(RowArrays):
 
     @property
     def prompt_square(self) -> FloatArray:
-        """Second moment of the prompt length."""
+        """Second moment of the prompt length [tokens²]."""
         return self.prompt**2 * (1 + self.prompt_scv)
 
     @property
@@ -79,17 +79,17 @@ class ReplicaArrays(RowArrays):
 
     @property
     def context_variance(self) -> FloatArray:
-        """Variance of the mean context of decoding requests, averaged over time (eq. 67).
+        """Variance of the mean context of requests, weighted by their time in decoding [tokens²] (eq. 67).
 
-        Long outputs are met more often; the third moment of output lengths is that of a lognormal
-        distribution.
+        At a random time, long outputs are more frequent. The third moment of output lengths is that of a
+        lognormal distribution.
         """
         scv, answer = self.answer_scv, self.steps + 1
         return self.prompt**2 * self.prompt_scv + answer**2 * scv * (1 + scv) ** 2 / 4
 
     @property
     def own_context_variance(self) -> FloatArray:
-        """Variance of the mean context over requests, each counted once."""
+        """Variance over requests of their mean context length [tokens²]; each request counts once."""
         return self.prompt**2 * self.prompt_scv + (self.steps + 1) ** 2 * self.answer_scv / 4
 
     def iteration_ms(
@@ -99,13 +99,13 @@ class ReplicaArrays(RowArrays):
         prompts: FloatArray | None = None,
         held: FloatArray | None = None,
     ) -> FloatArray:
-        """Return the time of an iteration with some tokens of prompts of mean length.
+        """Return the time of an iteration [ms] with decodes and prompt tokens.
 
         Args:
-            decodes: decoding requests.
-            tokens: prompt tokens.
+            decodes: number of decoding requests.
+            tokens: number of prompt tokens.
             prompts: number of prompts; default: tokens over the mean prompt length.
-            held: tokens of the decoding requests in the KV cache; default: the mean context of each.
+            held: KV cache tokens of the decoding requests; default: the mean context of each.
         """
         count = tokens / self.prompt if prompts is None else prompts
         context = decodes * self.context if held is None else held
@@ -114,16 +114,16 @@ class ReplicaArrays(RowArrays):
     def lone_prompt_ms(
         self, decodes: FloatArray | float, held: FloatArray | float | None = None
     ) -> FloatArray:
-        """Return the time of an iteration with one full prompt, averaged over its length."""
+        """Return the time of an iteration with one entire prompt [ms], averaged over prompt lengths."""
         context = decodes * self.context if held is None else held
         return self.times.ms(decodes, context, self.prompt, 1.0, self.prompt_square / 2)
 
     def alike_ms(self, found: "Iteration") -> FloatArray:
-        """Return the mean iteration if the probability of meeting a request did not depend on its context."""
+        """Return the mean iteration [ms] as if all decoding requests had the mean context."""
         return found.mean_ms - self.times.kv_read_per_token_ms * (found.held - found.seen * self.context)
 
     def prompt_slope_ms(self, decodes: FloatArray | float, tokens: FloatArray) -> FloatArray:
-        """Return the time added to an iteration by one more prompt token and its share of a request [ms]."""
+        """Return the time that one more prompt token and its share of a request add to an iteration [ms]."""
         times = self.times
         compute = times.compute_slope_ms(decodes + tokens)
         request = times.per_sequence_ms + times.per_prompt_ms
@@ -131,26 +131,26 @@ class ReplicaArrays(RowArrays):
 
 
 class Iteration(NamedTuple):
-    """Mean iterations of R replicas at given rates, and iterations as seen by one request."""
+    """Mean iterations of R replicas at given rates, and iterations as a request sees them; shapes (R,)."""
 
     mean_ms: FloatArray
     """τ [ms]: mean time of an iteration in which an output receives a token."""
     decodes: FloatArray
     """n: mean number of decoding requests."""
     seen: FloatArray
-    """Decoding requests in an iteration of a given output, including itself."""
+    """Mean number of decoding requests in the iterations of an output, including its own request."""
     held: FloatArray
-    """Tokens of these requests in the KV cache."""
+    """Mean number of KV cache tokens of these requests."""
     dispersion: FloatArray
     """Index of dispersion of the arrivals over a request's lifetime."""
     prompts: FloatArray
-    """k: prompts arriving during an iteration."""
+    """k: mean number of prompts that arrive during an iteration."""
     prompt_tokens: FloatArray
-    """Prompt tokens in an iteration that contains any."""
+    """Mean number of prompt tokens in an iteration that contains any."""
     without_prompt: FloatArray
-    """Iterations without a prompt per token of an output."""
+    """Mean number of iterations without a prompt per output token."""
     with_prompt: FloatArray
-    """Iterations with prompt tokens per token of an output."""
+    """Mean number of iterations with prompt tokens per output token."""
     decode_ms: FloatArray
     """Time of an iteration without a prompt [ms]."""
     prompt_ms: FloatArray
@@ -158,12 +158,12 @@ class Iteration(NamedTuple):
 
 
 class Prompts(NamedTuple):
-    """Service of prompts, as seen by a request."""
+    """Service of prompts in R replicas, as a request sees it; shapes (R,)."""
 
     own_ms: FloatArray
     """Prefill time of the request's own prompt [ms]."""
     wait_ms: FloatArray
-    """Time before the prefill [ms]."""
+    """Mean time before the prefill, after a slot is free [ms]."""
     wait_variance: FloatArray
     """Variance of the time before the prefill [ms²]."""
     own_variance: FloatArray
@@ -173,10 +173,10 @@ class Prompts(NamedTuple):
     stall_ms: FloatArray
     """Delay that a prompt adds to every decoding request [ms]."""
     share: FloatArray
-    """Share of time spent on prompts."""
+    """Share of time in which prompts are computed."""
     longest_ms: FloatArray
     """Time of the longest iteration at the start of an output, including the prompts that arrived with it."""
     found_ms: FloatArray
-    """Mean length of the iteration during which a request arrives [ms]."""
+    """Mean time of the iteration during which a request arrives [ms]."""
     apart: BoolArray
-    """Whether the prompt fits into one iteration."""
+    """Mask of replicas whose mean prompt fits into one iteration."""

@@ -1,4 +1,4 @@
-"""The two schedulers: contents of an iteration, service of prompts, and maximum rate.
+"""The two schedulers of continuous batching: contents of an iteration, service of prompts, maximum rate.
 
 Both are mean-value models: an iteration's contents depend on its length, and its length on them. All arrays
 have shape (R,), times are in ms and rates in requests/ms. Equation numbers refer to ``docs/math.md``.
@@ -17,30 +17,31 @@ from optimizer.timing import SchedulerName
 MAX_PROMPT_SHARE = 0.98
 MAX_PROMPT_LOAD = 0.995
 BLEND = 8
-"""Exponent of the power mean that combines the two waits before a prefill; nearly their maximum."""
+"""Exponent of the power mean that combines two waiting times before a prefill, which is almost their maximum.
+"""
 BATCH_ROUNDS = 4
 TINY = 1e-300
 
 
 class Scheduler(ABC):
-    """A policy that assigns prompts to iterations."""
+    """A scheduler: a policy that assigns prompts to iterations."""
 
     has_one_solution: ClassVar[bool] = True
     """Whether the fixed point of the iteration length is unique."""
 
     @abstractmethod
     def iteration(self, replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
-        """Return the iterations that follow from a guess of their length.
+        """Return the iterations that result if their mean length is a guess.
 
         Args:
             replicas: R replicas.
             rate: arrival rate [1/ms].
-            guess_ms: assumed mean length of an iteration.
+            guess_ms: assumed mean length of an iteration [ms].
         """
 
     @abstractmethod
     def prompts(self, replicas: ReplicaArrays, rate: FloatArray, found: Iteration) -> Prompts:
-        """Return the service of prompts.
+        """Return the service of prompts, given the mean iterations.
 
         Args:
             replicas: R replicas.
@@ -54,18 +55,19 @@ class Scheduler(ABC):
 
 
 class Chunked(Scheduler):
-    """Prompts are computed in chunks next to the decodes, up to the token budget."""
+    """Scheduler `chunked`: prompts are computed in chunks together with decodes, up to the token budget."""
 
     def iteration(self, replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
-        """Return the iterations (eq. 68-70)."""
-        # Decodes come first; what remains of the token budget computes prompts.
+        """Return the iterations that result if their mean length is a guess (eq. 68-70)."""
+        # Decodes come first; the rest of the token budget is for prompts.
         decodes, spread, seen, held = _decodes(replicas, rate, guess_ms)
         budget = np.maximum(replicas.budget - seen, 1.0)
         prompts = rate * guess_ms
         together = np.where(
             replicas.arrival_scv > NEARLY_EVEN, _mean_of_some(prompts), np.maximum(prompts, 1.0)
         )
-        # Prompts longer than the budget spread over several iterations, so more iterations contain some.
+        # Prompts longer than the budget are spread over several iterations, so more iterations contain prompt
+        # tokens.
         tokens = np.minimum(together * replicas.prompt, budget)
         share = np.minimum(prompts * replicas.prompt / tokens, 1.0)
         without = replicas.iteration_ms(seen, held=held)
@@ -76,15 +78,15 @@ class Chunked(Scheduler):
         )
 
     def prompts(self, replicas: ReplicaArrays, rate: FloatArray, found: Iteration) -> Prompts:
-        """Return the service of prompts (eq. 72-77)."""
+        """Return the service of prompts, given the mean iterations (eq. 72-77)."""
         prompt, scv = replicas.prompt, replicas.arrival_scv
         even = scv < NEARLY_EVEN
         budget = np.maximum(replicas.budget - found.seen, 1.0)
         full_ms = replicas.iteration_ms(found.seen, budget, held=found.held)
         alone = replicas.lone_prompt_ms(found.seen, found.held) - found.decode_ms
         own_ms = self._own(replicas, found, budget, full_ms)
-        # While prompts queue, each takes its part of a full iteration: whole ones their share of the decodes,
-        # too, in which others are computed.
+        # While prompts queue, each takes its part of a full iteration. Entire prompts also take their share
+        # of the decodes between them.
         whole = prompt < budget
         work = np.minimum(prompt / budget * (full_ms - found.decode_ms), alone)
         service = np.where(whole, found.decode_ms * prompt / budget + work, prompt / budget * full_ms)
@@ -97,8 +99,8 @@ class Chunked(Scheduler):
         mates = np.where(even, np.maximum(found.prompts - 1, 0.0) * alone, share * seen_ms + burst * alone)
         apart = even & (rate * found.prompt_ms < 1)
         residual = np.where(apart, found.decode_ms, seen_ms)
-        # Two waits: for the end of the current iteration and the prompts that start with it (gated), and in
-        # the queue while the budget is used up; the longer one counts.
+        # Two waiting times: until the end of the current iteration plus the prompts that start with it
+        # (gated), and in the queue while the budget is used up. The longer one counts.
         gated = busy * (residual / 2 + mates)
         end = np.minimum(full_ms - found.decode_ms, alone) * np.minimum(1.0, prompt / budget) / 2
         queue, queue_variance, load = _queue(replicas, rate, service)
@@ -123,7 +125,7 @@ class Chunked(Scheduler):
     def _own(
         self, replicas: ReplicaArrays, found: Iteration, budget: FloatArray, full_ms: FloatArray
     ) -> FloatArray:
-        """Return the prefill time of a prompt: full chunks, and one with the rest (eq. 72)."""
+        """Return the prefill time of a prompt [ms]: full chunks, and one with the rest (eq. 72)."""
         prompt = replicas.prompt
         chunks = np.floor(prompt / budget)
         rest = prompt - chunks * budget
@@ -134,7 +136,7 @@ class Chunked(Scheduler):
         return np.where(prompt <= budget, replicas.lone_prompt_ms(seen, held), pieces)
 
     def largest_rate(self, replicas: ReplicaArrays) -> FloatArray:
-        """Return the throughput with all batch slots, or the token budget, used (eq. 80)."""
+        """Return the throughput with all batch slots or the token budget used [requests/ms] (eq. 80)."""
         prompt, steps = replicas.prompt, replicas.steps
         decodes = np.minimum(replicas.places, replicas.budget / (1 + prompt / steps))
         prompts = decodes / steps
@@ -146,14 +148,18 @@ class Chunked(Scheduler):
 
 
 class PrefillFirst(Scheduler):
-    """Full prompts, up to the token budget, are computed first while decodes pause."""
+    """Scheduler `prefill-first`: entire prompts, up to the token budget, are computed while decodes pause."""
 
     has_one_solution: ClassVar[bool] = False
 
     def iteration(self, replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
-        """Return the iterations (eq. 71): iterations with prompts continue while prompts keep arriving."""
+        """Return the iterations that result if their mean length is a guess (eq. 71).
+
+        Iterations with prompts continue while prompts keep arriving.
+        """
         decodes, spread, seen, held = _decodes(replicas, rate, guess_ms)
-        # A decode iteration gathers prompts; the iterations that compute them gather more, until none comes.
+        # Prompts arrive during a decode iteration; more arrive during the iterations that compute them, until
+        # none does.
         without = replicas.iteration_ms(seen, held=held)
         prompts = rate * guess_ms
         most = np.maximum(1.0, np.floor(replicas.budget / replicas.prompt))
@@ -174,18 +180,19 @@ class PrefillFirst(Scheduler):
         return replicas.iteration_ms(0.0, prompts * replicas.prompt, prompts)
 
     def prompts(self, replicas: ReplicaArrays, rate: FloatArray, found: Iteration) -> Prompts:
-        """Return the service of prompts (eq. 72-77)."""
+        """Return the service of prompts, given the mean iterations (eq. 72-77)."""
         prompt, scv = replicas.prompt, replicas.arrival_scv
         own_ms = replicas.lone_prompt_ms(0.0)
         most = np.maximum(1.0, np.floor(replicas.budget / prompt))
         average = found.prompt_ms * prompt / found.prompt_tokens
-        # Queued prompts fill the batches, but a burst ends before they are full.
+        # Queued prompts fill batches of prompts, but a burst can end before they are full.
         service = np.where(scv > 1, average, self._batch_ms(replicas, most) / most)
         slope = replicas.prompt_slope_ms(0.0, found.prompt_tokens)
         busy = _busy(found, scv)
         share = np.minimum(rate * average, MAX_PROMPT_SHARE)
         seen_ms, square = _iteration_found(replicas, rate, found, slope, prompt < replicas.budget)
-        # As for chunks: the current iteration and the prompts gathered in it, or the queue of full batches.
+        # As with chunks: the current iteration and the prompts that arrived in it, or the queue of full
+        # batches.
         even = scv < NEARLY_EVEN
         burst = np.where(scv > 1, dispersion(rate * seen_ms, scv) - 1, 0.0)
         more = np.where(even, np.maximum(found.prompts - 1, 0.0), rate * seen_ms + burst)
@@ -210,7 +217,7 @@ class PrefillFirst(Scheduler):
         )
 
     def largest_rate(self, replicas: ReplicaArrays) -> FloatArray:
-        """Return the throughput with all batch slots occupied (eq. 80)."""
+        """Return the throughput with all batch slots occupied [requests/ms] (eq. 80)."""
         ends = replicas.places / replicas.steps
         most = np.maximum(1.0, np.floor(replicas.budget / replicas.prompt))
         together = np.clip(_mean_of_some(ends), 1.0, most)
@@ -219,15 +226,15 @@ class PrefillFirst(Scheduler):
 
 
 SCHEDULERS: dict[SchedulerName, Scheduler] = {"chunked": Chunked(), "prefill-first": PrefillFirst()}
-"""All schedulers by their names in documents."""
+"""All schedulers, by their names in documents."""
 
 
 def _decodes(
     replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return decoding requests, their dispersion, those seen by one of them, and their KV tokens.
+    """Return means: decoding requests, their dispersion, those that one of them sees, and KV cache tokens.
 
-    Requests with long contexts lengthen their own iterations, so arrivals meet them more often (eq. 68, 128).
+    Requests with long contexts lengthen their iterations, so arrivals find them more often (eq. 68, 128).
     """
     decodes = np.minimum(rate * replicas.steps * guess_ms, replicas.places)
     scv = replicas.arrival_scv
@@ -238,13 +245,13 @@ def _decodes(
 
 
 def _mean_of_some(mean: FloatArray) -> FloatArray:
-    """Return the mean of a Poisson variable, given that it is not 0."""
+    """Return the mean of a Poisson variable under the condition that it is not 0."""
     small = np.maximum(mean, 1e-12)
     return small / -np.expm1(-small)
 
 
 def _busy(found: Iteration, scv: FloatArray) -> FloatArray:
-    """Return the probability that an arrival finds an iteration running."""
+    """Return the probability that an arriving request finds an iteration in progress."""
     inside = found.decodes + found.prompts
     return np.where(scv < NEARLY_EVEN, np.minimum(inside, 1.0), -np.expm1(-inside))
 
@@ -252,9 +259,9 @@ def _busy(found: Iteration, scv: FloatArray) -> FloatArray:
 def _iteration_found(
     replicas: ReplicaArrays, rate: FloatArray, found: Iteration, slope: FloatArray, whole: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return E[t²]/E[t], the mean length of the iteration during which a request arrives, and E[t²] (eq. 73).
+    """Return E[t²]/E[t], the mean time of the iteration in which a request arrives, and E[t²] (eq. 73).
 
-    The variance of prompt tokens lengthens iterations; a longer iteration is followed by more prompts.
+    The variance of prompt tokens lengthens iterations, and a longer iteration is followed by more prompts.
     """
     work = found.prompts * replicas.prompt
     spread = (found.prompts * replicas.prompt_square + work**2) / np.maximum(found.with_prompt, TINY)
@@ -272,14 +279,14 @@ def _gated_variance(
     prompt_slope: FloatArray,
     scv: FloatArray,
 ) -> FloatArray:
-    """Return the variance of the wait for the current iteration and for the prompts in the next (eq. 75).
+    """Return the variance of the wait for the current iteration and the next one's prompts (eq. 75).
 
     Args:
         rate: arrival rate.
-        gate: probability of finding an iteration running, and the mean wait.
-        lengths: mean length of an iteration, and of the one running at an arrival; the mean square; the
-            residual for evenly spaced arrivals.
-        prompt_slope: time that one more prompt adds to an iteration.
+        gate: probability of finding an iteration in progress, and the mean wait [ms].
+        lengths: mean time of an iteration, and of the one in progress at an arrival; mean square; residual
+            time for evenly spaced arrivals.
+        prompt_slope: time that one more prompt adds to an iteration [ms].
         scv: squared coefficient of variation of the times between arrivals.
     """
     (busy, gated), (mean, seen, square, even_ms) = gate, lengths
@@ -296,22 +303,23 @@ def _gated_variance(
 def _queue(
     replicas: ReplicaArrays, rate: FloatArray, service: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the queueing time of prompts, its variance, and the load seen by arrivals (eq. 76)."""
+    """Return mean and variance of the queueing time of prompts, and the load that arrivals find (eq. 76)."""
     load = np.clip(rate * service, 1e-12, MAX_PROMPT_LOAD)
     found = load_found(load, replicas.arrival_scv)
     scv, prompt_scv = replicas.arrival_scv, replicas.prompt_scv
     wait = found / (1 - found) * service * (scv + prompt_scv) / (scv + 1)
     wait *= _seldom_met(load, scv, prompt_scv)
-    # The third moment is weighted by the variability of arrivals: evenly spaced ones miss long prompts.
+    # The third moment is weighted by the variability of arrivals, because evenly spaced ones miss long
+    # prompts.
     third = np.minimum(scv, 1.0) * load * service**2 * (1 + prompt_scv) ** 3 / (3 * (1 - load))
     square = np.maximum(2 * wait**2 / np.maximum(found, TINY), 2 * wait**2 + third)
     return wait, square - wait**2, found
 
 
 def _seldom_met(load: FloatArray, scv: FloatArray, prompt_scv: FloatArray) -> FloatArray:
-    """Return the factor of a queueing time if both arrivals and prompts vary little; 1 if either does not.
+    """Return a factor on queueing times that is below 1 if both arrivals and prompts vary little.
 
-    The factor of Kraemer and Langenbach-Belz, over its value for exponential service.
+    It is the factor of Kraemer and Langenbach-Belz, divided by its value for exponential service.
     """
     both = np.maximum(scv + prompt_scv, TINY)
     little = np.maximum(1 / both - 1 / (scv + 1), 0.0) * np.maximum(1 - scv, 0.0) ** 2
@@ -321,7 +329,7 @@ def _seldom_met(load: FloatArray, scv: FloatArray, prompt_scv: FloatArray) -> Fl
 def _joined(
     gated: tuple[FloatArray, FloatArray], queue: tuple[FloatArray, FloatArray]
 ) -> tuple[FloatArray, FloatArray]:
-    """Return mean and variance of a wait that is approximately the maximum of two (eq. 77)."""
+    """Return mean and variance of a waiting time that is about the maximum of two (eq. 77)."""
     scale = np.maximum(np.maximum(gated[0], queue[0]), TINY)
     first, second = (gated[0] / scale) ** BLEND, (queue[0] / scale) ** BLEND
     both = np.maximum(first + second, TINY)

@@ -1,1 +1,1 @@
-"""Classes of requests with priorities in the queue of one continuous batch."""
+"""Queue model of request classes with priorities that share one continuous batch."""

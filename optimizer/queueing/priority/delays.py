@@ -1,9 +1,9 @@
-"""Waiting times under priorities, given that a request waits: busy periods with random initial work.
+"""Waiting times of requests that must wait under priorities: busy periods with random initial work.
 
 A request waits until all requests ahead of it, and all of higher priority that arrive in the meantime, have
-left. With exponential service and Poisson arrivals this time is a mixture of exponential times: the integral
-of eq. 168 and at most one further exponential. All its terms are positive, so no digits cancel in the tail.
-Equation numbers refer to ``docs/math.md``.
+left. With exponential service times and Poisson arrivals, this time is a mixture of exponential times: the
+integral of eq. 168, and at most one further exponential. All terms are positive, so no digits cancel in the
+tail. Equation numbers refer to ``docs/math.md``.
 """
 
 from dataclasses import dataclass
@@ -14,26 +14,26 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray, RowArrays
 from optimizer.queueing.roots import closed_brackets
 
 NODES = 112
-"""Number of points of the quadrature."""
+"""Number of points of the quadrature of this integral."""
 REACH_BELOW, REACH_ABOVE = 18.0, 7.0
-"""Range of the integral on its logarithmic axis, around the point where the integrand changes."""
+"""Range of the integral on its logarithmic axis, below and above the point at which the integrand changes."""
 QUANTILE_WIDTH = 1e-12
 MARGIN = 1e-9
-"""Relative margin of the upper ends of brackets."""
+"""Relative margin that is added to the upper ends of brackets."""
 MIN_LOAD = 1e-100
-"""Lower bound of loads, because formulas divide by their squares."""
+"""Minimum load, because formulas divide by squares of loads."""
 MIN_TAIL = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
 class PriorityDelays(RowArrays):
-    """Waiting times of R classes, given that a request waits; shapes (R,)."""
+    """Waiting times of R classes over the requests that wait, shapes (R,)."""
 
     mean_ms: FloatArray
     above: FloatArray
-    """σ′: load of all higher classes."""
+    """σ′: load of all classes of higher priority."""
     upto: FloatArray
-    """σ: load of all higher classes and of the class itself; below 1."""
+    """σ: load of all classes of higher or equal priority; below 1."""
 
     @property
     def variance(self) -> FloatArray:
@@ -42,7 +42,7 @@ class PriorityDelays(RowArrays):
         return self.mean_ms**2 * (square - 1)
 
     def beyond(self, time_ms: FloatArray) -> FloatArray:
-        """Return P(wait > time_ms | wait > 0), shape (R,) (eq. 168, 169)."""
+        """Return P(waiting time > `time_ms` | waiting time > 0), shape (R,) (eq. 168, 169)."""
         y, above, upto = time_ms / self.mean_ms, self.above, np.maximum(self.upto, MIN_LOAD)
         weight, decay = self._slowest()
         with np.errstate(over="ignore"):
@@ -53,7 +53,7 @@ class PriorityDelays(RowArrays):
         return np.where(time_ms > 0, np.minimum(found, 1.0), 1.0)
 
     def quantile(self, one_in: FloatArray) -> FloatArray:
-        """Return the waiting times exceeded by one in `one_in` of the requests that wait, shape (R,)."""
+        """Return the waiting time that one in `one_in` of the waiting requests exceeds [ms], shape (R,)."""
         found = np.zeros(len(one_in))
         rows = np.flatnonzero(one_in > 1)
         if len(rows):
@@ -69,7 +69,7 @@ class PriorityDelays(RowArrays):
         return found
 
     def _slowest(self) -> tuple[FloatArray, FloatArray]:
-        """Return the weight and the decay, in units of the mean, of the single exponential (eq. 169)."""
+        """Return the weight of the single exponential, and its decay rate times the mean (eq. 169)."""
         above, upto = self.above, np.maximum(self.upto, MIN_LOAD)
         ratio = above / upto
         alone: BoolArray = upto**2 > above
@@ -80,7 +80,7 @@ class PriorityDelays(RowArrays):
 
 @dataclass(frozen=True, slots=True)
 class _LogTail:
-    """Logarithm of the share of requests that wait longer, over a given share."""
+    """Function whose root is a quantile: log of the share of requests that wait longer over a given share."""
 
     delays: PriorityDelays
     logs: FloatArray
@@ -93,15 +93,15 @@ class _LogTail:
 
 
 def _edge(above: FloatArray, upto: FloatArray) -> FloatArray:
-    """Return the smallest decay of the integral's exponentials, in units of the mean."""
+    """Return the smallest decay rate of the integral's exponentials, times the mean."""
     return (1 - np.sqrt(above)) ** 2 / ((1 - upto) * (1 - above))
 
 
 def _continuum(y: FloatArray, above: FloatArray, upto: FloatArray) -> FloatArray:
-    """Return the integral over exponentials (eq. 168), by the trapezoidal rule.
+    """Return the integral over exponentials (eq. 168) by the trapezoidal rule, for times y in means.
 
-    On the axis u = log tan(φ/2) the integrand decays at both ends and is smooth at every scale on which it
-    changes, so the rule converges exponentially.
+    On the axis u = log tan(φ/2), the integrand decays at both ends and is smooth, so the rule converges
+    exponentially.
     """
     root = np.sqrt(above)[:, np.newaxis]
     upto, y = upto[:, np.newaxis], y[:, np.newaxis]

@@ -1,4 +1,4 @@
-"""Latencies of one class of a priority queue, derived from the same queue without priorities.
+"""Latencies of the classes of a priority queue, derived from the same queue without priorities.
 
 All arrays have shape (R,), times are in ms and rates in requests/ms. Equation numbers refer to
 ``docs/math.md``.
@@ -16,31 +16,32 @@ from optimizer.queueing.priority.delays import PriorityDelays
 from optimizer.queueing.reference import ReplicaQueues
 
 Shares = tuple[FloatArray, FloatArray]
-"""Shares of the queue's load: of higher classes, and of these plus the class itself."""
+"""Two shares of a queue's load: of classes with higher priority, and of those with higher or equal priority.
+"""
 MEMORY = 4.0
-"""Rate, per mean residual work, at which a batch forgets when its slots were freed (eq. 167)."""
+"""Rate at which the dependence on when slots were freed decays, per mean residual work (eq. 167)."""
 MIN_DRIFT, MAX_DRIFT = 0.5, 8.0
-"""Range of the drift of the random walk; below it the factor is linear."""
+"""Range of the drift of the random walk in `chance_factor`; below it, the factor is linear."""
 WALK_STEPS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class ClassLatencies(Latencies):
-    """Latency distributions of R classes."""
+    """Latency distributions of R classes, shapes (R,)."""
 
     delays: PriorityDelays
-    """Queueing times of the requests that queue for a batch slot."""
+    """Queueing times over the requests that queue for a batch slot."""
 
     def place_beyond(self, wait_ms: FloatArray) -> FloatArray:
-        """Return P(queueing time > wait_ms) of the requests that queue for a batch slot."""
+        """Return P(queueing time > `wait_ms`) over the requests that queue for a batch slot."""
         return self.delays.beyond(wait_ms)
 
     def place_quantile(self, one_in: FloatArray) -> FloatArray:
-        """Return the queueing times that one in `one_in` of the requests queueing for a batch slot exceed."""
+        """Return the queueing time [ms] that one in `one_in` of the requests that queue for a slot exceed."""
         return self.delays.quantile(one_in)
 
     def wait_quantile(self, share: float) -> FloatArray:
-        """Return a quantile of the time before the prefill, over all requests (eq. 171)."""
+        """Return the time before the prefill that a share of all requests does not exceed [ms] (eq. 171)."""
         for_prompt = self.turn_ms - self.place_chance * self.place_wait_ms
         waits = replace(self, least_ttft_ms=np.zeros_like(for_prompt), turn_mean_ms=for_prompt)
         return waits.ttft_quantile(share)
@@ -48,30 +49,33 @@ class ClassLatencies(Latencies):
 
 @dataclass(frozen=True, slots=True)
 class ServedClassLatencies(ClassLatencies):
-    """Latencies of requests with a known mean service time."""
+    """Latencies of classes in llm-inferno's queue, in which requests have a mean service time."""
 
     @property
     def _life(self) -> Gamma:
         return Gamma(self.e2e_ms, self.e2e_variance)
 
     def wait_quantile(self, share: float) -> FloatArray:
-        """Return a quantile of the time before the prefill, which is spent entirely queueing for a slot."""
+        """Return the queueing time for a slot that a share of requests does not exceed [ms].
+
+        There is no other time before the prefill.
+        """
         return self.place_quantile(np.maximum(self.place_chance / (1 - share), 1.0))
 
     def ttft_quantile(self, share: float) -> FloatArray:
-        """Return a quantile of the TTFT: the prefill takes the same time for all requests."""
+        """Return the TTFT that a share of requests does not exceed [ms]; prefill times are equal."""
         return self.least_ttft_ms + self.wait_quantile(share)
 
 
 def of_service_times(
     queues: ReplicaQueues, found: Performance, shares: Shares, work_scv: FloatArray
 ) -> tuple[ClassLatencies, FloatArray]:
-    """Return the latencies of classes by service times (eq. 165-171), and their waits relative to the mean.
+    """Return the latencies of classes from service times, and factors on the mean wait (eq. 165-171).
 
     Args:
-        queues: the queues, of unlimited capacity.
-        found: their long-run means.
-        shares: shares of the load of higher classes, and of these plus the class itself.
+        queues: the queues without priorities, of unlimited capacity.
+        found: long-run means of these queues.
+        shares: shares of the load with higher priority, and with higher or equal priority.
         work_scv: squared coefficient of variation of a request's work.
     """
     load = np.minimum(found.offered_rps / queues.full_rate_rps, MAX_LOAD)
@@ -106,15 +110,15 @@ def of_service_times(
 def of_iterations(
     queues: ContinuousQueues, found: ContinuousPerformance, shares: Shares, work_scv: FloatArray
 ) -> tuple[ClassLatencies, FloatArray]:
-    """Return the latencies of classes by iterations (eq. 172), and their slot waits relative to the mean.
+    """Return the latencies of classes from iterations, and factors on the mean wait for a slot (eq. 172).
 
     The queue without classes already includes the variability of outputs, so only the ratio of the factors
     matters.
 
     Args:
-        queues: the queues, of unlimited capacity.
-        found: their long-run means.
-        shares: shares of the load of higher classes, and of these plus the class itself.
+        queues: the queues without priorities, of unlimited capacity.
+        found: long-run means of these queues.
+        shares: shares of the load with higher priority, and with higher or equal priority.
         work_scv: squared coefficient of variation of a request's work.
     """
     load = np.minimum(found.offered_rps / MS_PER_S / queues.largest_rate, MAX_LOAD)
@@ -128,13 +132,13 @@ def of_iterations(
 def chance_factor(places: FloatArray, load: FloatArray, work_scv: FloatArray) -> FloatArray:
     """Return the factor on the probability of queueing for non-exponential work (eq. 173).
 
-    The factor is that of many slots near saturation: for fixed work, the probability that the maximum of a
-    Gaussian random walk is positive, divided by its exponential counterpart (Halfin and Whitt). It is linear
-    in the squared coefficient of variation up to 1. Above it is 1, because the probability hardly grows with
-    more variable work. With one slot the probability is the load for any work.
+    The factor is that of many slots near saturation. For fixed work, it is the probability that the maximum
+    of a Gaussian random walk is positive, divided by the same for exponential work (Halfin and Whitt). It is
+    linear in the squared coefficient of variation up to 1. Above 1 the factor is 1, because more variable
+    work hardly changes the probability. With one slot, the probability equals the load for any work.
 
     Args:
-        places: slots of the batch.
+        places: number of batch slots.
         load: load of the queue.
         work_scv: squared coefficient of variation of a request's work.
     """
@@ -153,12 +157,12 @@ def chance_factor(places: FloatArray, load: FloatArray, work_scv: FloatArray) ->
 def work_factor(places: FloatArray, loads: Shares, work_scv: FloatArray) -> FloatArray:
     """Return the factor on a queueing time for non-exponential work (eq. 167).
 
-    Over a span much shorter than a service, slots are freed as by a Poisson process; over a longer one, as by
-    a renewal process. With one slot the factor is exact.
+    Over times much shorter than a service time, slots become free as in a Poisson process; over longer times,
+    as in a renewal process. With one slot, the factor is exact.
 
     Args:
-        places: slots of the batch.
-        loads: loads of higher classes, and of these plus the class itself.
+        places: number of batch slots.
+        loads: load with higher priority, and with higher or equal priority.
         work_scv: squared coefficient of variation of a request's work.
     """
     above, upto = loads
@@ -168,7 +172,7 @@ def work_factor(places: FloatArray, loads: Shares, work_scv: FloatArray) -> Floa
 
 
 def _ratio(load: FloatArray, loads: Shares) -> FloatArray:
-    """Return the mean wait of classes divided by that under first come, first served (eq. 166)."""
+    """Return the mean waiting time of classes divided by that without priorities (eq. 166)."""
     above, upto = loads
     return (1 - load) / ((1 - above) * (1 - upto))
 
@@ -176,7 +180,7 @@ def _ratio(load: FloatArray, loads: Shares) -> FloatArray:
 def _ranked(
     everyone: Latencies, loads: Shares, ratio: FloatArray, result: type[ClassLatencies]
 ) -> ClassLatencies:
-    """Return the latencies with the queueing time of a class instead of that of all requests."""
+    """Return the latencies with the queueing times of classes instead of those of all requests."""
     chance, wait = everyone.place_chance, everyone.place_wait_ms
     delays = PriorityDelays(wait * ratio, *loads)
     values = {field.name: getattr(everyone, field.name) for field in fields(Latencies)}
@@ -190,5 +194,5 @@ def _ranked(
 
 
 def _place_variance(chance: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
-    """Return the variance of a time that applies to a fraction of the requests and is 0 for the others."""
+    """Return the variance of a time that is 0 except for a fraction `chance` of requests."""
     return np.maximum(chance * (variance + mean**2) - (chance * mean) ** 2, 0.0)

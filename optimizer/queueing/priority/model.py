@@ -1,8 +1,9 @@
-"""Queue model of classes with priorities that share one continuous batch (docs/math.md, section 25).
+"""Queue model of request classes with priorities that share one continuous batch (math.md section 25).
 
 The oldest waiting request of the highest priority takes the next free slot of the batch; running requests are
-never interrupted. Each row is one class of one queue. Rates are those of the entire queue, whose mix is
-fixed, and metrics are those of the row's class. Sizing a row therefore returns the maximum rate of its queue.
+not interrupted. Each row is one class of one queue. Rates are those of the entire queue, in which classes
+have fixed shares, and metrics are those of the row's class. So sizing a row returns the maximum rate of its
+queue at which this class meets its targets.
 """
 
 from collections.abc import Sequence
@@ -20,19 +21,19 @@ from optimizer.queueing.reference import ReplicaQueues
 from optimizer.timing import Law
 
 UNLIMITED_QUEUE = 2**40
-"""Queue capacity of a queue with classes [requests]."""
+"""Queue capacity that is used for queues with classes, which are unlimited [requests]."""
 
 COUNTED = ("offered_rps", "throughput_rps", "in_service", "in_queue")
-"""Metrics of the queue that are multiplied by the class's share."""
+"""Metrics of a queue that are multiplied by the share of a class."""
 WITH_WAIT = ("response_ms", "wait_ms", "ttft_ms")
-"""Metrics that include the queueing time."""
+"""Metrics that include the queueing time and therefore differ by class."""
 
 
 class ClassMix(NamedTuple):
-    """The K classes of one queue, in the given order; shapes (K,)."""
+    """The shares of the K classes of one queue, shapes (K,)."""
 
     share: FloatArray
-    """Share of the queue's requests."""
+    """Share of the queue's requests that belong to each class."""
     above: FloatArray
     """Share of the queue's load from classes of higher priority."""
     upto: FloatArray
@@ -42,12 +43,12 @@ class ClassMix(NamedTuple):
     def of(
         cls, rates: Sequence[float], priorities: Sequence[int], work: Sequence[float] | None = None
     ) -> Self:
-        """Return the mix of classes in any order; classes of equal priority are served as one.
+        """Create the mix of classes, in the given order; classes of equal priority are served as one.
 
         Args:
-            rates: arrival rates, at least one of them above zero.
-            priorities: 1 is the highest.
-            work: mean work of a request, in any unit; default: the same in all classes.
+            rates: arrival rates of the classes; at least one is above 0.
+            priorities: priorities of the classes; 1 is the highest.
+            work: mean work of a request of each class, in any unit; default: equal in all classes.
         """
         rate, rank = np.array(rates, dtype=np.float64), np.array(priorities)
         load = rate * (1.0 if work is None else np.array(work))
@@ -61,16 +62,16 @@ class ClassMix(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClassPerformance(ContinuousPerformance):
-    """Long-run means of R classes, with their latency distributions."""
+    """Long-run means of R classes, with the latency distributions of each."""
 
     latencies: ClassLatencies
 
     def wait_quantile(self, share: float) -> FloatArray:
-        """Return a quantile of the time before the prefill, over all requests of a class [ms]."""
+        """Return the time before the prefill that a share of each class's requests does not exceed [ms]."""
         return self.latencies.wait_quantile(share)
 
     def quantile_of_all(self, metric: LatencyName, percent: float) -> float:
-        """Return a percentile of a latency over the requests of all rows; all rows belong to one queue."""
+        """Return a percentile of a latency over the requests of all rows [ms]; all belong to one queue."""
         from scipy.optimize import brentq
 
         ends = self.figure(TargetMeasure(metric, percent))
@@ -86,28 +87,28 @@ class ClassPerformance(ContinuousPerformance):
 
 @dataclass(frozen=True, slots=True)
 class PriorityQueues(QueueModel):
-    """R classes of queues in front of continuous batches."""
+    """Queue model of R classes that wait for continuous batches, by priority."""
 
     name: ClassVar[str] = "priority"
     takes_variability: ClassVar[bool] = True
     queues: QueueModel
-    """The queue of each row, of unlimited capacity; the same for all classes of a queue."""
+    """Queue of each row without priorities, of unlimited capacity; equal for all classes of a queue."""
     share: FloatArray
-    """Share of the queue's requests, shape (R,)."""
+    """Share of the queue's requests that belong to the row's class, shape (R,)."""
     above: FloatArray
-    """Share of the queue's load with a higher priority, shape (R,)."""
+    """Share of the queue's load that has higher priority than the row's class, shape (R,)."""
     upto: FloatArray
-    """Share of the queue's load with a higher or equal priority, shape (R,)."""
+    """Share of the queue's load that has higher or equal priority, shape (R,)."""
     work_scv: FloatArray
     """Squared coefficient of variation of a request's work, shape (R,)."""
 
     @classmethod
     def of(cls, queues: QueueModel, mixes: Sequence[ClassMix], work_cv: FloatArray) -> Self:
-        """Return the classes of some queues, one queue after another.
+        """Create the rows for the classes of several queues, one queue after another.
 
         Args:
-            queues: the queue of each class; a queue is repeated once for each of its classes.
-            mixes: the classes of each queue.
+            queues: the queue of each class; each queue is repeated for all its classes.
+            mixes: mix of classes of each queue.
             work_cv: coefficient of variation of a request's work, shape (R,).
         """
         share, above, upto = (np.concatenate(column) for column in zip(*mixes, strict=True))
@@ -115,38 +116,38 @@ class PriorityQueues(QueueModel):
 
     @classmethod
     def supports_measure(cls, measure: TargetMeasure) -> bool:
-        """Return whether a measure is available: means, and percentiles of latencies."""
+        """Return whether the model computes a target measure: means, and percentiles of latencies."""
         return ContinuousQueues.supports_measure(measure)
 
     @classmethod
     def of_law(cls, law: Law, limits: ReplicaLimits, variability: Variability) -> Self:
-        """Build queues with one class each, whose work varies as the output length does."""
+        """Create queues with one class each, whose work varies like the output length."""
         queues = ContinuousQueues.of_law(law, limits, variability)
         one = np.ones(len(limits.max_batch))
         return cls(queues, one, 0 * one, one, variability.out_tokens_cv**2)
 
     @property
     def law_type(self) -> type[Law]:
-        """The latency model that this queue model uses."""
+        """Type of latency model that this queue model uses."""
         return self.queues.law_type
 
     @property
     def least_rate_rps(self) -> FloatArray:
-        """Lower end of the rates searched by sizing [requests/s], shape (R,)."""
+        """Lowest rate at which sizing searches [requests/s], shape (R,)."""
         return self.queues.least_rate_rps
 
     @property
     def stable_rate_rps(self) -> FloatArray:
-        """Maximum stable rate of the queue [requests/s], shape (R,)."""
+        """Maximum stable rate of each row's queue [requests/s], shape (R,)."""
         return self.queues.stable_rate_rps
 
     @property
     def is_non_monotone(self) -> BoolArray:
-        """Whether a latency can fall as the rate grows, shape (R,)."""
+        """Mask of rows of which a latency can fall as the rate grows, shape (R,)."""
         return self.queues.is_non_monotone
 
     def analyze(self, rate_rps: FloatArray) -> ClassPerformance:
-        """Return means and distributions of each class at total rates `rate_rps` > 0, shape (R,)."""
+        """Return the metrics of each class at total rates `rate_rps` > 0 of its queue, shape (R,)."""
         found = self.queues.analyze(rate_rps)
         latencies, ratio = self._latencies(found)
         change = latencies.turn_ms - found.wait_ms
