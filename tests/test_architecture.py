@@ -80,6 +80,7 @@ PARTS = {
     "purposes": "optimizer.plan",
     "checks": "optimizer.plan",
     "explained": "optimizer.studies",
+    "hourly": "optimizer.studies",
     "replayed": "optimizer.studies",
     "simulated": "optimizer.studies",
     "sections": "optimizer.render",

@@ -5,6 +5,7 @@ bounded, and the time per pair does not depend on the number of pairs.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -15,15 +16,12 @@ from optimizer.candidates.pairs import Pairs, arrays_of, chunks, law_of, sizable
 from optimizer.candidates.rows import candidate_rows, no_rows
 from optimizer.candidates.sized import loaded_candidates
 from optimizer.candidates.table import Candidates, CandidateTable, Verdicts
-from optimizer.features.external.feature import EXTERNAL
-from optimizer.features.external.offers import rented
 from optimizer.features.reserves.offers import with_reserve
-from optimizer.features.routes.feature import ROUTES
-from optimizer.features.routes.offers import undivided_candidates
 from optimizer.features.shared_cards.feature import SHARED_CARDS
 from optimizer.features.shared_cards.offers import find_patterns
 from optimizer.features.shared_queues.feature import SHARED_QUEUES
 from optimizer.features.shared_queues.offers import queue_candidates
+from optimizer.features.table import FEATURES, part_of
 from optimizer.parallel import in_threads
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
@@ -52,7 +50,7 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
     over = table.num_replicas > limit
     bounded = replace(table, num_replicas=np.minimum(table.num_replicas, limit))
     within = table.take(~over)
-    more = external = within.take(np.zeros(0, np.int64))
+    more = within.take(np.zeros(0, np.int64))
     if arrays.servers.reserve.wanted.any():
         within, more = with_reserve(arrays, within)
     queues = (
@@ -62,14 +60,13 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
         within = CandidateTable.joined([within, queues.table])
         more = CandidateTable.joined([more, queues.with_reserve])
     verdicts.freeze()
-    if EXTERNAL.name in system.features:
-        external = rented(arrays, system, arrays.servers.load_rps)
     shared = find_patterns(system, find_candidates) if SHARED_CARDS.name in system.features else None
-    undivided = None
-    if ROUTES.name in system.features:
-        undivided = undivided_candidates(system, arrays, lambda other: find_candidates(other, memo).table)
-    tables = within, bounded.take(over), more, external
-    return Candidates(arrays, *tables, verdicts, system, shared=shared, undivided=undivided)
+    offered = {
+        feature.name: part_of(feature, "offers").offered(system, arrays, partial(find_candidates, memo=memo))
+        for feature in FEATURES
+        if feature.has_offers and feature.name in system.features
+    }
+    return Candidates(arrays, within, bounded.take(over), more, verdicts, system, shared, offered)
 
 
 # --- from pairs to candidates --------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.features.shared_cards.patterns import SharedCards
+from optimizer.features.table import FEATURES
 from optimizer.quantities import quantity
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.schema import EstimateEnd, Server
@@ -243,23 +244,20 @@ class Candidates:
     """
     with_reserve: CandidateTable
     """Candidates with additional replicas for the reserve of their server."""
-    external: CandidateTable
-    """Candidates that are external services; their accelerator index is the last plus 1."""
     verdicts: Verdicts
     system: System
     shared: SharedCards | None = None
     """Patterns of shared cards; None if no server can share one."""
-    undivided: CandidateTable | None = None
-    """Candidates of the large servers of routes if the router is off, in case request lengths differ by kind;
-    None if there are none.
-    """
+    offered: Mapping[str, CandidateTable] = field(default_factory=dict)
+    """Candidates that features add, by feature; those of a feature with a coupling need its rows."""
     more: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Changes of available amounts in a what-if question, by limit and item."""
 
     @property
     def own_tables(self) -> list[CandidateTable]:
         """Tables of all candidates that serve one server by themselves."""
-        return [self.table, self.over_limit, self.with_reserve, self.external]
+        alone = [each.name for each in FEATURES if not each.has_coupling and each.name in self.offered]
+        return [self.table, self.over_limit, self.with_reserve, *(self.offered[name] for name in alone)]
 
     def with_tables(
         self, change: Callable[..., CandidateTable], other: "Candidates | None" = None
@@ -271,12 +269,10 @@ class Candidates:
             table=change(*(each.table for each in sources)),
             over_limit=change(*(each.over_limit for each in sources)),
             with_reserve=change(*(each.with_reserve for each in sources)),
-            external=change(*(each.external for each in sources)),
-            undivided=None
-            if self.undivided is None
-            else change(
-                *(each.table.take(_NO_ROWS) if each.undivided is None else each.undivided for each in sources)
-            ),
+            offered={
+                name: change(*(each.offered.get(name, each.table.take(_NO_ROWS)) for each in sources))
+                for name in self.offered
+            },
         )
 
     def rejections(self, server: int | None = None) -> Iterator[Rejection]:

@@ -1,52 +1,135 @@
-"""Computes the fields of a plan that follow from its placements; planning and verification both use this."""
+"""Computes the fields of a plan that follow from its placements; planning and verification both use this.
 
-from collections.abc import Mapping
+The service and the placements of a solution by features are read here, too: shared queues, routes, shared
+cards and rentals.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from optimizer.arrays import IntArray
+from optimizer.candidates import Candidates
 from optimizer.candidates.arrays import reserve_arrays, server_loads_rps
+from optimizer.documents import MAX_QUANTITY
 from optimizer.features.caches.feature import CACHES
 from optimizer.features.caches.view import cache_uses
+from optimizer.features.external.view import rentals, rented_again
 from optimizer.features.offline.feature import OFFLINE
 from optimizer.features.offline.view import deadline_uses
 from optimizer.features.reserves.purposes import replica_counts
 from optimizer.features.reserves.view import reserve_uses
 from optimizer.features.rollouts.view import rollout_uses
 from optimizer.features.routes.feature import ROUTES
-from optimizer.features.routes.view import Divisions, route_uses
-from optimizer.features.shared_queues.uses import SharedQueueUse
+from optimizer.features.routes.view import (
+    Divisions,
+    divisions_again,
+    divisions_of,
+    largest_rate_rpm,
+    other_states,
+    route_uses,
+    routed_loads_rpm,
+)
+from optimizer.features.shared_cards.feature import SHARED_CARDS
+from optimizer.features.shared_cards.view import card_uses, units_of
+from optimizer.features.shared_queues.feature import SHARED_QUEUES
+from optimizer.features.shared_queues.view import (
+    Members,
+    Served,
+    member_figures,
+    queue_uses,
+    queues_as_served,
+    served_members,
+    short_members,
+)
 from optimizer.features.versions.feature import VERSIONS
 from optimizer.features.versions.view import split_uses
-from optimizer.plan.document import Kept, Unserved
+from optimizer.plan.checks.facts import Facts
+from optimizer.plan.document import Kept, Plan, Unserved
+from optimizer.plan.placements import services_of
 from optimizer.plan.views import PlanPlacements
+from optimizer.schema import Route, Server
+from optimizer.solvers.problem import Problem
+from optimizer.solvers.solution import Solution
 from optimizer.spec.system import System
 
 
-class StatedFacts(NamedTuple):
-    """Facts of a plan that do not follow from its placements."""
+class JointService(NamedTuple):
+    """Loads of a solution that servers share: those of queues and routes."""
 
-    unserved: tuple[Unserved, ...]
-    has_reserve: Mapping[str, bool]
-    """Whether each server that requires a reserve has it, by name."""
-    queues: Mapping[str, SharedQueueUse]
+    queues: Served
+    """Served rates of the members of each shared queue."""
     divisions: Divisions
     """Division of the requests of each route."""
-    all_large: Mapping[str, float | None]
-    """Cost of serving all requests with the large model alone [cents/h], by route; None if impossible."""
+
+    @classmethod
+    def of(cls, candidates: Candidates, problem: Problem, solution: Solution) -> "JointService":
+        """Return the shared loads of a solution."""
+        system, used = candidates.system, candidates.system.features
+        return cls(
+            queues_as_served(candidates, problem, solution) if SHARED_QUEUES.name in used else {},
+            divisions_of(system, problem, solution) if ROUTES.name in used else {},
+        )
+
+    def served_rpm(self, system: System, running: Collection[str]) -> dict[str, Mapping[str, float]]:
+        """Return the served rates of queues and routed servers, in the format of `as_served`.
+
+        Args:
+            system: the planned system.
+            running: servers with replicas.
+        """
+        return {**self.queues, **routed_loads_rpm(system, self.divisions, running)}
+
+    def short(self, candidates: Candidates, problem: Problem) -> Iterator[tuple[int, int, float]]:
+        """Yield queue, member and served share of each member that is not served in full."""
+        return short_members(candidates, problem, self.queues)
 
 
-def sections(placed: PlanPlacements, stated: StatedFacts) -> dict[str, Any]:
-    """Return all fields of a plan, by Python name, except those about its bounds and optimality."""
+def with_placements_elsewhere(
+    placed: PlanPlacements, candidates: Candidates, problem: Problem, replicas: IntArray
+) -> PlanPlacements:
+    """Return what a solution places, given its pools: also shared cards and rentals."""
+    uses_cards = SHARED_CARDS.name in placed.system.features
+    cards = card_uses(candidates, problem, replicas) if uses_cards else ()
+    return replace(placed, cards=cards, rented=rentals(candidates, problem, replicas))
+
+
+def sections_again(facts: Facts, candidates: Candidates | None) -> dict[str, Any]:
+    """Return the fields of a plan as they follow from what it places, without the solver."""
+    plan, placed = facts.plan, replace(facts.placed, rented=rented_again(facts))
+    joint = JointService(plan.served_in_queues_rpm, divisions_again(facts))
+    has_reserve = {item.server: item.has_reserve for item in plan.reserves}
+    return sections(placed, joint, facts.placed.members, plan.unserved, has_reserve, candidates)
+
+
+def sections(
+    placed: PlanPlacements,
+    joint: JointService,
+    members: Members,
+    unserved: Collection[Unserved],
+    has_reserve: Mapping[str, bool],
+    candidates: Candidates | None,
+) -> dict[str, Any]:
+    """Return all fields of a plan, by Python name, except those about its bounds and optimality.
+
+    Args:
+        placed: what the plan places.
+        joint: how it serves loads that servers share.
+        members: metrics of the members of queues.
+        unserved: servers that it does not serve in full.
+        has_reserve: whether each server that requires a reserve has it, by name.
+        candidates: candidates of the system, if available.
+    """
     system, pools = placed.system, placed.pools
-    short = {item.server for item in stated.unserved}
-    short |= {name for name, use in stated.queues.items() if short & use.members.keys()}
-    # Only servers on unshared replicas that are served in full have reserves.
-    elsewhere = {*placed.rented, *(item.server for use in placed.cards for item in use.servers)}
+    queues = queue_uses(system, joint.queues, dict(member_figures(placed.arrays, members)))
+    short = {item.server for item in unserved}
+    short |= {name for name, use in queues.items() if short & use.members.keys()}
     used = system.features
     loads_rps = server_loads_rps(system)
     wanted = reserve_arrays(system, loads_rps)
     reserves = (
-        reserve_uses(system, pools, wanted, loads_rps, short, elsewhere, stated.has_reserve)
+        reserve_uses(system, pools, wanted, loads_rps, short, placed.elsewhere, has_reserve)
         if wanted.wanted.any()
         else ()
     )
@@ -54,14 +137,12 @@ def sections(placed: PlanPlacements, stated: StatedFacts) -> dict[str, Any]:
     rollouts = rollout_uses(system, pools) if system.options.rollout else {}
     return {
         **_stated_by(system),
-        "complete": not stated.unserved,
+        "complete": not unserved,
         "total_cost_cents_per_h": placed.total_cost_cents_per_h,
         "allocations": {name: pools[name] for name in system.servers if name in pools},
-        "shared_queues": stated.queues,
-        "routes": route_uses(system, stated.divisions, pools, stated.all_large)
-        if ROUTES.name in used
-        else {},
-        "unserved": tuple(sorted(stated.unserved, key=attrgetter("server"))),
+        "shared_queues": queues,
+        "routes": route_uses(system, joint.divisions, pools, candidates) if ROUTES.name in used else {},
+        "unserved": tuple(sorted(unserved, key=attrgetter("server"))),
         "capacity": placed.capacity,
         "limits": placed.limits,
         "tiers": placed.tiers,
@@ -93,3 +174,39 @@ def _stated_by(system: System) -> dict[str, Any]:
             for (server, accelerator), replicas in system.kept.items()
         ),
     }
+
+
+def with_states_of(plan: Plan, candidates: Candidates, problem: Problem, replicas: IntArray) -> IntArray:
+    """Return the replicas of a plan for each candidate of a problem, only for those that the plan can mean.
+
+    Args:
+        plan: the plan.
+        candidates: candidates of its system.
+        problem: a problem with the same servers.
+        replicas: the plan's replicas of the server and accelerator of each candidate, shape (C,).
+    """
+    found, table = replicas.copy(), problem.table
+    for pattern, count in units_of(candidates, plan).items():
+        found[table.pattern == pattern] = count
+    found[~served_members(candidates, table, plan.shared_queues)] = 0
+    found[other_states(candidates, problem, plan)] = 0
+    return found
+
+
+def largest_loads_rpm(plan: Plan, system: System) -> list[float]:
+    """Return the largest loads of the `owners` of a system that a plan serves [requests/min]."""
+    services = frozenset(services_of(plan))
+    return [
+        largest_rate_rpm(owner, plan)
+        if isinstance(owner, Route)
+        else _largest_load_rpm(owner, plan, services)
+        for owner in system.owners
+    ]
+
+
+def _largest_load_rpm(server: Server, plan: Plan, services: Collection[str]) -> float:
+    """Return the largest load of a server, including its cache hits."""
+    if server.name in services:
+        return MAX_QUANTITY
+    most = sum(pool.max_arrival_rate_rpm for pool in plan.pools_of(server.name))
+    return most / (1 - server.cache_hit_rate)

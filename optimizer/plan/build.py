@@ -1,6 +1,6 @@
 """Builds a plan from a solution: names instead of indices, metrics, and reasons for unserved servers."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,25 +11,7 @@ from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import SystemArrays, tabulate_as_served
 from optimizer.candidates.measuring import largest_rates_of, measure_pairs
 from optimizer.candidates.replica_power import power_of_rows
-from optimizer.candidates.table import Source
-from optimizer.features.external.uses import Rented
-from optimizer.features.external.view import rental
-from optimizer.features.routes.feature import ROUTES
-from optimizer.features.routes.view import Divisions, all_large_cents_per_h, divisions_of, routed_loads_rpm
-from optimizer.features.shared_cards.feature import SHARED_CARDS
-from optimizer.features.shared_cards.uses import SharedCardUse
-from optimizer.features.shared_cards.view import card_uses
-from optimizer.features.shared_queues.feature import SHARED_QUEUES
-from optimizer.features.shared_queues.uses import SharedQueueUse
-from optimizer.features.shared_queues.view import (
-    Served,
-    measured_members,
-    member_figures,
-    queue_uses,
-    queues_as_served,
-    short_members,
-)
-from optimizer.features.views import StatedFacts, sections
+from optimizer.features.views import JointService, sections, with_placements_elsewhere
 from optimizer.plan.document import Plan, PlanLevel, Unserved
 from optimizer.plan.rows import idle_figures, origin_of, pool_figures
 from optimizer.plan.shortages import Shortages
@@ -53,32 +35,22 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         problem: the planning problem.
         solution: its solution.
     """
-    names, system = candidates.arrays.server_names, candidates.system
-    used = system.features
-    rates = queues_as_served(candidates, problem, solution) if SHARED_QUEUES.name in used else {}
-    divisions = divisions_of(system, problem, solution) if ROUTES.name in used else {}
-    arrays = _arrays_as_served(candidates, problem, solution, rates, divisions)
-    cards = card_uses(candidates, problem, solution.replicas) if SHARED_CARDS.name in used else ()
-    pools, rented = _placed(candidates, arrays, problem, solution.replicas, cards)
-    power = _power_of_pools(candidates, problem, solution.replicas) if needs_power(system) else {}
-    placed = PlanPlacements(system, arrays, pools, power, cards, rented)
-    fraction = served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented, cards))
-    has_reserve: list[bool] = [False] * len(names)
-    if problem.reserve.wanted.any():
-        has_reserve = reserves_held(problem, solution.replicas)[1][: len(names)].tolist()
-    stated = StatedFacts(
-        unserved=_unserved(candidates, problem, solution.replicas, placed, fraction, rates),
-        has_reserve=dict(zip(names, has_reserve, strict=True)),
-        queues=_queue_uses(placed, rates) if SHARED_QUEUES.name in used else {},
-        divisions=divisions,
-        all_large={name: all_large_cents_per_h(candidates, route) for name, route in system.routes.items()},
-    )
-    return Plan(**_proof_of(solution), **sections(placed, stated))
-
-
-def _queue_uses(placed: PlanPlacements, rates: Served) -> dict[str, SharedQueueUse]:
-    figures = dict(member_figures(placed.arrays, measured_members(placed.arrays, placed.named_pools)))
-    return queue_uses(placed.system, rates, figures)
+    names, system, replicas = candidates.arrays.server_names, candidates.system, solution.replicas
+    joint = JointService.of(candidates, problem, solution)
+    arrays = _arrays_as_served(candidates, problem, replicas, joint)
+    pools = _pools(candidates, arrays, problem, replicas)
+    power = _power_of_pools(candidates, problem, replicas) if needs_power(system) else {}
+    placed = PlanPlacements(system, arrays, pools, power)
+    placed = with_placements_elsewhere(placed, candidates, problem, replicas)
+    full, elsewhere = served_in_full(problem, replicas), placed.elsewhere
+    for s, name in enumerate(names):
+        needs = problem.to_serve[s] and not (problem.joint_load[s] and full[s])
+        if not needs or name in elsewhere or has_members(system.servers[name]):
+            pools.setdefault(name, ())
+    unserved = [*_unserved(candidates, problem, replicas, placed, joint)]
+    held = dict(zip(names, reserves_held(problem, replicas)[1].tolist(), strict=False))
+    found = sections(placed, joint, placed.members, unserved, held, candidates)
+    return Plan(**_proof_of(solution), **found)
 
 
 def _proof_of(solution: Solution) -> dict[str, Any]:
@@ -90,81 +62,34 @@ def _proof_of(solution: Solution) -> dict[str, Any]:
         "objective": value.value,
         "bound": value.bound,
         "gap": value.gap,
-        "levels": tuple(
-            PlanLevel(name=x.name, value=x.value, bound=x.bound, gap=x.gap) for x in solution.levels
-        ),
+        "levels": tuple(map(PlanLevel.taken_from, solution.levels)),
     }
 
 
 def _arrays_as_served(
-    candidates: Candidates, problem: Problem, solution: Solution, queues: Served, divisions: Divisions
+    candidates: Candidates, problem: Problem, replicas: IntArray, joint: JointService
 ) -> SystemArrays:
     """Return the system as arrays; shared queues and routes have only the load that a solution serves."""
     names, system = candidates.arrays.server_names, candidates.system
-    taken = (solution.replicas > 0) & problem.table.alone
+    taken = (replicas > 0) & problem.table.alone
     running = {names[s] for s in problem.table.server[taken].tolist()}
-    loads = {**queues, **(routed_loads_rpm(system, divisions, running) if divisions else {})}
-    return tabulate_as_served(system, candidates.arrays, loads)
+    return tabulate_as_served(system, candidates.arrays, joint.served_rpm(system, running))
 
 
 def _unserved(
-    candidates: Candidates,
-    problem: Problem,
-    replicas: IntArray,
-    placed: PlanPlacements,
-    fraction: FloatArray,
-    queues: Served,
-) -> tuple[Unserved, ...]:
-    """Return the servers that are not served in full, including members of shared queues, sorted by name."""
+    candidates: Candidates, problem: Problem, replicas: IntArray, placed: PlanPlacements, joint: JointService
+) -> Iterator[Unserved]:
+    """Yield the servers that are not served in full, including members of shared queues."""
     names = candidates.arrays.server_names
     shortages = Shortages(candidates, placed, {names[s] for s in problem.excluded})
-    found = [
-        shortages.of_server(names[s], float(fraction[s]))
-        for s in np.flatnonzero(~served_in_full(problem, replicas)).tolist()
-        if names[s] not in queues
-    ]
-    found += [
-        shortages.of_member(names[s], problem.members.names[m], [*queues[names[s]]], share)
-        for s, m, share in (short_members(candidates, problem, queues) if queues else ())
-    ]
-    return tuple(found)
-
-
-def _placed(
-    candidates: Candidates,
-    arrays: SystemArrays,
-    problem: Problem,
-    replicas: IntArray,
-    cards: Iterable[SharedCardUse],
-) -> tuple[dict[str, tuple[Pool, ...]], dict[str, Rented]]:
-    """Return the pools of each server, empty if it needs none, and the rentals of servers; both by name."""
-    table = problem.table
-    pools = _pools(candidates, arrays, problem, replicas)
-    full = served_in_full(problem, replicas)
-    rents = np.where(table.source == Source.rental, replicas, 0)
-    rented = {item.server: item for item in _rented(candidates, problem, rents)}
-    for s, name in enumerate(candidates.arrays.server_names):
-        needs = problem.to_serve[s] and not (problem.joint_load[s] and full[s])
-        if not needs or name in rented or has_members(candidates.system.servers[name]):
-            pools.setdefault(name, ())
-    return pools | {item.server: () for use in cards for item in use.servers}, rented
-
-
-def _carried_rps(
-    names: Iterable[str],
-    pools: Mapping[str, Iterable[Pool]],
-    rented: Mapping[str, Rented],
-    cards: Iterable[SharedCardUse],
-) -> FloatArray:
-    """Return the served load of each server [requests/s], shape (S,)."""
-    answered = {name: rented[name].arrival_rate_rpm if name in rented else 0.0 for name in names}
-    for use in cards:
-        for item in use.servers:
-            answered[item.server] += item.arrival_rate_rpm
-    carried = [
-        sum(pool.arrival_rate_rpm for pool in pools.get(name, ())) + answered[name] for name in answered
-    ]
-    return np.array(carried) / SECONDS_PER_MINUTE
+    carried = [sum(part.rate_rpm for _, part in placed.parts.get(name, ())) for name in names]
+    fraction = served_fraction(problem, replicas, np.array(carried) / SECONDS_PER_MINUTE)
+    for s in np.flatnonzero(~served_in_full(problem, replicas)).tolist():
+        if names[s] not in joint.queues:
+            yield shortages.of_server(names[s], float(fraction[s]))
+    for s, m, share in joint.short(candidates, problem):
+        served = [*joint.queues[names[s]]]
+        yield shortages.of_member(names[s], problem.members.names[m], served, share)
 
 
 def served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArray) -> FloatArray:
@@ -258,12 +183,3 @@ def _shared_loads(
     together = np.bincount(table.server, most, minlength=len(problem.priority))[table.server]
     is_too_much = load >= together * (1 - ROUNDING)
     return most, np.where(is_too_much, np.minimum(load, together), load) * most / together
-
-
-def _rented(candidates: Candidates, problem: Problem, replicas: IntArray) -> Iterator[Rented]:
-    """Yield the rented external services of a solution."""
-    table = problem.table
-    for c in np.flatnonzero(replicas).tolist():
-        s, cost = table.server[c], float(table.cost_per_replica[c] * replicas[c])
-        server = candidates.system.servers[candidates.arrays.server_names[s]]
-        yield rental(server, float(problem.load_rps[s] * SECONDS_PER_MINUTE), cost)

@@ -7,23 +7,13 @@ measured with fewer replicas, to check reserves and the reasons of unserved serv
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
-from types import MappingProxyType
 
-from optimizer.candidates import Candidates, find_candidates
+from optimizer.candidates import Candidates
 from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.pairs import arrays_of
-from optimizer.features.external.offers import rented_cost
-from optimizer.features.external.uses import Rented
-from optimizer.features.external.view import rental
 from optimizer.features.reserves.checks import check_before_reserves, check_reserves
-from optimizer.features.routes.feature import ROUTES
-from optimizer.features.routes.view import Divisions, all_large_cents_per_h, divisions_within
-from optimizer.features.shared_queues.feature import SHARED_QUEUES
-from optimizer.features.shared_queues.uses import SharedQueueUse
-from optimizer.features.shared_queues.view import member_figures, queue_uses
 from optimizer.features.table import FEATURES, part_of
-from optimizer.features.views import StatedFacts, sections
+from optimizer.features.views import sections_again
 from optimizer.limits.cards import CARDS
 from optimizer.plan.checks.differences import differences
 from optimizer.plan.checks.facts import Facts
@@ -66,7 +56,7 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         check_service(facts)
         or [
             *check_pools(facts),
-            *(check_members(facts) if SHARED_QUEUES.name in system.features else ()),
+            *check_members(facts),
             *_check_features(facts, at_hand),
             *_check_limits(facts),
             *_check_sections(facts, at_hand),
@@ -104,46 +94,5 @@ def _check_limits(facts: Facts) -> Iterator[str]:
 
 def _check_sections(facts: Facts, candidates: Candidates | None) -> Iterator[str]:
     """Yield the differences of all sections from those that follow from the placements."""
-    plan, system = facts.plan, facts.whole
-    stated = StatedFacts(
-        unserved=plan.unserved,
-        has_reserve={item.server: item.has_reserve for item in plan.reserves},
-        queues=_queues(facts) if SHARED_QUEUES.name in system.features else {},
-        divisions=_divisions(facts) if ROUTES.name in system.features else {},
-        all_large=_all_large(facts, candidates) if ROUTES.name in system.features else {},
-    )
-    placed = replace(facts.placed, rented={name: _rented(facts, name) for name in facts.placed.rented})
-    for name, true in sections(placed, stated).items():
-        yield from differences(true, getattr(plan, name), Plan.model_fields[name].alias or name)
-
-
-def _queues(facts: Facts) -> dict[str, SharedQueueUse]:
-    figures = dict(member_figures(facts.arrays, facts.members))
-    return queue_uses(facts.whole, facts.plan.served_in_queues_rpm, figures)
-
-
-def _divisions(facts: Facts) -> Divisions:
-    within = divisions_within(facts.plan, facts.whole)
-    return {
-        name: None if route.large in facts.listed else within[name]
-        for name, route in facts.whole.routes.items()
-    }
-
-
-def _rented(facts: Facts, name: str) -> Rented:
-    server, load_rpm = facts.whole.servers[name], facts.load_rpm[name]
-    assert server.external is not None
-    return rental(server, load_rpm, rented_cost(server.external, server.current.load, load_rpm))
-
-
-def _all_large(facts: Facts, candidates: Candidates | None) -> dict[str, float | None]:
-    """Return the cost of each route without its small model [cents/h], by name; None if impossible.
-
-    The large servers are sized if necessary.
-    """
-    routes, known = facts.whole.routes, candidates
-    if known is None:
-        large = {route.large: facts.whole.servers[route.large] for route in routes.values()}
-        servers = MappingProxyType(dict(sorted(large.items())))
-        known = find_candidates(replace(facts.whole, servers=servers, kept=MappingProxyType({})))
-    return {name: all_large_cents_per_h(known, route) for name, route in routes.items() if known}
+    for name, true in sections_again(facts, candidates).items():
+        yield from differences(true, getattr(facts.plan, name), Plan.model_fields[name].alias or name)

@@ -1,13 +1,14 @@
 """The placements of a plan for a system, and the values that follow: costs, uses of limits, and changes."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
 from optimizer.candidates.arrays import SystemArrays, current_cost_cents_per_h
 from optimizer.features.external.uses import Rented
 from optimizer.features.shared_cards.uses import SharedCardUse
+from optimizer.features.shared_queues.view import Members, measured_members
 from optimizer.limits.cards import CARDS
 from optimizer.limits.limit import Limit, PlacedReplicas
 from optimizer.limits.power_limit import POWER
@@ -33,8 +34,8 @@ class PlanPlacements:
     """Pools by planned server; empty for servers that need none."""
     pool_power_w: Mapping[tuple[str, str], float]
     """Power of one replica at its maximum rate [W], by server and accelerator; full power if absent."""
-    cards: tuple[SharedCardUse, ...]
-    rented: Mapping[str, Rented]
+    cards: tuple[SharedCardUse, ...] = ()
+    rented: Mapping[str, Rented] = field(default_factory=dict)
     """Rented external services by server."""
 
     @classmethod
@@ -49,10 +50,20 @@ class PlanPlacements:
         rented = {item.server: item for item in plan.rented}
         return cls(system, arrays, plan.allocations, pool_power_w, plan.shared_cards, rented)
 
+    @property
+    def elsewhere(self) -> frozenset[str]:
+        """Servers on shared cards and servers that rent, which have no pools."""
+        return frozenset(self.rented).union(item.server for use in self.cards for item in use.servers)
+
     @cached_property
     def named_pools(self) -> list[tuple[str, Pool]]:
         """All pools with the names of their servers."""
         return [(name, pool) for name, mine in self.pools.items() for pool in mine]
+
+    @cached_property
+    def members(self) -> Members:
+        """Names of queue and member, and metrics, of each loaded member of a shared queue."""
+        return [*measured_members(self.arrays, self.named_pools)]
 
     @cached_property
     def rows(self) -> tuple[PlacementRow, ...]:

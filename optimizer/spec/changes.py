@@ -14,20 +14,20 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
 from optimizer.documents import Cost, Document, In
 from optimizer.errors import SpecError
+from optimizer.features.fields import SystemFeatureFields
 from optimizer.limits.table import LIMITS, LimitOptions
 from optimizer.money import CENTS, Price, cost_unit, currency_of, read_price
 from optimizer.schema import (
     Accelerator,
     ModelTarget,
     OptimizerOptions,
-    Route,
     Server,
     ServiceClass,
     SystemSpec,
 )
 from optimizer.schema.files import Part
 from optimizer.schema.messages import known_name, validated
-from optimizer.spec.loads import rate_rpm, with_rates
+from optimizer.spec.loads import rate_rpm, with_rate, with_rates
 from optimizer.spec.streams import owner_of
 from optimizer.spec.system import System, join_parts
 from optimizer.units import MILLISECONDS, SHARE, Scale, UnitError, is_number
@@ -42,7 +42,7 @@ _SECTIONS: Mapping[str, type[Document]] = MappingProxyType(
         "servers": Server,
         "service_classes": ServiceClass,
         "accelerators": Accelerator,
-        "routes": Route,
+        **{name: get_args(field.annotation)[0] for name, field in SystemFeatureFields.model_fields.items()},
     }
 )
 """Sections of documents whose items have changeable fields, by Python name."""
@@ -167,7 +167,7 @@ def _derived(name: str) -> Changeable:
         is_quantity,
         whole=int in parts,
         monotone=int in parts and python in LimitOptions.model_fields,
-        needs_item=is_quantity and section in {"accelerators", "routes"},
+        needs_item=is_quantity and section in {"accelerators", *SystemFeatureFields.model_fields},
     )
 
 
@@ -297,17 +297,15 @@ def _changed(document: _Document, place: str, values: _Values, currency: str | N
 def _with_load(system: System, name: str, factor: float) -> System:
     if not name:
         return with_rates(system, [rate_rpm(owner) * factor for owner in system.owners])
-    if name in system.routes:
-        rate = system.routes[name].arrival_rate_rpm * factor
-        return SystemChange("arrivalRate", name, rate).applied_to(system)
-    rate = system.named[name].current.load.arrival_rate_rpm * factor
-    return system.with_load(name, arrival_rate_rpm=rate)
+    owner = {**system.named, **{owner.name: owner for owner in system.owners}}[name]
+    return system.with_owners([with_rate(owner, rate_rpm(owner) * factor)])
 
 
 def _loaded_items(system: System) -> list[str]:
     """Return the names of the routes, servers and shared queues that have their own load."""
     versions = {name for name, server in system.servers.items() if owner_of(server) != name}
-    return [*system.routes, *sorted(system.named.keys() - versions - system.routed.keys())]
+    others = [owner.name for owner in system.owners if not isinstance(owner, Server)]
+    return [*others, *sorted(system.named.keys() - versions - system.routed.keys())]
 
 
 def _types(system: System) -> list[str]:

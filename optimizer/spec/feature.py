@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from optimizer.documents import Document
 from optimizer.schema import Accelerator, ModelProfile, Server
 from optimizer.schema.files import Part
 from optimizer.schema.names import Finding, Index, Names
+from optimizer.schema.positions import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class Documents:
     """Whether an unstated input or output length counts as 0 instead of as a fault."""
 
 
-def _none(_: Documents) -> Iterator[Finding]:
+def _none(_: object) -> Iterator[Any]:
     return iter(())
 
 
@@ -44,12 +46,16 @@ class Feature:
     """Options that the feature does not support, by Python name, with the reasons."""
     goes_with: frozenset[str] | None = None
     """Other features that can be used together with this one; None: all that do not use a refused field."""
+    has_offers: bool = False
+    """Whether the feature has a module `offers` whose function `offered` returns additional candidates."""
     has_coupling: bool = False
     """Whether the feature has a module `coupling`, a topology with its own variables and rows."""
     has_checks: bool = False
     """Whether the feature has a module `checks` whose function `check` finds errors of plans."""
     faults: Callable[[Documents], Iterator[Finding]] = _none
     """Function that yields the contradictions of documents that use the feature."""
+    faults_alone: Callable[[Document], Iterator[tuple[Location, str]]] = _none
+    """Function that yields the location and message of each contradiction within one item of a document."""
 
     def of_server(self, server: Server) -> bool:
         """Return whether a server uses the feature."""

@@ -120,10 +120,15 @@ def with_rates(system: System, rates_rpm: Iterable[float]) -> System:
         SpecError: a rate is out of range.
     """
     owners = zip(system.owners, rates_rpm, strict=True)
-    return system.with_owners(_with_rate(owner, rate) for owner, rate in owners)
+    return system.with_owners(with_rate(owner, rate) for owner, rate in owners)
 
 
-def _with_rate(owner: Server | Route, rate: float) -> Server | Route:
+def with_rate(owner: Server | Route, rate: float) -> Server | Route:
+    """Return a server or a route with another arrival rate [requests/min].
+
+    Raises:
+        SpecError: the rate is out of range.
+    """
     if isinstance(owner, Server):
         return with_changed_load(owner, arrival_rate_rpm=rate)
     return with_changed_route(owner, arrival_rate_rpm=rate)

@@ -10,8 +10,7 @@ from starlette.convertors import PathConvertor, register_url_convertor
 
 from optimizer.documents import Document
 from optimizer.errors import SpecError
-from optimizer.features.offline.streams import offline_faults
-from optimizer.features.routes.streams import kind_problems
+from optimizer.features.table import FEATURES
 from optimizer.schema import Accelerator, Capacity, ModelProfile, Route, Server, ServiceClass
 from optimizer.schema.assumptions import check_lengths, check_load
 from optimizer.schema.messages import path_text
@@ -102,10 +101,8 @@ def check_alone(document: Document) -> None:
     """
     if isinstance(document, Server):
         check_load(document.current.load, "currentAlloc.load.")
-        for path, text in offline_faults(document):
-            raise SpecError(f"{'.'.join(path)}: {text}")
-    if isinstance(document, Route):
-        for location, text in kind_problems(document):
+    for feature in FEATURES:
+        for location, text in feature.faults_alone(document):
             raise SpecError(f"{path_text(location)}: {text}")
     if isinstance(document, ServiceClass):
         seen = set()

@@ -19,5 +19,6 @@ def _faults(documents: Documents) -> Iterator[Finding]:
 EXTERNAL = Feature(
     "external",
     fields=("external",),
+    has_offers=True,
     faults=_faults,
 )

@@ -6,7 +6,6 @@ are known, so it meets no target on a percentile or a share of requests.
 
 import numpy as np
 
-from optimizer.arrays import FloatArray
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.rows import unsized_rows
 from optimizer.candidates.table import CandidateTable, Source
@@ -50,8 +49,9 @@ def missed_target(server: Server, target: ModelTarget | None) -> str | None:
     return None
 
 
-def rented(arrays: SystemArrays, system: System, load_rps: FloatArray) -> CandidateTable:
+def offered(system: System, arrays: SystemArrays, _: object) -> CandidateTable:
     """Return a candidate for each loaded server whose external service meets the server's targets."""
+    load_rps = arrays.servers.load_rps
     rows = [
         (s, server.external)
         for s, server in enumerate(system.servers.values())

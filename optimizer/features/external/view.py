@@ -1,8 +1,37 @@
 """Computes the rented external services of a plan."""
 
-from optimizer.features.external.offers import rented_per_million
+import numpy as np
+
+from optimizer.arrays import IntArray
+from optimizer.candidates import Candidates
+from optimizer.candidates.table import Source
+from optimizer.features.external.offers import rented_cost, rented_per_million
 from optimizer.features.external.uses import Rented
+from optimizer.plan.checks.facts import Facts
 from optimizer.schema import Server
+from optimizer.solvers.problem import Problem
+from optimizer.units import SECONDS_PER_MINUTE
+
+
+def rentals(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict[str, Rented]:
+    """Return the external services that a solution uses, by server."""
+    table, found = problem.table, {}
+    for c in np.flatnonzero((table.source == Source.rental) & (replicas > 0)).tolist():
+        s, cost = table.server[c], float(table.cost_per_replica[c] * replicas[c])
+        name = candidates.arrays.server_names[s]
+        load_rpm = float(problem.load_rps[s] * SECONDS_PER_MINUTE)
+        found[name] = rental(candidates.system.servers[name], load_rpm, cost)
+    return found
+
+
+def rented_again(facts: Facts) -> dict[str, Rented]:
+    """Return the external services of a plan at the loads of its system, by server."""
+    found = {}
+    for name in facts.placed.rented:
+        server, load_rpm = facts.whole.servers[name], facts.load_rpm[name]
+        assert server.external is not None
+        found[name] = rental(server, load_rpm, rented_cost(server.external, server.current.load, load_rpm))
+    return found
 
 
 def rental(server: Server, rate_rpm: float, cost_cents_per_h: float) -> Rented:

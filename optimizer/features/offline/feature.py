@@ -18,4 +18,5 @@ OFFLINE = Feature(
     fields=("deadline",),
     refused_fields={"cache_hit_rate": "offline work has no cache; its requests are those that miss it"},
     faults=_faults,
+    faults_alone=offline_faults,
 )

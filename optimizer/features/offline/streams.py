@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Mapping
 from math import isclose
 
+from optimizer.documents import Document
 from optimizer.errors import SpecError
 from optimizer.kinds.fields import Load
 from optimizer.quantities import precise
 from optimizer.schema import OfflineWork, Server
 from optimizer.schema.messages import validated
+from optimizer.schema.positions import Location
 from optimizer.tolerances import ROUNDING
 
 
@@ -61,11 +63,11 @@ def _done(server: Server, work: OfflineWork) -> Server:
     )
 
 
-def offline_faults(server: Server) -> Iterator[tuple[tuple[str, ...], str]]:
+def offline_faults(server: Document) -> Iterator[tuple[Location, str]]:
     """Yield the path and an error message of each field that contradicts the server's deadline."""
-    work, rate_rpm = server.deadline, server.current.load.arrival_rate_rpm
-    if work is None:
+    if not isinstance(server, Server) or server.deadline is None:
         return
+    work, rate_rpm = server.deadline, server.current.load.arrival_rate_rpm
     if rate_rpm and not isclose(rate_rpm, work.rate_rpm, rel_tol=ROUNDING):
         asked = f"{precise(rate_rpm)} requests/min, but the deadline requires {precise(work.rate_rpm)}"
         yield ("currentAlloc", "load", "arrivalRate"), f"{asked}; remove one of the two"

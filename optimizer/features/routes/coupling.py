@@ -14,6 +14,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.features.routes.divisions import LARGEST_COEFFICIENT, Division, RouteArrays
+from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.streams import NEGLIGIBLE_SHARE
 from optimizer.milp.model import COVER_SCALE, ModelRows
 from optimizer.tolerances import COVER
@@ -43,7 +44,7 @@ class Routing(Topology):
     @classmethod
     def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:
         """Return the tables of additional candidates: those for routes whose router is off."""
-        return [] if candidates.undivided is None else [candidates.undivided]
+        return [candidates.offered[ROUTES.name]] if ROUTES.name in candidates.offered else []
 
     @classmethod
     def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "Routing | None":

@@ -1,6 +1,6 @@
 """Declares routes as a feature: its document fields, unsupported fields and options, and checks."""
 
-from optimizer.features.routes.streams import route_problems
+from optimizer.features.routes.streams import kind_problems, route_problems
 from optimizer.spec.feature import Feature
 
 _NO_RESERVE = "a route has no reserve but a higher arrivalRate"
@@ -28,6 +28,8 @@ ROUTES = Feature(
         "max_power_w": "power depends on the routed load",
         "headroom_share": _NO_RESERVE,
     },
+    has_offers=True,
     has_coupling=True,
     faults=route_problems,
+    faults_alone=kind_problems,
 )

@@ -12,15 +12,13 @@ import numpy as np
 
 from optimizer.arrays import frozen
 from optimizer.candidates.arrays import SystemArrays
-from optimizer.candidates.table import CandidateTable
+from optimizer.candidates.table import Candidates, CandidateTable
 from optimizer.features.routes.streams import undivided_servers
 from optimizer.spec.system import System
 
 
-def undivided_candidates(
-    system: System, arrays: SystemArrays, size: Callable[[System], CandidateTable]
-) -> CandidateTable | None:
-    """Return candidates of large servers that serve all requests of their routes; None if not needed.
+def offered(system: System, arrays: SystemArrays, size: Callable[[System], Candidates]) -> CandidateTable:
+    """Return candidates of large servers that serve all requests of their routes.
 
     Args:
         system: the system.
@@ -28,8 +26,6 @@ def undivided_candidates(
         size: function that returns the candidates of a system.
     """
     alone = undivided_servers(system.servers, system.routes.values())
-    if not alone:
-        return None
-    table = size(replace(system, servers=MappingProxyType(alone), routes=MappingProxyType({})))
-    index = np.array([arrays.server_names.index(name) for name in alone])
+    table = size(replace(system, servers=MappingProxyType(alone), routes=MappingProxyType({}))).table
+    index = np.array([arrays.server_names.index(name) for name in alone], np.int64)
     return replace(table, server=frozen(index[table.server]))

@@ -1,10 +1,11 @@
 """Requests of routes in a replay: their division, and the requests that exceed the ready replicas."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from optimizer.features.routes.streams import large_rpm, small_rpm
+from optimizer.features.routes.streams import large_rpm, quality_lost, small_rpm
 from optimizer.plan import Plan
+from optimizer.schema import Route
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.loads import rate_rpm
 from optimizer.spec.system import System
@@ -12,7 +13,7 @@ from optimizer.spec.system import System
 
 @dataclass(frozen=True, slots=True)
 class RoutedLoad:
-    """Requests of a route, divided between its servers by the shares of a plan [requests/min]."""
+    """Requests of a route, divided between its servers by shares of each kind [requests/min]."""
 
     route: str
     small: str
@@ -27,6 +28,13 @@ class RoutedLoad:
     """Requests at the large model, including those that ran on the small one before [requests/min]."""
     quality_lost: float
     """Share of answers that are worse because the small model produced them."""
+
+    @classmethod
+    def of(cls, route: Route, shares: Sequence[float], *, routed: bool) -> "RoutedLoad":
+        """Return the requests of a route, given the share of each kind at the small model."""
+        both = small_rpm(route, shares), large_rpm(route, shares, routed=routed)
+        lost = quality_lost(route, shares)
+        return cls(route.name, route.small, route.large, route.arrival_rate_rpm, *both, lost)
 
     @property
     def by_server(self) -> dict[str, float]:
@@ -63,17 +71,9 @@ def routed_loads(system: System, plan: Plan, step: LoadStep) -> list[RoutedLoad]
     found = []
     for name, known in system.routes.items():
         rate, use = rate_rpm(step.reported(known) or known), plan.routes[name]
-        route = known.model_copy(update={"arrival_rate_rpm": rate})
-        shares = [kind.small_share for kind in use.kinds]
-        found.append(
-            RoutedLoad(
-                route=name,
-                small=route.small,
-                large=route.large,
-                offered_rpm=route.arrival_rate_rpm,
-                small_rpm=small_rpm(route, shares),
-                large_rpm=large_rpm(route, shares, routed=use.routed),
-                quality_lost=use.quality_lost,
-            )
+        route, shares = (
+            known.model_copy(update={"arrival_rate_rpm": rate}),
+            [kind.small_share for kind in use.kinds],
         )
+        found.append(RoutedLoad.of(route, shares, routed=use.routed))
     return found

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from optimizer.documents import MIN_RATE
+from optimizer.documents import MIN_RATE, Document
 from optimizer.kinds.queue_models import REFERENCE
 from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.quantities import precise
@@ -253,8 +253,10 @@ def route_problems(documents: Documents) -> Iterator[Finding]:
         yield from _priority_problems(part, at, route, index)
 
 
-def kind_problems(route: Route) -> Iterator[tuple[Location, str]]:
+def kind_problems(route: Document) -> Iterator[tuple[Location, str]]:
     """Yield the location and message of each contradiction within the kinds of a route."""
+    if not isinstance(route, Route):
+        return
     total = sum(kind.share for kind in route.kinds)
     if abs(total - 1) > SAME:
         yield ("kinds",), f"the shares add up to {precise(total)}, not 1; change them"

@@ -1,14 +1,19 @@
 """Computes the routes of a plan: the load of each server, the quality loss, and the savings."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
-from optimizer.candidates import Candidates
+from optimizer.arrays import BoolArray
+from optimizer.candidates import Candidates, find_candidates
 from optimizer.features.routes.coupling import Routing
 from optimizer.features.routes.divisions import Division, RouteArrays
+from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.streams import flows_of, has_undivided, large_rpm, quality_lost, small_rpm
 from optimizer.features.routes.uses import RoutedKind, RouteUse, traffic_rpm
+from optimizer.plan.checks.facts import Facts
 from optimizer.plan.document import Plan
 from optimizer.schema import Route
 from optimizer.schema.pools import Pool
@@ -49,6 +54,35 @@ def divisions_within(plan: Plan, system: System) -> Divisions:
     }
 
 
+def divisions_again(facts: Facts) -> Divisions:
+    """Return the division of the requests of the routes that a plan serves, among its replicas."""
+    within = divisions_within(facts.plan, facts.whole)
+    return {
+        name: None if route.large in facts.listed else within[name]
+        for name, route in facts.whole.routes.items()
+    }
+
+
+def largest_rate_rpm(route: Route, plan: Plan) -> float:
+    """Return the largest rate of a route that a plan serves [requests/min]."""
+    if not route.arrival_rate_rpm:
+        return 0.0
+    found = RouteArrays.of(route, _servers(route)).most_rps(*capacities_rps(route, plan))
+    return found * SECONDS_PER_MINUTE
+
+
+def other_states(candidates: Candidates, problem: Problem, plan: Plan) -> BoolArray:
+    """Return a mask of the candidates for the states in which a plan's routers are not, shape (C,)."""
+    table, routing = problem.table, problem.topology(Routing)
+    found = np.zeros(len(table), np.bool_)
+    if routing is not None:
+        for use in plan.routes.values():
+            large = table.server == candidates.arrays.server_names.index(use.large)
+            if routing.undivided[large].any():
+                found |= large & (routing.undivided == use.routed)
+    return found
+
+
 def capacities_rps(route: Route, plan: Plan) -> tuple[float, float, float]:
     """Return the maximum rates of a route's pools [requests/s]: the arguments of `RouteArrays.division`."""
     small, large = (
@@ -86,7 +120,7 @@ def route_uses(
     system: System,
     divisions: Divisions,
     pools: Mapping[str, Sequence[Pool]],
-    all_large: Mapping[str, float | None],
+    candidates: Candidates | None,
 ) -> dict[str, RouteUse]:
     """Return the plan's entry for each route, by name.
 
@@ -94,8 +128,9 @@ def route_uses(
         system: the planned system.
         divisions: division of the requests of each route.
         pools: pools by server.
-        all_large: cost of serving all requests of a route with its large model [cents/h], by route.
+        candidates: candidates of the system; None sizes the large servers.
     """
+    all_large = costs_all_large(system, candidates)
     return {
         name: _use(
             system.routes[name],
@@ -115,8 +150,8 @@ def with_savings(plan: Plan, candidates: Candidates) -> Plan:
         candidates: all candidates of the system.
     """
     routes = {}
-    for name, use in plan.routes.items():
-        all_large = all_large_cents_per_h(candidates, candidates.system.routes[name])
+    for name, all_large in costs_all_large(candidates.system, candidates).items():
+        use = plan.routes[name]
         saving = 1 - use.cost_cents_per_h / all_large if use.served and all_large else None
         routes[name] = use.model_copy(update={"all_large_cents_per_h": all_large, "saving": saving})
     return plan.model_copy(update={"routes": routes})
@@ -126,7 +161,21 @@ def _servers(route: Route) -> tuple[str, str]:
     return route.small, route.large
 
 
-def all_large_cents_per_h(candidates: Candidates, route: Route) -> float | None:
+def costs_all_large(system: System, candidates: Candidates | None) -> dict[str, float | None]:
+    """Return the cost of each route without its small model [cents/h].
+
+    Args:
+        system: the planned system.
+        candidates: its candidates; None sizes the large servers.
+    """
+    if candidates is None:
+        large = {route.large: system.servers[route.large] for route in system.routes.values()}
+        servers = MappingProxyType(dict(sorted(large.items())))
+        candidates = find_candidates(replace(system, servers=servers, kept=MappingProxyType({})))
+    return {name: _all_large(candidates, route) for name, route in system.routes.items()}
+
+
+def _all_large(candidates: Candidates, route: Route) -> float | None:
     """Return the minimum cost of serving a route with its large model on one accelerator, ignoring capacity.
 
     Args:
@@ -136,10 +185,9 @@ def all_large_cents_per_h(candidates: Candidates, route: Route) -> float | None:
     Returns:
         The cost [cents/h]; None if no accelerator can serve all requests.
     """
-    table, undivided = candidates.table, candidates.undivided
     large = candidates.arrays.server_names.index(route.large)
-    if undivided is not None and (undivided.server == large).any():
-        table = undivided
+    undivided = candidates.offered[ROUTES.name]
+    table = undivided if (undivided.server == large).any() else candidates.table
     rows = np.flatnonzero(table.server == large)
     return float(table.cost_cents_per_h[rows].min()) if len(rows) else None
 

@@ -4,7 +4,7 @@ Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -58,13 +58,9 @@ class CardPattern:
 
     def only(self, servers: frozenset[int]) -> "CardPattern":
         """Return the pattern without the seats of other servers."""
-        kept = [i for i, (seat, _) in enumerate(self.seats) if seat.server in servers]
-        return CardPattern(
-            self.accelerator,
-            self.mode,
-            tuple(self.seats[i] for i in kept),
-            tuple(self.rates[i] for i in kept),
-        )
+        pairs = zip(self.seats, self.rates, strict=True)
+        kept = [(seat, rate) for seat, rate in pairs if seat[0].server in servers]
+        return replace(self, seats=tuple(seat for seat, _ in kept), rates=tuple(rate for _, rate in kept))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Computes the shared queues of a plan: served members, their metrics, and unserved members."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 Served = Mapping[str, Mapping[str, float]]
 """Served arrival rates [requests/min], by queue and member."""
+Members = Sequence[tuple[tuple[str, str], MemberMetrics]]
+"""Names of queue and member, and metrics, of each loaded member of a shared queue."""
 
 
 def queues_as_served(candidates: Candidates, problem: Problem, solution: Solution) -> Served:

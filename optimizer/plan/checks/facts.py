@@ -7,9 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from optimizer.candidates.arrays import SystemArrays, server_loads_rps
-from optimizer.candidates.measuring import MemberMetrics
 from optimizer.candidates.replica_power import largest_power_w
-from optimizer.features.shared_queues.view import measured_members
 from optimizer.plan.document import Plan, Unserved
 from optimizer.plan.placements import services_of
 from optimizer.plan.rows import pool_rows
@@ -51,11 +49,6 @@ class Facts:
         powers = [item.power for item in self.whole.accelerators.values()]
         found = largest_power_w(self.arrays, powers, *rows).tolist()
         return {(name, pool.accelerator): each for (name, pool), each in zip(pools, found, strict=True)}
-
-    @cached_property
-    def members(self) -> list[tuple[tuple[str, str], MemberMetrics]]:
-        """Names of queue and member, and metrics, of each loaded member of a shared queue."""
-        return [*measured_members(self.arrays, self.placed.named_pools)]
 
     @cached_property
     def listed(self) -> dict[str, Unserved]:

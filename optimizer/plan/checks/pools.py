@@ -130,7 +130,7 @@ def check_members(facts: Facts) -> list[str]:
     Other checks compare the metrics of members.
     """
     targets, problems = facts.arrays.servers.members.targets, list[str]()
-    for (_, member), found in facts.members:
+    for (_, member), found in facts.placed.members:
         missed = _missed(replace(targets, limits=found.limits[:, None]), found.targets[:, None])
         problems += [f"{member}: {label} is {text}" for _, label, text in missed]
     return problems

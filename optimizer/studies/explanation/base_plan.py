@@ -12,9 +12,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
 from optimizer.candidates.table import Source
-from optimizer.features.routes.coupling import Routing
-from optimizer.features.shared_cards.view import units_of
-from optimizer.features.shared_queues.view import served_members
+from optimizer.features.views import with_states_of
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL, SHARED
 from optimizer.plan.placements import parts_of, place_name
@@ -83,16 +81,7 @@ class BasePlan:
                 pools[name, place_name(*row.place)] = 0 if row.mode == "own" and name in left_out else count
         places = (*accelerators, EXTERNAL, SHARED)
         found = np.array([pools.get(((*names, "")[s], places[a]), 0) for s, a in table.pairs()], np.int64)
-        for pattern, count in units_of(self.candidates, self.plan).items():
-            found[table.pattern == pattern] = count
-        found[~served_members(self.candidates, table, self.plan.shared_queues)] = 0
-        routing = problem.topology(Routing)
-        for use in self.plan.routes.values():
-            if routing is None:
-                break
-            apart, large = routing.undivided, table.server == names.index(use.large)
-            if apart[large].any():
-                found[large & (apart == use.routed)] = 0
+        found = with_states_of(self.plan, self.candidates, problem, found)
         for c in np.flatnonzero(problem.repeats & (found > 0)).tolist():
             if found[c - 1]:
                 found[c - 1 if found[c] == table.num_replicas[c] else c] = 0

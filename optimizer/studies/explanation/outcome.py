@@ -11,8 +11,7 @@ import numpy as np
 
 from optimizer.candidates import Candidates
 from optimizer.candidates.table import Source
-from optimizer.features.routes.view import divisions_of, routed_loads_rpm
-from optimizer.features.shared_queues.view import queues_as_served, short_members
+from optimizer.features.views import JointService
 from optimizer.plan import Plan
 from optimizer.plan.build import served_fraction
 from optimizer.plan.placements import parts_by_server, placements_of
@@ -91,23 +90,22 @@ class PlanOutcome:
     def of_solution(cls, candidates: Candidates, problem: Problem, solution: Solution) -> Self:
         """Return the outcome of a solution, equal to that of the plan built from it."""
         names, replicas, table = candidates.arrays.server_names, solution.replicas, problem.table
-        queues = queues_as_served(candidates, problem, solution)
+        joint = JointService.of(candidates, problem, solution)
         pools = _pools(candidates, problem, solution)
         load_rpm = dict(zip(names, (problem.load_rps * SECONDS_PER_MINUTE).tolist(), strict=False))
-        divisions = divisions_of(candidates.system, problem, solution)
-        for name, rates in routed_loads_rpm(candidates.system, divisions, pools.keys()).items():
-            load_rpm[name] = rates[name]
+        served = joint.served_rpm(candidates.system, pools.keys())
+        load_rpm |= {name: sum(rates.values()) for name, rates in served.items()}
         most = np.bincount(table.server, replicas * table.max_rate_rps, len(problem.priority))
         most_rpm = (most * SECONDS_PER_MINUTE).tolist()
         carried = {name: min(load_rpm[name], rate) for name, rate in zip(names, most_rpm, strict=False)}
-        for queue, served in queues.items():
-            carried |= {queue: sum(served.values()), **served}
+        for queue, rates in joint.queues.items():
+            carried |= {queue: sum(rates.values()), **rates}
         carried_rps = np.array([carried[name] for name in names]) / SECONDS_PER_MINUTE
         share = served_fraction(problem, replicas, carried_rps)
         full = served_in_full(problem, replicas)[: len(names)]
-        short = {names[s]: float(share[s]) for s in np.flatnonzero(~full) if names[s] not in queues}
+        short = {names[s]: float(share[s]) for s in np.flatnonzero(~full) if names[s] not in joint.queues}
         members = problem.members.names
-        short |= {members[m]: part for _, m, part in short_members(candidates, problem, queues)}
+        short |= {members[m]: part for _, m, part in joint.short(candidates, problem)}
         rents = (replicas > 0) & (table.source == Source.rental)
         required, has = reserves_held(problem, replicas)
         cost = float((replicas * table.cost_per_replica).sum())

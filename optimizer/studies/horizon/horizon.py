@@ -10,17 +10,14 @@ of them.
 from collections.abc import Sequence
 from functools import partial
 
-from optimizer.features.routes.divisions import Division
-from optimizer.features.routes.streams import large_rpm, quality_lost, small_rpm
-from optimizer.features.routes.view import divisions_within
+from optimizer.features.hourly import hour_fields
 from optimizer.parallel import as_done
 from optimizer.pipeline import solve
 from optimizer.plan import Placement, Plan
-from optimizer.schema import Route
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.loads import rate_rpm
 from optimizer.spec.system import System
-from optimizer.studies.horizon.horizon_document import Horizon, HourlyRoute, HourlyUse, HourPlan, Reservation
+from optimizer.studies.horizon.horizon_document import Horizon, HourlyUse, HourPlan, Reservation
 from optimizer.studies.horizon.hours import Hour, alone, chained, from_nothing, hours_of, peak_of
 from optimizer.studies.horizon.outcomes import Outcome, outcome_of, started
 from optimizer.studies.horizon.reservations import (
@@ -157,15 +154,6 @@ def _reservations(chosen: Outcome, offers: Offers) -> tuple[Reservation, ...]:
     return tuple(found)
 
 
-def _hourly_route(route: Route, division: Division) -> HourlyRoute:
-    return HourlyRoute(
-        small_rpm=small_rpm(route, division.shares),
-        large_rpm=large_rpm(route, division.shares, routed=division.routed),
-        quality_lost=quality_lost(route, division.shares),
-        shares=division.shares,
-    )
-
-
 def _hour_plan(chosen: Outcome, h: int) -> HourPlan:
     hour, plan, system = chosen.hours[h], chosen.plans[h], chosen.hours[0].system
     one = outcome_of((hour,), [plan], chosen.taken)
@@ -188,13 +176,5 @@ def _hour_plan(chosen: Outcome, h: int) -> HourPlan:
             name: tuple(Placement(accelerator=p.accelerator, num_replicas=p.num_replicas) for p in pools)
             for name, pools in plan.allocations.items()
         },
-        shared_cards={
-            use.name: Placement(accelerator=use.accelerator, num_replicas=use.num_cards)
-            for use in plan.shared_cards
-        },
-        routes={
-            name: _hourly_route(hour.system.routes[name], division)
-            for name, division in divisions_within(plan, hour.system).items()
-            if division is not None
-        },
+        **hour_fields(plan, hour.system),
     )

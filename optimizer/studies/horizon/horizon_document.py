@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from optimizer.documents import Document, is_none
+from optimizer.features.hourly import HourFeatureFields
 from optimizer.plan import Placement
 from optimizer.printed import Printed
 
@@ -40,21 +41,8 @@ class HourlyUse(Document):
     """Number of cards per accelerator."""
 
 
-class HourlyRoute(Document):
-    """Requests of a route in one interval."""
-
-    small_rpm: float = Field(alias="small")
-    """Requests that the small model serves [requests/min]."""
-    large_rpm: float = Field(alias="large")
-    """Requests that the large model serves, including reruns [requests/min]."""
-    quality_lost: float = Field(alias="qualityLost")
-    """Fraction of responses that are worse because the small model produced them."""
-    shares: tuple[float, ...] = Field(strict=False)
-    """Fraction of each request kind that the small model serves, in the order of the document."""
-
-
-class HourPlan(Document):
-    """The plan of one interval of the trace."""
+class HourPlacements(Document):
+    """Loads, costs and pools of one interval of the trace."""
 
     time_s: float = Field(alias="time")
     """Start of the interval [s]."""
@@ -76,10 +64,10 @@ class HourPlan(Document):
     """Servers that lack the reserve they require; absent if there are none."""
     servers: dict[str, Annotated[tuple[Placement, ...], Field(strict=False)]] = Field(strict=False)
     """Pools of each server."""
-    shared_cards: dict[str, Placement] = Field({}, alias="sharedCards", exclude_if=lambda found: not found)
-    """Shared cards by name, each with its number of cards; absent if there are none."""
-    routes: dict[str, HourlyRoute] = Field({}, exclude_if=lambda found: not found)
-    """Division of the requests of served routes, by route; absent if there are none."""
+
+
+class HourPlan(HourFeatureFields, HourPlacements):
+    """The plan of one interval of the trace."""
 
 
 class Policy(Document):

@@ -5,7 +5,7 @@ requests. Fixed fleets are planned for all loads times a common factor. Planning
 saving of perfect foresight. Equation numbers refer to ``docs/math.md``.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -14,13 +14,10 @@ from pydantic import Field
 
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates import SizingMemo
-from optimizer.documents import MAX_QUANTITY, Document
-from optimizer.features.routes.divisions import RouteArrays
-from optimizer.features.routes.view import capacities_rps
+from optimizer.documents import Document
+from optimizer.features.views import largest_loads_rpm
 from optimizer.pipeline import solve
-from optimizer.plan import Plan
-from optimizer.plan.placements import services_of
-from optimizer.schema import Route, Server
+from optimizer.schema import Server
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.loads import rate_rpm, with_rates
 from optimizer.spec.streams import owner_of
@@ -28,7 +25,6 @@ from optimizer.spec.system import System
 from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, digest_of, ignore_progress
 from optimizer.studies.sweep.sweep_document import SafeFleet, SampledDays
 from optimizer.tolerances import ROUNDING
-from optimizer.units import SECONDS_PER_MINUTE
 
 SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 """Fractions of days for which the cheapest safe fleet is reported."""
@@ -99,25 +95,6 @@ def within_targets(most_rpm: FloatArray, loads_rpm: FloatArray) -> BoolArray:
         loads_rpm: loads on each day [requests/min], shape (D, S).
     """
     return np.asarray(loads_rpm <= most_rpm * (1 + ROUNDING), np.bool_)
-
-
-def largest_loads_rpm(plan: Plan, system: System) -> FloatArray:
-    """Return the maximum loads of a system's `owners` that a plan serves [requests/min], shape (S,)."""
-    services = frozenset(services_of(plan))
-    return np.array([_largest_load_rpm(owner, plan, services) for owner in system.owners])
-
-
-def _largest_load_rpm(owner: Server | Route, plan: Plan, services: Collection[str]) -> float:
-    """Return the maximum load of a route, or of a server including its cache hits [requests/min]."""
-    if isinstance(owner, Route):
-        if not owner.arrival_rate_rpm:
-            return 0.0
-        route = RouteArrays.of(owner, (owner.small, owner.large))
-        return route.most_rps(*capacities_rps(owner, plan)) * SECONDS_PER_MINUTE
-    if owner.name in services:
-        return MAX_QUANTITY
-    most = sum(pool.max_arrival_rate_rpm for pool in plan.pools_of(owner.name))
-    return most / (1 - owner.cache_hit_rate)
 
 
 def sampled_days(
@@ -228,7 +205,7 @@ def _plans(system: System, loads_rpm: Sequence[Sequence[float]]) -> list[FleetPl
 
 def _plan(system: System, memo: SizingMemo) -> FleetPlan:
     plan = solve(system, memo=memo)
-    return FleetPlan.taken_from(plan, most_rpm=tuple(largest_loads_rpm(plan, system).tolist()))
+    return FleetPlan.taken_from(plan, most_rpm=tuple(largest_loads_rpm(plan, system)))
 
 
 def _loads_rpm(system: System) -> FloatArray:

@@ -1,0 +1,17 @@
+"""What features add to the hours of a horizon; pydantic orders fields by the last base first."""
+
+from typing import Any
+
+from optimizer.features.routes.hourly import HourlyRoutesField, hourly_routes
+from optimizer.features.shared_cards.hourly import HourlyCardsField, hourly_cards
+from optimizer.plan import Plan
+from optimizer.spec.system import System
+
+
+class HourFeatureFields(HourlyRoutesField, HourlyCardsField):
+    """All fields of features in the plan of an hour."""
+
+
+def hour_fields(plan: Plan, system: System) -> dict[str, Any]:
+    """Return the fields of features for the plan of an hour, given the system with the loads of that hour."""
+    return {"shared_cards": hourly_cards(plan), "routes": hourly_routes(plan, system)}
