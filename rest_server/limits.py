@@ -170,7 +170,7 @@ class _Body:
         return fits
 
     def release(self) -> None:
-        """Subtract this body from the total."""
+        """Subtract the size of this body from the total size of all bodies in progress."""
         self._budget.taken_bytes -= self._taken_bytes
         self._taken_bytes = 0
 

@@ -169,7 +169,7 @@ def _binding(item: ServerExplanation, place: int) -> str:
 def _headroom(item: ServerExplanation) -> float | FormattedValue | None:
     """Return the additional load that a server can carry [requests/min].
 
-    If not served in full, the served share.
+    A server that is not served in full gets its served share instead.
     """
     if item.served_fraction < 1:
         return FormattedValue(f"{share_text(item.served_fraction)} served", None)

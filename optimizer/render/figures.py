@@ -133,7 +133,7 @@ def stated(statistic: str, statistics: Collection[str], text: str) -> str:
 def _tightest(shown: Shown, statistics: Collection[str], pool: PoolRow) -> Value:
     """Return the statistic of a metric that the pool's tightest target limits, with the limit.
 
-    Else the mean.
+    If no target limits the metric, return its mean.
     """
     mine = of_pool(pool, shown.metric, "plan")
     found = None if mine is None else tightest_of(pool.targets_on(shown.metric))

@@ -1,7 +1,4 @@
-"""Delays of tokens between the engine and the client: connection, tokenizer, pipeline, front end (eq.
-
-100).
-"""
+"""Delays of tokens between engine and client: connection, tokenizer, pipeline, front end (eq. 100)."""
 
 from typing import Any
 

@@ -184,9 +184,9 @@ def _block_of(found: Formulation, some: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _add_covering(found: Formulation) -> None:
-    """Require that pools of served servers carry the load with reserve (eq. 39), or the load alone (eq.
+    """Require that the pools of served servers carry the load, with or without the reserve.
 
-    145).
+    Equation 39 includes the reserve, and equation 145 is without it.
     """
     problem, reserve, table = found.problem, found.problem.reserve, found.problem.table
     load = problem.grown_load_rps[found.servers]

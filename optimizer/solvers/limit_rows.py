@@ -93,7 +93,7 @@ class LimitRows:
     def of_sources(self, amount: FloatArray) -> FloatArray:
         """Return, at each row in `source`, the maximum amount of its rows, and -inf elsewhere.
 
-        Shapes (R,).
+        The argument and the result have shape (R,).
         """
         largest = np.full(len(self), -np.inf)
         np.maximum.at(largest, self.source, amount)
@@ -250,9 +250,9 @@ def _replicas(candidates: Candidates, table: CandidateTable, priced: list[Priced
 
 
 def extra_per_replica(system: System, names: tuple[str, ...], table: CandidateTable) -> FloatArray:
-    """Return the extra replicas per replica of each candidate during a full roll-out, shape (C,) (eq.
+    """Return the extra replicas per replica of each candidate during a full roll-out (eq. 185).
 
-    185).
+    The result has shape (C,).
     """
     surge = [*(system.servers[name].surge for name in names), 0.0]  # shared cards belong to no server
     if not any(surge):

@@ -124,7 +124,7 @@ class LevelObjective:
         return _sum(self.on_unserved, left, self.on_columns, taken)
 
     def reported(self, steps: float, left: BoolArray, taken: BoolArray | None = None) -> float:
-        """Convert a bound in steps to the reported unit, to be reported with the value of a solution (eq.
+        """Convert a bound in steps to the unit in which a solution's value is reported (eq. 136).
 
         136).
 

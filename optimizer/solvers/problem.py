@@ -183,9 +183,9 @@ class Problem:
 
     @cached_property
     def spare_share(self) -> FloatArray:
-        """Spare capacity of each candidate with all its replicas, relative to the load, shape (C,) (eq.
+        """Spare capacity of each candidate with all its replicas, as a share of the load (eq. 89).
 
-        89).
+        The shape is (C,).
         """
         load = self.table.load_rps
         most = self.table.num_replicas * self.table.max_rate_rps
@@ -221,9 +221,9 @@ class Problem:
 
     @cached_property
     def off_preferred_rpm(self) -> FloatArray:
-        """Load that one replica of each candidate carries off preferred accelerators [requests/min] (eq.
+        """Load that a replica of each candidate carries off preferred accelerators (eq. 144).
 
-        144).
+        The unit is requests/min.
         """
         carried = np.minimum(self.table.max_rate_rps, self.table.load_rps)
         return frozen(np.where(self.table.preferred, 0.0, carried * SECONDS_PER_MINUTE))

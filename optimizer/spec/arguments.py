@@ -77,7 +77,8 @@ def check_field_names(model: type[BaseModel], names: Iterable[str], place: str, 
         noun: noun for messages.
 
     Raises:
-        SpecError: a field does not exist; the message has its Python name if that of documents was given.
+        SpecError: a field does not exist. If the name used in documents was given, the message states the
+            Python name.
     """
     fields = model.model_fields
     for name in names:

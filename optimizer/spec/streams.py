@@ -83,9 +83,6 @@ def members_of(server: Server) -> tuple[Server, ...]:
 
 
 def replica_load(server: Server) -> Load:
-    """Return the load that replicas must serve: the server's own load, or the misses of its cache (eq.
-
-    187).
-    """
+    """Return the load that replicas must serve: the server's load, or its cache misses (eq. 187)."""
     load, hit_rate = server.current.load, server.cache_hit_rate
     return thinned(load, 1 - hit_rate) if hit_rate else load

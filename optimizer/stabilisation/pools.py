@@ -116,7 +116,7 @@ class Ruled:
 
 
 def unchanged_plan(wanted: Recommendation) -> Ruled:
-    """Return the pools of a recommendation that no rule changes."""
+    """Return the desired replicas of a server if no stabilisation rule changes the plan's recommendation."""
     return Ruled(wanted.targets, wanted.replicas)
 
 

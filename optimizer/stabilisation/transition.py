@@ -105,7 +105,7 @@ class MoveGoal:
         return any(pool.replicas > self.replicas.get(name, 0) for name, pool in now.items())
 
     def is_reached(self, now: Mapping[str, RunningPool]) -> bool:
-        """Return whether the pools equal the goal."""
+        """Return whether the running pools are those of the goal."""
         return not self.has_surplus(now) and not self.unstarted(now)
 
 

@@ -254,7 +254,7 @@ def _with_power(system: System, plan: Plan, rows: list[PoolRow]) -> tuple[PoolRo
 
 
 def _asked(kind: Kind, server: Server, target: ModelTarget | None) -> dict[str, Any]:
-    """Return the server's settings that its kind shows with pools, by field name."""
+    """Return the settings of a server that are shown with its pools, by field name."""
     fields = {field: getattr(server, field) for field in kind.of_server}
     if target is not None:
         own = (shown for shown in kind.metrics if shown.target)

@@ -243,9 +243,9 @@ class IterationLaw(ServiceLaw, EngineLaw):
         return np.where((k > 1) & fits(np.maximum(k - 1, 1.0)), k - 1, k)
 
     def _work_ms(self, chunks: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the prefill work and the decode work of a request itself [ms] (eq.
+        """Return the prefill work and the decode work of a request itself [ms] (eq. 6, 7).
 
-        6, 7); all shapes (R,).
+        All shapes are (R,).
         """
         compute, kv_read = self.compute_per_token_ms, self.kv_read_per_token_ms
         prefill = (compute + kv_read * (chunks + 1) / 2) * self.in_tokens

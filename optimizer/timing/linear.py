@@ -89,9 +89,9 @@ class LinearLaw(ServiceLaw):
         return cls(alpha, beta, gamma, delta, shapes.in_tokens, shapes.out_tokens)
 
     def _service_coefficients(self) -> tuple[FloatArray, FloatArray]:
-        """Return base [ms] and slope [ms per request] of the service time, which is base + slope·n (eq.
+        """Return the coefficients of the service time, which is base + slope·n (eq. 3).
 
-        3).
+        They are the base [ms] and the slope [ms per request].
         """
         decode_steps = self.out_tokens - 1
         base = np.where(self.in_tokens > 0, self.prefill_base_ms, 0.0) + self.decode_base_ms * decode_steps

@@ -54,9 +54,9 @@ class StaticLaw(LinearLaw):
         return cls(alpha, beta, gamma, delta, shapes.in_tokens, shapes.out_tokens, padded, cv)
 
     def service_time_ms(self, occupancy: FloatArray) -> FloatArray:
-        """Return the time of a batch from the start of its prefill to its last token [ms], shape (R,) (eq.
+        """Return the time of a batch from the start of its prefill to its last token [ms] (eq. 116).
 
-        116).
+        The shape is (R,).
         """
         longest = self.out_tokens * longest_to_mean(self.out_tokens_cv, occupancy)
         steps = np.maximum(longest - 1, 0.0)

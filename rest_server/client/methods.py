@@ -180,10 +180,7 @@ class Methods(Studies):
 
     @Sent
     def put_loads(self, loads: Loads, *, if_match: str | None = None) -> Call[Plan]:
-        """Store loads of servers, with their replicas if given, in the fleet.
-
-        Plan it, and return the plan.
-        """
+        """Store loads of servers, with their replicas if given, and return the new plan."""
         changes = {
             name: change.model_dump(by_alias=True, exclude_unset=True) for name, change in loads.items()
         }

@@ -69,7 +69,7 @@ class Engine:
         return self._at_ms + (time.monotonic() - self._since_s) * 1000 * self._speed / self.slowdown
 
     def change(self, slowdown: float = 1.0, *, stuck: bool = False) -> None:
-        """From now on, multiply all times by a factor, or make no tokens until the next change."""
+        """From now on, multiply all times by a factor, or generate no tokens until the next change."""
         self._at_ms, self._since_s = self.now_ms(), time.monotonic()
         self.slowdown, self.is_stuck = slowdown, stuck
         self._arm()

@@ -20,7 +20,7 @@ class Owner(NamedTuple):
 
     operation: Literal["Apply", "Update"]
     subresource: str
-    """Subresource through which the manager owns it: `scale`, or empty for the workload itself."""
+    """Subresource through which the field is owned: `scale`, or empty for the workload itself."""
 
 
 @dataclass(slots=True)

@@ -40,9 +40,9 @@ def completions_rps(window: Window) -> float:
 
 
 def backlog_rps(window: Window, drain_s: float) -> float:
-    """Return the rate that serves the waiting requests within the drain time [requests/s] (docs/loop.md, eq.
+    """Return the rate that serves the waiting requests within the drain time [requests/s].
 
-    2).
+    It is equation 2 of docs/loop.md.
     """
     return max(0.0, window.waiting) / drain_s
 

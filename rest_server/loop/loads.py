@@ -46,7 +46,7 @@ class EstimatedLoad:
 
     @property
     def planned_rps(self) -> float:
-        """Rate for which plans are made [requests/s]: the expected rate, or more if the backlog needs it (eq.
+        """Rate for which plans are made [requests/s] (eq. 2).
 
         2).
 
@@ -112,7 +112,7 @@ def with_reading(
 
 
 def _problem(window: Window, config: LoopConfig) -> Hold | None:
-    """Return the reason why a window gives no load; None if it gives one."""
+    """Return the reason why no load can be estimated from a window; None if one can."""
     if not window.is_finite:
         return Hold(HoldReason.not_a_number, "a metric is not a number")
     if not window.reporting and window.counts.arrived is None:

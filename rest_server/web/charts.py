@@ -1,6 +1,6 @@
-"""Charts of the web page: cards and cost by accelerator type, compared with the pinned plan.
+"""Charts of the web page: cards and cost by accelerator type, and values over time.
 
-Values over time.
+Cards and cost are compared with those of the pinned plan.
 """
 
 from collections.abc import Mapping, Sequence

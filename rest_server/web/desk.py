@@ -72,7 +72,7 @@ class Desk:
     def query(self) -> str:
         """Query string of a URL that shows the same document and changes.
 
-        Empty for a visitor's own document.
+        It is empty for an uploaded document, and if no document is open.
         """
         return "" if self.source in {"", UPLOAD} else self.changes.query(self.source)
 

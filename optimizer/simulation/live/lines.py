@@ -89,7 +89,7 @@ class LiveLine(LiveReplica):
     def next_ms(self) -> float:
         """Return the next time at which a request leaves a stage, or a batch starts or ends [ms].
 
-        Inf if idle.
+        It is inf if the replica is idle.
         """
         return min(self._server.next_ms(), self._ends[0][0] if self._ends else math.inf)
 

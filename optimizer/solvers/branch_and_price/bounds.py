@@ -1,6 +1,6 @@
-"""Lagrangian bound of a level from dual values, computed without a solver and rounded to the safe side (eq.
+"""Lagrangian bound of a level from dual values (eq. 91).
 
-91).
+It is computed without a solver and rounded to the safe side.
 """
 
 import math

@@ -26,9 +26,9 @@ def rounded_down(units: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class ChvatalGomoryCut:
-    """A rank-one Chvátal-Gomory cut: a sum of limit rows, divided by an integer and rounded down (eq.
+    """A rank-one Chvátal-Gomory cut (eq. 132).
 
-    132).
+    It is a sum of limit rows, divided by an integer and rounded down.
     """
 
     rows: tuple[int, ...]
@@ -147,10 +147,7 @@ class MasterProblem:
         return capped
 
     def step_bound(self, duals: FloatArray) -> FloatArray:
-        """Return the contribution of each price step after the first to the Lagrangian bound, shape (J,) (eq.
-
-        148).
-        """
+        """Return what each price step after the first adds to the Lagrangian bound, shape (J,) (eq. 148)."""
         reduced = self.step_weights + self.step_shared @ duals
         return np.minimum(reduced, 0.0) * np.where(self.step_sizes >= ENDLESS, 0.0, self.step_sizes)
 

@@ -43,7 +43,7 @@ MANY_LEFT = 10
 STARTING_S = 4.0
 """Minimum remaining time for which processes are started, which takes up to half of it [s]."""
 MANY_SERVERS = 20
-"""Number of servers of a scarce mixed fleet from which processes are started before its plan is found."""
+"""Number of servers in a scarce mixed fleet from which processes are started before it is planned."""
 MUCH_TIME_S = 10.0
 """Minimum time limit for which processes are started before the plan is found [s]."""
 DRAFT_S = 0.02

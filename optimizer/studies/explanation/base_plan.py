@@ -154,7 +154,7 @@ class BasePlan:
         self._multipliers = {level.name: item for level, item, _ in found}
 
     def draft(self, candidates: Candidates, *, restricts: bool) -> PlanOutcome:
-        """Return a feasible answer to a question, with the bounds that the plan proves without a solve (eq.
+        """Return a feasible answer to a question, with the bounds that the plan proves (eq. 123, 124).
 
         123, 124).
 

@@ -212,7 +212,7 @@ def _options(
 def _reserved_sizes(candidates: Candidates, s: int) -> dict[str, ReservedSize]:
     """Return the sizes with which a server has its required reserve, by accelerator.
 
-    Empty without a reserve.
+    The result is empty if the server requires no reserve.
     """
     arrays = candidates.arrays
     if not arrays.servers.reserve.wanted[s]:

@@ -73,9 +73,9 @@ def occupancy_figure(placed: Placed) -> Figure:
 
 
 def batch_figure(placed: Placed) -> Figure:
-    """Return the figure of the maximum rate within the targets, and the latencies there, by batch limit (eq.
+    """Return the figure of the maximum rate within the targets, by batch limit (eq. 26).
 
-    26).
+    It also shows the latencies at that rate.
     """
     ceiling = int(placed.pair.batch_ceiling[0])
     batch = _batches(ceiling)

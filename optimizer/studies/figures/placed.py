@@ -170,10 +170,7 @@ class Placed:
         return replicas_of(self.arrays, replace(self.pair, max_queue=capacity))
 
     def rate_range_rps(self) -> tuple[float, float]:
-        """Return the minimum rate that sizing considers, and the maximum stable rate [requests/s] (eq.
-
-        22).
-        """
+        """Return the lowest rate that sizing considers and the highest stable rate [requests/s] (eq. 22)."""
         replica = self._replica()
         return float(replica.least_rate_rps[0]), float(replica.stable_rate_rps[0])
 

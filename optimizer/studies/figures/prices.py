@@ -147,9 +147,9 @@ def _no_candidate(candidates: Candidates, server: str, accelerator: str | None) 
 
 
 def _costs(candidates: Candidates, table: CandidateTable, load_rps: FloatArray) -> FloatArray:
-    """Return each candidate's cost at each load [cents/h], shape (C, loads) (eq.
+    """Return each candidate's cost at each load [cents/h], shape (C, loads) (eq. 28).
 
-    28); NaN above its replica limit.
+    The cost is NaN at loads for which the candidate would need more replicas than its limit.
     """
     servers = candidates.arrays.servers
     needed = np.ceil(load_rps / table.max_rate_rps[:, None] * (1 - ROUNDING))

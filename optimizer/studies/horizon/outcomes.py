@@ -101,9 +101,9 @@ def outcome_of(hours: tuple[Hour, ...], plans: Sequence[Plan], taken: Taken) -> 
 
 
 def moved_cents_per_h(before: Plan, after: Plan, system: System) -> float:
-    """Return the list-price cost of replicas that move between two plans, old plus new [cents/h] (eq.
+    """Return the cost of replicas that move between two plans [cents/h] (eq. 31 to 33).
 
-    31 to 33).
+    The list-price cost of new pools counts, and that of old pools if the server keeps none of them.
     """
     total, old, new = 0.0, _running(before, system), _running(after, system)
     for name in sorted(old.keys() | new.keys()):
