@@ -16,7 +16,7 @@ from optimizer.arrays import BoolArray, FloatArray
 DAYS, LOAD_CV, SEED = 200, 0.3, 20
 SHARES = (0.0, 0.1, 0.2, 0.5)
 LARGE = Path(__file__).resolve().parents[2] / "specs" / "large"
-HEADINGS = "| planned | server-days within targets | days with all servers within targets | cost [cents/h] | more than h = 0 |"
+HEADINGS = "| planned | server-days within targets | days with all | cost [cents/h] | more than h = 0 |"
 
 
 def factors(servers: int) -> FloatArray:
