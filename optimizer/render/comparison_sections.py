@@ -91,33 +91,33 @@ def limits_sections(found: Comparison) -> list[Section]:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """A comparison with the labels of its two sides and its currency; builds columns for the tables."""
+    """A comparison with the labels of its two plans and its currency; builds columns for the tables."""
 
     found: Comparison
     sides: tuple[str, str]
     money: Money
 
     def both(self, heading: str, of: Callable[[SideMetrics], Any], **how: Any) -> Column:
-        """Return one column that shows a metric of both sides as a pair.
+        """Return one column that shows a metric of both plans as a pair.
 
         Args:
             heading: heading of the column.
-            of: function that returns the value of a side.
+            of: function that returns the value of a plan.
             how: further settings of the column.
         """
         return Column(heading, lambda row: _pair(row, of), sides=self.sides, **how)
 
     def each(self, of: Callable[[Any], Any], **how: Any) -> list[Column]:
-        """Return two columns that show a value of the first and of the second side.
+        """Return two columns that show a value of the first and of the second plan.
 
         Args:
-            of: function that returns the value of a side.
+            of: function that returns the value of a plan.
             how: further settings of the columns.
         """
         return [Column(label, _of_side(of, i), **how) for i, label in enumerate(self.sides)]
 
     def costs(self) -> list[Column]:
-        """Return two columns with the cost of the first and of the second side."""
+        """Return two columns with the cost of the first and of the second plan."""
         money = self.money
         return self.each(lambda side: money.number(side.cost_cents_per_h), unit=money.unit, form=",.2f")
 
@@ -168,7 +168,7 @@ def _served(found: Comparison) -> str:
 
 
 def _lacking(found: Comparison) -> Iterator[Paragraph]:
-    """Yield a sentence with the numbers of servers that lack their reserve on each side.
+    """Yield a sentence with the numbers of servers that lack their reserve in each plan.
 
     Nothing is yielded if no server requires a reserve.
     """
@@ -294,7 +294,7 @@ def _metric(view: _View, of_server: Mapping[str, Kind], metric: str, base: Colum
         return None if mine is None else _pair(row, lambda side: side.figure(mine.field))
 
     def limited(row: ServerRow) -> SidePair | None:
-        """Return the limited percentile of both sides; a side without such a target has the mean."""
+        """Return the limited percentile of both plans; a plan without such a target has the mean."""
         mine, means = shown(row), mean(row)
         if mine is None or means is None:
             return None
@@ -324,9 +324,9 @@ def _percentile_text(shown: Shown, figure: TargetFigure, statistics: Collection[
 
 
 def _tightest(view: _View, server: str, metric: str) -> list[TargetFigure | None]:
-    """Return, for each side, the server's target on a metric whose value is nearest to its limit.
+    """Return, for each plan, the server's target on a metric whose value is nearest to its limit.
 
-    The target is None if the side has none.
+    The target is None if the plan has none.
     """
     return [
         tightest_of(
@@ -397,7 +397,7 @@ def _also_counted(view: _View, what: str, of: Callable[[Plan], float]) -> Iterat
 
 
 def _tokens(view: _View) -> Section:
-    """Return the table of each server's cost per million tokens on both sides; it is shown on request."""
+    """Return the table of each server's cost per million tokens in both plans; it is shown on request."""
 
     def cost(side: SideMetrics) -> float | None:
         return view.money.number(side.cost_per_million)
@@ -410,7 +410,7 @@ def _tokens(view: _View) -> Section:
 
 
 def _reserves(view: _View) -> Iterator[Section]:
-    """Yield the table of servers whose reserves differ or are missing on either side, if any requires one."""
+    """Yield the table of servers whose reserves differ or are missing in either plan, if any requires one."""
     kept = [{item.server: item for item in side.plan.reserves} for side in view.found.both]
     rows = [
         row
@@ -428,7 +428,7 @@ def _reserves(view: _View) -> Iterator[Section]:
 
 
 def _reserve(reserves: Mapping[str, ReserveUse], row: ServerRow) -> str:
-    """Describe the reserve that a server requires on one side, and whether the plan provides it."""
+    """Describe the reserve that a server requires in one plan, and whether the plan provides it."""
     item = reserves.get(row.server)
     if item is None:
         return "requires none"
@@ -476,7 +476,7 @@ def _unserved(view: _View) -> Section:
 
 
 def _loads_differ(found: Comparison) -> bool:
-    """Return whether the loads of both sides are known and differ for at least one common server."""
+    """Return whether the loads of both plans are known and differ for at least one common server."""
     known = found.first.options is not None and found.second.options is not None
     return known and any(
         row.first and row.second and _load(row.first) != _load(row.second) for row in found.servers
@@ -501,5 +501,5 @@ def _of_side(value: Callable[[Any], Any], side: int) -> Callable[[ComparisonRow 
 
 
 def _pair(row: ComparisonRow | TypeComparison, value: Callable[[Any], Any]) -> SidePair:
-    """Return the pair of a row's values on the two sides; the value is None for a missing side."""
+    """Return the pair of a row's values in the two plans; the value is None for a missing plan."""
     return SidePair(*(None if side is None else value(side) for side in (row.first, row.second)))

@@ -1,7 +1,7 @@
 """Sentences that describe a comparison of two plans, the same for the terminal and for pages.
 
 Changes of service and of reserves come first. A cost difference is called a cost or a saving only if both
-sides serve the same load with the same reserves; if service differs, the cost per served request is added.
+plans serve the same load with the same reserves; if service differs, the cost per served request is added.
 """
 
 from optimizer.quantities import be, counted, quantity
@@ -60,7 +60,7 @@ def headline(found: Comparison) -> str:
 
 
 def reserve_changes(found: Comparison) -> str:
-    """Name the servers whose reserve differs between the two sides, in a sentence."""
+    """Name the servers whose reserve differs between the two plans, in a sentence."""
     return "; ".join(
         f"{counted(len(names), 'server')} {words[len(names) > 1]}: {some_names(names)}"
         for change, words in _RESERVES.items()
@@ -69,7 +69,7 @@ def reserve_changes(found: Comparison) -> str:
 
 
 def _service_difference(found: Comparison) -> str:
-    """Describe the difference in service between the two sides."""
+    """Describe the difference in service between the two plans."""
     opening = _OPENINGS.get(found.kind, "The two sides do not serve the same")
     if any(row.first is None or row.second is None for row in found.servers):
         opening = "The two sides have different servers"
@@ -78,14 +78,14 @@ def _service_difference(found: Comparison) -> str:
 
 
 def _costs(found: Comparison) -> str:
-    """State the costs of both sides in a sentence."""
+    """State the costs of both plans in a sentence."""
     money = money_of(found)
     before, after = (money.amount(cost_of(side)) for side in found.total.both)
     return f"Cost: {found.first.label} {before}, {found.second.label} {after} {money.unit}"
 
 
 def _cost_per_request(found: Comparison) -> str:
-    """State the cost of `REQUESTS` served requests on both sides."""
+    """State the cost of `REQUESTS` served requests in both plans."""
     money = money_of(found)
     texts = []
     for side, figures in zip(found.both, found.total.both, strict=True):
@@ -97,7 +97,7 @@ def _cost_per_request(found: Comparison) -> str:
 
 
 def _cost_difference(found: Comparison) -> str:
-    """State the cost difference of two sides that serve the same load."""
+    """State the cost difference of two plans that serve the same load."""
     money = money_of(found)
     before, after = (cost_of(side) for side in found.total.both)
     difference, share = found.total.difference.cost_cents_per_h, found.relative_cost_difference
@@ -131,7 +131,7 @@ def changes_text(found: Comparison) -> str:
 
 
 def queue_names(found: Comparison) -> frozenset[str]:
-    """Return the names of the shared queues of either side.
+    """Return the names of the shared queues of either plan.
 
     Tables have rows for a shared queue in addition to the rows of its servers.
     """
@@ -140,7 +140,7 @@ def queue_names(found: Comparison) -> frozenset[str]:
 
 
 def anything_runs(found: Comparison) -> bool:
-    """Return whether at least one side runs a replica."""
+    """Return whether at least one plan runs a replica."""
     return any(side and side.num_replicas for side in found.total.both)
 
 
@@ -154,7 +154,7 @@ def _why_nothing(found: Comparison) -> str:
 
 
 def _why_nothing_of(side: Side, figures: SideMetrics | None) -> str:
-    """Explain why a side runs nothing: its servers are idle or cannot be served."""
+    """Explain why a plan runs nothing: its servers are idle or cannot be served."""
     servers, short = 0 if figures is None else figures.servers, len(side.plan.unserved)
     if not servers:
         return "there are no servers"
@@ -172,5 +172,5 @@ def money_of(found: Comparison) -> Money:
 
 
 def cost_of(figures: SideMetrics | None) -> float:
-    """Return the cost of a side [cents/h]; 0 if the side is missing."""
+    """Return the cost of a plan [cents/h]; 0 if the plan is missing."""
     return 0.0 if figures is None else figures.cost_cents_per_h

@@ -40,7 +40,7 @@ def _served(item: PriorityService) -> str:
 
 
 def service_changes(rows: Sequence[PriorityRow]) -> str:
-    """Name the priorities whose service differs between two sides, with the differences."""
+    """Name the priorities whose service differs between two plans, with the differences."""
     return "; ".join(f"{priority_name(row.priority)}: {_change(row)}" for row in rows if not row.same)
 
 

@@ -94,7 +94,7 @@ def run_demo(seconds: float, say: Callable[[str], None]) -> Figure:
     """Run the demo, and return the figure of its results.
 
     Args:
-        seconds: time of the load [s].
+        seconds: duration of the load [s].
         say: called with each line of text.
 
     Raises:

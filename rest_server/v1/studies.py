@@ -1,6 +1,6 @@
 """Routes of the studies under /v1: for a system in the body, and in a stateful service also for the fleet.
 
-All of them are derived from the table of studies, except the comparison, which has two sides.
+All of them are derived from the table of studies, except the comparison, which needs two plans.
 """
 
 from functools import partial

@@ -51,13 +51,13 @@ def compare(
     Args:
         first: a system to solve, or a plan.
         second: the other system or plan; None selects the first system.
-        second_options: optimizer options of the second side only, by Python name, and other values by the
+        second_options: optimizer options of the second plan only, by Python name, and other values by the
             names that sweeps have: ``{"count:H100": 12}``.
         transition: whether the second system follows the first in time, so that its current allocations are
             those of the first plan.
-        labels: labels of the sides.
+        labels: labels of the plans.
         backend: MILP solver: ``highs``, or the name of a solver that PuLP supports (``CBC``).
-        options: optimizer options of every solved side, by Python name.
+        options: optimizer options of every plan that is solved, by Python name.
 
     Raises:
         SpecError: there is nothing to compare or to solve, or an option is invalid.
@@ -101,7 +101,7 @@ def _following(before: Case, after: System | Plan) -> System:
 
 
 def _only_limits_differ(one: Case, two: Case) -> bool:
-    """Return whether the sides differ only in that one has limits on cards and the other has none."""
+    """Return whether the plans differ only in that one has limits on cards and the other has none."""
     if one.system is None or two.system is None:
         return False
     limited = one.system.options.model_copy(update={"unlimited": False})
@@ -138,10 +138,10 @@ def _comparison(kind: ComparisonType, one: Case, two: Case, labels: tuple[str, s
 
 
 def _check_currencies(one: str | None, two: str | None, labels: tuple[str, str]) -> None:
-    """Check that the costs of both sides are in one currency; plain numbers can be compared with any.
+    """Check that the costs of both plans are in one currency; plain numbers can be compared with any.
 
     Raises:
-        SpecError: the sides have different currencies.
+        SpecError: the plans have different currencies.
     """
     if one is not None and two is not None and one != two:
         raise SpecError(f"{labels[0]} has costs in {one}, {labels[1]} in {two}; give both in one currency")

@@ -1,6 +1,6 @@
 """Comparison of two plans as a document for the library, the command line and REST.
 
-Every difference is the second side minus the first. There are rows per server, per service class and model,
+Every difference is the second plan minus the first. There are rows per server, per service class and model,
 per service class, per accelerator type, and for the fleet. The cost differences of each type of row add up to
 that of the fleet. Equation numbers refer to ``docs/math.md``.
 """
@@ -27,9 +27,9 @@ class Side(Document):
     """One of the two compared plans, with its options."""
 
     label: str
-    """Label of this side for readers."""
+    """Label of this plan for readers."""
     options: OptimizerOptions | None = None
-    """Options with which the side was solved; null for a plan from a file."""
+    """Options with which the plan was solved; null for a plan from a file."""
     plan: Plan
     """The plan."""
 
@@ -44,7 +44,7 @@ class AcceleratorShare(Placement):
 
 
 class SideMetrics(Document):
-    """Load, replicas and performance of some servers on one side.
+    """Load, replicas and performance of some servers in one of the compared plans.
 
     Means are over requests (eq. 55). Token lengths are averaged over arriving requests, or over servers if
     none arrive; latencies over served requests, or null if there are none.
@@ -93,7 +93,7 @@ class SideMetrics(Document):
 
 
 class Difference(Document):
-    """Second side minus first side; a missing side counts as 0."""
+    """Second plan minus first plan; a missing plan counts as 0."""
 
     num_replicas: int = Field(alias="numReplicas")
     """Difference in the number of replicas."""
@@ -104,35 +104,35 @@ class Difference(Document):
     carried_rate_rpm: float = Field(alias="carriedRate")
     """Difference in served load [requests/min]."""
     itl_ms: float | None = Field(None, alias="itlAverage")
-    """Difference in mean inter-token latency [ms]; null unless both sides have one."""
+    """Difference in mean inter-token latency [ms]; null unless both plans have one."""
     ttft_ms: float | None = Field(None, alias="ttftAverage")
-    """Difference in mean time to first token [ms]; null unless both sides have one."""
+    """Difference in mean time to first token [ms]; null unless both plans have one."""
     wait_ms: float | None = Field(None, alias="waitAverage")
-    """Difference in mean queueing time [ms]; null unless both sides have one."""
+    """Difference in mean queueing time [ms]; null unless both plans have one."""
     own: dict[str, float] = Field(default_factory=dict, exclude_if=not_)
-    """Differences of metrics that only some kinds of replicas have, by field name; absent unless both sides
+    """Differences of metrics that only some kinds of replicas have, by field name; absent unless both plans
     have any.
     """
 
 
 class ComparisonRow(Document):
-    """Comparison of the same servers on both sides."""
+    """Comparison of the same servers in both plans."""
 
     first: SideMetrics | None = None
-    """First side; null if it has none of these servers."""
+    """First plan; null if it has none of these servers."""
     second: SideMetrics | None = None
-    """Second side; null if it has none of these servers."""
+    """Second plan; null if it has none of these servers."""
     difference: Difference
-    """Second side minus first side."""
+    """Second plan minus first plan."""
 
     @property
     def both(self) -> tuple[SideMetrics | None, SideMetrics | None]:
-        """First and second side; None for a missing side."""
+        """First and second plan; None for a missing plan."""
         return self.first, self.second
 
 
 class ServerRow(ComparisonRow):
-    """One server on both sides."""
+    """One server in both plans."""
 
     server: str
     """Name of the server."""
@@ -143,33 +143,33 @@ class ServerRow(ComparisonRow):
     priority: int | None = None
     """Priority of the server; null if only plans from files are compared."""
     change: ServerChange
-    """Change of the server's replicas from the first side to the second."""
+    """Change of the server's replicas from the first plan to the second."""
     service: ServiceChange
-    """`newly_served` if only the second side serves it in full, `newly_unserved` if only the first does, else
+    """`newly_served` if only the second plan serves it in full, `newly_unserved` if only the first does, else
     `same`.
     """
     reserve: ReserveChange
-    """Change of the server's reserve: `lost` or `gained` if only the first or only the second side has it,
+    """Change of the server's reserve: `lost` or `gained` if only the first or only the second plan has it,
     `other` if the required reserve differs, else `same`.
     """
 
 
 class PriorityRow(Document):
-    """Service of the servers of one priority on both sides."""
+    """Service of the servers of one priority in both plans."""
 
     priority: int
     """The priority."""
     same: bool
-    """Whether both sides have the same servers of this priority, and serve the same share of each one's load.
+    """Whether both plans have the same servers of this priority, and serve the same share of each one's load.
     """
     first: PriorityService | None = None
-    """First side; null if it has no servers of this priority."""
+    """First plan; null if it has no servers of this priority."""
     second: PriorityService | None = None
-    """Second side; null if it has no servers of this priority."""
+    """Second plan; null if it has no servers of this priority."""
 
 
 class ClassModelRow(ComparisonRow):
-    """The servers of one service class and model on both sides."""
+    """The servers of one service class and model in both plans."""
 
     service_class: str | None = Field(None, alias="class")
     """The service class; null for the servers of plans from files."""
@@ -180,7 +180,7 @@ class ClassModelRow(ComparisonRow):
 
 
 class ClassRow(ComparisonRow):
-    """The servers of one service class on both sides."""
+    """The servers of one service class in both plans."""
 
     service_class: str | None = Field(None, alias="class")
     """The service class; null for the servers of plans from files."""
@@ -189,7 +189,7 @@ class ClassRow(ComparisonRow):
 
 
 class TypeUse(Document):
-    """Use of an accelerator type on one side."""
+    """Use of an accelerator type in one of the compared plans."""
 
     used: int
     """Number of cards used by the plan."""
@@ -200,49 +200,49 @@ class TypeUse(Document):
 
 
 class TypeComparison(Document):
-    """One accelerator type on both sides."""
+    """One accelerator type in both plans."""
 
     type: str
     """The accelerator type."""
     first: TypeUse | None = None
-    """First side; null if it does not have the type."""
+    """First plan; null if it does not have the type."""
     second: TypeUse | None = None
-    """Second side; null if it does not have the type."""
+    """Second plan; null if it does not have the type."""
     used_difference: int = Field(alias="usedDifference")
-    """Number of cards on the second side minus that on the first."""
+    """Number of cards in the second plan minus that in the first."""
     cost_difference_cents_per_h: float | None = Field(None, alias="costDifference")
-    """Cost on the second side minus that on the first [cents/h]; null if one of them is unknown."""
+    """Cost in the second plan minus that in the first [cents/h]; null if one of them is unknown."""
 
 
 class Comparison(Printed, Document):
-    """Comparison of two plans; every difference is the second side minus the first."""
+    """Comparison of two plans; every difference is the second plan minus the first."""
 
     kind: ComparisonType
     """What differs: only the limits on cards (`scarcity`), `options`, the load (`load_change`), or anything
     (`plans`).
     """
     same: bool
-    """Whether both sides place and serve every server in the same way, at the same load and with the same
+    """Whether both plans place and serve every server in the same way, at the same load and with the same
     reserve.
     """
     equal_service: bool = Field(alias="equalService")
-    """Whether both sides have the same servers and serve the same share of each one's load."""
+    """Whether both plans have the same servers and serve the same share of each one's load."""
     equal_reserves: bool = Field(alias="equalReserves")
-    """Whether every server requires the same reserve on both sides, and has it on both or on neither."""
+    """Whether every server requires the same reserve in both plans, and has it in both or in neither."""
     first: Side
-    """First side: the unlimited plan, or the one before a change."""
+    """First plan: the unlimited plan, or the one before a change."""
     second: Side
-    """Second side: the limited plan, or the one after a change."""
+    """Second plan: the limited plan, or the one after a change."""
     total: ComparisonRow
     """Totals of the fleet; in a `scarcity` comparison, the cost difference is the price of scarcity."""
     relative_cost_difference: float | None = Field(None, alias="relativeCostDifference")
-    """Cost difference divided by the cost of the first side; null if the first side costs nothing."""
+    """Cost difference divided by the cost of the first plan; null if the first plan costs nothing."""
     transition_value_cents_per_h: float | None = Field(None, alias="transitionValue")
     """Transition cost of the second plan if the first plan is running [cents/h]; null unless `kind` is
     `load_change`.
     """
     priorities: tuple[PriorityRow, ...] = Field((), strict=False)
-    """Service of each priority, the highest first; empty if a side is a plan from a file."""
+    """Service of each priority, the highest first; empty if either plan was read from a file."""
     classes: tuple[ClassRow, ...] = Field(strict=False)
     """Rows by service class, highest priority first."""
     class_models: tuple[ClassModelRow, ...] = Field(alias="classModels", strict=False)
@@ -256,7 +256,7 @@ class Comparison(Printed, Document):
 
     @property
     def both(self) -> tuple[Side, Side]:
-        """First and second side."""
+        """First and second plan."""
         return self.first, self.second
 
     def changed(self, *changes: ServerChange) -> tuple[ServerRow, ...]:

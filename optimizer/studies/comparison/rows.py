@@ -1,6 +1,6 @@
 """Rows of a comparison: two plans, grouped by server, class, model and accelerator type.
 
-Each side is a plan, with its system if that is known. Sums are computed in decimal numbers and rounded once,
+Each plan has its system if that is known. Sums are computed in decimal numbers and rounded once,
 so that the rows of each type add up to the total.
 """
 
@@ -42,7 +42,7 @@ from optimizer.studies.service import service_by_priority
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One side of a comparison: a plan and, if known, the system for which it was made."""
+    """A plan to be compared and, if known, the system for which it was made."""
 
     plan: Plan
     system: System | None
@@ -68,7 +68,7 @@ class Case:
 
 
 def case_of(plan: Plan, system: System | None) -> Case:
-    """Return a plan as one side of a comparison."""
+    """Return a plan in the form in which it is compared."""
     shares = dict.fromkeys([*plan.allocations, *plan.queued_servers], 1.0)
     shares |= {item.server: item.served_fraction for item in plan.unserved}
     left_out = frozenset(item.server for item in plan.unserved)
@@ -90,26 +90,26 @@ def _loads(plan: Plan, system: System) -> dict[str, Load]:
 
 
 def serve_the_same(one: Case, two: Case) -> bool:
-    """Return whether the same servers are served to the same share of their loads on both sides."""
+    """Return whether the same servers are served to the same share of their loads in both plans."""
     same = one.shares.keys() == two.shares.keys()
     return same and all(_served_alike(one, two, name) for name in one.shares)
 
 
 def _served_alike(one: Case, two: Case, server: str) -> bool:
-    """Return whether a server has equal served shares on both sides, and is in full on both or neither."""
+    """Return whether a server has equal served shares in both plans, and is in full on both or neither."""
     same_share = isclose(one.shares[server], two.shares[server], rel_tol=1e-9)
     return same_share and (server in one.left_out) == (server in two.left_out)
 
 
 def reserves_alike(one: Case, two: Case) -> bool:
-    """Return whether the servers of both sides have the same reserves."""
+    """Return whether the servers of both plans have the same reserves."""
     return all(
         _reserve_change(one, two, name) == "same" for name in one.reserves.keys() | two.reserves.keys()
     )
 
 
 def _reserve_change(one: Case, two: Case, server: str) -> ReserveChange:
-    """Return the change of a server's reserve; `same` if only one side has the server."""
+    """Return the change of a server's reserve; `same` if only one plan has the server."""
     if server not in one.shares or server not in two.shares:
         return "same"
     before, after = one.reserves.get(server), two.reserves.get(server)
@@ -121,7 +121,7 @@ def _reserve_change(one: Case, two: Case, server: str) -> ReserveChange:
 
 
 def server_rows(one: Case, two: Case) -> tuple[ServerRow, ...]:
-    """Return a row for every server of either side, sorted by name."""
+    """Return a row for every server of either plan, sorted by name."""
     rows = []
     for name in sorted(one.shares.keys() | two.shares.keys()):
         first, second = (
@@ -195,7 +195,7 @@ def _place(name: str, *cases: Case) -> _Place:
 
 
 def priority_rows(one: Case, two: Case) -> tuple[PriorityRow, ...]:
-    """Return the service of each priority, the highest first; empty if the system of a side is unknown."""
+    """Return the service of each priority, the highest first; empty if the system of a plan is unknown."""
     if one.system is None or two.system is None:
         return ()
     first, second = (
@@ -249,7 +249,7 @@ def _grouped(
 ) -> Iterator[tuple[_Place, ComparisonRow]]:
     """Yield a row for the servers with equal keys, with class, model and priority of one of them.
 
-    If the two systems differ about a server, each side groups the server by its own system.
+    If the two systems differ about a server, each plan groups the server by its own system.
     """
     groups: dict[Hashable, tuple[list[str], list[str]]] = {}
     places: dict[Hashable, _Place] = {}
@@ -286,7 +286,7 @@ def type_rows(one: Case, two: Case) -> tuple[TypeComparison, ...]:
 def _type_uses(case: Case, other: Case) -> dict[str, TypeUse]:
     """Return the cards and costs by accelerator type.
 
-    A plan without a system uses the other side's accelerators.
+    A plan without a system uses the other plan's accelerators.
     """
     system = case.system or other.system
     type_of = {} if system is None else {name: item.type for name, item in system.accelerators.items()}
@@ -307,7 +307,7 @@ def _type_uses(case: Case, other: Case) -> dict[str, TypeUse]:
 
 
 def figures_of(case: Case, names: Iterable[str]) -> SideMetrics | None:
-    """Return the combined metrics of some servers on one side; None without servers."""
+    """Return the combined metrics of some servers in one plan; None without servers."""
     names = list(names)
     if not names:
         return None
@@ -350,7 +350,7 @@ def _own_means(pools: Sequence[Pool]) -> dict[str, float]:
 
 
 def alike(first: SideMetrics | None, second: SideMetrics | None) -> bool:
-    """Return whether the metrics of both sides are equal, ignoring metrics that one side lacks."""
+    """Return whether the metrics of both plans are equal, ignoring metrics that one plan lacks."""
     if first is None or second is None or None in {first.arrival_rate_rpm, second.arrival_rate_rpm}:
         loads = {"arrival_rate_rpm": None, "in_tokens": None, "out_tokens": None}
         first, second = (side and side.model_copy(update=loads) for side in (first, second))
@@ -376,7 +376,7 @@ def _place_of(part: Serving) -> tuple[bool, str]:
 
 
 def total_figures(case: Case) -> SideMetrics | None:
-    """Return the combined metrics of all servers on one side, with the effect of price tiers on cost."""
+    """Return the combined metrics of all servers in one plan, with the effect of price tiers on cost."""
     found = figures_of(case, case.shares)
     if found is None or not case.plan.tiers:
         return found
@@ -407,12 +407,12 @@ def _mean(weighted: Sequence[tuple[float, float]]) -> float | None:
 
 
 def row_of(first: SideMetrics | None, second: SideMetrics | None) -> ComparisonRow:
-    """Return a row with the metrics of both sides and their difference."""
+    """Return a row with the metrics of both plans and their difference."""
     return ComparisonRow(first=first, second=second, difference=_difference(first, second))
 
 
 def _difference(first: SideMetrics | None, second: SideMetrics | None) -> Difference:
-    """Return the second side minus the first; a missing side counts as no replicas, cost or load."""
+    """Return the second plan minus the first; a missing plan counts as no replicas, cost or load."""
 
     def change(name: str, absent: float | None) -> float | None:
         before = absent if first is None else getattr(first, name)

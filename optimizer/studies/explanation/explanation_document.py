@@ -54,7 +54,7 @@ class EffectRange(Document):
     """
 
     level: str
-    """Name of the objective, the first one that is unproved, as in the plan."""
+    """Name of the first objective that is not proved, as written in the plan."""
     low: float
     """Lower bound of the change [cents/h for the value, requests/min, or servers]."""
     high: float
