@@ -16,10 +16,13 @@ from optimizer import Plan, SpecError, load_system, solve, verify
 from optimizer.candidates import find_candidates
 from optimizer.features.shared_cards import offers as card_candidates
 from optimizer.features.shared_cards.patterns import Seat, maximal
+from optimizer.features.shared_cards.turns import Turn, largest_rates_rps
 from optimizer.features.shared_cards.uses import SharedPool
+from optimizer.features.shared_cards.view import missed_targets
 from optimizer.jobs.simulating import SimulateOptions, simulate_plan
 from optimizer.pipeline import solve_in_full
 from optimizer.queueing.bulk.time_sharing import fills
+from optimizer.queueing.sizing import SizedRows
 from optimizer.render.manifests import deployment_patch, variants
 from optimizer.simulation.batches import BatchServer
 from optimizer.spec.system import System
@@ -138,6 +141,45 @@ def test_batch_servers_without_shares_take_turns() -> None:
     assert modes == {"shared-a-b-c": "time"}
     (use,) = plan.shared_cards
     assert max(item.utilization for item in use.servers) < 1
+
+
+def three_in_turns() -> System:
+    servers = [sharing(name, 10.0) for name in "abc"]
+    return load_system(document([model(name) for name in "abc"], servers, limit_ms=400.0))
+
+
+def test_rates_close_to_saturation_meet_their_targets() -> None:
+    """The mean delays of turns converge slowly there, so that the sized rate missed a target by 5e-5."""
+    shared = find_candidates(three_in_turns()).shared
+    assert shared is not None
+    patterns = [one for one in shared.patterns if one.mode == "time"]
+    assert len(patterns) == 4
+    assert [line for one in patterns for line in missed_targets(shared, one)] == []
+
+
+def test_verification_sizes_only_what_a_plan_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured, sized = list[int](), list[int]()
+    system = three_in_turns()
+    plan = solve(system)
+    assert [(use.mode, len(use.servers)) for use in plan.shared_cards] == [("time", 3)]
+    largest, rows_of = largest_rates_rps, SizedRows.of
+
+    def counted(turns: list[Turn], mix: np.ndarray) -> np.ndarray | None:
+        measured.append(len(turns))
+        return largest(turns, mix)
+
+    def of(replicas: Any, targets: Any) -> SizedRows:
+        sized.append(targets.limits.shape[1])
+        return rows_of(replicas, targets)
+
+    monkeypatch.setattr(card_candidates, "largest_rates_rps", counted)
+    monkeypatch.setattr(SizedRows, "of", of)
+    assert verify(plan, system) == []
+    assert measured == [3]
+    assert sum(sized) == 3
+    measured.clear()
+    find_candidates(system)
+    assert measured == [2, 2, 2, 3]
 
 
 def test_memory_keeps_servers_from_one_card() -> None:

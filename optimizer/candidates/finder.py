@@ -60,9 +60,10 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
         within = CandidateTable.joined([within, queues.table])
         more = CandidateTable.joined([more, queues.with_reserve])
     verdicts.freeze()
-    shared = find_patterns(system, find_candidates) if SHARED_CARDS.name in system.features else None
+    size = partial(find_candidates, memo=memo)
+    shared = find_patterns(system, size) if SHARED_CARDS.name in system.features else None
     offered = {
-        feature.name: part_of(feature, "offers").offered(system, arrays, partial(find_candidates, memo=memo))
+        feature.name: part_of(feature, "offers").offered(system, arrays, size)
         for feature in FEATURES
         if feature.has_offers and feature.name in system.features
     }

@@ -7,12 +7,13 @@ those of its replicas that still fit. The desired replicas never use more cards 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from types import MappingProxyType
 
 from optimizer.features.versions.streams import counted_load, share_of_load
 from optimizer.plan import Plan
-from optimizer.plan.placements import parts_of, placements_of
+from optimizer.plan.placements import PlacementRow, parts_of, placements_of
 from optimizer.schema import Route
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Decisions, Observation, ServerDecision
@@ -164,7 +165,7 @@ def stabilise(
     return Decisions(seen.now_s, servers)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _PlannedFleet:
     """A plan, with the running fleet that should follow it."""
 
@@ -239,7 +240,7 @@ class _PlannedFleet:
         """
         cost = self.plan.total_cost_cents_per_h
         moving = {name for name, _ in self.plan.kept_replicas}  # these servers move so that cards become free
-        moving |= self.plan.on_shared_cards.keys()
+        moving |= self.shared_cards.keys()
         moving |= {name for name, last in self.before.items() if last.shared_since_s is not None}
         found = {
             name: unchanged_plan(item)
@@ -281,12 +282,21 @@ class _PlannedFleet:
         """The cards that are not shared; shared cards follow the plan and have precedence."""
         return FreeCards.beside(self.system, placements_of(self.plan))
 
+    @cached_property
+    def shared_cards(self) -> Mapping[str, list[PlacementRow]]:
+        """Shared cards of each server, if any."""
+        found = {
+            name: [row for row, _ in parts if row.mode == "shared"]
+            for name, parts in parts_of(self.plan).items()
+        }
+        return {name: rows for name, rows in found.items() if rows}
+
     def shared_since_s(self, name: str) -> float | None:
         """Return the time since which plans have put a server on shared cards [s since the epoch].
 
         It is None if this plan does not do so.
         """
-        if name not in self.plan.on_shared_cards:
+        if name not in self.shared_cards:
             return None
         last = self.before.get(name)
         known = None if last is None else last.shared_since_s
@@ -297,7 +307,7 @@ class _PlannedFleet:
         since_s, reported = self.shared_since_s(name), self.seen.replicas
         if since_s is None:
             return False
-        mine = [row for row, _ in parts_of(self.plan).get(name, ()) if row.mode == "shared"]
+        mine = self.shared_cards[name]
         if all(row.spot.accelerator in reported.get(row.spot.group, {}) for row in mine):
             return any(reported[row.spot.group][row.spot.accelerator].ready < row.count for row in mine)
         return self.seen.now_s - since_s < self.rules.startup_s

@@ -1,16 +1,20 @@
 """Shared cards under a control loop: they follow the plan, and own replicas wait until they are ready."""
 
 import random
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from fleets import RULES, Loop, desired, units
 from shared_card_oracles import random_system
 from slow_cases import mostly_slow
 
-from optimizer import load_system, verify
+from optimizer import load_system, solve, verify
+from optimizer.plan import placements
 from optimizer.spec.system import System
-from optimizer.stabilisation.decisions import ReplicaStatus
+from optimizer.stabilisation.decisions import Observation, ReplicaStatus
 from optimizer.stabilisation.rules import Rules
+from optimizer.stabilisation.stabilise import stabilise
 
 SEEDS = mostly_slow(range(120), 3)
 
@@ -37,32 +41,33 @@ def test_cards_suffice_in_every_sequence(seed: int) -> None:
         loop.cluster.pass_time()
 
 
-def pair(cards: int) -> System:
-    """Return two text models that take turns on one T4, the first of which runs on a card of its own."""
-    models = [
-        {"name": name, "acc": "T4", "maxBatchSize": 8, "memory": 2, "batchParms": {"base": 20, "slope": 2}}
-        for name in ("a", "b")
-    ]
-    targets = [{"model": name, "latency": [{"percentile": 99, "ms": 300}]} for name in ("a", "b")]
+def pairs(count: int, cards: int) -> System:
+    """Return pairs of text models that take turns on the T4s of each zone; the first runs on its own card."""
+    models, targets, servers = [], [], []
+    law = {"maxBatchSize": 8, "memory": 2, "batchParms": {"base": 20, "slope": 2}}
     load = {"load": {"arrivalRate": 600}}
-    servers = [
-        {"name": name, "class": "gold", "model": name, "sharedCard": True, "currentAlloc": load | running}
-        for name, running in (("a", {"accelerator": "T4", "numReplicas": 1}), ("b", {}))
-    ]
+    kinds = ["T4", *(f"T4-{zone}" for zone in range(1, count))]
+    for zone, kind in enumerate(kinds):
+        for letter, running in (("a", {"accelerator": kind, "numReplicas": 1}), ("b", {})):
+            name = f"{letter}{zone or ''}"
+            models.append({"name": name, "acc": kind, **law})
+            targets.append({"model": name, "latency": [{"percentile": 99, "ms": 300}]})
+            server = {"name": name, "class": "gold", "model": name, "sharedCard": True}
+            servers.append({**server, "currentAlloc": load | running})
     return load_system(
         {
-            "accelerators": [{"name": "T4", "type": "T4", "memSize": 16, "cost": 35}],
+            "accelerators": [{"name": kind, "type": kind, "memSize": 16, "cost": 35} for kind in kinds],
             "models": models,
             "serviceClasses": [{"name": "gold", "priority": 1, "modelTargets": targets}],
             "servers": servers,
-            "count": [{"type": "T4", "count": cards}],
+            "count": [{"type": kind, "count": cards} for kind in kinds],
         }
     )
 
 
 @pytest.mark.parametrize("reported", ["by time", "by report"])
 def test_own_replicas_stay_until_shared_cards_are_ready(reported: str) -> None:
-    loop = Loop(pair(2), Rules(startup_s=100.0))
+    loop = Loop(pairs(1, 2), Rules(startup_s=100.0))
     loop.cluster.starting = {("a", "T4"): [0]}
     loop.snapshot()
     (use,) = loop.plan.shared_cards
@@ -79,8 +84,28 @@ def test_own_replicas_stay_until_shared_cards_are_ready(reported: str) -> None:
 
 
 def test_own_replicas_give_way_if_no_other_card_is_free() -> None:
-    loop = Loop(pair(1), Rules(startup_s=100.0))
+    loop = Loop(pairs(1, 1), Rules(startup_s=100.0))
     loop.cluster.starting = {("a", "T4"): [0]}
     decisions = loop.snapshot()
     assert len(loop.plan.shared_cards) == 1
     assert desired(decisions) == {}
+
+
+def test_placements_are_listed_as_often_for_many_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[int] = []
+    rows = placements.placement_rows
+
+    def counted(*arguments: Any) -> Iterator[placements.PlacementRow]:
+        listed.append(len(arguments))
+        return rows(*arguments)
+
+    monkeypatch.setattr(placements, "placement_rows", counted)
+    numbers = []
+    for count in (1, 4):
+        system = pairs(count, 2)
+        plan = solve(system)
+        assert len(plan.on_shared_cards) == 2 * count
+        listed.clear()
+        stabilise(plan, system, Rules(startup_s=100.0), None, Observation(0.0))
+        numbers.append(len(listed))
+    assert numbers[0] == numbers[1]

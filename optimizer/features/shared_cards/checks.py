@@ -8,9 +8,11 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
-from optimizer.candidates import Candidates, find_candidates
+from optimizer.candidates import Candidates, SizingMemo, find_candidates
+from optimizer.features.shared_cards.offers import find_patterns
 from optimizer.features.shared_cards.patterns import CardPattern, Seat, SharedCards
 from optimizer.features.shared_cards.uses import SharedCardUse
 from optimizer.features.shared_cards.view import missed_targets, uses_of
@@ -45,14 +47,25 @@ def check(facts: Facts, candidates: Candidates | None) -> list[str]:
     units, problems = _units(known, shared, uses)
     if problems:
         return problems
-    missed = [f"{name}: {line}" for pattern in units for name, line in missed_targets(shared, pattern)]
+    given = units if candidates else ()  # what is sized here is not measured again
+    missed = [f"{name}: {line}" for pattern in given for name, line in missed_targets(shared, pattern)]
     return [*missed, *_loads(facts), *differences(uses_of(known, shared, units), uses, "sharedCards")]
 
 
 def _sized(facts: Facts) -> Candidates:
-    """Find the candidates of the servers that can share cards."""
+    """Find the candidates of the servers that can share cards: alone, and together as the plan states."""
+    uses, memo = facts.plan.shared_cards, SizingMemo()
     sharing = {name: server for name, server in facts.whole.servers.items() if server.shared_card}
-    return find_candidates(replace(facts.whole, servers=MappingProxyType(sharing)))
+    alone = {name: server.model_copy(update={"shared_card": False}) for name, server in sharing.items()}
+    system, names = replace(facts.whole, servers=MappingProxyType(sharing)), [*sharing]
+    in_turns = {frozenset(item.server for item in use.servers) for use in uses if use.mode == "time"}
+    shared = find_patterns(
+        system,
+        partial(find_candidates, memo=memo),
+        lambda servers: facts.on_cards & {names[s] for s in servers} in in_turns,
+    )
+    found = find_candidates(replace(system, servers=MappingProxyType(alone)), memo)
+    return replace(found, system=system, shared=shared)
 
 
 def _units(

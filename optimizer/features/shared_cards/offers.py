@@ -54,12 +54,17 @@ class _Part:
     """Only model that can run in this share; None if any can."""
 
 
-def find_patterns(system: System, size: Callable[[System], Candidates]) -> SharedCards:
+def find_patterns(
+    system: System,
+    size: Callable[[System], Candidates],
+    can_take_turns: Callable[[frozenset[int]], bool] = lambda _: True,
+) -> SharedCards:
     """Return the patterns of shared cards of a system that has servers with `sharedCard`.
 
     Args:
         system: the system.
         size: function that finds the candidates of a system without shared cards.
+        can_take_turns: whether the servers with these indices can share a card in time.
 
     Raises:
         SpecError: an accelerator has too many patterns.
@@ -74,7 +79,7 @@ def find_patterns(system: System, size: Callable[[System], Candidates]) -> Share
     patterns = [
         pattern
         for a, card in enumerate(system.accelerators.values())
-        for pattern in _patterns_of(system, sized, (a, card), seats.get(card.name, []), loads)
+        for pattern in _patterns_of(system, sized, (a, card), seats.get(card.name, []), loads, can_take_turns)
     ]
     servers = sorted({seat.server for pattern in patterns for seat, _ in pattern.seats})
     return SharedCards(
@@ -180,6 +185,7 @@ def _patterns_of(
     card: tuple[int, Accelerator],
     seats: Sequence[Seat],
     loads: Mapping[int, float],
+    can_take_turns: Callable[[frozenset[int]], bool],
 ) -> list[CardPattern]:
     """Return the patterns of one type of card: full cards, shares, slices, and time-sharing.
 
@@ -189,6 +195,7 @@ def _patterns_of(
         card: the card's accelerator, with its index.
         seats: the seats on the card.
         loads: load of each server [requests/s], by index.
+        can_take_turns: as for `find_patterns`.
 
     Raises:
         SpecError: there are too many patterns.
@@ -198,7 +205,7 @@ def _patterns_of(
     found = [CardPattern(a, "whole", ((seat, 1),), (seat.rate_rps,)) for seat in by_mode["whole"]]
     found += _multisets(card, "shares", by_mode["shares"], (item.memory_gb, 1.0))
     found += _multisets(card, "slices", by_mode["slices"], (MEMORY_SLICES, COMPUTE_SLICES))
-    return found + list(_turns(system, sized, card, by_mode["whole"], loads))
+    return found + list(_turns(system, sized, card, by_mode["whole"], loads, can_take_turns))
 
 
 def _multisets(
@@ -222,6 +229,7 @@ def _turns(
     card: tuple[int, Accelerator],
     seats: Sequence[Seat],
     loads: Mapping[int, float],
+    can_take_turns: Callable[[frozenset[int]], bool],
 ) -> Iterator[CardPattern]:
     """Yield the patterns in which servers share a card in time, in proportion to their loads (eq. 232).
 
@@ -239,6 +247,8 @@ def _turns(
     for count in range(2, MAX_TURNS + 1):
         for some in itertools.combinations(turns, count):
             if sum(seat.uses[0] for seat in some) > card[1].memory_gb:
+                continue
+            if not can_take_turns(frozenset(seat.server for seat in some)):
                 continue
             mixes = dict.fromkeys(
                 tuple(_mix(seat, loads[seat.server], whole=whole) for seat in some) for whole in (False, True)

@@ -15,6 +15,7 @@ from optimizer.candidates.arrays import SystemArrays
 from optimizer.kinds.table import kind_of_profile
 from optimizer.queueing.measures import LOSS, TargetMeasure
 from optimizer.queueing.performance import MS_PER_S
+from optimizer.queueing.targets import MISS_TOLERANCE
 from optimizer.simulation.batches import BatchServer
 from optimizer.spec.system import System
 
@@ -24,8 +25,11 @@ MARGIN = 1.25
 """Safety factor on percentiles, because their error is larger than that of means."""
 MAX_KNOWN = 4096
 """Maximum number of combinations of servers whose rates are cached."""
-SAFETY = 1e-6
-"""Relative margin below the maximum rates, so that targets are met within all tolerances."""
+SAFETY = (1e-6, 1e-4, 1e-3, 1e-2)
+"""Relative margins below the maximum rates, tried until all targets are met.
+
+Close to saturation the queue model is inexact, so that the first can be too small.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,14 @@ def _largest_rates_rps(
     share = meeting_share(servers, mix / mix.sum() / MS_PER_S, limits)
     if share is None:
         return None
-    rates: FloatArray = mix / mix.sum() * share * (1 - SAFETY)
+    for margin in SAFETY:
+        rates: FloatArray = mix / mix.sum() * share * (1 - margin)
+        states = shared_steady_states(servers, rates / MS_PER_S)
+        excess = max(state.excess(mine) for state, mine in zip(states, limits, strict=True))
+        if excess <= 10 * MISS_TOLERANCE:
+            break
+    else:
+        return None
     for k, server in enumerate(servers):
         for lower in LOWER_RATES if server.window_ms else ():
             tried = rates / MS_PER_S
