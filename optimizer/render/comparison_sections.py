@@ -186,14 +186,21 @@ def _lacking(found: Comparison) -> Iterator[Paragraph]:
 
 
 def _loads(view: _View) -> Section:
+    changed = [row for row in view.servers() if _load(row.first) != _load(row.second)]
+    lengths = (
+        view.both("input length", lambda side: side.in_tokens, unit="tokens", form=quantity, rank=1),
+        view.both("output length", lambda side: side.out_tokens, unit="tokens", form=quantity, rank=2),
+    )
     columns = (
         name("server", "server"),
         view.both("rate", lambda side: side.arrival_rate_rpm, unit=RPM, form=quantity),
         Column("difference", lambda row: difference(row.difference.arrival_rate_rpm, ",.2f"), RPM, rank=3),
-        view.both("input length", lambda side: side.in_tokens, unit="tokens", form=quantity, rank=1),
-        view.both("output length", lambda side: side.out_tokens, unit="tokens", form=quantity, rank=2),
+        *(
+            lengths
+            if any(any(_load(side)[1:]) for row in changed for side in (row.first, row.second))
+            else ()
+        ),
     )
-    changed = [row for row in view.servers() if _load(row.first) != _load(row.second)]
     section = _table("Load", columns, changed, "load", view.found.total)
     rest = len({row.server for row in view.found.servers} - queue_names(view.found)) - len(changed)
     if rest:

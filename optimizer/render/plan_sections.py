@@ -55,7 +55,7 @@ def plan_sections(
         _allocations(plan, system),
         *group_sections(plan, queue_rows(system, plan), system),
         _cards(plan),
-        *_limits(plan),
+        *limit_sections(plan),
         *feature_sections(plan, token_costs(plan, system)),
         unserved_section(plan),
         overload_section(overload, plan),
@@ -226,7 +226,7 @@ def limit_unit(limit: str, money: Money) -> str:
     return money.unit if limit == BUDGET else getattr(limit_named(limit), "unit", "")
 
 
-def _limits(plan: Plan) -> Iterator[Section]:
+def limit_sections(plan: Plan) -> Iterator[Section]:
     """Yield the table with the use of limits other than cards, if there are any."""
     if plan.limits:
         columns = limit_columns(Money.of(plan), left=lambda use: use.amount - use.used)

@@ -24,7 +24,12 @@ from optimizer.render.decision_sections import (
 from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.figures import of_pool, other_targets, target_percentiles
 from optimizer.render.money import Money
-from optimizer.render.plan_sections import estimates_section, overload_section, unserved_section
+from optimizer.render.plan_sections import (
+    estimates_section,
+    limit_sections,
+    overload_section,
+    unserved_section,
+)
 from optimizer.render.plan_text import figures_text, is_service, proved
 from optimizer.render.simulation_sections import simulation_sections
 from optimizer.section import RPM, Column, Fact, Paragraph, Section, name, table
@@ -58,6 +63,7 @@ def report_sections(report: Report, system: System) -> list[Section]:
         *reason_sections(report),
         *estimates,
         _types(overview),
+        *(limit_sections(plan) if report.explanation is None else ()),
         *group_sections(plan, overview.queues),
         *_of_features(overview),
         *_latencies(overview),
@@ -177,9 +183,17 @@ def _place(row: PoolRow) -> str:
     return marked(row.placed_on, row.estimated)
 
 
+def _has_tokens(row: PoolRow) -> bool:
+    return row.in_tokens > 0 or row.out_tokens > 0
+
+
 def _assignment(overview: Overview) -> Section:
     shares = {item.server: item.served_fraction for item in overview.plan.unserved}
     idle = {row.server for row in overview.idle}
+    lengths = (
+        Column("input", _pool(lambda row: row.in_tokens if _has_tokens(row) else None), "tokens", quantity),
+        Column("output", _pool(lambda row: row.out_tokens if _has_tokens(row) else None), "tokens", quantity),
+    )
     columns = (
         name("server", "server"),
         name("class", "service_class"),
@@ -189,8 +203,7 @@ def _assignment(overview: Overview) -> Section:
         name("accelerator", lambda row: _pool(_place, "idle" if row.server in idle else "not served")(row)),
         Column("replicas", _pool(lambda row: row.num_replicas, 0), form=",d"),
         Column("batch", _pool(lambda row: row.max_batch), form=",d"),
-        Column("input", _pool(lambda row: row.in_tokens), "tokens", quantity),
-        Column("output", _pool(lambda row: row.out_tokens), "tokens", quantity),
+        *(lengths if any(map(_has_tokens, overview.pools)) else ()),
         Column("load", _pool(lambda row: row.arrival_rate_rpm, 0.0), RPM, quantity),
         Column("capacity", _pool(lambda row: row.max_arrival_rate_rpm), RPM, quantity),
         Money.of(overview.plan).column("cost", _pool(lambda row: row.cost_cents_per_h, 0.0)),

@@ -418,6 +418,24 @@ def test_a_report_states_growth_reasons_and_prices(specs: Path, grown: str) -> N
     assert "## Why this accelerator" not in short
 
 
+def test_a_brief_report_states_the_use_of_limits(specs: Path) -> None:
+    system = load_system(specs / "robust.yaml")
+    used = solve(system).limits
+    found = rows(render_report(make_report(system, brief=True), system, "markdown"), "Limits")
+    assert [row[:2] for row in found] == [["budget", "total cost"], ["power", "all replicas"]]
+    assert [row[2] for row in found] == [f"{use.used:,.0f}" for use in used]
+
+
+def test_requests_without_tokens_have_no_lengths(specs: Path) -> None:
+    system = load_system(specs / "queue-servers")
+    page = render_report(make_report(system, brief=True), system, "markdown")
+    assert "## Assignment" in page
+    assert "input [tokens]" not in page
+    mixed = page_of(load_system(specs / "multi-model-service"))
+    assert "input [tokens]" in mixed
+    assert ["-", "-"] in [row[8:10] for row in rows(mixed, "Assignment")]
+
+
 def test_a_report_of_a_greedy_plan_has_no_reasons(specs: Path) -> None:
     report = make_report(load_system(specs / "gpus.yaml"), milp_solver=False)
     assert report.explanation is None
