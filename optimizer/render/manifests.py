@@ -114,8 +114,7 @@ def workload_pairs(system: System) -> list[tuple[str, str]]:
     return [
         (server.name, accelerator)
         for server in system.servers.values()
-        for model, accelerator in system.profiles
-        if model == server.model and (server.accelerators is None or accelerator in server.accelerators)
+        for accelerator in system.accelerators_of(server)
     ]
 
 

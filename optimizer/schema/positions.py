@@ -4,7 +4,8 @@ This parses the text a second time, so it is used only for documents with faults
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from optimizer.schema.yaml_format import yaml_root
@@ -32,7 +33,8 @@ def find_positions(
     prefixes = {path[:end] for path in wanted.values() for end in range(len(path) + 1)}
     if json_only:
         offsets = dict(_json_offsets(text, prefixes, wrappers, set(wanted.values())))
-        found = {path: _position(text, offset) for path, offset in offsets.items()}
+        lines = _lines(text)
+        found = {path: _position(lines, offset) for path, offset in offsets.items()}
     else:
         root = yaml_root(text)
         found = {} if root is None else {(): _mark(root), **dict(_yaml_marks(root, (), prefixes, wrappers))}
@@ -59,7 +61,7 @@ def duplicate_key(text: str) -> tuple[str, Position] | None:
         elif word == ":" and previous is not None and stack and (keys := stack[-1]) is not None:
             key = previous.group()[1:-1]
             if key in keys:
-                return key, _position(text, previous.start())
+                return key, _position(_lines(text), previous.start())
             keys.add(key)
         previous = token
     return None
@@ -82,8 +84,14 @@ def _inside(path: Location, key: str, wrappers: Collection[str]) -> Location:
     return (*path, lower)
 
 
-def _position(text: str, offset: int) -> Position:
-    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+def _lines(text: str) -> list[int]:
+    """Return the offsets at which the lines of a text begin."""
+    return [0, *(end.end() for end in re.finditer("\n", text))]
+
+
+def _position(lines: Sequence[int], offset: int) -> Position:
+    line = bisect_right(lines, offset)
+    return line, offset - lines[line - 1] + 1
 
 
 def _mark(node: Any) -> Position:
@@ -131,9 +139,7 @@ def _json_offsets(
         if not missing:
             return
         if word in "}]":
-            done = opened.pop().location
-            if done:  # not the end of a wrapper
-                missing -= {location for location in missing if location[: len(done)] == done}
+            opened.pop()
         elif word == ",":
             opened[-1].next()
         elif opened and opened[-1].wants_key:

@@ -13,6 +13,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
+from optimizer.arrays import grouped
 from optimizer.documents import UnlimitedCards
 from optimizer.errors import SpecError
 from optimizer.features.caches.streams import target_of_misses
@@ -381,9 +382,18 @@ class System:
         """
         return network_ms(self.options, server, self.accelerators[accelerator])
 
-    def profiles_of(self, model: str) -> list[ModelProfile]:
+    @cached_property
+    def _profiles_by_model(self) -> Mapping[str, Sequence[ModelProfile]]:
+        return grouped((model, profile) for (model, _), profile in self.profiles.items())
+
+    def profiles_of(self, model: str) -> Sequence[ModelProfile]:
         """Return the profiles of a model."""
-        return [profile for (name, _), profile in self.profiles.items() if name == model]
+        return self._profiles_by_model.get(model, ())
+
+    def accelerators_of(self, server: Server) -> list[str]:
+        """Return the accelerators that a server may use and for which its model has a profile."""
+        allowed, known = server.accelerators, self.profiles_of(server.model)
+        return [one.accelerator for one in known if allowed is None or one.accelerator in allowed]
 
     def model_kinds(self) -> dict[str, Kind]:
         """Return the kind of replica of each model that has a profile."""

@@ -61,8 +61,7 @@ class Recommendation:
             kept: replicas that it keeps without an allocation, by accelerator.
         """
         server = system.servers[name]
-        known = frozenset(accelerator for model, accelerator in system.profiles if model == server.model)
-        allowed = known if server.accelerators is None else known & frozenset(server.accelerators)
+        allowed = frozenset(system.accelerators_of(server))
         targets = {
             on: ReplicaTarget(
                 number, TargetReason.unserved, cost_cents_per_h=_cost_of_replica(system, server, on)

@@ -1,16 +1,20 @@
 """The system: cross-checks name the offender's path, and nothing can be changed afterwards."""
 
 import random
-from collections.abc import Callable
-from dataclasses import FrozenInstanceError
+from collections.abc import Callable, Iterator
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import GONE, Json, accelerator, document, refusal, running, server, service_class, shuffled
 
-from optimizer import SpecError, load_plan, load_system
+from optimizer import SpecError, load_plan, load_system, solve
+from optimizer.render.manifests import workload_pairs
 from optimizer.spec.writing import write_document
+from optimizer.stabilisation.decisions import Observation
+from optimizer.stabilisation.rules import Rules
+from optimizer.stabilisation.stabilise import stabilise
 
 
 def refused(source: Json | Path) -> str:
@@ -323,3 +327,30 @@ def test_names_of_documents_get_the_python_name() -> None:
     assert message == f"servers.{name}.load.arrivalRate: unknown field; did you mean 'arrival_rate_rpm'?"
     message = refusal(lambda: system.with_load(name, arival_rate_rpm=5))
     assert message.endswith("did you mean 'arrival_rate_rpm'?")
+
+
+class Listed(dict[Any, Any]):
+    """A mapping that counts how often it is listed."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.times += 1
+        return super().__iter__()
+
+    def items(self) -> Any:
+        self.times += 1
+        return super().items()
+
+
+def test_profiles_are_listed_as_often_for_many_servers() -> None:
+    """Fleets of one model for each server took a hundred times longer for ten times as many servers."""
+    times = []
+    for count in (2, 20):
+        system = load_system(document([server(f"s{i}", 1) for i in range(count)], [accelerator("A")]))
+        profiles = Listed(system.profiles)
+        listed, plan = replace(system, profiles=profiles), solve(system.with_options(unlimited=True))
+        assert len(workload_pairs(listed)) == count
+        stabilise(plan, plan.applied_to(listed), Rules(), None, Observation(0.0))
+        times.append(profiles.times)
+    assert times[0] == times[1]

@@ -159,12 +159,7 @@ def _gets_another_replica(lean: Facts, shortages: Shortages, item: Unserved) -> 
 def _can_move(system: System, name: str) -> bool:
     """Return whether a server could use other cards: it has several accelerators, or is a shared queue."""
     server = system.servers[name]
-    allowed = [
-        accelerator
-        for model, accelerator in system.profiles
-        if model == server.model and (server.accelerators is None or accelerator in server.accelerators)
-    ]
-    return members_of(server) != (server,) or len(allowed) > 1
+    return members_of(server) != (server,) or len(system.accelerators_of(server)) > 1
 
 
 def _without_reserves(facts: Facts) -> Facts:
