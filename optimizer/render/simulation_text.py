@@ -1,4 +1,4 @@
-"""Sentences on a simulation: pools that meet their targets, amount of simulation, values with intervals."""
+"""Sentences on a simulation: pools that meet their targets, simulated requests, values with intervals."""
 
 from collections import Counter
 from collections.abc import Callable

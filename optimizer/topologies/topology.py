@@ -134,7 +134,7 @@ class Topology(ABC):
         return self
 
     def together(self, chosen: BoolArray) -> BoolArray:
-        """Return the chosen servers, plus those that also serve them, as a mask."""
+        """Return the mask `chosen`, extended by the servers that can only be served together with these."""
         return chosen
 
     def apart(self, table: CandidateTable) -> tuple[BoolArray, ...]:  # noqa: ARG002

@@ -343,7 +343,7 @@ def _relaxations(
 def _needed_ms(candidates: Candidates, target: Target, deadline: Deadline) -> float | None:
     """Return the smallest value of a target at which everything is served, to four digits [ms].
 
-    None if none is.
+    None if no value suffices.
     """
     now = target_ms(candidates, target)
     return _least(now, 0.0, lambda value: _all_fits(candidates, {target: value}, deadline))

@@ -107,18 +107,18 @@ class BarPanel(Document):
 
 
 class Cell(Document):
-    """One field of a grid panel."""
+    """One cell of a grid panel."""
 
     text: str
-    """Text of the field; lines are separated by a line feed."""
+    """Text of the cell; its lines are separated by line feeds."""
     group: str = ""
-    """Group of the field, which determines its colour; empty for no colour."""
+    """Group of the cell, which determines its colour; empty for no colour."""
     share: float = 1.0
-    """Fraction of the field that is coloured: the served share of the load."""
+    """Fraction of the cell that is coloured: the served share of the load."""
 
 
 class GridPanel(Document):
-    """A panel with a table of text fields."""
+    """A panel with a table of text."""
 
     kind: Literal["grid"] = "grid"
     """Identifies the type of panel."""
