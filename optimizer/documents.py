@@ -6,6 +6,7 @@ their path. Numbers can be written with a unit, and are converted to the documen
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -196,6 +197,15 @@ def _any_loss(value: object, info: ValidationInfo) -> object:
     return WrittenNumber(read, value.strip(), SHARE) if isinstance(read, float) else read
 
 
+def _url(text: str) -> str:
+    if not re.fullmatch(r"https?://[^/\s]+\S*", text):
+        problem = "must begin with http:// or https:// and name a host, not {url}"
+        raise PydanticCustomError("url", problem, {"url": json.dumps(text[:MAX_CHARACTERS])})
+    return text
+
+
+Url = Annotated[str, AfterValidator(_url)]
+"""Address of a service."""
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 Quantity = Annotated[float, Field(ge=0, le=MAX_QUANTITY)]
 SignedQuantity = Annotated[float, Field(ge=-MAX_QUANTITY, le=MAX_QUANTITY)]

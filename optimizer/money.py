@@ -82,9 +82,9 @@ def read_price(text: str) -> float:
     if before and after:
         raise UnitError(f"{text!r}: names two currencies; write {EXAMPLES}")
     if span is None:
-        raise UnitError(f"{text!r}: per what time? write {EXAMPLES}")
+        raise UnitError(f"{text!r}: the time is missing; write {EXAMPLES}")
     if span.lower() not in _HOURS:
-        raise UnitError(f"{text!r}: per {span} is not understood; write {EXAMPLES}")
+        raise UnitError(f"{text!r}: the time {span!r} is not known; write {EXAMPLES}")
     factor, named = _HOURS[span.lower()], before or after
     if named.lower() in {"cents", "cent", "ct"}:
         return times(number, factor)
@@ -106,8 +106,8 @@ def currency_named(name: str, text: str = "") -> str:
         return code
     where = text or name
     if name.lower() in _AMBIGUOUS:
-        raise UnitError(f"{where!r}: {name} may be {_AMBIGUOUS[name.lower()]}; write the code")
-    what = f"currency {name!r} is not known" if name else "no currency is named"
+        raise UnitError(f"{where!r}: {name} can be {_AMBIGUOUS[name.lower()]}; write the code")
+    what = f"currency {name!r} is not known" if name else "the currency is missing"
     raise UnitError(f"{where!r}: {what}; write a code such as USD or EUR, or $, €, £, or cents")
 
 

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from optimizer.errors import AnalysisError, IncompletePlanError, InferplanError, SolverError, SpecError
-from optimizer.schema.messages import UNKNOWN_KEY, path_text, problem_text, unknown_key
+from optimizer.schema.messages import UNKNOWN_KEY, others, path_text, problem_text, unknown_key
 from rest_server.journal import StateNotWrittenError
 from rest_server.solver_processes import SolverUnavailableError
 from rest_server.workers import ClientDisconnectedError, QueueFullError, RequestTimeoutError
@@ -146,12 +146,13 @@ async def _of_validation(request: Request, error: Exception) -> Response:
     where = [step for step in first["loc"] if isinstance(step, str | int)]
     inside = where[1:] if where[:1] == ["body"] and len(where) > 1 else where
     path = path_text(inside)
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     text = "missing; send a JSON object" if path == "body" else problem_text(first)
     if where[:1] == ["query"] and first["type"] == "extra_forbidden":
         text = unknown_key(str(where[-1]), query_names(request))
     title = _TITLES[0][1] if where[:1] == ["body"] else "The request is wrong"
-    return error_response(request.scope, 422, f"{path}: {text}{more}", title=title, path=path)
+    return error_response(
+        request.scope, 422, f"{path}: {text}{others(len(problems) - 1)}", title=title, path=path
+    )
 
 
 def query_names(request: Request) -> list[str]:

@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.parallel import core_count
+from optimizer.schema.messages import problem_text
 
 PREFIX = "INFERPLAN_"
 _Count = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -176,10 +177,12 @@ class Settings(BaseSettings):
             )
         if self.protect_state and not self.stateful:
             raise SpecError(
-                "--protect-state: without --stateful there is no fleet; remove one, or add the other"
+                "--protect-state: without --stateful there is no fleet; add --stateful, or remove it"
             )
         if self.state is not None and not self.stateful:
-            raise SpecError(f"--state {self.state}: without --stateful there is no fleet to keep; add it")
+            raise SpecError(
+                f"--state {self.state}: without --stateful there is no fleet to keep; add --stateful"
+            )
         if not (self.is_loopback() or self.api_key_files or self.insecure):
             raise SpecError(
                 f"--host {self.host}: other machines can reach this address and there are no API keys; "
@@ -206,8 +209,7 @@ def load_settings(**given: object) -> Settings:
         problem = error.errors(include_url=False)[0]
         name = str(problem["loc"][0])
         shown = f"--{name.replace('_', '-')}" if name in given else _variable(name)
-        value = "" if isinstance(problem["input"], dict) else f" ({str(problem['input'])[:60]!r})"
-        raise SpecError(f"{shown}: {problem['msg'][:1].lower()}{problem['msg'][1:]}{value}") from None
+        raise SpecError(f"{shown}: {problem_text(problem)}") from None
 
 
 def _variable(name: str) -> str:

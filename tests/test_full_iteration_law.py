@@ -1,6 +1,7 @@
 """The full iteration law: its terms against counting by hand, and what of it is refused where."""
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -153,8 +154,21 @@ def test_an_iteration_must_take_time_at_every_batch(terms: dict[str, float], *, 
     if fine:
         assert PerfParms.model_validate(terms)
     else:
-        with pytest.raises(ValidationError, match="makes an iteration take"):
+        with pytest.raises(ValidationError, match="makes an iteration take no time or less"):
             PerfParms.model_validate(terms)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 2.0, 10.0])
+def test_the_stated_limit_of_negative_terms_is_the_limit(alpha: float) -> None:
+    terms = {"alpha": alpha, "beta": 0.02, "weightRead": 4.0}
+    with pytest.raises(ValidationError) as error:
+        PerfParms.model_validate({**terms, "perSequence": -0.03})
+    found = re.search(r"it must be more than (-[0-9.]+)", str(error.value))
+    assert found is not None
+    limit = float(found[1])
+    assert PerfParms.model_validate({**terms, "perSequence": 0.999 * limit})
+    with pytest.raises(ValidationError, match="no time or less"):
+        PerfParms.model_validate({**terms, "perSequence": 1.001 * limit})
 
 
 def test_a_negative_prompt_base_needs_prompts_that_outweigh_it() -> None:

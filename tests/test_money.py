@@ -51,13 +51,13 @@ def test_a_price_is_read_as_cents_per_hour_with_its_currency(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("$2.50", "per what time"),
+        ("$2.50", "the time is missing"),
         ("2,50 EUR/h", "give a number in cents/h"),
         ("¥3/h", "JPY or CNY"),
         ("3 XYZ/h", "currency 'XYZ' is not known"),
-        ("2.50/h", "no currency is named"),
+        ("2.50/h", "the currency is missing"),
         ("$2.50 EUR/h", "two currencies"),
-        ("$2.50/fortnight", "per fortnight"),
+        ("$2.50/fortnight", "the time 'fortnight' is not known"),
     ],
 )
 def test_what_is_no_price_is_refused_with_what_to_write(text: str, problem: str) -> None:

@@ -151,7 +151,7 @@ SERVICE = {"inPerMillion": 10, "outPerMillion": 40, "ttft": 600, "itl": 20}
             {"tiers": COMMITTED},
             {},
             {"budget": 19},
-            "optimizer.budget: 19 cents/h do not pay for the commitments of 20 cents/h; raise the budget or",
+            "optimizer.budget: 19 cents/h is below the cost of the committed tiers, 20 cents/h; raise the",
         ),
         (
             {},

@@ -279,6 +279,7 @@ PLAIN = {"name": "other", "priority": 2, "modelTargets": [{"model": "llama-3.1-8
     [
         ({"small": "chat-9b"}, r"routes\[0\].small: server 'chat-9b' does not exist; did you mean 'chat-8b'"),
         ({"small": "chat-70b"}, r"routes\[0\].large: 'chat-70b' is also the small server"),
+        ({"kinds": []}, r"routes\[0\].kinds: the number of items must be at least 1, not 0"),
         ({"kinds": [ONE | {"share": 0.9}]}, r"routes\[0\].kinds: the shares add up to 0.9, not 1"),
         (
             {"kinds": [ONE | {"miss": 0.5, "wrong": 0.6}]},
@@ -294,7 +295,7 @@ PLAIN = {"name": "other", "priority": 2, "modelTargets": [{"model": "llama-3.1-8
         ),
         (
             {"l": {"external": {"inPerMillion": 1, "outPerMillion": 1, "ttft": 1, "itl": 1}}},
-            r"servers\[1\].external: both servers of a route run on replicas; remove it, or route 'chat'",
+            r"servers\[1\].external: the servers of a route run on replicas; remove it, or route 'chat'",
         ),
         (
             {"s": {"class": "other"}, "classes": [PLAIN]},
@@ -327,7 +328,9 @@ def test_the_load_of_a_routed_server_is_that_of_its_route() -> None:
 
 def test_models_of_more_columns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("optimizer.solvers.exact.GAP_FREE_COLUMNS", 3)
-    with pytest.raises(SpecError, match="routes: 7 columns; a plan with routes can have at most 3"):
+    with pytest.raises(
+        SpecError, match=r"routes: too large: 7 choices .*; a plan with routes can have at most 3"
+    ):
         solve(load_system(SPEC))
 
 

@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from optimizer.cli.command import Command
 from optimizer.cli.flags import add_request, request_of
+from optimizer.documents import Url
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
@@ -43,17 +44,8 @@ def _label(name: str) -> str:
     return name
 
 
-def _address(url: str) -> str:
-    if not re.fullmatch(r"https?://[^/\s]+\S*", url):
-        text = "must begin with http:// or https:// and name a host, not {url}"
-        raise PydanticCustomError("address", text, {"url": repr(url)})
-    return url
-
-
 Label = Annotated[str, AfterValidator(_label)]
 """A valid name of a Kubernetes object or container."""
-Address = Annotated[str, AfterValidator(_address)]
-"""A valid URL of a service."""
 
 
 class ManifestOptions(Request):
@@ -68,7 +60,7 @@ class ManifestOptions(Request):
     """Write a table of nodes and images with all defaults, to edit and give as --cluster; needs --system."""
     scaled_objects: bool = False
     """Write KEDA's ScaledObjects that read /v1/targets, instead of patches for Deployments."""
-    prometheus: Annotated[Address | None, Flag("URL")] = None
+    prometheus: Annotated[Url | None, Flag("URL")] = None
     """Write ScaledObjects that read the metrics from Prometheus at URL."""
     hpa: bool = False
     """Write HorizontalPodAutoscalers that read the Prometheus Adapter, for clusters without KEDA."""
@@ -84,7 +76,7 @@ class ManifestOptions(Request):
     """Container with the engine, in patches of servers with tokens (vllm)."""
     no_replicas: bool = False
     """Omit replicas from patches and Deployments, for an autoscaler to set."""
-    url: Annotated[Address, Flag("URL", help=f"URL of the service ({SERVICE_URL})")] = SERVICE_URL
+    url: Annotated[Url, Flag("URL", help=f"URL of the service ({SERVICE_URL})")] = SERVICE_URL
     """URL of the service."""
     authentication: Annotated[str, Flag("A")] = "inferplan"
     """TriggerAuthentication with a key of the service; '' for none (inferplan)."""

@@ -87,7 +87,7 @@ def _by_use_case(texts: list[str] | None, flag: str, read: Callable[[str], float
 def _time_ms(text: str) -> float:
     value = MILLISECONDS.read(text)
     if not 0 <= value < float("inf"):
-        raise ValueError(f"must be at least 0, not {text}")
+        raise ValueError(f"must be at least 0 and finite, not {text!r}")
     return value
 
 
@@ -98,7 +98,7 @@ def _percentile(text: str) -> float:
         value = 0.0
     if not 1 < value < 100:
         hint = f"; did you mean {100 * value:g}?" if 0 < value < 1 else ""
-        raise ValueError(f"must be more than 1 and below 100, not {text}{hint}")
+        raise ValueError(f"must be more than 1 and less than 100, not {text!r}{hint}")
     return value
 
 

@@ -93,7 +93,9 @@ class LinearRow(QueueProblem):
     def _one_law(self) -> "LinearRow":
         if self.alpha or self.beta or self.gamma:
             raise PydanticCustomError(
-                "two_laws", "decodeParms and prefillParms exclude alpha, beta and gamma; keep one law"
+                "two_laws",
+                "decodeParms and prefillParms cannot be combined with alpha, beta and gamma; "
+                "remove one latency model",
             )
         if self.batching != "continuous" and self.out_tokens_cv is None:
             raise PydanticCustomError("lengths", "{problem}", {"problem": f"outTokensCV: {LENGTHS_NEEDED}"})

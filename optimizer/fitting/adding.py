@@ -76,7 +76,7 @@ def _check_names(specs: Sequence[SystemSpec], model: str, accelerator: str) -> N
     if accelerator not in accelerators:
         known = ", ".join(accelerators) or "none"
         raise SpecError(
-            f"acc: the system has no accelerator {accelerator!r}; name one of it with --acc: {known}"
+            f"acc: the system has no accelerator {accelerator!r}; name one of these with --acc: {known}"
         )
     used = sorted({server.model for spec in specs for server in spec.servers})
     listed = {item.name for spec in specs for item in spec.models}

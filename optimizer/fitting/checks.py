@@ -108,7 +108,7 @@ def _broken_clocks(record: RunRecord) -> str | None:
             "streamed, or tokens of the reasoning were not counted"
         )
     if mean and median and median > LATE_MEDIAN * mean:
-        return f"its median TTFT, {ms(median)}, is far above its mean, {ms(mean)}: clocks are broken"
+        return f"its median TTFT, {ms(median)}, is far above its mean, {ms(mean)}: its times are wrong"
     return None
 
 
@@ -224,7 +224,7 @@ def _tell_itl(record: RunRecord, itl: float, used: float, source: str, say: Say)
     if ratio > CHUNKS:
         speculative = (record.accepted_tokens or 0.0) > 1
         why = f"speculative decoding{'' if speculative else ', or a stream in lumps'}"
-        ask = "; request latencies (--percentile-metrics ttft,tpot,itl,e2el) would tell"
+        ask = "; to decide it, record request latencies (--percentile-metrics ttft,tpot,itl,e2el)"
         say(
             "chunks",
             f"{quantity(ratio, 2)} tokens arrive per chunk ({why}); ITL is taken from {source}, {ms(used)}, "

@@ -275,7 +275,7 @@ def fitted_parameters(
         progress(f"start {number}: loss {loss:.4g}")
         tried.append((loss, x, scales))
     if not tried:
-        raise FitError("no start values give positive times; are the measured times in ms?")
+        raise FitError("no start values give positive times; check that the measured times are in ms")
     _, x, scales = min(tried, key=lambda found: found[0])
     return _settle(problem, names, scales, x, progress)
 

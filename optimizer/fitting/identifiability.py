@@ -83,12 +83,12 @@ def _told(left_out: Mapping[str, str], measured: int) -> list[str]:
     few = [BY_NAME[name].key for name, why in left_out.items() if why == TOO_FEW]
     found = []
     for name, why in left_out.items():
-        advice = "" if why == IT_IS_0 else f"; {BY_NAME[name].shown_by} would tell"
+        advice = "" if why == IT_IS_0 else f"; add {BY_NAME[name].shown_by}"
         found += [] if why == TOO_FEW else [f"{BY_NAME[name].key} is left out: {why}{advice}"]
     if few:
         found.append(
             f"left out: {', '.join(few)}; {counted(measured, 'measured value')} {be(measured)} too few for "
-            f"them, {MANY_RUNS} would tell"
+            f"them; add {MANY_RUNS}"
         )
     return found
 
@@ -109,9 +109,7 @@ def _unknown_basics(problem: FitProblem, solution: FitResult, left_out: Mapping[
         if name == ALPHA and any(run.run.is_alone for run in problem.whole):
             runs = MANY_RUNS
         ends = f"{max(min(low, value), 0.0):.3g} to {max(high, value):.3g}"
-        found.append(
-            f"{key} is not well known from these runs: {value:.3g}, {ends} at 95 %; {runs} would tell"
-        )
+        found.append(f"{key} is not well known from these runs: {value:.3g}, {ends} at 95 %; add {runs}")
     return found
 
 

@@ -22,7 +22,7 @@ class Parameter(NamedTuple):
     """Description of runs that identify the parameter."""
 
 
-_MANY = "a run with many users, 64 for example,"
+_MANY = "a run with many users (64, for example)"
 PARAMETERS = (
     Parameter("base_ms", "alpha", "ms", "a run with one request at a time"),
     Parameter("compute_per_token_ms", "beta", "ms/token", "one request at a time with long prompts"),

@@ -84,7 +84,7 @@ def terms_of(runs: Sequence[BenchmarkRun], terms: Sequence[str]) -> tuple[tuple[
     seen = (*LIGHT_LAW, "client_offset_ms") if len({shape[0] for shape in shapes_of(runs)}) > 1 else LIGHT_LAW
     told = (
         f"requests hardly overlap, at most {quantity(most, 3)} in flight: gamma and what grows with the "
-        "batch are not known, and alpha includes reading the context; a run with many users would tell"
+        "batch are not known, and alpha includes reading the context; add a run with many users"
     )
     return tuple(name for name in terms if name in seen), [told]
 

@@ -54,7 +54,7 @@ def _order(need: Need) -> tuple[float, float]:
 
 MINIMUM = " (its minNumReplicas)"
 STOPPED_UNLIMITED = "solver_stopped", "there are enough cards, but the solver stopped before it used them"
-NO_SHARED_CARD = "capacity", "no card is left for it to share, and it fits on none of its own"
+NO_SHARED_CARD = "capacity", "no card is left for it, neither a shared one nor one of its own"
 """Reason code and detail for a server that has only candidates on shared cards."""
 NO_ACCELERATOR = "no_candidate", "there is no accelerator in the system"
 

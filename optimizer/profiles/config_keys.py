@@ -144,7 +144,8 @@ class Config:
         left = [key for key in keys if key not in without and not is_harmless(key)]
         if left and refuse:
             may = "may change the memory" if _CHANGES_MEMORY.search(left[0]) else "has an unknown effect"
-            way = f"; give --ignore-key {left[0]} if it has none, or state the result: {STATED}"
+            ignored = f"give --ignore-key {left[0]} if it has no effect on the memory"
+            way = f"; {ignored}, or state the sizes: {STATED}"
             nested = self.source.rpartition(": ")[2] in self.values or "quant" in self.source
             raise self.error(left[0], f"this key is not known and {may}{'' if nested else way}")
         return left

@@ -219,7 +219,7 @@ def _family(text: Mapping[str, Any], source: str, *, refuse: bool) -> tuple[str,
         return "", families()[name]
     if text.get("is_encoder_decoder") or any(part in name for part in _REFUSED):
         key = "is_encoder_decoder" if text.get("is_encoder_decoder") else "model_type"
-        problem = f"{key} = {text[key]}: is not understood: only decoders of the usual types are"
+        problem = f"{key} = {text[key]}: only decoder models of the usual types are supported"
     elif text.get("auto_map") is not None:
         problem = (
             f"model_type = {name!r}: this type is not known, and auto_map names code of its own; give "
@@ -231,7 +231,7 @@ def _family(text: Mapping[str, Any], source: str, *, refuse: bool) -> tuple[str,
             f"not known for model_type = {name!r}; give --ignore-key hidden_act if three"
         )
     if problem and refuse:
-        raise SpecError(f"{source}: {problem}; or state the result: {STATED}")
+        raise SpecError(f"{source}: {problem}; or state the sizes: {STATED}")
     return f"model_type {name!r} is not known" if name else "no model_type is stated", families()["_standard"]
 
 

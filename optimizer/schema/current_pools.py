@@ -70,5 +70,6 @@ def pool_problems(part: Part, at: Location, allocation: AllocationData) -> Itera
             own[pool.accelerator] = pool.num_replicas
     stated = allocation.accelerator, allocation.num_replicas
     if allocation.pools and stated != ("", 0) and stated not in own.items():
-        text = f"{stated[1]} x {stated[0]} is none of the pools with mode own; state the largest, or none"
+        text = f"{stated[1]} x {stated[0]} is none of the pools with mode own"
+        text += "; give the largest of them, or remove it"
         yield Finding(part, (*at, "accelerator"), text)

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from optimizer.errors import SpecError
-from optimizer.schema.messages import path_text, problem_text
+from optimizer.schema.messages import others, path_text, problem_text
 from optimizer.schema.positions import Location, Position
 
 MAX_FAULTS = 1000
@@ -78,8 +78,7 @@ class FaultyDocumentsError(SpecError):
         """Number of faults after the first one."""
 
     def __str__(self) -> str:
-        more = len(self.faults) - 1 + self.others
-        return f"{self.faults[0]}" + (f" (and {more} more)" if more else "")
+        return f"{self.faults[0]}{others(len(self.faults) - 1 + self.others)}"
 
 
 def document_problems(

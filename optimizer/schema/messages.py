@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from optimizer.documents import WrittenNumber
 from optimizer.errors import SpecError
-from optimizer.quantities import precise
+from optimizer.quantities import counted, precise
 
 MAX_SHOWN = 60
 """Maximum length of a value or name that is shown in full [characters]."""
@@ -53,8 +53,12 @@ def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
     first = problems[0]
     path = path_text(first["loc"])
     text = problem_text(first, model)
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{path}: {text}{more}" if path else f"{text}{more}"
+    return (f"{path}: {text}" if path else text) + others(len(problems) - 1)
+
+
+def others(count: int) -> str:
+    """Return the number of further errors, as it follows a message."""
+    return f" (and {counted(count, 'more error')})" if count else ""
 
 
 def _misspelt_first(problems: list[Any]) -> list[Any]:
@@ -95,7 +99,15 @@ _TEXTS = {
     "less_than_equal": "must be at most {le}, not {value}",
     "less_than": "must be less than {lt}, not {value}",
     "literal_error": "must be {expected}, not {value}",
-    "string_too_long": "must have at most {max_length} characters",
+    "string_too_long": "must have at most {max_length} characters, not {value}",
+    "string_pattern_mismatch": "must match the regular expression {pattern}, not {value}",
+    "too_short": "the number of items must be at least {min_length}, not {actual_length}",
+    "too_long": "the number of items must be at most {max_length}, not {actual_length}",
+    "path_type": "must be the path of a file, not {value}",
+    "enum": "must be {expected}, not {value}",
+    "union_tag_invalid": "{discriminator} must be {expected_tags}, not '{tag}'",
+    "union_tag_not_found": "{discriminator} is missing; this key is required",
+    "int_parsing_size": "must have fewer digits, not {value}",
     "string_type": "must be text (in YAML put it in quotes), not {value}",
     "float_type": "must be a number, not {value}",
     "int_type": "must be an integer, not {value}",
@@ -238,10 +250,11 @@ def _document_at(model: type[BaseModel], location: Iterable[int | str]) -> type[
 
 
 def _document_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the first document type in an annotation: ``Load``, ``Load | None``, ``tuple[Load, ...]``."""
+    """Return the only document type in an annotation: ``Load | None``, ``tuple[Load, ...]``; else None."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for part in get_args(annotation) if (found := _document_in(part)) is not None), None)
+    found = {inner for part in get_args(annotation) if (inner := _document_in(part)) is not None}
+    return found.pop() if len(found) == 1 else None
 
 
 def _limit(value: object, unit: tuple[float, str] = (1.0, "")) -> str:

@@ -128,7 +128,7 @@ class Names:
             part: the document.
             at: location of the name.
             name: the name.
-            note: text after the kind of name.
+            note: text after the name.
         """
         if name in self._known or self._incomplete:
             return
@@ -138,4 +138,4 @@ class Names:
             self._hints[name] = near
         correct = path_text(at).rsplit(".", 1)[-1]
         hint = self._hints[name] or f"; add it, or correct {correct!r}"
-        yield Finding(part, at, f"{self._what}{note} {name!r} does not exist{hint}")
+        yield Finding(part, at, f"{self._what} {name!r}{note} does not exist{hint}")

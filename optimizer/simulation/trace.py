@@ -27,7 +27,7 @@ def read_trace(path: str | os.PathLike[str]) -> Requests:
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        reason = str(error.strerror).lower() if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SpecError(f"{path}: cannot be read: {reason}") from None
     rows = csv.reader(text.splitlines())
     header = [name.strip().lower() for name in next(rows, [])]

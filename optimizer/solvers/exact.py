@@ -74,8 +74,8 @@ def check_columns(problem: Problem) -> None:
         count = len(mixed_columns(problem)[0])
         if count > GAP_FREE_COLUMNS:
             raise SpecError(
-                f"{each.place}: {count:,} columns; a plan with {each.name} can have at most "
-                f"{GAP_FREE_COLUMNS:,}, as branch and price does not support it; {each.advice}"
+                f"{each.place}: too large: {count:,} choices of accelerator and replicas (columns); a plan "
+                f"with {each.name} can have at most {GAP_FREE_COLUMNS:,}; {each.advice}"
             )
 
 

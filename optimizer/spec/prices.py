@@ -113,7 +113,8 @@ def card_price_problems(index: Index) -> Iterator[Finding]:
         elif more < price_of_card(low) * (1 - ROUNDING):
             text = (
                 f"{cost_text(more, currency_of(more))} is below the price of the first cards, "
-                f"{_card_price_text(low)}; prices must not fall: make the lower one cost, and count unlimited"
+                f"{_card_price_text(low)}; prices must not fall: "
+                "set cost to the lower price and count to unlimited"
             )
         if text is not None:
             yield Finding(part, (*at, "more"), text)
@@ -125,8 +126,8 @@ def _problems(
     budget, committed = options.budget_cents_per_h, committed_cents_per_h(accelerators)
     if budget is not None and committed > budget:
         amounts = (cost_text(amount, currency_of(budget)) for amount in (budget, committed))
-        paid = "{} do not pay for the commitments of {}".format(*amounts)
-        yield "budget", f"{paid}; raise the budget or take committed tiers out"
+        paid = "{} is below the cost of the committed tiers, {}".format(*amounts)
+        yield "budget", f"{paid}; raise the budget or remove committed tiers"
     if options.max_power_w is None:
         return
     for name in sorted(used & accelerators.keys()):

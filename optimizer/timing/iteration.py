@@ -104,15 +104,17 @@ class PerfParms(FurtherTerms, _ReferenceTerms):  # pydantic orders fields by the
         if self.per_sequence_ms < 0 and least <= 0:
             raise PydanticCustomError(
                 "negative_iteration",
-                "perSequence {value} makes an iteration take {least} ms at some batch; it must stay above "
-                "{limit} with these alpha, beta and weightRead",
-                {
-                    "value": f"{self.per_sequence_ms:g}",
-                    "least": f"{least:g}",
-                    "limit": f"{-self.compute_per_token_ms:g}",
-                },
+                "perSequence {value} makes an iteration take no time or less at some batch; with these "
+                "alpha, beta and weightRead it must be {limit}",
+                {"value": f"{self.per_sequence_ms:g}", "limit": self._limit_of_sequences()},
             )
         return self
+
+    def _limit_of_sequences(self) -> str:
+        """Return the limit of the time per sequence: where the minimum of `_least_of_sequences` is -α."""
+        shorter = 1 - self.base_ms / self.weight_read_ms if self.weight_read_ms > self.base_ms else 0.0
+        limit = self.compute_per_token_ms * sqrt(1 - shorter**2)
+        return f"more than {-limit:g}" if limit else "at least 0"
 
     def _least_of_sequences(self) -> float:
         """Return the minimum over all batches of what compute and sequences add to an iteration [ms].

@@ -3,16 +3,16 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
-from optimizer.documents import Document, Name, Seconds, Share
+from optimizer.documents import Document, Name, Seconds, Share, Url
 from optimizer.errors import SpecError
 from optimizer.schema.files import plain_value, read_text
-from optimizer.schema.messages import validated
+from optimizer.schema.messages import json_type, validated
 from optimizer.stabilisation.rules import RECOMMENDED, Rules
 
 LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
-Url = Annotated[str, Field(pattern=r"^https?://")]
 
 
 class ScrapeSource(Document):
@@ -120,12 +120,29 @@ class RemotePlanner(Document):
     """File with an API key that has the write scope, relative to the working directory."""
 
 
+def _source(raw: object) -> object:
+    """Read a source by its kind, so that the path of an error has no name of a class."""
+    kinds: dict[str, type[Document]] = {"scrape": ScrapeSource, "prometheus": PrometheusSource}
+    source = kinds.get(str(raw.get("kind"))) if isinstance(raw, dict) else None
+    return raw if source is None else source.model_validate(raw)
+
+
+def _forecast(raw: object) -> object:
+    """Read a forecast, so that an error is about the one of the two types that was meant."""
+    if isinstance(raw, dict):
+        return ForecastSettings.model_validate(raw)
+    if raw != "none" and not isinstance(raw, ForecastSettings):
+        text = "must be 'none' or an object with keys, not {value}"
+        raise PydanticCustomError("forecast", text, {"value": json_type(raw)})
+    return raw
+
+
 class LoopConfig(Document):
     """Configuration of the control loop."""
 
     system: str
     """System to plan: a file or a folder, relative to this document, or `sample:NAME`."""
-    source: Annotated[ScrapeSource | PrometheusSource, Field(discriminator="kind")]
+    source: Annotated[ScrapeSource | PrometheusSource, Field(discriminator="kind"), BeforeValidator(_source)]
     """Source of the measurements."""
     kubernetes: KubernetesTarget | None = None
     """Cluster to scale; absent: nothing is scaled."""
@@ -146,7 +163,7 @@ class LoopConfig(Document):
     """Whether a server without traffic can lose its last replica."""
     startup_s: Seconds = Field(120.0, alias="startup")
     """Time that a replica needs to become ready [s]; forecasts predict the rate after this time."""
-    forecast: ForecastSettings | Literal["none"] = ForecastSettings()
+    forecast: Annotated[ForecastSettings | Literal["none"], BeforeValidator(_forecast)] = ForecastSettings()
     """Settings for forecasting arrival rates, or `none`. Plans use the larger of forecast and measured rate.
     """
     drift: DriftSettings = DriftSettings()

@@ -208,7 +208,10 @@ def test_an_entry_that_shares_its_text_is_written_elsewhere_only(
     [
         ([], "model: no server uses model 'm'; name one of these with --model: llama"),
         (["--model", "lama"], "model: no server uses model 'lama'; name one of these with --model: llama"),
-        (["--model", "llama", "--acc", "A100"], "has no accelerator 'A100'; name one of it with --acc: 2xH"),
+        (
+            ["--model", "llama", "--acc", "A100"],
+            "has no accelerator 'A100'; name one of these with --acc: 2xH",
+        ),
     ],
 )
 def test_profiles_add_lists_the_known_models_and_accelerators(

@@ -80,7 +80,7 @@ def test_failed_requests_are_told(pattern: str) -> None:
 def test_one_broken_run_does_not_spoil_a_report() -> None:
     profile = fitted("09-guidellm-negative", "negative.json")
     assert "benchmarks[4] is left out: its median TTFT is -1,750,000,000,000 ms" in said(profile)
-    assert "one request at a time would tell" not in said(profile), "one of its runs is such a run"
+    assert "add a run with one request at a time" not in said(profile), "one of its runs is such a run"
     assert profile.iteration == fitted("09-guidellm-negative", "good.json").iteration
 
 
@@ -115,7 +115,7 @@ def test_light_runs_end_in_words(name: str) -> None:
     profile = fitted("01-fit-crash", name)
     assert profile.fit.fitted_terms == ("alpha", "beta")
     assert "requests hardly overlap" in said(profile)
-    assert "a run with many users would tell" in said(profile)
+    assert "add a run with many users" in said(profile)
 
 
 @pytest.mark.slow

@@ -161,7 +161,7 @@ def test_of_missing_costs_each_pool_is_priced() -> None:
         ),
         (
             {"pools": TWO} | running("A", 3),
-            "accelerator: 3 x A is none of the pools with mode own; state the largest, or none",
+            "accelerator: 3 x A is none of the pools with mode own; give the largest of them, or remove it",
         ),
         (
             {"pools": [{"accelerator": "Z", "numReplicas": 1}]},

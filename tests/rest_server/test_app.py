@@ -80,6 +80,24 @@ def test_host_and_port_options_precede_the_environment(monkeypatch: pytest.Monke
     assert load_settings(port=9002).port == 9002
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "problem"),
+    [
+        ("PORT", "x", 'INFERPLAN_PORT: must be an integer, not "x"'),
+        ("WORKERS", "0", 'INFERPLAN_WORKERS: must be at least 1, not "0"'),
+        ("METRIC_ALIASES", "a", "INFERPLAN_METRIC_ALIASES: must be 'inferno' or 'wva', not \"a\""),
+        ("MAX_BATCH", "9" * 5000, "INFERPLAN_MAX_BATCH: must have fewer digits"),
+    ],
+)
+def test_a_wrong_variable_is_named_with_value_and_limit(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, problem: str
+) -> None:
+    monkeypatch.setenv(f"INFERPLAN_{variable}", value)
+    with pytest.raises(SpecError) as error:
+        load_settings()
+    assert str(error.value).startswith(problem)
+
+
 def test_settings_survive_the_way_to_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(host="::1", port=1, queue_at_root=True, api_key_files=(ROOT / "a", ROOT / "b"))
     for name, value in settings.environment().items():
@@ -91,7 +109,7 @@ def test_settings_survive_the_way_to_another_process(monkeypatch: pytest.MonkeyP
     ("options", "problem"),
     [
         (["--host", "::"], "other machines can reach this address and there are no API keys"),
-        (["--host", ""], "--host: string should have at least 1 character"),
+        (["--host", ""], "--host: must not be empty"),
         (["--port", "70000"], "argument --port: '70000': must be an integer, at least 0 and at most 65,535"),
         (["--port", "x"], "argument --port: 'x': must be an integer"),
         (["--workers", "2", "-F"], "a stateful service holds its fleet in one process"),

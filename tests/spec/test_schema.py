@@ -118,7 +118,12 @@ def at(path: str, value: object) -> Json:
         ("accelerators.cost", float("inf"), "accelerators[0].cost: must be a finite number, not Infinity"),
         ("accelerators.name", "", "accelerators[0].name: must not be empty"),
         ("accelerators.name", 5, "accelerators[0].name: must be text (in YAML put it in quotes), not 5"),
-        ("accelerators.name", "x" * 254, "accelerators[0].name: must have at most 253 characters"),
+        (
+            "accelerators.name",
+            "x" * 254,
+            f'accelerators[0].name: must have at most 253 characters, not "{"x" * 56}...',
+        ),
+        ("models.shares", "x", 'models[0].shares: must be a list, not "x"'),
         ("accelerators.multiplicity", 0, "accelerators[0].multiplicity: must be at least 1, not 0"),
         (
             "accelerators.power",

@@ -140,7 +140,7 @@ def test_undefined_names_state_file_and_index(tmp_path: Path) -> None:
 def test_a_missing_default_class_is_called_default() -> None:
     source = sound()
     del source["servers"][0]["class"]
-    assert refused(source).startswith("servers[0].class: service class (the default) 'Free' does not exist")
+    assert refused(source).startswith("servers[0].class: service class 'Free' (the default) does not exist")
 
 
 def test_a_removed_current_accelerator_needs_a_cost() -> None:

@@ -152,5 +152,5 @@ def test_headroom_of_a_class_is_found_at_its_servers() -> None:
     for topology in ("routes", "shared_card"):
         found = written(topology)
         found["serviceClasses"][0]["headroomShare"] = 0.1
-        with pytest.raises(SpecError, match=r"servers\[0\].class: class 'gold' has headroomShare; .* no res"):
+        with pytest.raises(SpecError, match=r"servers\[0\].class: class 'gold' has headroomShare; .*reserve"):
             load_system(found)

@@ -67,7 +67,7 @@ def test_wrong_prices_are_shown_as_they_were_written() -> None:
     assert "tier 1 costs 3.00 USD/h, the accelerators after it 2.00 USD/h" in message
     source["accelerators"][0]["tiers"] = [{"units": 2, "cost": "1.50 USD/h", "committed": True}]
     source["optimizer"] = {"budget": "1 USD/h"}
-    paid = "1.00 USD/h do not pay for the commitments of 3.00 USD/h"
+    paid = "1.00 USD/h is below the cost of the committed tiers, 3.00 USD/h"
     assert paid in refusal(lambda: load_system(source))
     source = one_server()
     source["accelerators"][0]["cost"] = "2 USD/h"
@@ -106,7 +106,7 @@ def test_a_misspelt_key_is_one_mistake() -> None:
     message = refusal(lambda: load_system(source))
     assert message == "accelerators[0].tpye: unknown key; did you mean 'type'?"
     source["accelerators"][0]["colour"] = 1
-    assert refusal(lambda: load_system(source)).endswith("did you mean 'type'? (and 1 more)")
+    assert refusal(lambda: load_system(source)).endswith("did you mean 'type'? (and 1 more error)")
 
 
 def test_every_share_can_be_in_percent() -> None:

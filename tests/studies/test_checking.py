@@ -81,7 +81,7 @@ def test_every_other_command_says_the_first_of_them(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         load_system(path)
     where, text = FOUND[0]
-    assert str(caught.value) == f"{path}:{where}: {text} (and 8 more)"
+    assert str(caught.value) == f"{path}:{where}: {text} (and 8 more errors)"
 
 
 def test_invalid_yaml_hides_no_errors_of_other_files(

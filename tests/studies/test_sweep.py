@@ -69,7 +69,7 @@ def test_ranges_lists_and_single_numbers_are_read() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("load", "no variation; write load=0.5..3"),
+        ("load", "not a variation; write load=0.5..3"),
         ("laod=1..2", "did you mean 'load'"),
         ("count=1..2", "name an item, count:H100"),
         ("count:A100=1..2", "item of count: 'A100' does not exist"),

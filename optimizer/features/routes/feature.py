@@ -3,16 +3,16 @@
 from optimizer.features.routes.streams import kind_problems, route_problems
 from optimizer.spec.feature import Feature
 
-_NO_RESERVE = "a route has no reserve but a higher arrivalRate"
+_NO_RESERVE = "reserves of routes are not planned (raise arrivalRate instead)"
 
 ROUTES = Feature(
     "routes",
     refused_fields={
         "shared_queue": "requests of a route wait in their own queue",
-        "shared_card": "both servers of a route have their own cards",
-        "split": "both servers of a route have one model",
+        "shared_card": "each server of a route has its own cards",
+        "split": "each server of a route runs one model",
         "deadline": "offline work has no route",
-        "external": "both servers of a route run on replicas",
+        "external": "the servers of a route run on replicas",
         "cache_hit_rate": "the arrivalRate of a route counts only requests that miss the cache",
         "min_num_replicas": "the plan chooses the number of replicas of a route",
         "headroom_share": _NO_RESERVE,

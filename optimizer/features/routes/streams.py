@@ -288,8 +288,8 @@ def _server_problems(
     if others and not _is_alike(route):
         able = could_use(REFERENCE, profiles, targets, [server.current.load])
         text = (
-            f"the kinds of route {route.name!r} have different lengths, but the maximum rate of queueModel "
-            f"{min(others)} might not fall with them; give all kinds the same lengths"
+            f"the kinds of route {route.name!r} have different lengths, but with queueModel {min(others)!r} "
+            "longer requests can have a higher maximum rate; give all kinds the same lengths"
         ) + (f", or set queueModel to {REFERENCE!r} in its profiles" if able else "")
         yield Finding(part, (*at, "model"), text)
     target = targets[0] if targets else None

@@ -12,7 +12,7 @@ SHARED_CARDS = Feature(
     refused_fields={
         "shared_queue": "servers of a shared queue have their own cards",
         "deadline": "offline work has its own cards",
-        "keep_accelerator": "shared cards are not a server's current accelerator",
+        "keep_accelerator": "a server on shared cards has no accelerator to keep",
         "preferred": "servers on shared cards prefer no accelerators; list the allowed ones",
         "min_num_replicas": _COUNT,
         "max_num_replicas": _COUNT,

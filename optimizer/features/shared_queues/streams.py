@@ -271,8 +271,8 @@ def _allocations(entries: Sequence[Entry]) -> Iterator[Finding]:
         mine, other = (_pools_text(one.current) for one in (server, first))
         if mine != other:
             text = (
-                f"{mine}, but {first.name!r} in the same shared queue runs on {other}; state the queue's "
-                "replicas once, or alike"
+                f"{mine}, but {first.name!r} in the same shared queue runs on {other}; state the "
+                "replicas of the queue for one server only, or the same for all"
             )
             yield Finding(part, (*at, "currentAlloc"), text)
 

@@ -62,7 +62,7 @@ def _reserves(plan: Plan, system: System) -> Iterator[str]:
 
 def _renting(plan: Plan, system: System, known: Collection[str]) -> Iterator[str]:
     for name in sorted({item.server for item in plan.rented} - set(known)):
-        yield f"{name}: rents, but is not in the plan"
+        yield f"{name}: in rented, but not in allocations"
     for name in plan.not_rented:
         if name not in system.not_rented and (name not in known or system.servers[name].external is None):
             yield f"{name}: in notRented, but has no external service"

@@ -69,7 +69,7 @@ def read_variations(system: System, texts: Sequence[str]) -> tuple[Variation, ..
 def _variation(system: System, text: str, *, alone: bool) -> Variation:
     found = _FORM.fullmatch(text)
     if found is None:
-        raise SpecError(f"vary {text!r}: no variation; {_EXAMPLE}")
+        raise SpecError(f"vary {text!r}: not a variation; {_EXAMPLE}")
     parameter, item, values = found[1], found[2] or "", found[3]
     known_name(parameter, QUANTITIES, "parameter")
     name, change = f"{parameter}:{item}" if item else parameter, SystemChange(parameter, item)
