@@ -17,7 +17,9 @@ from optimizer import SpecError, compare, explain, load_system, scale_loads, sol
 from optimizer.features.versions.streams import Version, versions_of
 from optimizer.features.versions.uses import OneVersion
 from optimizer.jobs.horizons import horizon_of
+from optimizer.schema import ModelTarget, Server
 from optimizer.simulation.replicas import Effort
+from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Observation
 from optimizer.stabilisation.rules import RECOMMENDED
 from optimizer.stabilisation.stabilise import denoise_loads, stabilise
@@ -379,3 +381,27 @@ def test_a_load_without_output_lengths_counts_as_missing() -> None:
         answer = service.post("/v1/loads", json={"chat": {"arrivalRate": 3000}, "other": {"arrivalRate": 60}})
         assert (answer.status_code, answer.headers["X-Inferplan-Missing"]) == (200, "chat")
         assert answer.json()["allocations"]["chat (n)"] == []
+
+
+def test_targets_are_read_as_often_for_many_split_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loads of all servers were computed for each split server, so that a thousand took ten seconds."""
+    read, numbers, target_of = list[str](), [], System.target_of
+
+    def counted(system: System, one: Server) -> ModelTarget | None:
+        read.append(one.name)
+        return target_of(system, one)
+
+    for count in (3, 12):
+        source = canary()
+        chat = source["servers"][0]
+        source["servers"] = [chat | {"name": f"chat {number}"} for number in range(count)]
+        source["count"][0]["count"] *= count
+        system = load_system(source)
+        plan = solve(system)
+        assert len(plan.versions) == count
+        with monkeypatch.context() as patched:
+            patched.setattr(System, "target_of", counted)
+            assert verify(plan, system) == []
+        numbers.append(len(read) / count)
+        read.clear()
+    assert numbers[0] == numbers[1]

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from optimizer.arrays import grouped
 from optimizer.candidates.arrays import headroom_wanted, server_loads_rps
 from optimizer.features.reserves.offers import availability_of, least_available
 from optimizer.features.reserves.uses import ReserveUse
@@ -30,19 +31,21 @@ def split_uses(
         unserved: names of servers that are not served in full.
         reserves: the plan's entries for reserves.
     """
-    servers, found = system.servers, {}
+    loads, found = zip(system.servers.values(), server_loads_rps(system).tolist(), strict=True), {}
+    parts = grouped((one.whole.name, (one, rate)) for one, rate in loads if isinstance(one, Version))
     short = {*unserved, *(item.server for item in reserves if not item.has_reserve)}
-    for name, whole in whole_servers(servers).items():
+    for name, whole in whole_servers(system.servers).items():
         if not whole.split:
             continue
-        versions = _versions(servers.values(), name)
+        versions = {version.model: version for version, _ in parts[name]}
         uses = tuple(
             _use(versions[share.model], share.weight, pools.get(versions[share.model].name, ()))
             for share in whole.split
         )
         main = versions[whole.model]
         complete = not any(use.server in short for use in uses)
-        one = _one_version(system, main, pools.get(main.name, ())) if complete else None
+        load_rpm = math.fsum(rate for _, rate in parts[name]) * SECONDS_PER_MINUTE
+        one = _one_version(system, main, pools.get(main.name, ()), load_rpm) if complete else None
         found[name] = SplitUse(
             model=whole.model,
             versions=uses,
@@ -57,12 +60,6 @@ def _extra_cost(uses: Sequence[VersionUse], one: OneVersion | None) -> float | N
     if one is None:
         return None
     return math.fsum(use.cost_cents_per_h for use in uses) - one.cost_cents_per_h
-
-
-def _versions(servers: Iterable[object], name: str) -> dict[str, Version]:
-    """Return the versions of the named server among `servers`, by model."""
-    mine = (server for server in servers if isinstance(server, Version) and server.whole.name == name)
-    return {server.model: server for server in mine}
 
 
 def _use(version: Version, weight: float, pools: Sequence[Pool]) -> VersionUse:
@@ -82,15 +79,12 @@ def _use(version: Version, weight: float, pools: Sequence[Pool]) -> VersionUse:
     )
 
 
-def _one_version(system: System, main: Version, pools: Sequence[Pool]) -> OneVersion | None:
+def _one_version(system: System, main: Version, pools: Sequence[Pool], load_rpm: float) -> OneVersion | None:
     """Return the replicas of the main version that would carry all load with the same reserve (eq. 215).
 
     They are on the cheapest accelerator that has a pool of this version. The result is None if there is no
     such pool or no load.
     """
-    loads = zip(system.servers.values(), server_loads_rps(system).tolist(), strict=True)
-    rates = [rate for one, rate in loads if isinstance(one, Version) and one.whole.name == main.whole.name]
-    load_rpm = math.fsum(rates) * SECONDS_PER_MINUTE
     if not load_rpm:
         return None
     grown = load_rpm * (1 + headroom_wanted(system, main.model_copy(update={"roll_back": False})))
