@@ -5,7 +5,7 @@
     InferplanError                                                           exit  HTTP
     ├── SpecError            document missing, malformed or inconsistent        2   422
     ├── AnalysisError        replica that cannot be analysed or sized           2   422
-    ├── FitError             measurements that no law can be fitted to          2   422
+    ├── FitError             measurements to which no law can be fitted         2   422
     ├── IncompletePlanError  only from ``Plan.raise_for_status``                3   409
     ├── MissingExtraError    optional package not installed                     2   500
     └── SolverError          failed solver, or answer that fails verification   4   500

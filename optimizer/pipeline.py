@@ -215,7 +215,7 @@ def choose(
 
 
 def _session(backend: str) -> SessionFactory:
-    """Return the session factory of a MILP solver; the solver is imported by this call and not before."""
+    """Return the session factory of a MILP solver; this call imports the solver."""
     if backend.lower() == "highs":
         return highs_session
     from optimizer.milp.pulp_solvers import PulpSession, solver_name

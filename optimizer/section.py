@@ -97,7 +97,7 @@ class Column(NamedTuple):
         return [self._replace(name=name).heading for name in names]
 
     def csv_values(self, value: Any) -> list[Any]:
-        """Return the CSV cells of a value, with every digit: one, or one per side; empty if not in CSV."""
+        """Return the unrounded CSV cells of a value: one, or one per side; empty if not in CSV."""
         if not self.in_csv:
             return []
         if isinstance(value, SidePair):

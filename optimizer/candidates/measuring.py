@@ -100,7 +100,7 @@ def measure_members(
 def largest_rates_of(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
 ) -> FloatArray:
-    """Return the maximum rate within SLO of a replica of each of R pairs [requests/s], shape (R,).
+    """Return the maximum rate within its targets of a replica of each of R pairs [requests/s], shape (R,).
 
     The rate of a shared queue is the total of its classes, in their fixed proportions.
     """
@@ -141,7 +141,7 @@ def _rates_of(
 def targets_hold(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
 ) -> BoolArray:
-    """Return a mask of R pairs of which one replica meets all targets at its arrival rate [requests/s]."""
+    """Return a mask of pairs of which one replica meets all targets at its arrival rate [requests/s]."""
     holds = np.zeros(len(server), np.bool_)
     for rows, some in parts(arrays, server, accelerator, max_batch):
         mine = rows_of(arrays, some)

@@ -194,7 +194,7 @@ class Verdicts:
     value: FloatArray
     limit: FloatArray
     measure: IntArray
-    """Index of the target measure of the numbers; -1 if they measure no target."""
+    """Index of the target measure that was compared with its limit; -1 for reasons without a measure."""
 
     @classmethod
     def none(cls, shape: tuple[int, ...]) -> "Verdicts":
@@ -262,7 +262,7 @@ class Candidates:
     def with_tables(
         self, change: Callable[..., CandidateTable], other: "Candidates | None" = None
     ) -> "Candidates":
-        """Return a copy with each table replaced by `change` of it, or of it and the table of `other`."""
+        """Return a copy in which `change` replaces each table; with `other`, it gets the tables of both."""
         sources = [self] if other is None else [self, other]
         return replace(
             self,

@@ -47,7 +47,7 @@ class GenerateOptions(Request):
     accelerators: Annotated[int, Flag("N")]
     """Number of accelerators in the catalogue."""
     types: Annotated[int, Flag("N")]
-    """Number of types of these accelerators."""
+    """Number of accelerator types."""
     seed: Annotated[int, Flag("K")] = 0
     """Random seed; the same seed gives the same system (0)."""
     tightness: Annotated[float, Flag("X")] = Field(1.0, gt=0, le=1e6)

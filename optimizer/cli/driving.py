@@ -39,7 +39,7 @@ class DriveFlags(PlanOptions):
     scale: Annotated[float | None, Flag("X")] = Field(None, gt=0, le=1e6, allow_inf_nan=False)
     """Multiply the arrival rates, but not those of the plan, by this factor."""
     ramp: Annotated[float | None, Flag("X")] = Field(None, gt=0, le=1e6, allow_inf_nan=False)
-    """Change the factor linearly from that of --scale to this one."""
+    """Change the factor on the rates linearly from that of --scale to this one."""
     concurrency: Annotated[int | None, Flag("N")] = Field(None, ge=1, le=10_000)
     """Let N users send one request after the other, instead of arrivals at a rate."""
     trace: Annotated[Path | None, Flag("FILE")] = None

@@ -192,7 +192,7 @@ def request_of(model: type[_Request], arguments: argparse.Namespace) -> _Request
 
 
 def in_flags(error: RequestError, arguments: argparse.Namespace, **names: str) -> SpecError:
-    """Convert an error to one that names flags instead of fields; `names` has flags with another spelling."""
+    """Convert an error to one that names flags, not fields; `names` has the flags whose names differ."""
 
     def flag(field: str) -> str:
         if field == "unlimited" and arguments.unlimited is False:

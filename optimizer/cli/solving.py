@@ -35,7 +35,7 @@ def check_simulates(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def simulating(arguments: argparse.Namespace) -> Iterator[Progress]:
-    """Context manager for a simulation, locally or on the cluster of the arguments; shows progress."""
+    """Context manager in which simulations run locally, or on the cluster of the arguments, with progress."""
     compiled_here = announced() if arguments.cluster is None else nullcontext()
     with with_progress("simulating", arguments) as progress, compiled_here:
         yield progress
@@ -43,7 +43,7 @@ def simulating(arguments: argparse.Namespace) -> Iterator[Progress]:
 
 @contextmanager
 def with_progress(what: str, arguments: argparse.Namespace) -> Iterator[Progress]:
-    """Context manager for work, locally or on the cluster of the arguments, with progress on stderr."""
+    """Context manager in which work runs locally, or on the arguments' cluster, with progress on stderr."""
     place = nullcontext() if arguments.cluster is None else on_cluster(arguments.cluster)
     with place, counting(what) as progress:
         yield progress

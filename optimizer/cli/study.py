@@ -74,7 +74,7 @@ def run_study(entry: StudyEntry[Any, Any], arguments: argparse.Namespace) -> Non
 def _at_work(
     entry: StudyEntry[Any, Any], system: System, arguments: argparse.Namespace
 ) -> Iterator[Callable[[int, int], None]]:
-    """Context manager for running a study, locally or on a cluster, with progress and notes on stderr."""
+    """Context manager in which a study runs locally or on a cluster, with progress and notes on stderr."""
     study = entry.study
     if not study.working:
         with working(f"{entry.command}: running"), announced_for(system):

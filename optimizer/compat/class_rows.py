@@ -38,7 +38,7 @@ class RequestClass(Document):
 
 
 class ClassFigures(Document):
-    """Latencies of the requests of one class [ms]; queueing times include those of 0."""
+    """Latencies of the requests of one class [ms]; queueing times of 0 count in means and percentiles."""
 
     priority: int
     """Priority of the class."""
@@ -150,7 +150,7 @@ class _ClassFields(QueueProblem):
         )
 
     def analyze(self) -> ClassAnswer | ClassRowAnswer | UnstableReplica:
-        """Return the performance of all requests and of each class, or an `UnstableReplica`."""
+        """Return the performance of all requests and of each class; `UnstableReplica` at too high a rate."""
         rate_rps = sum(one.rate_rps for one in self.classes)
         queues = self.queues()
         stable_rate_rps = float(queues.stable_rate_rps[0])

@@ -33,7 +33,7 @@ def is_row(value: object) -> bool:
 
 
 def kind_of_row(value: object) -> type[Row]:
-    """Return the type of a row, from the keys of its kind, its latency model and its classes."""
+    """Detect the type of a row from the keys for its kind, its latency model and its classes."""
     keys = _keys(value)
     return next(row for row, sets in _CHOICES if all(keys & some for some in sets))
 

@@ -26,8 +26,8 @@ class WithProfile:
     source: str
     """File of the document that contains the profile."""
     text: Text | None
-    """Text of that document, changed only in the entry; None if that is impossible, for example because an
-    alias shares the entry's text with other places.
+    """Text of the document that contains the profile, changed only in the entry; None if that is impossible,
+    for example because an alias shares the entry's text with other places.
     """
     parts: tuple[Part, ...]
     """All documents of the system."""

@@ -34,7 +34,7 @@ class Bounds(NamedTuple):
     weights_gb: float
     """Weights that an iteration of one token must read [GB]."""
     alpha_ms: float
-    """Minimum time to read these weights [ms], a bound on α (B1, eq. 241)."""
+    """Minimum time to read the weights for an iteration of one token [ms], a bound on α (B1, eq. 241)."""
     beta_ms: float
     """Minimum time to compute a token [ms], a bound on β (B2)."""
 

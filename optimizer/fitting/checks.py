@@ -14,11 +14,11 @@ from optimizer.fitting.record import RunRecord
 from optimizer.quantities import counted, quantity
 
 CHUNKS = 1.3
-"""Ratio of ITL to E above which a streamed chunk has several tokens; valid files reach 1.08."""
+"""Ratio of ITL to time per token above which a streamed chunk has several tokens; valid files reach 1.08."""
 TOO_SHORT = 0.7
-"""Ratio of ITL to E below which tokens were counted twice; valid files have at least 0.78."""
+"""Ratio of ITL to time per token below which tokens were counted twice; valid files have at least 0.78."""
 SAME = 0.05
-"""Maximum relative deviation of an exact ITL from E; beyond it, E replaces the ITL."""
+"""Maximum relative deviation of the ITL from the time per token, which replaces the ITL beyond it."""
 LATE_MEDIAN = 1.5
 """Ratio of median to mean TTFT above which clocks are wrong; valid files reach 1.1."""
 MANY_FAILED = 0.10
@@ -41,7 +41,8 @@ LEAST_TOKEN_MS = 0.1
 OUTLAST = 2.0
 """Ratio of the mean time of a request to the duration of its run above which a unit must be wrong."""
 UNCOUNTED = 0.4
-"""Ratio of ITL to E below which tokens are missing from the count; tokens counted twice give 0.5."""
+"""Ratio of ITL to time per token below which tokens are missing from the count; if counted twice, it is 0.5.
+"""
 TIMES = {
     "ttft_ms": "mean TTFT", "ttft_median_ms": "median TTFT", "itl_ms": "mean ITL", "tpot_ms": "mean TPOT",
     "tpot_median_ms": "median TPOT", "latency_ms": "mean latency",

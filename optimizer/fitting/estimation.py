@@ -131,7 +131,7 @@ class FitProblem:
         ]
 
     def without(self, rows: BoolArray) -> "FitProblem":
-        """Return the problem without the residuals in a mask, and without runs that have no others."""
+        """Return the problem without the residuals in a mask, and without runs that then have none left."""
         runs, place = np.unique(self.rows.run[~rows], return_inverse=True)
         kept = Residuals(
             place,
@@ -180,7 +180,8 @@ class FitResult:
     jacobian: FloatArray
     """Derivatives of the residuals with respect to parameters divided by their scales, shape (N, P)."""
     penalties: FloatArray
-    """The same derivatives of the K prior residuals, shape (K, P)."""
+    """Derivatives of the K prior residuals with respect to parameters divided by their scales, shape (K, P).
+    """
     loss: float
 
     @property

@@ -16,7 +16,7 @@ class Parameter(NamedTuple):
     name: str
     """Field of `IterationCoefficients`."""
     key: str
-    """Key in documents."""
+    """Key of the parameter in documents."""
     unit: str
     shown_by: str
     """Description of runs that identify the parameter."""

@@ -106,7 +106,7 @@ class BenchmarkRun:
 
     @property
     def is_steady(self) -> bool:
-        """Whether the run is a steady state, without an end."""
+        """Whether the run is a steady state: it has neither a duration nor a number of requests."""
         return self.duration_s is None and self.requests is None
 
     @property

@@ -69,9 +69,9 @@ class MemoryQuestion(Request):
 
 
 DEPLOYMENT = ("tp", "weights", "cache", "memory_utilization")
-"""Fields that describe the deployment of a model."""
+"""Fields of `MemoryQuestion` that describe the deployment of a model."""
 SETTINGS = (*DEPLOYMENT, "in_tokens", "out_tokens", "max_requests", "max_num_tokens")
-"""Fields that requests for estimates of token times have as well."""
+"""Fields of `MemoryQuestion` that requests for estimates of token times also have."""
 
 
 def memory_of(

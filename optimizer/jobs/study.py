@@ -18,7 +18,7 @@ _AnswerT_co = TypeVar("_AnswerT_co", covariant=True)
 
 
 class Fleet(Enum):
-    """Type of `FLEET`."""
+    """Type of `FLEET`, the argument of client methods that selects the fleet of a stateful service."""
 
     FLEET = "fleet"
 

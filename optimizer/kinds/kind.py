@@ -68,8 +68,8 @@ class EngineContainer(NamedTuple):
     leader_args: tuple[str, ...] = ()
     """Additional arguments on the first node of a replica that spans several nodes."""
     worker_args: tuple[str, ...] = ()
-    """Additional arguments on the other nodes of such a replica; both can use the variables of a
-    LeaderWorkerSet.
+    """Additional arguments on the other nodes of a replica that spans several nodes; like `leader_args`, they
+    can use the variables of a LeaderWorkerSet.
     """
 
 
@@ -93,7 +93,9 @@ class KindOf(ABC, Generic[P, S]):
     server_fields: ClassVar[type[Document] | None] = None
     """Document with the server fields that only this kind has; None if there are none."""
     does: ClassVar[str] = ""
-    """Verb phrase about these fields that follows the kind's name in messages, such as "collect requests"."""
+    """Verb phrase about the fields that only this kind has, such as "collect requests"; in messages, it
+    follows the kind's name.
+    """
     refused_in_profiles: ClassVar[Refused] = Refused()
     refused_targets: ClassVar[Refused] = Refused()
     row: ClassVar[type[Row] | None] = None
@@ -130,7 +132,7 @@ class KindOf(ABC, Generic[P, S]):
         """Return the request rate that a server must carry [requests/s]; 0 if it is idle.
 
         Args:
-            load: its load.
+            load: load of the server.
             throughput_tps: throughput target of the server [tokens/s]; 0 if it has none.
         """
         return load.arrival_rate_rpm / SECONDS_PER_MINUTE

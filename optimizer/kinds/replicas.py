@@ -377,7 +377,7 @@ def _by_model(
 
 
 def queues_of(replicas: Sequence[Replica]) -> Iterator[tuple[IntArray, QueueModel]]:
-    """Yield the queue models of replicas, and the positions of these, in groups of bounded size.
+    """Yield the queue model of each group of replicas, after their positions; groups have a bounded size.
 
     The replicas of a group have equal types of latency and queue models.
 

@@ -125,7 +125,7 @@ class TokenBatching(KindOf[TokenProfile, PlacedServer]):
         max_batch: int,  # noqa: ARG002
         own: OwnArrays | None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return the policy of static batches, whose engines are not those of continuous batching."""
+        """Return the pool's type of static batching; empty for continuous batching."""
         return {"batching": profile.batching} if is_static(profile) else {}
 
     def engine_settings(self, pool: Document) -> EngineSettings:

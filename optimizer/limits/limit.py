@@ -70,7 +70,7 @@ class Replicas(NamedTuple):
 
 
 class PlacedReplicas(NamedTuple):
-    """Placed replicas of one server on one accelerator, shared cards, or another cost."""
+    """Placed replicas of one server on one accelerator, a group of shared cards, or another cost."""
 
     accelerator: str
     type: str

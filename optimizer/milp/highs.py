@@ -44,7 +44,7 @@ LEAN_CUTS = 0.01
 """Maximum number of cuts in a lean model, relative to its number of columns; many similar cuts do not help.
 """
 MIN_CUTS = 50
-"""Minimum of the maximum number of cuts in a lean model."""
+"""Lower bound on the maximum number of cuts in a lean model."""
 _OUTCOMES = {
     highspy.HighsModelStatus.kOptimal: RunStatus.optimal,
     highspy.HighsModelStatus.kModelEmpty: RunStatus.optimal,
@@ -202,7 +202,7 @@ class _QuietHighs(highspy.Highs):
     """A HiGHS instance that prints nothing."""
 
     def enableCallbacks(self) -> None:  # noqa: N802
-        """Suppress output first: the constructor calls this method, which prints a banner since 1.16.0."""
+        """Suppress the banner that HiGHS prints in this method since 1.16.0; the constructor calls it."""
         self.silent()
         super().enableCallbacks()  # type: ignore[no-untyped-call]
 

@@ -83,16 +83,16 @@ class LimitUse(Document):
 
 
 class TierUse(Document):
-    """Cost of an accelerator with tiers, or of the cards of a type with a price for more of them."""
+    """Cost of an accelerator with price tiers, or of a card type that has a price for additional cards."""
 
     accelerator: str | None = Field(None, exclude_if=is_none)
     """Name of the accelerator; absent if the entry is about a type."""
     type: str | None = Field(None, exclude_if=is_none)
     """Name of the accelerator type; absent if the entry is about an accelerator."""
     used: int
-    """Number of these accelerators or cards that the plan uses."""
+    """Number of accelerators, or of cards of the type, that the plan uses."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Cost of these accelerators or cards, including unused commitments [cents/h]."""
+    """Cost of the used accelerators or cards, including unused commitments [cents/h]."""
     difference_cents_per_h: float = Field(alias="difference")
     """Cost minus the cost at list prices, which the pools state [cents/h]."""
 
@@ -357,7 +357,7 @@ class Plan(Printed, Document):
 
     @property
     def _current_pools(self) -> dict[str, list[tuple[CurrentPool, Pool | None]]]:
-        """Planned pools of each planned server, as current pools; those on own cards with their metrics."""
+        """Pools of each planned server as current pools; pools on own cards also with their metrics."""
         found: dict[str, list[tuple[CurrentPool, Pool | None]]] = {}
         for name in self.allocations:
             pools = self.serving_pools_of(name)

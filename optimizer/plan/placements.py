@@ -67,7 +67,7 @@ class PlacementRow:
 
 
 def place_name(mode: PoolMode, accelerator: str) -> str:
-    """Return the name of a place in changes: the accelerator, "shared cards" or "external"."""
+    """Return the name by which changes call a place: the accelerator, "shared cards" or "external"."""
     return {"own": accelerator, "shared": SHARED, "external": EXTERNAL}[mode]
 
 

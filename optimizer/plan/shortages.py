@@ -29,10 +29,10 @@ from optimizer.spec.streams import members_of
 
 @dataclass(frozen=True)
 class Shortages:
-    """Finds the reasons of servers that a plan does not serve in full."""
+    """Finds the reasons why a plan does not serve servers in full."""
 
     candidates: Candidates
-    """Candidates and rejections of these servers."""
+    """Candidates and rejections of the servers that are not served in full."""
     placed: PlanPlacements
     """Placements of the plan."""
     excluded: Collection[str]
@@ -63,7 +63,7 @@ class Shortages:
             queue: the queue.
             member: the member.
             together: the members that are served.
-            fraction: its served fraction.
+            fraction: served fraction of the member.
         """
         candidates, s = self.candidates, self.candidates.arrays.server_names.index(queue)
         parts = members_of(self.placed.system.servers[queue])

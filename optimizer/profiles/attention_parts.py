@@ -242,7 +242,7 @@ def _state_bytes(config: Config) -> int:
 
 
 def _state_sizes(config: Config) -> dict[str, int]:
-    """Return the sizes of a state that must be computed from several facts, by name."""
+    """Return, by name, the sizes of a state that must be computed from several keys."""
     state, hidden = config.family.state, config.whole("hidden")
     if state == "kda":
         full = config.flag("linear_attn_config.use_full_rank_gate")

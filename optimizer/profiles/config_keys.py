@@ -41,7 +41,7 @@ class Config:
     """Values that single layers add or override, by index of the layer."""
 
     def error(self, key: str, text: str) -> SpecError:
-        """Return an error about a key, which also names its value."""
+        """Return an error that names a key and its value."""
         value = f" = {str(self.values[key])[:60]}" if key in self.values else ""
         return SpecError(f"{self.source}: {key}{value}: {text}")
 

@@ -26,7 +26,7 @@ class Sourced(Document):
     source: Name
     """Source of the values, except those in `otherSources`."""
     as_of: Name = Field(alias="asOf")
-    """Date of the values."""
+    """Date on which the values were taken from the source."""
     checked_against: str = Field("", alias="checkedAgainst")
     """Second source that was used to verify the values."""
     conflicts: tuple[str, ...] = Field((), strict=False)
@@ -39,13 +39,13 @@ class DenseTflops(Document):
     """Dense arithmetic rates (without sparsity), by number format [TFLOPS]."""
 
     bf16: Positive
-    """16-bit rate [TFLOPS]."""
+    """Rate for 16-bit numbers [TFLOPS]."""
     fp8: Positive | None = None
-    """fp8 rate [TFLOPS]; absent if the device has no native fp8."""
+    """Rate for fp8 numbers [TFLOPS]; absent if the device has no native fp8."""
     int8: Positive | None = None
-    """int8 rate [TFLOPS], if it differs from fp8."""
+    """Rate for int8 numbers [TFLOPS], if it differs from fp8."""
     fp4: Positive | None = None
-    """fp4 rate [TFLOPS]; absent if the device has no native fp4."""
+    """Rate for fp4 numbers [TFLOPS]; absent if the device has no native fp4."""
 
 
 class AcceleratorFacts(Sourced):

@@ -90,9 +90,9 @@ def weight_format(model: ModelFacts, requested: str | None = None) -> WeightForm
 
 
 def _asked(matrix: Matrix, name: str, model: ModelFacts) -> tuple[str, float]:
-    """Return format and bytes per parameter of a module in a requested format.
+    """Return the format, and the bytes per parameter, of a module in a requested format.
 
-    Output head, embedding and towers stay in 16 bit.
+    The output head, the embedding and the towers stay in 16 bit.
     """
     dense = "bf16" if model.experts and name in EXPERTS_ONLY else name
     form = {"dense": dense, "routed": name}.get(matrix.use, "bf16")

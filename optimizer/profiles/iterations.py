@@ -32,7 +32,7 @@ class Iterations:
 
     @property
     def weights_unknown(self) -> bool:
-        """Whether the formats of the weights are unknown: of the published ones, with none requested."""
+        """Whether the formats of the weights are unknown: those published are, and none is requested."""
         return bool(self.model.unknown_weights) and self.deployment.weights is None
 
     @cached_property

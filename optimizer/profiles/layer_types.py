@@ -85,7 +85,7 @@ def _spaced(config: Config, every: int, other: str) -> str:
 
 
 def _every(other: str) -> Callable[[Config, str], str]:
-    """Return a rule for keys with a number n (each n-th layer is full) or a text (LLLG: local, global)."""
+    """Return a rule for keys that hold n (every n-th layer is full) or a text (LLLG: local, global)."""
 
     def rule(config: Config, key: str) -> str:
         pattern = config.get(key)

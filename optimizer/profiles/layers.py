@@ -21,7 +21,7 @@ class Cache:
     type: str
     """Type of the cache: grows, window, chunk, latent, index, compressed or state."""
     numbers: int = 0
-    """Count of numbers in a row, or in one head of a row if there are heads."""
+    """Number of values in a row, or in one head of a row if there are heads."""
     heads: int = 0
     """Number of KV heads, which devices divide, or copy if there are fewer heads; 0 if each device has entire
     rows.
@@ -39,7 +39,7 @@ class Cache:
     groups: int = 0
     """Number of groups of a Mamba-2 convolution, which are copied if devices cannot divide them."""
     group_bytes: float = 0.0
-    """Size of the state of one such group [bytes]."""
+    """Size of the state of one group of a Mamba-2 convolution [bytes]."""
 
     def row_bytes(self, cache: str, tp: int) -> float:
         """Return the size of a row on one of `tp` devices in a cache format [bytes] (eq. E16)."""
@@ -102,7 +102,7 @@ class Layer:
     width: float = 0.0
     """Mean width of a head's query and value, which determines the arithmetic of a prompt."""
     absorbed: int = 0
-    """Count of numbers of a cached row that each head multiplies in decoding, if attention uses compressed
+    """Number of values of a cached row that each head multiplies in decoding, if attention uses compressed
     rows.
     """
     ffn: int = 0

@@ -58,7 +58,7 @@ class DeviceMemory(Document):
     least_cards: int | None = Field(None, alias="leastCards")
     """Minimum number of cards on which a request fits; null if more than 64 devices are needed."""
     least_requests: ConcurrentRequests | None = Field(None, alias="leastRequests")
-    """Number of requests that fit on this minimum number of cards."""
+    """Number of requests that fit on `leastCards` cards; null if more than 64 devices are needed."""
 
 
 class LayerMemory(Document):
@@ -222,7 +222,7 @@ def _token_bytes(capacity: CacheCapacity) -> float:
 
 
 def _copies(model: ModelFacts, tp: int) -> float:
-    """Return the number of copies of a cache row on the devices of a replica: entire rows, or heads."""
+    """Return how many devices of a replica hold a copy of the same part of the cache."""
     if model.cache_types() & {"latent", "compressed"}:
         return float(tp)
     return max([1.0, *(tp / layer.kv_heads for layer in model.layers if layer.kv_heads)])

@@ -236,7 +236,7 @@ def _family(text: Mapping[str, Any], source: str, *, refuse: bool) -> tuple[str,
 
 
 def _layers(config: Config) -> list[Layer]:
-    """Return all layers, in order."""
+    """Return all layers of the model, from first to last."""
     views = [config.at(index) for index in range(config.layers)]
     if "block_configs" in config.values:
         return list(map(block_layer, views))

@@ -25,7 +25,7 @@ _NAMED = re.compile(
 
 @dataclass(frozen=True)
 class _Scheme:
-    """The formats of modules that one place of a checkpoint states."""
+    """The formats of modules that one part of a checkpoint states."""
 
     place: str
     base: Form | None = None
@@ -36,7 +36,7 @@ class _Scheme:
     head: bool = False
     """Whether the output head counts as a linear module."""
     routed: Form | None = None
-    """Format of routed experts, if it differs; else None."""
+    """Format of routed experts, if it differs from `base`; else None."""
 
     def form(self, name: str, matrix: Matrix, *, tied: bool) -> Form | None:
         """Return the format of a module; None for 16-bit."""
@@ -53,7 +53,7 @@ class _Scheme:
         return next(iter(named), self.base if linear and not router else None)
 
     def applied(self, facts: ModelFacts, layers: Sequence[Layer], plain: Form) -> ModelFacts:
-        """Return the facts with these formats for all weights.
+        """Return the facts with the formats of this scheme for all weights.
 
         Raises:
             SpecError: a pattern matches no module.
@@ -103,7 +103,7 @@ def with_formats(
 def _agreed(
     facts: ModelFacts, config: Config, layers: Sequence[Layer], plain: Form, places: Sequence[Config]
 ) -> ModelFacts:
-    """Return the facts with the formats of all weights, on which all places must agree."""
+    """Return the facts with the formats of all weights; all parts of the checkpoint must agree on them."""
     expert_types, stated = yaml_table("quantisation.yaml")["experts"], _NAMED.search(facts.name)
     expert_type = config.get("expert_dtype", "bf16")
     if not isinstance(expert_type, str) or expert_type not in expert_types:
@@ -151,7 +151,7 @@ def _places(config: Config, beside: Mapping[str, Mapping[str, Any]]) -> list[Con
 
 
 def _scheme(values: Config, routed: Form | None) -> _Scheme:
-    """Read the formats that one place states.
+    """Read the formats that one part of a checkpoint states.
 
     Raises:
         SpecError: a format is unknown.
@@ -305,7 +305,7 @@ def _exceptions(values: Config) -> Iterator[str]:
 
 
 def _cache(values: Config) -> str | None:
-    """Return the cache format that a place states; None if it states none."""
+    """Return the KV cache format that a part of the configuration states; None if it states none."""
     for key in ("kv_cache_scheme", "kv_cache_quant_algo"):
         stated = values.get(key, None)
         if isinstance(stated, Mapping):

@@ -17,7 +17,7 @@ from optimizer.arrays import FloatArray, IntArray, runs
 BLOCK_STATES = 2**16
 """Maximum number of states that are summed at once, so that they fit in the processor's cache."""
 SERIES_BELOW = 0.05
-"""Size of arguments up to which a series is used, because of cancellation in the closed form."""
+"""Absolute value of arguments below which a series is used, because the closed form loses digits there."""
 
 
 @dataclass(frozen=True, slots=True)

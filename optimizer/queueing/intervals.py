@@ -22,7 +22,7 @@ RATES_SCANNED = 24
 SHARE_TOLERANCE = 1e-7
 """Relative width of the bracket at which the search for a limiting rate stops."""
 MIN_SHARE = 1e-12
-"""Minimum of the ratio of late share to allowed share, of which the logarithm is taken."""
+"""Lower bound on the ratio of late share to allowed share, before its logarithm is taken."""
 
 
 def highest_intervals(
@@ -92,7 +92,7 @@ class _Judged:
         return self.known[rate_rps]
 
     def last_met(self, rates: Sequence[float], first: int) -> int:
-        """Return the index of the last descending rate up to which all targets are met from `first` on."""
+        """Return the index of the last rate, in descending order from `first`, until a target is missed."""
         sure = self.judge.safe_rate_rps(dict(self.limits)) if first < len(rates) - 1 else 0.0
         for i in range(first + 1, len(rates)):
             if rates[i] <= sure:

@@ -193,12 +193,12 @@ class QueueModel(RowArrays, ABC):
 
     @property
     def is_non_monotone(self) -> BoolArray:
-        """Mask of rows of which a latency can fall as the rate grows, shape (R,)."""
+        """Mask of rows in which a latency can fall as the rate grows, shape (R,)."""
         return np.zeros(len(self.stable_rate_rps), np.bool_)
 
     @abstractmethod
     def analyze(self, rate_rps: FloatArray) -> Performance:
-        """Return the long-run metrics at arrival rates > 0, shape (R,); finite above the stable rate, too."""
+        """Return long-run metrics at arrival rates > 0, shape (R,); finite even above the stable rate."""
 
     def judge(self, row: int) -> TargetChecker:
         """Return a checker of single targets for one row; by default, the checker analyses the row."""

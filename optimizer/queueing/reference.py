@@ -74,7 +74,7 @@ class ReplicaQueues(QueueModel):
         return type(self.law)
 
     def columns(self) -> list[npt.NDArray[Any]]:
-        """Return the parameters of the latency model, N and Q, on which all results of a row depend."""
+        """Return all arrays on which a row's results depend: parameters of the latency model, N and Q."""
         return [*self.law.columns(), self.queue.max_batch, self.queue.max_queue]
 
     def analyze(self, rate_rps: FloatArray) -> Performance:

@@ -21,15 +21,15 @@ TPS_STABILITY_SHARE = 0.9
 RATES_BEFORE = 8
 """Number of rates at which identical rows are evaluated together before each row is searched separately."""
 _SHARES = 1 - np.linspace(1.0, 0.0, RATES_BEFORE) ** 3
-"""Positions of these rates between the ends of the search, 0 to 1; denser near saturation, where latencies
-rise steeply.
+"""Positions of the `RATES_BEFORE` rates between the ends of the search, 0 to 1; denser near saturation, where
+latencies rise steeply.
 """
 LOADS_BELOW_MAX_RATE = 32
 """Number of equally spaced loads below the maximum rate at which targets are checked if latencies are not
 monotone.
 """
 MIN_RATIO = 1e-30
-"""Minimum of the ratio of a latency to its target, of which the logarithm is taken."""
+"""Lower bound on the ratio of a latency to its target, before its logarithm is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Sizing:
 
     @property
     def attainable(self) -> BoolArray:
-        """Mask of rows for which any rate meets all targets, shape (R,)."""
+        """Mask of rows that meet all targets at some rate, shape (R,)."""
         return ~np.isnan(self.max_rate_rps)
 
 
@@ -180,7 +180,7 @@ class _TargetExcess:
         return self.of(self.targets.figures(self.replicas.analyze(rate_rps)))
 
     def of(self, figures: FloatArray) -> FloatArray:
-        """Return the excess of given values of the target measures, shapes (..., K, R)."""
+        """Return the excess of given values of the target measures over their limits, shapes (..., K, R)."""
         # The logarithm of the ratio has the same sign as the excess, and is closer to linear near saturation.
         ratio = np.maximum(target_ratio(figures, self.targets.limits), MIN_RATIO)
         return np.asarray(np.log(ratio) - self.slack)

@@ -13,7 +13,7 @@ class Rented(Document):
     arrival_rate_rpm: float = Field(alias="arrivalRate")
     """Load of the server [requests/min]."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Cost of the external service at this load [cents/h]."""
+    """Cost of the external service at the server's load [cents/h]."""
     cost_per_million: float = Field(alias="costPerMillion")
     """Cost of the external service per million tokens, input plus output [cents]."""
     itl_ms: float = Field(alias="itlAverage")

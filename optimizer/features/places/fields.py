@@ -33,7 +33,7 @@ class ServedPlaceFields(Document):
 
 
 class NetworkField(Document):
-    """Network latencies between places."""
+    """Optimizer option for network latencies between places."""
 
     network_ms: NetworkTimes = Field(default_factory=dict, alias="networkMs", exclude_if=not_)
     """Network latency by place of the server and place of the accelerator [ms]: `{"eu": {"us": 90}}`. It is

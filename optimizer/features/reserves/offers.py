@@ -49,7 +49,7 @@ def least_available(needed: IntArray, availability: FloatArray, target: FloatArr
 
 
 def _least_available(needed: int, availability: float, target: float) -> float:
-    """Return the minimum for one row by bisection, because more replicas never lower the availability."""
+    """Return the minimum count for one row by bisection; more replicas never lower the availability."""
     from scipy.special import bdtrc  # slow import
 
     def suffice(count: int) -> bool:
@@ -91,8 +91,8 @@ def replicas_for_both(
     Let k replicas carry the load at their maximum rate, and let m be the number that makes k of them
     available with the target probability. The utilisation of m replicas is then k/m of that at the maximum
     rate. It is high enough if floor(k/t) replicas meet the availability target, where t is the target
-    utilisation divided by that at the maximum rate. For k above the value of (213), Chernoff's bound proves
-    this; for smaller k the binomial distribution is evaluated.
+    utilisation divided by that at the maximum rate. If floor(k/t) is above the value of (236), Chernoff's
+    bound proves this; for smaller k the binomial distribution is evaluated.
 
     Args:
         availability: probability that a replica is available.

@@ -16,7 +16,8 @@ from optimizer.tolerances import ROUNDING
 from optimizer.units import SECONDS_PER_MINUTE
 
 WANTED_UTILIZATION = 0.8
-"""Target utilisation for which the plan states from which replica count an availability target allows it."""
+"""Utilisation target; plans state the replica count from which it is compatible with an availability target.
+"""
 
 
 def replica_counts(

@@ -38,8 +38,8 @@ class ReplicaPurposes(Document):
     rollout: int = 0
     """Number of extra replicas during a roll-out."""
     availability_target: float | None = Field(None, alias="availabilityTarget", exclude_if=is_none)
-    """Minimum probability that enough replicas are available; absent, like the next three fields, if none is
-    required.
+    """Minimum probability that enough replicas are available; absent if none is required. `utilization`,
+    `fullUtilization` and `bothFrom` are then absent, too.
     """
     utilization: float | None = Field(None, exclude_if=is_none)
     """Utilisation of the replicas at the load, 0 to 1."""

@@ -57,7 +57,7 @@ class Routing(Topology):
         return cls(routes, joint_load, idle, added) if routes else None
 
     def take(self, rows: IntArray | BoolArray, servers: BoolArray | None = None) -> "Routing":
-        """Return the topology for some candidates; with `servers`, only routes whose large server is set."""
+        """Return the topology for some candidates; `servers`, if given, masks the large servers to keep."""
         routes = tuple(route for route in self.routes if servers is None or servers[route.large])
         idle = np.zeros(len(self.idle), np.bool_)
         idle[[route.small for route in routes]] = True
@@ -98,7 +98,7 @@ class Routing(Topology):
         return np.asarray(table.meets_targets_below_max_rate | ~self.joint_load[table.server], np.bool_)
 
     def served(self, table: CandidateTable, replicas: IntArray, has: BoolArray) -> BoolArray:
-        """Return the mask `has` of served servers, with large ones served if their route can be divided."""
+        """Return the mask `has` of served servers; large servers are served if their route can be divided."""
         found = has.copy()
         for route, division in self.divisions(table, replicas):
             found[route.large] = division is not None
@@ -112,7 +112,7 @@ class Routing(Topology):
     def divisions(
         self, table: CandidateTable, replicas: IntArray, routes: Sequence[RouteArrays] | None = None
     ) -> Iterator[tuple[RouteArrays, Division | None]]:
-        """Yield each route, or each of `routes`, with its division between the replicas of a solution."""
+        """Yield each route (all, or those in `routes`) with the division of its requests in a solution."""
         rate = replicas * table.max_rate_rps
         for route in self.routes if routes is None else routes:
             large = table.server == route.large

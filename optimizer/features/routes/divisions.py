@@ -186,7 +186,7 @@ class _Bounds(NamedTuple):
 
 
 class _Shares(NamedTuple):
-    """Shares at the small model, with the quality loss and the utilisation of the busier server."""
+    """Shares that the small model gets, with the quality loss and the utilisation of the busier server."""
 
     shares: FloatArray
     lost: float

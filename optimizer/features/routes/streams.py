@@ -86,7 +86,7 @@ def small_rpm(route: Route, shares: Iterable[float]) -> float:
 def large_rpm(route: Route, shares: Sequence[float], *, routed: bool) -> float:
     """Return the load of the large server for shares φ of the kinds [requests/min] (eq. 223).
 
-    If the router is not in use (`routed` is false), it is all requests.
+    If the router is not in use (`routed` is false), the large server gets all requests.
     """
     if not routed:
         return route.arrival_rate_rpm

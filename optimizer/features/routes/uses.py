@@ -58,7 +58,7 @@ class RouteUse(Document):
     quality_lost: float = Field(alias="qualityLost")
     """Share of the route's answers that are worse because the small model gave them."""
     max_loss: float = Field(alias="maxLoss")
-    """Limit on this share (`maxLoss` of the route)."""
+    """Limit on `qualityLost` (`maxLoss` of the route)."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the pools of both servers [cents/h]."""
     all_large_cents_per_h: float | None = Field(None, alias="costAllLarge")

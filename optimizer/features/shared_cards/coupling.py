@@ -31,7 +31,7 @@ class CardUnits(Topology):
     servers: IntArray
     """Indices of the servers that can share cards, shape (K,)."""
     load_rps: FloatArray
-    """Loads of these servers [requests/s], shape (K,)."""
+    """Loads of the servers that can share cards [requests/s], shape (K,)."""
     rates_rps: FloatArray
     """Rate of each server that one unit of each pattern carries [requests/s], shape (K, P)."""
     joint_load: BoolArray

@@ -48,9 +48,9 @@ class CardSlice(Document):
     card: Name
     """Name of the sliced accelerator."""
     memory: MemorySlices
-    """Number of the card's 8 memory slices."""
+    """Number of memory slices, of 8 on a card."""
     compute: ComputeSlices
-    """Number of the card's 7 compute slices."""
+    """Number of compute slices, of 7 on a card."""
 
 
 class SliceField(Document):

@@ -51,7 +51,7 @@ class _Part:
     """
     slowdown: float = 1.0
     model: str | None = None
-    """Only model that can run in this share; None if any can."""
+    """Only model that can run in the part, if it is a share; None if any can."""
 
 
 def find_patterns(
@@ -155,7 +155,7 @@ def _alone(server: Server, parts: Mapping[str, _Part]) -> Server:
 
 
 def _seats(system: System, sized: Candidates, parts: Mapping[str, _Part]) -> dict[str, list[Seat]]:
-    """Return the seats on each card, by its name: those that meet targets at all rates up to the maximum."""
+    """Return the seats that meet targets at all rates up to their maximum, by name of the card."""
     index = {name: s for s, name in enumerate(system.servers)}
     table, found = sized.table, dict[str, list[Seat]]()
     for c in np.flatnonzero(table.meets_targets_below_max_rate).tolist():

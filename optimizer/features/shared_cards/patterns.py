@@ -71,7 +71,7 @@ class SharedCards:
     servers: IntArray
     """Indices of the servers that can be served on shared cards, shape (K,)."""
     load_rps: FloatArray
-    """Loads of these servers [requests/s], shape (K,)."""
+    """Loads of the servers that can be served on shared cards [requests/s], shape (K,)."""
     names: tuple[str, ...]
     """Names of all servers of the planned system."""
     system: System

@@ -19,11 +19,11 @@ class SharedPool(Pool):
     share: float | None = Field(None, exclude_if=is_none)
     """Share of a card's compute that one replica gets; absent in other modes."""
     slowdown: float | None = Field(None, exclude_if=is_none)
-    """Factor by which times are longer in this share than on a full card; absent in other modes."""
+    """Factor by which times are longer in a share of a card than on a full card; absent in other modes."""
     whole_cards: Placement | None = Field(None, alias="wholeCards", exclude_if=is_none)
     """Cheapest unshared cards that could carry the server's full load; absent if there are none."""
     whole_cost_cents_per_h: float | None = Field(None, alias="wholeCardsCost", exclude_if=is_none)
-    """Cost of these unshared cards [cents/h]."""
+    """Cost of the cards in `wholeCards` [cents/h]."""
 
     @property
     def placed_on(self) -> str:

@@ -69,7 +69,7 @@ def uses_of(
 
 
 def units_of(candidates: Candidates, plan: Plan) -> dict[int, int]:
-    """Return the number of a plan's shared cards by index of the pattern in `candidates`."""
+    """Return the number of a plan's shared cards for each pattern, by its index in `candidates`."""
     shared, found = candidates.shared, dict[int, int]()
     if shared is None:
         return found

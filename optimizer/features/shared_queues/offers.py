@@ -127,7 +127,7 @@ def queue_candidates(
 
 
 def _reject_queues(subsets: Subsets, mine: Verdicts, verdicts: Verdicts) -> None:
-    """Reject a queue on accelerators where all its subsets are rejected, with the reason of the smallest."""
+    """Reject a queue on accelerators that reject all its subsets, with the reason of the smallest subset."""
     for s in np.unique(subsets.queue).tolist():
         own = np.flatnonzero(subsets.queue == s)
         for a in np.flatnonzero((mine.reason[own] > 0).all(axis=0)).tolist():

@@ -35,7 +35,7 @@ class QueueParts:
     _known: dict[tuple[int, int, int, int], float] = field(default_factory=dict)
 
     def members(self, server: int, bits: int) -> tuple[list[int], int | None]:
-        """Return the members of a queue that are served in full, and the next member by priority or None.
+        """Return the members of a queue that are served in full, and the next member by priority (or None).
 
         Args:
             server: index of the queue.

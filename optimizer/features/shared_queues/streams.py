@@ -264,7 +264,7 @@ def _unsupported(entry: Entry, index: Index, profiles: Collection[ModelProfile])
 
 
 def _allocations(entries: Sequence[Entry]) -> Iterator[Finding]:
-    """Yield an error for each server of a queue whose current allocation differs from the first one."""
+    """Yield an error for each server of a queue whose current allocation differs from that of the first."""
     stated = [entry for entry in entries if entry.item.current.stated_pools]
     for part, at, server in stated[1:]:
         first = stated[0].item

@@ -101,7 +101,7 @@ def as_separate(servers: Mapping[str, Server]) -> Mapping[str, Server]:
 
 
 def _whole(versions: Sequence[Version]) -> Server:
-    """Return the split server that consists of the given versions, which might have been changed."""
+    """Return the split server that consists of the given versions, with any changes made to them."""
     whole = versions[0].whole
     by_model = {version.model: version for version in versions}
     ordered = tuple(by_model[share.model] for share in whole.split or ())

@@ -34,7 +34,7 @@ class OneVersion(Document):
     num_replicas: int = Field(alias="numReplicas")
     """Number of replicas, with the maximum rate of a replica in the plan."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Cost of these replicas [cents/h]."""
+    """Cost of the replicas that the server's own model alone would need [cents/h]."""
 
 
 class SplitUse(Document):

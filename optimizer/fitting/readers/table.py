@@ -1,4 +1,4 @@
-"""Table of readers: a new format needs a module in this package and an entry here."""
+"""Table of the readers of benchmark files: a new format needs a module in this package and an entry here."""
 
 import os
 

@@ -182,7 +182,7 @@ def _hint(row: Mapping[str, Any]) -> str | None:
 
 
 def _lengths(row: Mapping[str, Any], name: str, stated: TokenStats) -> TokenStats:
-    """Return length statistics, with a spread from single requests, the requested range, or InferenceX."""
+    """Return length statistics; the spread is that of single requests, the requested range, or `NOMINAL`."""
     given, came = row.get(f"{name}_lens"), row.get("output_lens")
     if isinstance(given, list) and isinstance(came, list):
         # Failed requests have a prompt but no output.

@@ -1,4 +1,4 @@
-"""Defines the kind `BatchServers`."""
+"""Defines the kind of replicas that serve requests in batches, without tokens."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -128,7 +128,7 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
         return line.server if fits else None
 
     def engine_settings(self, pool: Document) -> EngineSettings:
-        """Return the batch limit and the window as notes, because each server has its own configuration."""
+        """Return the batch limit and window as annotations; each server has a separate configuration."""
         window_ms = f"{getattr(pool, 'batch_window_ms', None) or 0.0:.12g}"
         notes = super().engine_settings(pool).annotations
         return EngineSettings(annotations={**notes, "batch-window-ms": window_ms})

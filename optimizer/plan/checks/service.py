@@ -132,7 +132,7 @@ def _rented(facts: Facts, server: Server) -> Iterator[str]:
 
 
 def _listing(facts: Facts, server: Server) -> Iterator[str]:
-    """Yield an error unless a server is listed as unserved exactly if its replicas do not suffice."""
+    """Yield an error if a server is wrongly listed, or wrongly not listed, as unserved."""
     if server.name in facts.renting or server.name in facts.on_cards:
         return
     load, pools, minimum = facts.load_rpm[server.name], facts.pools_of(server.name), server.min_num_replicas
@@ -158,7 +158,7 @@ def _listing(facts: Facts, server: Server) -> Iterator[str]:
 
 
 def _members(facts: Facts) -> Iterator[str]:
-    """Yield an error unless members of queues are served in full or not at all, except one under a policy."""
+    """Yield an error unless queue members are served in full or not at all; a policy allows one exception."""
     for name, use in facts.plan.shared_queues.items():
         partly = []
         if not facts.pools_of(name) and any(member.arrival_rate_rpm for member in use.members.values()):

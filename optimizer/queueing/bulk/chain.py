@@ -46,7 +46,7 @@ def fill_queue(
 def add_started(
     server: BatchServer, rate: float, in_window: FloatArray, queue: FloatArray, out: FloatArray
 ) -> None:
-    """Add the batches that start after services that left fewer than B requests, of any age."""
+    """Add the batches that start after services that left fewer than B requests, whatever their age."""
     size, window = server.size, server.window_ms
     # Without a window, waiting requests start at once; a free server starts the first arrival alone.
     if window == 0 or size == 1:
@@ -114,7 +114,7 @@ def add_row(i: int, least: int, size: int, up: int, high: int, out: FloatArray, 
 
 @compiled
 def split_off_full(size: int, top: int, queue: FloatArray, out: FloatArray) -> float:
-    """Fill the next start for services that leave at least B requests; return the probability of that.
+    """Fill the next start for services that leave at least B requests; return their probability.
 
     The entries of the queue that are used are set to zero.
     """
@@ -144,7 +144,7 @@ def counts_in_rests(server: BatchServer, rate: float, oldest: OldestLeft) -> Flo
 def fill_next_start(
     chain: Transitions, i: int, top: int, in_service: FloatArray, queue: FloatArray, out: FloatArray
 ) -> None:
-    """Fill the distribution of the next start after a batch of i requests, from the queue at its end."""
+    """Fill the distribution of the number of requests at the next start from the queue after i requests."""
     server = chain.server
     size, left = server.size, max(i - server.size, 0)
     full = split_off_full(size, top, queue, out)

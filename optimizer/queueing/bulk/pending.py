@@ -81,7 +81,7 @@ def pending_share(
         law: the server, its arrivals and the limit.
         service: the services of the server.
         rest: remaining time of the service [ms].
-        waiting: the queue lengths.
+        waiting: mean number of times that requests find each queue length.
         scratch: overwritten.
     """
     server, limit, (queue, low, high) = law.server, law.limit, waiting

@@ -33,7 +33,9 @@ class GapTable(NamedTuple):
     """P(another request arrives within the gap and the batch is late), for the trigger `gap`."""
 
     late: FloatArray
-    """The probability by remaining time (in steps) and queue length; shape (cells, B + 1)."""
+    """P(another request arrives within the gap and the batch is late), by remaining time (in steps) and queue
+    length; shape (cells, B + 1).
+    """
     step: float
     """Time between two cells [ms]."""
 
@@ -42,11 +44,11 @@ class Waiting(NamedTuple):
     """Mean number of times that requests find each queue length."""
 
     queue: FloatArray
-    """The mean number, by queue length."""
+    """Mean number of times that requests find a queue length, by length."""
     low: int
-    """Shortest queue length with a non-negligible number."""
+    """Shortest queue length that requests find a non-negligible number of times."""
     high: int
-    """Longest queue length with a non-negligible number."""
+    """Longest queue length that requests find a non-negligible number of times."""
 
 
 class Scratch(NamedTuple):
@@ -55,6 +57,6 @@ class Scratch(NamedTuple):
     rows: FloatArray
     """Three scratch rows, shape (3, B + 1)."""
     chances: FloatArray
-    """For probabilities of a few arrivals."""
+    """Scratch array for probabilities of a few arrivals."""
     before: FloatArray
-    """For a queue length distribution; longer than every queue."""
+    """Scratch array for a queue length distribution; longer than every queue."""

@@ -5,8 +5,7 @@ from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.machine.compiling import compiled
 
 FIRST_POINTS = 48
-"""Number of quadrature nodes for the age of the oldest request when its window opened, without a closed form.
-"""
+"""Number of quadrature nodes for the age of the oldest request when its window opened."""
 
 
 @compiled

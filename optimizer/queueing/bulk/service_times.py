@@ -34,9 +34,9 @@ class Service(NamedTuple):
     first: FloatArray
     """Mean number of longest services per start, by the number of requests that they leave."""
     carried: FloatArray
-    """Distribution of the number of requests left, updated as time advances."""
+    """Distribution of the number of requests that a service leaves waiting, updated as time advances."""
     longest_queue: int
-    """Largest number of requests left with a non-negligible probability."""
+    """Largest number of requests that a service leaves waiting with a non-negligible probability."""
     queue_limit: int
     """Maximum queue length that is resolved; 0 if all requests find the server free."""
     pending: bool
@@ -135,7 +135,7 @@ def fill_up(server: BatchServer, rate: float, starts: FloatArray) -> bool:
 def left_over(
     server: BatchServer, rate: float, limit: float, spacing: float, starts: FloatArray
 ) -> tuple[float, FloatArray]:
-    """Return the mean number of arrivals with too many requests ahead, and the distribution of fewer left.
+    """Return the mean arrivals with too many requests ahead, and the distribution of shorter queues left.
 
     Arrivals with too many requests ahead are always late, so they need not be resolved.
     """
@@ -157,7 +157,7 @@ def left_over(
 def left_by_age(server: BatchServer, oldest: OldestLeft, carried: FloatArray, last: int) -> FloatArray:
     """Return the frequency of full services that leave l < B requests whose window outlasts the next one.
 
-    It is by age of the window and l.
+    The result is by age of the window and l.
     """
     size, some, count = server.size, 0.0, 0
     for left in range(1, min(size, last)):

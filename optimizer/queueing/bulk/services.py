@@ -24,7 +24,7 @@ from optimizer.simulation.machine.compiling import compiled, entry_with_arrays
 
 
 class Progress(NamedTuple):
-    """A moment during the longest service, and the range of the queue of requests left."""
+    """A moment during the longest service, and the range of queue lengths at it."""
 
     seen: float
     """Time since the start of the longest service [ms]."""
@@ -75,7 +75,7 @@ def add_fresh(
 def late_share(
     law: LatencyLimit, service: Service, gaps: GapTable, rest: float, waiting: Waiting, scratch: Scratch
 ) -> float:
-    """Return the mean late requests among those that find others, `rest` [ms] before a service ends.
+    """Return the mean number of late requests that find others waiting `rest` ms before a service ends.
 
     Partial batches start when the service ends or one window later; `pending_share` covers other cases.
     """
@@ -109,9 +109,9 @@ def late_share(
 def later_by_age(
     law: LatencyLimit, service: Service, ages: FloatArray, u: float, mean: float, scratch: Scratch
 ) -> float:
-    """Return the additional late requests `u` [ms] after a start because windows of requests left continue.
+    """Return the additional late requests `u` ms after a start, due to windows opened before the start.
 
-    `mean` is the mean number of arrivals since the moment of the stored queue of requests left.
+    `mean` is the mean number of arrivals since the moment for which `service.by_age` is stored.
     """
     server, by_age, out, later = law.server, service.by_age, scratch.rows[0], scratch.rows[1]
     size, rest, total = server.size, service.durations[-1] - u, 0.0
@@ -129,7 +129,7 @@ def later_by_age(
 
 @compiled
 def moved_to(service: Service, rate: float, at: Progress, u: float, scratch: Scratch) -> Progress:
-    """Advance the queue of requests left to a moment `u` [ms], including the starts of shorter services."""
+    """Advance the queue of waiting requests to a moment `u` [ms], including starts of shorter services."""
     carried, durations, at_end = service.carried, service.durations, service.at_end
     (seen, upcoming, low, high), by_number = at, scratch.rows[0]
     while upcoming >= 0 and durations[-1] - durations[upcoming] <= u:
@@ -150,7 +150,7 @@ def moved_to(service: Service, rate: float, at: Progress, u: float, scratch: Scr
 def fill_queue_before_end(
     service: Service, rate: float, rest: float, low: int, high: int, queue: FloatArray
 ) -> tuple[int, int]:
-    """Fill the queue length distribution `rest` [ms] before the end; return its smallest and largest."""
+    """Fill the queue length distribution `rest` ms before a service ends; return its shortest and longest."""
     queue[:] = 0.0
     least, most = add_fresh(rate, rest, service.durations, service.flows, service.queue_limits, queue)
     for k in range(low, high + 1):

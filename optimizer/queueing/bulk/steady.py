@@ -24,11 +24,12 @@ AGES = 12
 ANY_AGE = 1e30
 """Value that represents an age beyond any window [ms]."""
 ROUNDS = 2
-"""Number of fixed-point iterations between these ages and the Markov chain."""
+"""Number of fixed-point iterations between the age distribution of the oldest request and the Markov chain.
+"""
 SLACK = 1e-7
 """Relative excess over the allowed late share that counts as rounding."""
 MIN_RATIO = 1e-6
-"""Minimum of the ratio of late share to allowed share, of which the logarithm is taken."""
+"""Lower bound on the ratio of late share to allowed share, before its logarithm is taken."""
 ROUNDING = 1e-12
 """Relative change at which Newton's method stops."""
 PRECISION = 1e-9
@@ -186,7 +187,7 @@ def _states(server: BatchServer, rate: float) -> tuple[int, float]:
 
 
 def _with_tail(starts: FloatArray, decay: float) -> FloatArray:
-    """Return the probabilities with those of the states that the last one represents."""
+    """Return the distribution with the last state split into the larger states that it represents."""
     count = int(min(-math.log(TAIL) / decay, MAX_STATES)) + 1
     share = -math.expm1(-decay) * np.exp(-decay * np.arange(count))
     return np.concatenate((starts[:-1], starts[-1] * share))

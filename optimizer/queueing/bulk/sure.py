@@ -16,7 +16,7 @@ RATES = 33
 """Number of loads that are tested, in geometric progression."""
 MIN_LOAD, MAX_LOAD = 1e-3, 0.95
 TERMS = 16
-"""Number of terms of the sum; the remainder is bounded."""
+"""Number of terms of the sum in eq. 130 that are computed; the remainder is bounded."""
 ROUNDING = 1e-9
 
 

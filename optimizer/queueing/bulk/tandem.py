@@ -87,7 +87,7 @@ class TandemSteadyState:
 
     @cached_property
     def _curve(self) -> Excess:
-        """Expected excess of the server's latency, as a function."""
+        """Function that returns the expected excess of the server's latency over a time."""
         from scipy.interpolate import PchipInterpolator
 
         least = self.server.base_ms + self.server.slope_ms

@@ -59,7 +59,7 @@ class SharedSteadyState:
         return self.alone.quantile_ms(share) + float((in_the_way * self.turns_ms).sum()) / 2
 
     def excess(self, limits: Mapping[TargetMeasure, float]) -> float:
-        """Return the excess over the worst latency target, with a margin on percentiles; met if at most 0."""
+        """Return the largest relative excess over a latency target; ≤ 0 if all are met with a margin."""
         return max((self._figure_ms(measure) / limit - 1 for measure, limit in limits.items()), default=-1.0)
 
     def _figure_ms(self, measure: TargetMeasure) -> float:
@@ -188,8 +188,8 @@ def _delayed(server: BatchServer, delay_ms: float, full_ms: float, batch: float)
 
     Args:
         server: the server.
-        delay_ms: delay of a batch of mean size.
-        full_ms: delay of a full batch.
+        delay_ms: delay of a batch of mean size [ms].
+        full_ms: delay of a full batch [ms].
         batch: mean batch size.
     """
     slope_ms = (full_ms - delay_ms) / (server.size - batch) if server.size - batch > PRECISION else 0.0

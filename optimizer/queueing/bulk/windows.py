@@ -116,7 +116,7 @@ def beyond_behind_first(law: LatencyLimit, idle: float, flows: FloatArray, count
 
 @compiled_with_arrays
 def beyond_oldest(law: LatencyLimit, starts: FloatArray, idle: float, oldest: OldestLeft) -> float:
-    """Return the mean late requests among those that find a free server and an open window (`oldest`)."""
+    """Return the mean number of late requests that find a free server and an open window (`oldest`)."""
     server, size = law.server, law.server.size
     can_fill = np.zeros(size + 1)
     for n in range(1, size + 1):
@@ -130,7 +130,7 @@ def beyond_oldest(law: LatencyLimit, starts: FloatArray, idle: float, oldest: Ol
 
 @compiled_with_arrays
 def beyond_in_limited_queue(law: LatencyLimit, n: int, flow: float) -> float:
-    """Return the mean number of late requests after services of n that leave none; queue limit below B."""
+    """Return the mean number of late requests after services of n requests that leave none (limit < B)."""
     server, rate = law.server, law.rate
     size, window = server.size, server.window_ms
     most, service = queue_limit_during(server, n), service_ms(server, n)

@@ -296,7 +296,7 @@ class Latencies(RowArrays):
 
 @dataclass(frozen=True, slots=True)
 class _Beyond:
-    """Function with a TTFT quantile as root: log of the share of longer TTFTs over a given share."""
+    """Function whose root is a TTFT quantile: log of P(longer TTFT) divided by a given probability."""
 
     latencies: Latencies
     share: float

@@ -104,7 +104,7 @@ class ContinuousQueues(QueueModel):
 
     @property
     def is_non_monotone(self) -> BoolArray:
-        """Mask of rows of which a latency can fall as the rate grows, by more prompts per iteration."""
+        """Mask of rows in which a latency can fall as the rate grows: more prompts share an iteration."""
         return self.whole_prompts | (self.replicas.client.pause_offset_ms > 0)
 
     @property

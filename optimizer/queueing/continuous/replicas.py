@@ -140,7 +140,7 @@ class Iteration(NamedTuple):
     seen: FloatArray
     """Mean number of decoding requests in the iterations of an output, including its own request."""
     held: FloatArray
-    """Mean number of KV cache tokens of these requests."""
+    """Mean number of KV cache tokens of the decoding requests in the iterations of an output."""
     dispersion: FloatArray
     """Index of dispersion of the arrivals over a request's lifetime."""
     prompts: FloatArray

@@ -31,7 +31,7 @@ class Scheduler(ABC):
 
     @abstractmethod
     def iteration(self, replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
-        """Return the iterations that result if their mean length is a guess.
+        """Return the iterations that follow from a guess of their mean duration.
 
         Args:
             replicas: R replicas.
@@ -58,7 +58,7 @@ class Chunked(Scheduler):
     """Scheduler `chunked`: prompts are computed in chunks together with decodes, up to the token budget."""
 
     def iteration(self, replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
-        """Return the iterations that result if their mean length is a guess (eq. 68-70)."""
+        """Return the iterations that follow from a guess of their mean duration (eq. 68-70)."""
         # Decodes come first; the rest of the token budget is for prompts.
         decodes, spread, seen, held = _decodes(replicas, rate, guess_ms)
         budget = np.maximum(replicas.budget - seen, 1.0)
@@ -153,7 +153,7 @@ class PrefillFirst(Scheduler):
     has_one_solution: ClassVar[bool] = False
 
     def iteration(self, replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
-        """Return the iterations that result if their mean length is a guess (eq. 71).
+        """Return the iterations that follow from a guess of their mean duration (eq. 71).
 
         Iterations with prompts continue while prompts keep arriving.
         """
@@ -282,7 +282,7 @@ def _gated_variance(
     """Return the variance of the wait for the current iteration and the next one's prompts (eq. 75).
 
     Args:
-        rate: arrival rate.
+        rate: arrival rate [1/ms].
         gate: probability of finding an iteration in progress, and the mean wait [ms].
         lengths: mean time of an iteration, and of the one in progress at an arrival; mean square; residual
             time for evenly spaced arrivals.

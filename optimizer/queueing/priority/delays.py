@@ -14,9 +14,11 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray, RowArrays
 from optimizer.queueing.roots import closed_brackets
 
 NODES = 112
-"""Number of points of the quadrature of this integral."""
+"""Number of quadrature points for the integral of eq. 168."""
 REACH_BELOW, REACH_ABOVE = 18.0, 7.0
-"""Range of the integral on its logarithmic axis, below and above the point at which the integrand changes."""
+"""Range of the integral of eq. 168 on its logarithmic axis, below and above the point at which the integrand
+changes.
+"""
 QUANTILE_WIDTH = 1e-12
 MARGIN = 1e-9
 """Relative margin that is added to the upper ends of brackets."""
@@ -69,7 +71,7 @@ class PriorityDelays(RowArrays):
         return found
 
     def _slowest(self) -> tuple[FloatArray, FloatArray]:
-        """Return the weight of the single exponential, and its decay rate times the mean (eq. 169)."""
+        """Return the weight of the exponential term of eq. 169, and its decay rate times the mean."""
         above, upto = self.above, np.maximum(self.upto, MIN_LOAD)
         ratio = above / upto
         alone: BoolArray = upto**2 > above
@@ -80,7 +82,7 @@ class PriorityDelays(RowArrays):
 
 @dataclass(frozen=True, slots=True)
 class _LogTail:
-    """Function whose root is a quantile: log of the share of requests that wait longer over a given share."""
+    """Function whose root is a quantile: log of P(longer wait) divided by a given probability."""
 
     delays: PriorityDelays
     logs: FloatArray

@@ -104,7 +104,7 @@ class PriorityQueues(QueueModel):
 
     @classmethod
     def of(cls, queues: QueueModel, mixes: Sequence[ClassMix], work_cv: FloatArray) -> Self:
-        """Create the rows for the classes of several queues, one queue after another.
+        """Create one row for each class of several queues, one queue after another.
 
         Args:
             queues: the queue of each class; each queue is repeated for all its classes.
@@ -143,7 +143,7 @@ class PriorityQueues(QueueModel):
 
     @property
     def is_non_monotone(self) -> BoolArray:
-        """Mask of rows of which a latency can fall as the rate grows, shape (R,)."""
+        """Mask of rows in which a latency can fall as the rate grows, shape (R,)."""
         return self.queues.is_non_monotone
 
     def analyze(self, rate_rps: FloatArray) -> ClassPerformance:
