@@ -259,7 +259,8 @@ def _unsupported(entry: Entry, index: Index, profiles: Collection[ModelProfile])
         text = f"class {server.service_class!r} has no target for {server.model!r}; add one"
         yield Finding(part, (*at, "class"), text)
     elif target.tps:
-        text = f"class {server.service_class!r} has slo-tps for {server.model!r}; a shared queue needs a rate"
+        text = f"class {server.service_class!r} has slo-tps for {server.model!r}; "
+        text += "remove it, because a shared queue needs an arrival rate"
         yield Finding(part, (*at, "class"), text)
 
 
