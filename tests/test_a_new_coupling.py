@@ -42,10 +42,10 @@ PLAN_EDITS = {
 }
 """What is edited in the document of a plan."""
 VIEW_EDITS = {
-    "from optimizer.features.shared_cards.feature import": (
+    "from optimizer.features.shared_cards.view import": (
         "from optimizer.features.separate.feature import SEPARATE\n"
         "from optimizer.features.separate.view import separate_uses\n"
-        "from optimizer.features.shared_cards.feature import"
+        "from optimizer.features.shared_cards.view import"
     ),
     '        "changes": placed.changes,\n': (
         '        "separate": separate_uses(system, pools) if SEPARATE.name in used else (),\n'

@@ -1,5 +1,6 @@
 """The table of all features: each is a package in `optimizer.features` and has an entry here."""
 
+from collections.abc import Collection, Iterable
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +12,8 @@ from optimizer.features.routes.feature import ROUTES
 from optimizer.features.shared_cards.feature import SHARED_CARDS, SLICES
 from optimizer.features.shared_queues.feature import SHARED_QUEUES
 from optimizer.features.versions.feature import VERSIONS
+from optimizer.schema import Accelerator, Server
+from optimizer.schema.names import Index
 from optimizer.spec.feature import Feature
 
 FEATURES: tuple[Feature, ...] = (
@@ -33,3 +36,28 @@ In this order, their errors are listed, and their topologies add variables and c
 def part_of(feature: Feature, name: str) -> Any:
     """Import and return a module of a feature's package."""
     return import_module(f"optimizer.features.{feature.name}.{name}")
+
+
+def used_features(
+    servers: Iterable[Server], accelerators: Iterable[Accelerator], routes: Collection[object]
+) -> frozenset[str]:
+    """Return the names of the features that some servers, accelerators and routes use."""
+    servers, accelerators = tuple(servers), tuple(accelerators)
+    found = {
+        feature.name
+        for feature in FEATURES
+        if any(map(feature.of_server, servers)) or any(map(feature.of_accelerator, accelerators))
+    }
+    return frozenset(found | {ROUTES.name} if routes else found)
+
+
+def features_by_server(index: Index) -> dict[str, list[tuple[Feature, str]]]:
+    """Return the features of each server of documents, each with the field or the route that selects it."""
+    found = {
+        name: [(each, field) for each in FEATURES if (field := each.field_of(entry.item))]
+        for name, entry in index.servers.items()
+    }
+    routed = {name: route for _, _, route in index.routes.values() for name in (route.small, route.large)}
+    for name in found.keys() & routed.keys():
+        found[name].append((ROUTES, f"route {routed[name].name!r}"))
+    return found

@@ -28,16 +28,16 @@ from optimizer.features.routes.view import (
     divisions_of,
     largest_rate_rpm,
     other_states,
+    route_names,
     route_uses,
     routed_loads_rpm,
 )
-from optimizer.features.shared_cards.feature import SHARED_CARDS
 from optimizer.features.shared_cards.view import card_uses, units_of
-from optimizer.features.shared_queues.feature import SHARED_QUEUES
 from optimizer.features.shared_queues.view import (
     Members,
     Served,
     member_figures,
+    queue_names,
     queue_uses,
     queues_as_served,
     served_members,
@@ -66,11 +66,8 @@ class JointService(NamedTuple):
     @classmethod
     def of(cls, candidates: Candidates, problem: Problem, solution: Solution) -> "JointService":
         """Return the shared loads of a solution."""
-        system, used = candidates.system, candidates.system.features
-        return cls(
-            queues_as_served(candidates, problem, solution) if SHARED_QUEUES.name in used else {},
-            divisions_of(system, problem, solution) if ROUTES.name in used else {},
-        )
+        queues = queues_as_served(candidates, problem, solution)
+        return cls(queues, divisions_of(candidates.system, problem, solution))
 
     def served_rpm(self, system: System, running: Collection[str]) -> dict[str, Mapping[str, float]]:
         """Return the served rates of queues and routed servers, in the format of `as_served`.
@@ -90,9 +87,14 @@ def with_placements_elsewhere(
     placed: PlanPlacements, candidates: Candidates, problem: Problem, replicas: IntArray
 ) -> PlanPlacements:
     """Return what a solution places, given its pools: also shared cards and rentals."""
-    uses_cards = SHARED_CARDS.name in placed.system.features
-    cards = card_uses(candidates, problem, replicas) if uses_cards else ()
+    cards = card_uses(candidates, problem, replicas)
     return replace(placed, cards=cards, rented=rentals(candidates, problem, replicas))
+
+
+def group_names(plan: Plan, system: System) -> Iterator[str]:
+    """Yield missing, unknown and duplicate names in the sections of servers that share loads."""
+    yield from queue_names(plan, system)
+    yield from route_names(plan, system)
 
 
 def sections_again(facts: Facts, candidates: Candidates | None) -> dict[str, Any]:

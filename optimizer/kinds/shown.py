@@ -71,10 +71,6 @@ class Shown(NamedTuple):
         """Heading for pages."""
         return self.long or self.heading
 
-    def with_unit(self, name: str) -> str:
-        """Return a heading with the metric's unit, if it has one."""
-        return f"{name} [{self.unit}]" if self.unit else name
-
     def text(self, value: Any) -> str:
         """Format a value of the metric."""
         return self.form(value) if callable(self.form) else format(value, self.form)

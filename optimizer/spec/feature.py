@@ -1,6 +1,6 @@
 """Description of a feature: the fields that select it, what it does not support, and its checks."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -63,7 +63,8 @@ class Feature:
 
     def field_of(self, server: Server) -> str | None:
         """Return the field by which a server uses the feature; None if the server does not use it."""
-        return next((name for name in self.fields if _is_given(server, name)), None)
+        found = next((name for name in self.fields if _is_given(server, name)), None)
+        return None if found is None else type(server).model_fields[found].alias or found
 
     def of_accelerator(self, accelerator: Accelerator) -> bool:
         """Return whether an accelerator uses the feature."""
@@ -73,15 +74,3 @@ class Feature:
 def _is_given(document: Document, name: str) -> bool:
     value = getattr(document, name, None)
     return value is not None and value is not False and value != 0
-
-
-def used_features(
-    features: Iterable[Feature], servers: Iterable[Server], accelerators: Iterable[Accelerator]
-) -> frozenset[str]:
-    """Return the names of the features that at least one of the servers or accelerators uses."""
-    servers, accelerators = tuple(servers), tuple(accelerators)
-    return frozenset(
-        feature.name
-        for feature in features
-        if any(map(feature.of_server, servers)) or any(map(feature.of_accelerator, accelerators))
-    )

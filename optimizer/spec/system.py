@@ -31,7 +31,7 @@ from optimizer.features.routes.streams import (
 )
 from optimizer.features.shared_queues.feature import SHARED_QUEUES
 from optimizer.features.shared_queues.streams import as_served, planned_servers, with_shared_queues
-from optimizer.features.table import FEATURES
+from optimizer.features.table import FEATURES, used_features
 from optimizer.features.versions.feature import VERSIONS
 from optimizer.features.versions.streams import (
     Version,
@@ -72,7 +72,7 @@ from optimizer.schema.names import Entry, Finding, Index, Names, located
 from optimizer.schema.positions import Location
 from optimizer.spec.arguments import check_field_names, check_path
 from optimizer.spec.currency import currency_problems, first_currency
-from optimizer.spec.feature import Documents, used_features
+from optimizer.spec.feature import Documents
 from optimizer.spec.prices import check_options, option_problems
 from optimizer.spec.streams import Stream, members_of, owner_of, streams_of
 from optimizer.spec.unsupported import check_refused_options, refused_problems
@@ -132,7 +132,7 @@ class System:
     @cached_property
     def features(self) -> frozenset[str]:
         """Names of the features that the system uses."""
-        return _used(self.servers.values(), self.accelerators.values(), self.routes)
+        return used_features(self.servers.values(), self.accelerators.values(), self.routes)
 
     @cached_property
     def streams(self) -> Mapping[str, Stream]:
@@ -498,14 +498,7 @@ def join_parts(parts: Sequence[Part], *, lengths_optional: bool = False) -> Syst
 def _features(index: Index) -> frozenset[str]:
     """Return the names of the features that documents use."""
     servers = (entry.item for entry in index.servers.values())
-    return _used(servers, (entry.item for entry in index.accelerators.values()), index.routes)
-
-
-def _used(
-    servers: Iterable[Server], accelerators: Iterable[Accelerator], routes: Collection[object]
-) -> frozenset[str]:
-    found = used_features(FEATURES, servers, accelerators)
-    return found | {ROUTES.name} if routes else found
+    return used_features(servers, (entry.item for entry in index.accelerators.values()), index.routes)
 
 
 def _planned_servers(

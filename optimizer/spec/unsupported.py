@@ -5,8 +5,7 @@ from itertools import permutations
 
 from optimizer.documents import Document
 from optimizer.errors import SpecError
-from optimizer.features.routes.feature import ROUTES
-from optimizer.features.table import FEATURES
+from optimizer.features.table import FEATURES, features_by_server
 from optimizer.schema import OptimizerOptions, Server
 from optimizer.schema.classes import FIELDS_OF_SERVERS
 from optimizer.schema.names import Finding
@@ -20,14 +19,11 @@ def refused_problems(documents: Documents, used: Collection[str]) -> Iterator[Fi
         documents: the documents.
         used: names of the features that they use.
     """
-    index = documents.index
-    routed = {name: route for _, _, route in index.routes.values() for name in (route.small, route.large)}
+    index, features = documents.index, features_by_server(documents.index)
     for part, at, server in index.servers.values():
         owner = index.classes.get(server.service_class)
         of_class = [name for name in FIELDS_OF_SERVERS if owner is not None and getattr(owner.item, name)]
-        mine = [(feature, _key(server, name)) for feature in FEATURES if (name := feature.field_of(server))]
-        mine += [(ROUTES, f"route {routed[server.name].name!r}")] if server.name in routed else []
-        for feature, given in mine:
+        for feature, given in features[server.name]:
             refused = feature.refused_fields
             for name, reason in refused.items():
                 if _is_stated(server, name):
@@ -35,7 +31,7 @@ def refused_problems(documents: Documents, used: Collection[str]) -> Iterator[Fi
             for name in (name for name in of_class if name in refused):
                 text = f"class {server.service_class!r} has {_key(server, name)}; {refused[name]}"
                 yield Finding(part, (*at, "class"), f"{text}; remove it, or {given}")
-        for given, text in _untried(mine):
+        for given, text in _untried(features[server.name]):
             yield Finding(part, (*at, given), text)
     for part in documents.parts:
         if "optimizer" in part.spec.model_fields_set:
@@ -73,7 +69,7 @@ def _option_problems(options: OptimizerOptions, used: Collection[str]) -> Iterat
         if feature.name in used:
             for name, reason in feature.refused_options.items():
                 if _is_stated(options, name):
-                    other = feature.name if feature is ROUTES else _field(Server, feature.fields[0])
+                    other = _field(Server, feature.fields[0]) if feature.fields else feature.name
                     yield _key(options, name), f"{reason}; remove it, or {other}"
 
 

@@ -1,6 +1,6 @@
 """Computes the routes of a plan: the load of each server, the quality loss, and the savings."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -52,6 +52,17 @@ def divisions_within(plan: Plan, system: System) -> Divisions:
         else Division(routed=False, shares=(0.0,) * len(route.kinds))
         for name, route in system.routes.items()
     }
+
+
+def route_names(plan: Plan, system: System) -> Iterator[str]:
+    """Yield an error for each missing or unknown route."""
+    yield from (f"{name}: not in routes" for name in system.routes if name not in plan.routes)
+    for name, use in plan.routes.items():
+        route = system.routes.get(name)
+        if route is None:
+            yield f"{name}: no route of the system"
+        elif (use.small, use.large) != (route.small, route.large):
+            yield f"{name}: its servers are {route.small} and {route.large}"
 
 
 def divisions_again(facts: Facts) -> Divisions:

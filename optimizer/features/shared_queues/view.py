@@ -8,13 +8,17 @@ from optimizer.arrays import BoolArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
 from optimizer.candidates.measuring import MemberMetrics, measure_members
+from optimizer.documents import MIN_RATE
 from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.features.shared_queues.uses import QueueMember, SharedQueueUse
+from optimizer.plan.document import Plan
 from optimizer.plan.rows import pool_rows, target_figures
+from optimizer.quantities import precise
 from optimizer.schema.pools import Pool
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
 from optimizer.spec.system import System
+from optimizer.tolerances import SAME
 from optimizer.units import SECONDS_PER_MINUTE
 
 Served = Mapping[str, Mapping[str, float]]
@@ -123,6 +127,28 @@ def member_figures(
     measures = arrays.servers.members.targets.measures
     for key, found in members:
         yield key, {**found.means, "targets": target_figures(measures, found.targets, found.limits)}
+
+
+def queue_names(plan: Plan, system: System) -> Iterator[str]:
+    """Yield errors for missing, unknown and duplicate members of shared queues, and for their rates."""
+    queues = {name: server for name, server in system.servers.items() if isinstance(server, SharedQueue)}
+    yield from (f"{name}: not in sharedQueues" for name in queues if name not in plan.shared_queues)
+    yield from (f"{name}: no shared queue of the system" for name in plan.shared_queues if name not in queues)
+    unplaced = (name for name in queues if name not in plan.allocations)
+    yield from (f"{name}: a shared queue is not in allocations" for name in unplaced)
+    listed = {item.server for item in plan.unserved}
+    for name, use in plan.shared_queues.items():
+        if name not in queues:
+            continue
+        rates = {part.name: part.current.load.arrival_rate_rpm for part in queues[name].parts}
+        if sorted([*use.members, *use.unserved]) != sorted(rates):
+            yield f"{name}: its servers are {', '.join(sorted(rates))}, each once"
+        for member, item in use.members.items():
+            load = rates.get(member, 0.0)
+            if not (MIN_RATE <= item.arrival_rate_rpm <= load * (1 + SAME) or item.arrival_rate_rpm == load):
+                yield f"{member}: {precise(item.arrival_rate_rpm)} of {precise(load)} requests/min in {name}"
+        unlisted = (member for member in use.unserved if member not in listed)
+        yield from (f"{member}: not served in {name}, but not in unserved" for member in unlisted)
 
 
 # --- members that are not served -----------------------------------------------------------------------

@@ -5,20 +5,18 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from types import MappingProxyType
 
-from optimizer.documents import MIN_RATE
+from optimizer.features.views import group_names
 from optimizer.kinds.laws import laws_known
 from optimizer.plan.document import Plan
-from optimizer.quantities import precise
 from optimizer.schema import AllocationData, Server
 from optimizer.solvers.problem import topologies_of
 from optimizer.spec.streams import has_members, members_of
 from optimizer.spec.system import System
-from optimizer.tolerances import SAME
 
 
 def check_names(plan: Plan, system: System) -> list[str]:
     """Return errors for missing, unknown and duplicate names; all other checks rely on valid names."""
-    problems = [*_queues(plan, system), *_routes(plan, system)]
+    problems = [*group_names(plan, system)]
     if problems:
         return problems
     planned = as_planned(plan, system)
@@ -103,37 +101,6 @@ def _kept(plan: Plan, system: System) -> Iterator[str]:
             yield f"{name}: {count} times in kept on {accelerator}"
 
 
-def _queues(plan: Plan, system: System) -> list[str]:
-    """Return errors for missing, unknown and duplicate members of shared queues, and for their rates."""
-    queues = {name: server for name, server in system.servers.items() if has_members(server)}
-    problems = [f"{name}: not in sharedQueues" for name in queues if name not in plan.shared_queues]
-    problems += [
-        f"{name}: no shared queue of the system" for name in plan.shared_queues if name not in queues
-    ]
-    problems += [
-        f"{name}: a shared queue is not in allocations" for name in queues if name not in plan.allocations
-    ]
-    listed = {item.server: item for item in plan.unserved}
-    for name, use in plan.shared_queues.items():
-        if name not in queues:
-            continue
-        rates = {part.name: part.current.load.arrival_rate_rpm for part in members_of(queues[name])}
-        if sorted([*use.members, *use.unserved]) != sorted(rates):
-            problems.append(f"{name}: its servers are {', '.join(sorted(rates))}, each once")
-        for member, item in use.members.items():
-            load = rates.get(member, 0.0)
-            if not (MIN_RATE <= item.arrival_rate_rpm <= load * (1 + SAME) or item.arrival_rate_rpm == load):
-                problems.append(
-                    f"{member}: {precise(item.arrival_rate_rpm)} of {precise(load)} requests/min in {name}"
-                )
-        problems += [
-            f"{member}: not served in {name}, but not in unserved"
-            for member in use.unserved
-            if member not in listed
-        ]
-    return problems
-
-
 def as_planned(plan: Plan, system: System) -> System:
     """Return the system, in which queues and routes have only the load that a plan serves."""
     servers = system.as_served(plan.served_rpm)
@@ -162,17 +129,6 @@ def _alone(part: Server) -> Server:
         "preferred": None,
     }
     return part.model_copy(update=changes)
-
-
-def _routes(plan: Plan, system: System) -> Iterator[str]:
-    """Yield an error for each missing or unknown route."""
-    yield from (f"{name}: not in routes" for name in system.routes if name not in plan.routes)
-    for name, use in plan.routes.items():
-        route = system.routes.get(name)
-        if route is None:
-            yield f"{name}: no route of the system"
-        elif (use.small, use.large) != (route.small, route.large):
-            yield f"{name}: its servers are {route.small} and {route.large}"
 
 
 def _cards(plan: Plan, system: System) -> Iterator[str]:
