@@ -32,7 +32,7 @@ from optimizer.features.routes.view import (
     route_uses,
     routed_loads_rpm,
 )
-from optimizer.features.shared_cards.view import card_uses, units_of
+from optimizer.features.shared_cards.view import card_names, card_uses, units_of
 from optimizer.features.shared_queues.view import (
     Members,
     Served,
@@ -95,6 +95,11 @@ def group_names(plan: Plan, system: System) -> Iterator[str]:
     """Yield missing, unknown and duplicate names in the sections of servers that share loads."""
     yield from queue_names(plan, system)
     yield from route_names(plan, system)
+
+
+def placement_names(plan: Plan, system: System) -> Iterator[str]:
+    """Yield errors for unknown names in placements on shared cards."""
+    yield from card_names(plan, system)
 
 
 def sections_again(facts: Facts, candidates: Candidates | None) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 from optimizer.schema.pools import Placement, TargetFigure
 from optimizer.solvers.problem import Problem
+from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 SHARED_NAME = "shared"
@@ -95,6 +96,25 @@ def units_of(candidates: Candidates, plan: Plan) -> dict[int, int]:
                 found[p] = use.num_cards
                 break
     return found
+
+
+def card_names(plan: Plan, system: System) -> Iterator[str]:
+    """Yield an error for each name in shared cards that does not exist in the system."""
+    for name, count in Counter(use.name for use in plan.shared_cards).items():
+        if count > 1:
+            yield f"{name}: {count} times in sharedCards"
+    for use in plan.shared_cards:
+        card = system.accelerators.get(use.accelerator)
+        if card is None or card.slice is not None:
+            yield f"{use.name}: {use.accelerator} is not a card of the system"
+        for item in use.servers:
+            server = system.servers.get(item.server)
+            if server is None or not server.shared_card:
+                yield f"{use.name}: {item.server} is not a server that can share cards"
+            elif (server.model, item.accelerator) not in system.profiles:
+                yield f"{use.name}: no profile of {server.model} on {item.accelerator}"
+            elif plan.allocations.get(item.server) != ():
+                yield f"{item.server}: on shared cards, but not without pools in allocations"
 
 
 def _order(candidates: Candidates, pattern: CardPattern) -> tuple[object, ...]:

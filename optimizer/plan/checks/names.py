@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from types import MappingProxyType
 
-from optimizer.features.views import group_names
+from optimizer.features.views import group_names, placement_names
 from optimizer.kinds.laws import laws_known
 from optimizer.plan.document import Plan
 from optimizer.schema import AllocationData, Server
@@ -27,7 +27,7 @@ def check_names(plan: Plan, system: System) -> list[str]:
         *_rate_factors(plan, system),
         *_kept(plan, system),
     ]
-    return problems or [*_cards(plan, system)]
+    return problems or [*placement_names(plan, system)]
 
 
 def _servers(plan: Plan, system: System) -> Iterator[str]:
@@ -129,22 +129,3 @@ def _alone(part: Server) -> Server:
         "preferred": None,
     }
     return part.model_copy(update=changes)
-
-
-def _cards(plan: Plan, system: System) -> Iterator[str]:
-    """Yield an error for each name in shared cards that does not exist in the system."""
-    for name, count in Counter(use.name for use in plan.shared_cards).items():
-        if count > 1:
-            yield f"{name}: {count} times in sharedCards"
-    for use in plan.shared_cards:
-        card = system.accelerators.get(use.accelerator)
-        if card is None or card.slice is not None:
-            yield f"{use.name}: {use.accelerator} is not a card of the system"
-        for item in use.servers:
-            server = system.servers.get(item.server)
-            if server is None or not server.shared_card:
-                yield f"{use.name}: {item.server} is not a server that can share cards"
-            elif (server.model, item.accelerator) not in system.profiles:
-                yield f"{use.name}: no profile of {server.model} on {item.accelerator}"
-            elif plan.allocations.get(item.server) != ():
-                yield f"{item.server}: on shared cards, but not without pools in allocations"
