@@ -13,7 +13,7 @@ from optimizer.generate import generate_system
 from optimizer.milp.highs import HighsSession
 from optimizer.milp.model import RunStatus
 from optimizer.solvers.branch_and_price.cuts import with_cuts
-from optimizer.solvers.branch_and_price.generation import RestrictedMaster
+from optimizer.solvers.branch_and_price.generation import generate_columns
 from optimizer.solvers.branch_and_price.master import ChvatalGomoryCut, MasterProblem
 from optimizer.solvers.branch_and_price.nodes import BranchTree, Node, _fractional_server, unserved_fractions
 from optimizer.solvers.branch_and_price.pool import ColumnPool
@@ -43,7 +43,7 @@ def last_level(seed: int) -> tuple[MasterProblem, ColumnPool]:
 
 
 def root_of(master: MasterProblem, pool: ColumnPool) -> Node:
-    relaxed = RestrictedMaster(master, pool, nothing_of(pool)).solve(master, NO_LIMIT)
+    relaxed = generate_columns(master, pool, nothing_of(pool), NO_LIMIT)
     assert relaxed is not None
     return Node.root(master, relaxed)
 
@@ -112,6 +112,19 @@ def test_nodes_stop_at_the_least_unserved_of_integer_servers(seed: int) -> None:
 def test_some_of_these_relaxations_leave_out_parts_of_servers() -> None:
     gains = [best_of_whole_servers(*last_level(seed)) - root_of(*last_level(seed)).bound for seed in range(8)]
     assert sum(gain > 1 for gain in gains) >= 4
+
+
+def test_no_relaxation_trades_a_server_for_lower_priorities() -> None:
+    """Its cards would serve many servers of the last priority, but it must be served."""
+    every, pool = last_level(5)
+    lowest = pool.problem.priority == pool.problem.priority.max()
+    weight = np.where(lowest, every.objective.on_unserved, 0.0)
+    master = replace(every, objective=replace(every.objective, on_unserved=weight), forced_served=~lowest)
+    some = only(pool, np.flatnonzero(master.allowed(pool.columns)))
+    fractional = HighsSession(master.model(some.columns)).relax(weight_of(master, some), 60.0)
+    root = root_of(master, pool)
+    assert root.relaxed.feasible
+    assert root.bound == pytest.approx(fractional.bound)
 
 
 def test_a_tree_that_has_no_time_is_the_level_itself() -> None:

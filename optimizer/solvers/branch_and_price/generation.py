@@ -21,8 +21,7 @@ EACH_ROUND = 3
 """Maximum number of columns added per server and round."""
 ARTIFICIAL_COSTS = (1e1, 1e3, 1e5, 1e7, 1e9)
 """Costs of the artificial column of a server that must be served, as multiples of the largest weight. The
-higher costs apply only if a cutoff must be reached: with large weights, a limit can be met by leaving a tiny
-part of a server unserved.
+higher costs apply while a relaxation below the cutoff has such columns, because their cards can serve others.
 """
 
 
@@ -108,7 +107,7 @@ class RestrictedMaster:
         self._add(np.flatnonzero(first & self.allowed))
 
     def solve(
-        self, master: MasterProblem, deadline: Deadline, cutoff: float = -np.inf
+        self, master: MasterProblem, deadline: Deadline, cutoff: float = np.inf
     ) -> MasterSolution | None:
         """Solve, price and add columns until no column has a negative reduced cost.
 
