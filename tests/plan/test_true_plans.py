@@ -1,6 +1,6 @@
 """`verify` has nothing to say of true plans, whatever the options: a false alarm would make `solve` fail."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from slow_cases import mostly_slow
 from strategies import documents
 
-from optimizer import System, find_candidates, load_system, solve, verify
+from optimizer import System, explain, find_candidates, load_system, solve, verify
 from optimizer.generate import generate_system
 from optimizer.plan import placements
 
@@ -123,8 +123,15 @@ def test_plans_of_generated_systems_hold(seed: int) -> None:
         assert_true(system.with_options(**chosen))
 
 
-def test_placements_are_listed_as_often_for_many_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Listing them once for each server took minutes for thousands of servers."""
+def solve_and_verify(system: System) -> None:
+    assert verify(solve(system), system) == []
+
+
+@pytest.mark.parametrize("study", [solve_and_verify, explain])
+def test_placements_are_listed_as_often_for_many_servers(
+    monkeypatch: pytest.MonkeyPatch, study: Callable[[System], object]
+) -> None:
+    """Listing them once for each server or question took minutes for thousands of servers."""
     listed: list[int] = []
     rows = placements.placement_rows
 
@@ -135,9 +142,7 @@ def test_placements_are_listed_as_often_for_many_servers(monkeypatch: pytest.Mon
     monkeypatch.setattr(placements, "placement_rows", counted)
     numbers = []
     for servers in (5, 30):
-        system = generate_system(servers, 4, 4, 1, 0.8)
-        plan = solve(system)
         listed.clear()
-        assert verify(plan, system) == []
+        study(generate_system(servers, 4, 4, 1, 0.8))
         numbers.append(len(listed))
     assert numbers[0] == numbers[1]

@@ -15,7 +15,7 @@ from optimizer.candidates.table import Source
 from optimizer.features.views import with_states_of
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL, SHARED
-from optimizer.plan.placements import parts_of, place_name
+from optimizer.plan.placements import PlacementRow, Serving, parts_of, place_name
 from optimizer.plan.proof import ordered_levels
 from optimizer.plan.views import PlanPlacements
 from optimizer.solvers.blocks import Solve, SolvedBlocks, solve_in_blocks
@@ -68,6 +68,10 @@ class BasePlan:
         partly = {item.server for item in self.plan.unserved}
         return np.array([name in partly for name in self.candidates.arrays.server_names], np.bool_)
 
+    @cached_property
+    def _parts(self) -> dict[str, list[tuple[PlacementRow, Serving]]]:
+        return parts_of(self.plan)
+
     def replicas(self, problem: Problem) -> IntArray:
         """Return the replicas of servers served in full, for each candidate of another problem."""
         names, accelerators = self.candidates.arrays.server_names, self.candidates.arrays.accelerator_names
@@ -75,12 +79,12 @@ class BasePlan:
         rents = np.flatnonzero(table.source == Source.rental).tolist()
         of_rental = {names[table.server[c]]: int(table.num_replicas[c]) for c in rents}
         pools: dict[tuple[str, str], int] = {}
-        for name, parts in parts_of(self.plan).items():
+        for name, parts in self._parts.items():
             for row, _ in parts:
                 count = {"own": row.count, "shared": 1, "external": of_rental.get(name, 0)}[row.mode]
                 pools[name, place_name(*row.place)] = 0 if row.mode == "own" and name in left_out else count
-        places = (*accelerators, EXTERNAL, SHARED)
-        found = np.array([pools.get(((*names, "")[s], places[a]), 0) for s, a in table.pairs()], np.int64)
+        servers, places = (*names, ""), (*accelerators, EXTERNAL, SHARED)
+        found = np.array([pools.get((servers[s], places[a]), 0) for s, a in table.pairs()], np.int64)
         found = with_states_of(self.plan, self.candidates, problem, found)
         for c in np.flatnonzero(problem.repeats & (found > 0)).tolist():
             if found[c - 1]:
