@@ -152,7 +152,7 @@ WAYS: list[tuple[str, Change]] = [
 
 def alternatives(message: str, source: Json) -> Iterator[Json]:
     """Yield the document after each change that a message recommends."""
-    path, _, problem = re.sub(r" \(and \d+ more\)$", "", message).partition(": ")
+    path, _, problem = re.sub(r" \(and \d+ more errors?\)$", "", message).partition(": ")
     for pattern, change in WAYS:
         found = re.search(pattern, problem)
         if found:
