@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from optimizer.errors import SpecError
+from optimizer.features.fields import SystemFeatureFields
 from optimizer.schema import SystemSpec
 from rest_server.errors import error_response
 from rest_server.logs import ACCESS, FIELDS
@@ -53,7 +54,7 @@ def check_size(document: SystemSpec, settings: Settings) -> None:
     models = {profile.name for profile in document.models}
     for path, number, setting in (
         ("servers", sum(len(server.split or (server,)) for server in document.servers), "max_servers"),
-        ("routes", len(document.routes), "max_servers"),
+        *((name, len(getattr(document, name)), "max_servers") for name in SystemFeatureFields.model_fields),
         ("accelerators", len(document.accelerators), "max_accelerators"),
         ("count", len(document.count), "max_accelerators"),
         ("models", len(document.models), "max_profiles"),

@@ -40,6 +40,13 @@ def test_a_system_over_a_limit_is_refused_with_path_and_limit(limit: dict[str, i
         check_size(spec, Settings.model_validate(limit))
 
 
+def test_lists_that_features_add_are_limited_as_servers_are() -> None:
+    kind = {"share": 1, "inTokens": 1, "outTokens": 1}
+    routes = [{"name": name, "small": "s", "large": "t", "kinds": [kind]} for name in "ab"]
+    with pytest.raises(SpecError, match=r"^routes: 2 items exceed the limit of 1 .*INFERPLAN_MAX_SERVERS"):
+        check_size(spec_from_value({"routes": routes}), Settings(max_servers=1))
+
+
 @pytest.mark.parametrize("path", ["/v1/plan", "/optimizeOne"])
 def test_the_routes_hold_to_the_limits(path: str) -> None:
     with in_a_thread(max_servers=1) as here:
