@@ -1,7 +1,9 @@
 """One pattern per server: against the compact model, exhaustive search and plain enumeration."""
 
 import itertools
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +18,9 @@ from optimizer.pipeline import choose
 from optimizer.solvers.branch_and_price.bounds import lagrangian_bound
 from optimizer.solvers.branch_and_price.candidates import PatternCandidates, candidates_of
 from optimizer.solvers.branch_and_price.master import MasterProblem
-from optimizer.solvers.branch_and_price.pool import ColumnPool
+from optimizer.solvers.branch_and_price.pool import ColumnPool, PricingResult
 from optimizer.solvers.branch_and_price.pricing import EnumeratedPatterns, enumerate_patterns, subproblems_of
+from optimizer.solvers.branch_and_price.search import LevelSearch
 from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.deadline import Deadline
@@ -255,3 +258,20 @@ def test_a_mixed_plan_is_never_worse_than_a_faster_single_one(
     for limit_s in (0.5, 1.0):
         found = choose(mixed, deadline=Deadline.after(limit_s))
         assert_no_worse(mixed, found, single.replicas, best_initial_solution(mixed))
+
+
+def test_columns_of_an_enumeration_that_breaks_off_are_priced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With several open nodes the first can add columns before the second has too many."""
+    problem = scarce_problem(30, 2.0, mixed=True)
+    priced, calls = ColumnPool.price_columns, itertools.count()
+
+    def cut_short(*arguments: Any, only_best: bool = False) -> PricingResult:
+        found = priced(*arguments, only_best=only_best)
+        enumerates = len(arguments) == 5 and not only_best
+        return replace(found, floor=np.zeros_like(found.floor)) if enumerates and next(calls) % 2 else found
+
+    monkeypatch.setattr(ColumnPool, "price_columns", cut_short)
+    monkeypatch.setattr(LevelSearch, "branch", lambda self, _: self.nodes.append(self.root))
+    solution = solve_patterns(problem)
+    assert next(calls) > 2
+    assert served(problem, solution.replicas).any()

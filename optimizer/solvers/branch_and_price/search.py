@@ -272,6 +272,7 @@ class LevelSearch:
             limit = limit if of is None else np.where(of, limit, -np.inf)
             found = self.pool.price_columns(node.master, node.relaxed.duals, limit, most)
             if not found.complete:
+                self._update()  # earlier nodes can have added columns
                 return False
             self.pool.add(found.columns)
         self.enumerated = self.enumerated if of is not None else value
