@@ -52,6 +52,13 @@ def test_there_are_exactly_two_set_up_commands() -> None:
     assert "[dev]" in tested
 
 
+def test_what_the_readme_writes_is_ignored_by_git() -> None:
+    written = {*re.findall(r"(?:-o|init) (\w+\.\w+)", README)}
+    assert written >= {"fleet.yaml", "fleet.html"}
+    ignored = (ROOT / ".gitignore").read_text("utf-8").splitlines()
+    assert {f"/{name}" for name in written} <= {*ignored}
+
+
 def test_the_overview_shows_everyday_commands() -> None:
     assert {line[0] for line in commands(OVERVIEW)} >= {"solve", "candidates", "convert", "schema"}
 
