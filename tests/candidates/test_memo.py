@@ -37,7 +37,6 @@ CHANGES: dict[str, Callable[[System, random.Random], System]] = {
 }
 
 
-@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     seed=st.integers(0, 2**32),
