@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from copied_tree import answers_in, copy_tree
 
-pytestmark = pytest.mark.slow
-
 FEATURES = "optimizer/features"
 EDITS = {
     "from optimizer.features.shared_cards.feature import": (

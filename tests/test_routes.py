@@ -47,7 +47,7 @@ from optimizer.studies.sweep.sweep import sweep
 # --- the choice ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(220), 4))
+@pytest.mark.parametrize("seed", mostly_slow(range(220), 6))
 def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     mixed = seed % 4 == 0
     made = random_routes(seed, others=0 if mixed else seed % 2)
@@ -86,7 +86,7 @@ def test_a_router_that_sends_all_to_the_large_model_is_off(seed: int) -> None:
     assert use.routed == (use.served and use.large_rpm < use.arrival_rate_rpm * (1 - 1e-8))
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(50), 1))
+@pytest.mark.parametrize("seed", mostly_slow(range(50), 2))
 def test_choice_matches_another_formulation_in_cbc(seed: int) -> None:
     pytest.importorskip("pulp")
     system = load_system(random_routes(1000 + seed, routes=3, others=3, kinds=5))
