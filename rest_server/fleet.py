@@ -6,7 +6,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from optimizer.features.routes.streams import without_routed_loads
+from optimizer.features.routes.streams import routes_by_server, without_routed_loads
 from optimizer.features.shared_queues.streams import with_shared_queues
 from optimizer.features.versions.streams import (
     with_allocation,
@@ -79,7 +79,7 @@ class Entities:
     @cached_property
     def routed(self) -> Mapping[str, str]:
         """Name of the route from which a server gets its load, by server."""
-        return {name: route.name for route in self.routes.values() for name in (route.small, route.large)}
+        return {name: route.name for name, route in routes_by_server(self.routes.values()).items()}
 
     @cached_property
     def owners(self) -> Mapping[str, Server | Route]:

@@ -9,6 +9,7 @@ from optimizer.features.external.feature import EXTERNAL
 from optimizer.features.offline.feature import OFFLINE
 from optimizer.features.places.feature import PLACES
 from optimizer.features.routes.feature import ROUTES
+from optimizer.features.routes.streams import routes_by_server
 from optimizer.features.shared_cards.feature import SHARED_CARDS, SLICES
 from optimizer.features.shared_queues.feature import SHARED_QUEUES
 from optimizer.features.versions.feature import VERSIONS
@@ -57,7 +58,7 @@ def features_by_server(index: Index) -> dict[str, list[tuple[Feature, str]]]:
         name: [(each, field) for each in FEATURES if (field := each.field_of(entry.item))]
         for name, entry in index.servers.items()
     }
-    routed = {name: route for _, _, route in index.routes.values() for name in (route.small, route.large)}
+    routed = routes_by_server(route for _, _, route in index.routes.values())
     for name in found.keys() & routed.keys():
         found[name].append((ROUTES, f"route {routed[name].name!r}"))
     return found

@@ -23,6 +23,7 @@ from optimizer.features.places.streams import may_serve, network_ms
 from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.streams import (
     largest_shares,
+    routes_by_server,
     undivided_servers,
     with_partners,
     with_routed_loads,
@@ -142,7 +143,7 @@ class System:
     @cached_property
     def routed(self) -> Mapping[str, Route]:
         """Routes by the names of the servers that get their load from them."""
-        return {name: route for route in self.routes.values() for name in (route.small, route.large)}
+        return routes_by_server(self.routes.values())
 
     @cached_property
     def owners(self) -> tuple[Server | Route, ...]:

@@ -71,9 +71,6 @@ def routed_loads(system: System, plan: Plan, step: LoadStep) -> list[RoutedLoad]
     found = []
     for name, known in system.routes.items():
         rate, use = rate_rpm(step.reported(known) or known), plan.routes[name]
-        route, shares = (
-            known.model_copy(update={"arrival_rate_rpm": rate}),
-            [kind.small_share for kind in use.kinds],
-        )
-        found.append(RoutedLoad.of(route, shares, routed=use.routed))
+        route = known.model_copy(update={"arrival_rate_rpm": rate})
+        found.append(RoutedLoad.of(route, [kind.small_share for kind in use.kinds], routed=use.routed))
     return found

@@ -199,7 +199,7 @@ def with_undivided_lengths(servers: Mapping[str, Server], routes: Iterable[Route
 
 def without_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route]) -> Mapping[str, Server]:
     """Return all servers as documents state them: those of routes have no load."""
-    names = [name for route in routes for name in (route.small, route.large) if name in servers]
+    names = [name for name in routes_by_server(routes) if name in servers]
     if not names:
         return servers
     nothing = {"arrival_rate_rpm": 0.0, "in_tokens": 0.0, "out_tokens": 0.0}
@@ -209,9 +209,9 @@ def without_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route])
     return MappingProxyType({**servers, **idle})
 
 
-def route_of(routes: Iterable[Route], server: str) -> Route | None:
-    """Return the route that a server belongs to; None if there is none."""
-    return next((route for route in routes if server in (route.small, route.large)), None)
+def routes_by_server(routes: Iterable[Route]) -> dict[str, Route]:
+    """Return the routes by the names of the servers that get their load from them."""
+    return {name: route for route in routes for name in (route.small, route.large)}
 
 
 def with_partners(routes: Iterable[Route], servers: Iterable[str]) -> list[str]:
@@ -221,10 +221,11 @@ def with_partners(routes: Iterable[Route], servers: Iterable[str]) -> list[str]:
         routes: the routes.
         servers: names of servers; they come first in the result, in their order.
     """
-    routes, names = tuple(routes), dict.fromkeys(servers)
-    for route in [found for name in names if (found := route_of(routes, name)) is not None]:
-        names |= {route.small: None, route.large: None}
-    return list(names)
+    routed, names = routes_by_server(routes), list(servers)
+    partners = [
+        name for server in names if server in routed for name in (routed[server].small, routed[server].large)
+    ]
+    return list(dict.fromkeys([*names, *partners]))
 
 
 # --- checks -----------------------------------------------------------------------------------------------
