@@ -215,25 +215,18 @@ def queue_problems(documents: Documents) -> Iterator[Finding]:
 
 def _differences(entry: Entry, first: Server, index: Index) -> Iterator[Finding]:
     part, at, server = entry
-    fields = ("model", *_EQUAL)
-    for field in fields:
-        mine, other = getattr(server, field), getattr(first, field)
+    for field in ("model", *_EQUAL, *FIELDS_OF_SERVERS):
+        of_class = field in FIELDS_OF_SERVERS
+        mine, other = (
+            _stated(one, field, index) if of_class else getattr(one, field) for one in (server, first)
+        )
         if mine != other:
-            alias = Server.model_fields[field].alias or field
-            yield Finding(
-                part,
-                (*at, alias),
-                f"{_shown(mine)}, but {first.name!r} in the same shared queue has {_shown(other)}; servers "
-                "that share replicas need the same",
-            )
-    for field in FIELDS_OF_SERVERS:
-        mine, other = (_stated(one, field, index) for one in (server, first))
-        if mine != other:
+            where = ", stated for them or their classes" if of_class else ""
             yield Finding(
                 part,
                 (*at, Server.model_fields[field].alias or field),
                 f"{_shown(mine)}, but {first.name!r} in the same shared queue has {_shown(other)}; servers "
-                "that share replicas need the same, stated for them or their classes",
+                f"that share replicas need the same{where}",
             )
 
 
