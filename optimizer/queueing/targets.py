@@ -26,6 +26,8 @@ DELAYED: frozenset[MetricName] = frozenset({"ttft", "e2e"})
 """Names of latencies that include the network latency between client and replica."""
 MISS_TOLERANCE = 1e-6
 """Relative excess over a limit, at the load per replica, up to which verification counts a target as met."""
+CARD_MISS_TOLERANCE = 10 * MISS_TOLERANCE
+"""The same excess for servers on shared cards, whose maximum rates are less exact."""
 
 
 def target_ratio(value: FloatArray | float, limit: FloatArray | float) -> FloatArray:

@@ -15,7 +15,7 @@ from optimizer.candidates.arrays import SystemArrays
 from optimizer.kinds.table import kind_of_profile
 from optimizer.queueing.measures import LOSS, TargetMeasure
 from optimizer.queueing.performance import MS_PER_S
-from optimizer.queueing.targets import MISS_TOLERANCE
+from optimizer.queueing.targets import CARD_MISS_TOLERANCE
 from optimizer.simulation.batches import BatchServer
 from optimizer.spec.system import System
 
@@ -126,7 +126,7 @@ def _largest_rates_rps(
         rates: FloatArray = mix / mix.sum() * share * (1 - margin)
         states = shared_steady_states(servers, rates / MS_PER_S)
         excess = max(state.excess(mine) for state, mine in zip(states, limits, strict=True))
-        if excess <= 10 * MISS_TOLERANCE:
+        if excess <= CARD_MISS_TOLERANCE:
             break
     else:
         return None

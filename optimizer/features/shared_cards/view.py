@@ -19,7 +19,7 @@ from optimizer.features.shared_cards.uses import SharedCardUse, SharedPool
 from optimizer.plan.document import Plan
 from optimizer.plan.rows import pool_figures
 from optimizer.queueing.measures import TargetMeasure
-from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
+from optimizer.queueing.targets import CARD_MISS_TOLERANCE, meets_target
 from optimizer.schema.pools import Placement, TargetFigure
 from optimizer.solvers.problem import Problem
 from optimizer.spec.system import System
@@ -233,7 +233,7 @@ def _figures(shared: SharedCards, pattern: CardPattern, rates: Sequence[float]) 
 def missed_targets(shared: SharedCards, pattern: CardPattern) -> Iterator[tuple[str, str]]:
     """Yield the server and a text for each target that is missed at the maximum rates of a card."""
     for s, measure, value, limit in _measured_targets(shared, pattern):
-        if not meets_target(value, limit, 10 * MISS_TOLERANCE):
+        if not meets_target(value, limit, CARD_MISS_TOLERANCE):
             text = f"{measure.text(value)}, target {measure.text(limit)}"
             yield shared.names[s], f"{measure.label} at its largest rate is {text}"
 
