@@ -104,7 +104,8 @@ def placement_names(plan: Plan, system: System) -> Iterator[str]:
 
 def sections_again(facts: Facts, candidates: Candidates | None) -> dict[str, Any]:
     """Return the fields of a plan as they follow from what it places, without the solver."""
-    plan, placed = facts.plan, replace(facts.placed, rented=rented_again(facts))
+    plan, rented = facts.plan, rented_again(facts)
+    placed = replace(facts.placed, rented=rented) if rented else facts.placed
     joint = JointService(plan.served_in_queues_rpm, divisions_again(facts))
     has_reserve = {item.server: item.has_reserve for item in plan.reserves}
     return sections(placed, joint, facts.placed.members, plan.unserved, has_reserve, candidates)

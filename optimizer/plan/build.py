@@ -43,10 +43,13 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     placed = PlanPlacements(system, arrays, pools, power)
     placed = with_placements_elsewhere(placed, candidates, problem, replicas)
     full, elsewhere = served_in_full(problem, replicas), placed.elsewhere
-    for s, name in enumerate(names):
-        needs = problem.to_serve[s] and not (problem.joint_load[s] and full[s])
-        if not needs or name in elsewhere or has_members(system.servers[name]):
-            pools.setdefault(name, ())
+    needs = problem.to_serve & ~(problem.joint_load & full)
+    without_pools = [
+        name
+        for s, name in enumerate(names)
+        if name not in pools and (not needs[s] or name in elsewhere or has_members(system.servers[name]))
+    ]
+    placed = replace(placed, pools={**pools, **dict.fromkeys(without_pools, ())})
     unserved = [*_unserved(candidates, problem, replicas, placed, joint)]
     held = dict(zip(names, reserves_held(problem, replicas)[1].tolist(), strict=False))
     found = sections(placed, joint, placed.members, unserved, held, candidates)
