@@ -76,24 +76,19 @@ def minimised(
     model: Any,
     objectives: Mapping[str, Any],
     slack: Callable[[str, float], float],
-    limit_s: float | None = None,
 ) -> dict[str, float]:
     """Return the least value of each objective, with those before within their slack.
 
     CBC runs without ``threads``: with one thread it sometimes waits ten seconds for it. Its preprocessing
-    calls some feasible levels infeasible; it is left out then. With a time limit, the first level that is
-    not proved and those after it are missing.
+    calls some feasible levels infeasible; it is left out then.
     """
     found: dict[str, float] = {}
     for name, objective in objectives.items():
         model.setObjective(objective)
-        model.solve(pulp.PULP_CBC_CMD(msg=False, gapRel=0, timeLimit=limit_s))
+        model.solve(pulp.PULP_CBC_CMD(msg=False, gapRel=0))
         if pulp.LpStatus[model.status] != "Optimal":
-            options = {"presolve": False, "options": ["preprocess off"], "timeLimit": limit_s}
+            options = {"presolve": False, "options": ["preprocess off"]}
             model.solve(pulp.PULP_CBC_CMD(msg=False, gapRel=0, **options))
-        if limit_s is not None and model.sol_status != pulp.LpSolutionOptimal:
-            assert pulp.LpStatus[model.status] != "Infeasible", (name, found)
-            return found
         assert pulp.LpStatus[model.status] == "Optimal", name
         found[name] = float(pulp.value(objective) or 0.0)
         model += objective <= found[name] + slack(name, found[name])

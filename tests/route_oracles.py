@@ -1,4 +1,4 @@
-"""Plans with routes by exhaustive search and by CBC, and random systems for both.
+"""Plans with routes by exhaustive search, and random systems for it.
 
 Replicas of both servers are enumerated; shares are found by linear programs in SciPy. Maximum rates of
 replicas are found by bisection on `analyze_replicas`.
@@ -8,10 +8,9 @@ import itertools
 import random
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import pulp
 from builders import Json, running
 from document_case import (
     Counts,
@@ -22,7 +21,7 @@ from document_case import (
     replica_of,
     two_cards,
 )
-from plan_search import joined, minimised, rounded, within, without_announcements
+from plan_search import joined, rounded, within
 from scipy.optimize import linprog
 
 from optimizer import System, analyze_replicas
@@ -263,83 +262,3 @@ def _largest_rate(key: tuple[float, ...], inside: float, out: float, itl: float,
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low
-
-
-@without_announcements()
-def cbc_levels(system: System) -> dict[str, float]:
-    """Return the best value of every level by CBC, with numbers of replicas and shares as variables."""
-    return _Cbc(Case(system)).solved()
-
-
-class _Cbc:
-    """A formulation in PuLP: a binary for each number of replicas of each accelerator."""
-
-    def __init__(self, case: Case) -> None:
-        self.case = case
-        self.model = pulp.LpProblem("routes", pulp.LpMinimize)
-        self.taken: dict[str, list[tuple[Counts, Any]]] = {}
-        self.unserved: dict[str, Any] = {}
-        for i, name in enumerate(case.servers):
-            placements = (
-                case.counts(name)
-                if name in case.routed
-                else [choice.replicas[name] for choice in case.alone(name)]
-            )
-            self.taken[name] = [
-                (placed, pulp.LpVariable(f"t_{i}_{k}", cat="Binary")) for k, placed in enumerate(placements)
-            ]
-            self.model += pulp.lpSum(x for _, x in self.taken[name]) == 1
-            if name not in case.routed:
-                self.unserved[name] = next(x for placed, x in self.taken[name] if not placed)
-        for r, route in enumerate(case.routes):
-            self._route(r, route)
-        for acc, count in case.units.items():
-            used = [
-                n * x for mine in self.taken.values() for placed, x in mine for a, n in placed if a == acc
-            ]
-            if not case.unlimited:
-                self.model += pulp.lpSum(used) <= count
-
-    def _route(self, r: int, route: RouteCase) -> None:
-        """Shares of three states of a route: divided, all at the large model, and not served."""
-        case, model = self.case, self.model
-        states = [pulp.LpVariable(f"{word}_{r}", cat="Binary") for word in ("divided", "off", "unserved")]
-        model += pulp.lpSum(states) == 1
-        self.unserved[route.large] = states[2]
-        share = [pulp.LpVariable(f"f_{r}_{d}", 0, 1) for d in range(len(route.rate))]
-        for d, x in enumerate(share):
-            model += x >= float(route.low[d]) * states[0]
-            model += x <= float(route.high[d]) * states[0]
-        room = {
-            name: pulp.lpSum(case.capacity(name, placed) * x for placed, x in self.taken[name])
-            for name in (route.small, route.large)
-        }
-        small = pulp.lpSum(float(rate) * x for rate, x in zip(route.rate, share, strict=True))
-        base, slope = route.rate * (1 + route.again_at_0), route.rate * (route.again_slope - 1)
-        large = float(base.sum()) * states[0]
-        large += pulp.lpSum(float(s) * x for s, x in zip(slope, share, strict=True))
-        model += 1000 * small <= 1000 * room[route.small] + 1e-6
-        model += 1000 * large <= 1000 * room[route.large] + 1e-6
-        alone = [
-            case.capacity(route.large, placed, route.full_shape()) * x
-            for placed, x in self.taken[route.large]
-        ]
-        model += 1000 * route.load * states[1] <= 1000 * pulp.lpSum(alone) + 1e-6
-        lost = pulp.lpSum(float(each) * x for each, x in zip(route.loss, share, strict=True))
-        model += 1000 * lost <= 1000 * route.most
-        nothing = next(x for placed, x in self.taken[route.large] if not placed)
-        model += states[2] <= nothing
-
-    def solved(self) -> dict[str, float]:
-        objectives: dict[str, Any] = {}
-        for level in self.case.levels():
-            if level in ("value", "changes"):
-                parts = [
-                    self.case.added((), {name: placed})[level] * x
-                    for name, mine in self.taken.items()
-                    for placed, x in mine
-                ]
-            else:
-                parts = [self.case.added([name], {})[level] * x for name, x in self.unserved.items()]
-            objectives[level] = pulp.lpSum(parts)
-        return minimised(self.model, objectives, lambda _, value: 1e-4 * max(1.0, abs(value)))

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-import pulp
 from builders import Json, running
 from document_case import DocumentCase, law_key, on_two_cards, random_classes, replica_of, two_cards
-from plan_search import joined, minimised, rounded, within, without_announcements
+from plan_search import joined, rounded, within
 
 from optimizer import System, analyze_replicas
 
@@ -145,29 +144,3 @@ def _one_class(
     if rate > found.stable_rate_rps:
         return None
     return found.wait_ms, found.ttft_ms, found.itl_ms, rate / found.stable_rate_rps * (1 - 1e-3)
-
-
-@without_announcements()
-def cbc_levels(system: System) -> dict[str, float]:
-    """Return the best value of every level by CBC: a variable for each way, and for each member served."""
-    case, model = Case(system), pulp.LpProblem("queues", pulp.LpMinimize)
-    served = {m: pulp.LpVariable(f"s_{i}", cat="Binary") for i, m in enumerate(case.servers) if case.load[m]}
-    taken = {
-        name: [(way, pulp.LpVariable(f"w_{u}_{i}", cat="Binary")) for i, way in enumerate(case.ways(name))]
-        for u, name in enumerate(case.planned)
-    }
-    for name, ways in taken.items():
-        model += pulp.lpSum(x for _, x in ways) == 1
-        for member in served.keys() & set(case.planned[name]):
-            model += served[member] <= pulp.lpSum(x for way, x in ways if member in way.members)
-    for acc, count in case.units.items():
-        used = [w.replicas * x for ways in taken.values() for w, x in ways if w.accelerator == acc]
-        model += pulp.lpSum(used) <= count
-    objectives = {}
-    for level in case.levels():
-        if level in ("value", "changes"):
-            parts = [case.adds(name, way)[level] * x for name, ways in taken.items() for way, x in ways]
-        else:
-            parts = [case.added([member], {})[level] * (1 - x) for member, x in served.items()]
-        objectives[level] = pulp.lpSum(parts)
-    return minimised(model, objectives, lambda _, value: 1e-6 * max(1.0, abs(value)))

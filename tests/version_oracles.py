@@ -1,20 +1,13 @@
-"""Plans of split servers: the same systems without splits, random systems, and a formulation for CBC.
+"""Plans of split servers: the same systems without splits, and random systems.
 
 Documents are spelled out by plain arithmetic, so that what knows nothing of versions can search them.
 """
 
 import copy
-import math
 import random
-from typing import Any
 
-import pulp
-from builders import Json, accelerator, document, profile, random_document, running, server, service_class
-from document_case import law_key, replica_of
+from builders import Json, profile, random_document, running
 from mixed_oracles import random_mixed_document
-from plan_search import minimised, without_announcements
-
-from optimizer import LatencyTargets, size_replicas
 
 WEIGHTS = ([0.9, 0.1], [0.75, 0.25], [0.5, 0.5], [1.0, 0.0], [0.125, 0.875], [0.5, 0.25, 0.25])
 
@@ -99,120 +92,3 @@ def _split(item: Json, models: list[str], accelerators: list[str], rng: random.R
     if rng.random() < 0.2:
         item["spareReplicas"] = 1
     rng.shuffle(item["split"])
-
-
-STEP = 0.1
-"""Minimum difference between two values of a level of a larger system."""
-
-
-# --- larger systems for CBC ------------------------------------------------------------------------------
-
-
-def random_larger_splits(seed: int) -> Json:
-    """Return a tight system of 12 servers on four accelerators, nearly all of them split; nothing runs."""
-    rng = random.Random(f"larger versions {seed}")
-    cards = [accelerator(name, cost=cost) for name, cost in (("A", 10), ("B", 17.5), ("C", 26), ("D", 41))]
-    models = [
-        profile(model, card["name"], alpha=alpha * rng.choice([0.8, 1.0, 1.3]), count=rng.choice([1, 1, 2]))
-        for model in ("m", "n", "o")
-        for card, alpha in zip(cards, (16.0, 10.0, 7.0, 4.5), strict=True)
-        if rng.random() < 0.85
-    ]
-    classes = [
-        service_class(f"c{p}", p, models=["m", "n"], ttft=rng.choice([60, 200]), itl=rng.choice([18, 30]))
-        for p in (1, 2, 3)
-    ]
-    servers = []
-    for i in range(12):
-        item = server(
-            f"s{i}", rng.randint(100, 4000), service=f"c{rng.randint(1, 3)}", model=rng.choice("mn")
-        )
-        if rng.random() < 0.85:
-            weights = rng.choice([[0.9, 0.1], [0.7, 0.3], [0.5, 0.5], [0.6, 0.3, 0.1]])
-            others = rng.sample([model for model in "mno" if model != item["model"]], len(weights) - 1)
-            pairs = zip([item["model"], *others], weights, strict=True)
-            item |= {"split": [{"model": model, "weight": weight} for model, weight in pairs]}
-            item["rollBack"] = rng.random() < 0.5
-        servers.append(item)
-    units = {card["name"]: rng.randint(3, 16) for card in cards}
-    return document(servers, cards, units, classes=classes, models=models, transitionPenalty=0.0)
-
-
-@without_announcements()
-def cbc_levels(source: Json) -> dict[str, float]:
-    """Return the best levels of a system that nothing runs of, from integer numbers of replicas in CBC."""
-    model, parts = pulp.LpProblem("versions", pulp.LpMinimize), _parts(source)
-    cost = {item["name"]: item["cost"] for item in source["accelerators"]}
-    sums: dict[str, list[Any]] = {}
-    for p in sorted({part["priority"] for part in parts}):
-        sums |= {f"priority {p}: unserved {what}": [] for what in ("rate", "servers")}
-    for p in sorted({part["priority"] for part in parts if part["whole"] > part["load"]}):
-        sums[f"reserve of priority {p}: load without it"] = []
-    sums |= {"value": [], "changes": []}
-    cards: dict[str, list[Any]] = {name: [] for name in cost}
-    for i, part in enumerate(parts):
-        served = pulp.LpVariable(f"served_{i}", cat="Binary")
-        back = pulp.LpVariable(f"back_{i}", cat="Binary")
-        carried, used = [], []
-        for name, (rate, units) in part["rates"].items():
-            on = pulp.LpVariable(f"on_{i}_{name}", cat="Binary")
-            most = math.ceil(part["whole"] / rate)
-            replicas = pulp.LpVariable(f"n_{i}_{name}", 0, most, cat="Integer")
-            model += replicas <= most * on
-            carried.append(rate * replicas)
-            used.append(on)
-            cards[name].append(units * replicas)
-            sums["value"].append(cost[name] * units * replicas)
-        model += pulp.lpSum(used) == served
-        model += pulp.lpSum(carried) >= part["load"] * served * (1 - 1e-9)
-        model += pulp.lpSum(carried) >= part["whole"] * back * (1 - 1e-9)
-        model += back <= served
-        sums[f"priority {part['priority']}: unserved rate"].append(part["load"] * (1 - served))
-        sums[f"priority {part['priority']}: unserved servers"].append(1 - served)
-        if part["whole"] > part["load"]:
-            level = f"reserve of priority {part['priority']}: load without it"
-            sums[level].append(part["load"] * (served - back))
-        sums["changes"].append(served)
-    for item in source["count"]:
-        model += pulp.lpSum(cards[item["type"]]) <= item["count"]
-    objectives = {name: pulp.lpSum(terms) for name, terms in sums.items()}
-    return minimised(model, objectives, lambda _, __: STEP / 5, limit_s=60)
-
-
-def _parts(source: Json) -> list[Json]:
-    """Return versions with their load, the load to be ready for, and rates of a replica [requests/min]."""
-    priority = {item["name"]: item["priority"] for item in source["serviceClasses"]}
-    targets = {
-        (item["name"], target["model"]): target
-        for item in source["serviceClasses"]
-        for target in item["modelTargets"]
-    }
-    parts = []
-    for item in source["servers"]:
-        load = item["currentAlloc"]["load"]
-        for share in item.get("split") or [{"model": item["model"], "weight": 1.0}]:
-            mine = targets.get((item["class"], share["model"])) or targets[item["class"], item["model"]]
-            rate = load["arrivalRate"] * share["weight"]
-            takes_all = item.get("rollBack") and share["model"] == item["model"]
-            parts.append(
-                {
-                    "priority": priority[item["class"]],
-                    "load": rate,
-                    "whole": load["arrivalRate"] if takes_all else rate,
-                    "rates": _rates(source["models"], share["model"], load, mine),
-                }
-            )
-    return parts
-
-
-def _rates(models: list[Json], model: str, load: Json, target: Json) -> dict[str, tuple[float, int]]:
-    mine = [item for item in models if item["name"] == model]
-    shape = load["avgInTokens"], load["avgOutTokens"]
-    replicas = [replica_of(law_key(item), *shape) for item in mine]
-    wanted = LatencyTargets.model_validate({"ttft": target["slo-ttft"], "itl": target["slo-itl"]})
-    found = size_replicas(replicas, [wanted] * len(replicas))
-    return {
-        item["acc"]: (sizing.max_rate_rps * 60, item["accCount"])
-        for item, sizing in zip(mine, found, strict=True)
-        if not isinstance(sizing, Exception)
-    }
