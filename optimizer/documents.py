@@ -7,7 +7,7 @@ their path. Numbers can be written with a unit, and are converted to the documen
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, NamedTuple, Self
@@ -96,6 +96,11 @@ class WrittenNumber(float):
         return made
 
 
+def _number_or_text(number: Mapping[str, object], *texts: Mapping[str, object]) -> WithJsonSchema:
+    """Return the JSON schema of a number that can also be given as one of several forms of text."""
+    return WithJsonSchema({"anyOf": [number, *({"type": "string", **text} for text in texts)]})
+
+
 @dataclass(frozen=True, eq=False)  # compared by identity, because scales contain dicts
 class In(GroupedMetadata):
     """Annotation of a number with an optional unit of `scale`; limits are in the scale's standard unit."""
@@ -112,8 +117,7 @@ class In(GroupedMetadata):
         yield Field(ge=self.ge) if self.gt is None else Field(gt=self.gt)
         yield Field(le=self.le) if self.lt is None else Field(lt=self.lt)
         yield WrapValidator(self._read)
-        number = {"type": "number", **least, **most}
-        yield WithJsonSchema({"anyOf": [number, {"type": "string", "pattern": self.scale.pattern}]})
+        yield _number_or_text({"type": "number", **least, **most}, {"pattern": self.scale.pattern})
 
     def _read(self, value: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
         if not isinstance(value, str):
@@ -187,14 +191,9 @@ def _written_cards(cards: int) -> int | str:
     return UNLIMITED if isinstance(cards, UnlimitedCards) else cards
 
 
-def _any_loss(value: object, info: ValidationInfo) -> object:
+def _any_loss(value: object) -> object:
     """Read ``none`` as the limit 1, which is never exceeded."""
-    if not isinstance(value, str):
-        return value
-    if value.lower() == "none":
-        return 1.0
-    read = _with_unit(value, info, SHARE.number)
-    return WrittenNumber(read, value.strip(), SHARE) if isinstance(read, float) else read
+    return ANY_LOSS if isinstance(value, str) and value.lower() == "none" else value
 
 
 def _url(text: str) -> str:
@@ -225,14 +224,7 @@ Cost = Annotated[
     Field(ge=0, le=MAX_QUANTITY),
     WrapValidator(_read_price),
     PlainSerializer(lambda cost: str(cost) if isinstance(cost, Price) else cost, when_used="json"),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "minimum": 0, "maximum": MAX_QUANTITY},
-                {"type": "string", "pattern": PRICE_PATTERN},
-            ]
-        }
-    ),
+    _number_or_text({"type": "number", "minimum": 0, "maximum": MAX_QUANTITY}, {"pattern": PRICE_PATTERN}),
 ]
 """A cost [cents/h]; a `Price` if it was written with a currency."""
 Tokens = Annotated[float, In(TOKENS, le=MAX_TOKENS)]
@@ -244,14 +236,7 @@ CardCount = Annotated[
     BeforeValidator(_whole),
     WrapValidator(_read_cards),
     PlainSerializer(_written_cards, when_used="json"),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": 0, "maximum": MAX_COUNT},
-                {"type": "string", "enum": [UNLIMITED]},
-            ]
-        }
-    ),
+    _number_or_text({"type": "integer", "minimum": 0, "maximum": MAX_COUNT}, {"enum": [UNLIMITED]}),
 ]
 """Number of cards; `UnlimitedCards` if it was written as ``unlimited``."""
 PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT), BeforeValidator(_whole)]
@@ -261,17 +246,12 @@ BatchSize = Annotated[int, Field(ge=0, le=MAX_BATCH_LIMIT), BeforeValidator(_who
 Priority = Annotated[int, Field(ge=1, le=100), BeforeValidator(_whole)]
 MaxLoss = Annotated[
     float,
-    Field(gt=0, le=1),
+    In(SHARE, gt=0, le=1),
     BeforeValidator(_any_loss),
-    AfterValidator(float),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-                {"type": "string", "enum": ["none"]},
-                {"type": "string", "pattern": "^[0-9]?[1-9](\\.[0-9]{1,6})?%$"},
-            ]
-        }
+    _number_or_text(
+        {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+        {"enum": ["none"]},
+        {"pattern": "^[0-9]?[1-9](\\.[0-9]{1,6})?%$"},
     ),
 ]
 """Maximum rejection rate; 1, or ``none``, for no limit."""

@@ -6,6 +6,7 @@ This parses the text a second time, so it is used only for documents with faults
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from optimizer.schema.yaml_format import yaml_root
@@ -50,20 +51,14 @@ def duplicate_key(text: str) -> tuple[str, Position] | None:
 
     None if there is none.
     """
-    stack: list[set[str] | None] = []
-    previous = None
-    for token in _TOKEN.finditer(text):
-        word = token.group()
-        if word in "{[":
-            stack.append(set() if word == "{" else None)
-        elif word in "}]":
-            stack.pop()
-        elif word == ":" and previous is not None and stack and (keys := stack[-1]) is not None:
-            key = previous.group()[1:-1]
-            if key in keys:
-                return key, _position(_lines(text), previous.start())
-            keys.add(key)
-        previous = token
+    seen: list[set[int | str]] = []
+    for path, offset in islice(_json_values(text), 1, None):  # the first value is the whole text
+        del seen[len(path) :]
+        if len(seen) < len(path):
+            seen.append(set())
+        if path[-1] in seen[-1]:
+            return str(path[-1]), _position(_lines(text), offset)
+        seen[-1].add(path[-1])
     return None
 
 
@@ -76,9 +71,9 @@ def _nearest(path: Location, found: Mapping[Location, object]) -> Location | Non
     return next((path[:end] for end in range(len(path), -1, -1) if path[:end] in found), None)
 
 
-def _inside(path: Location, key: str, wrappers: Collection[str]) -> Location:
-    """Return the location of the value of a key; the key of a wrapper adds nothing to the path."""
-    lower = key.lower()
+def _inside(path: Location, step: int | str, wrappers: Collection[str]) -> Location:
+    """Return the location of the value of a key or an item; the key of a wrapper adds nothing to the path."""
+    lower = step if isinstance(step, int) else step.lower()
     if (not path and lower in wrappers) or (path == ("optimizer",) and lower == "optimizer"):
         return path
     return (*path, lower)
@@ -133,55 +128,36 @@ def _json_offsets(
         wrappers: lower-case keys that add nothing to a location.
         missing: the locations still to find; the search ends when it is empty.
     """
-    opened: list[_Opened] = []
-    for token in _TOKEN.finditer(text):
-        word = token.group()
+    around: list[Location] = []
+    for path, offset in _json_values(text):
         if not missing:
             return
+        del around[len(path) :]
+        if len(around) < len(path):
+            continue  # inside of a value that is not requested
+        here = _inside(around[-1], path[-1], wrappers) if path else ()
+        if here in prefixes:
+            around.append(here)
+            yield here, offset
+            missing.discard(here)
+
+
+_KEY_FOLLOWS = -1
+
+
+def _json_values(text: str) -> Iterator[tuple[Location, int]]:
+    """Yield the location of each value in JSON text, and the offset of its key, or of itself in a list."""
+    path: list[int | str] = []
+    start = 0
+    for token in _TOKEN.finditer(text):
+        word, step = token.group(), path[-1] if path else 0
         if word in "}]":
-            opened.pop()
+            path.pop()
         elif word == ",":
-            opened[-1].next()
-        elif opened and opened[-1].wants_key:
-            opened[-1].key = token
+            path[-1] = step + 1 if isinstance(step, int) else _KEY_FOLLOWS
+        elif step == _KEY_FOLLOWS:
+            path[-1], start = word[1:-1], token.start()
         elif word != ":":
-            here, start = opened[-1].inner(token, wrappers) if opened else ((), token.start())
-            here = here if here in prefixes else None
-            if here is not None:
-                yield here, start
-                missing.discard(here)
+            yield tuple(path), start if isinstance(step, str) else token.start()
             if word in "{[":
-                opened.append(_Opened(here, is_list=word == "["))
-
-
-class _Opened:
-    """An object or list of JSON text that is not yet closed."""
-
-    __slots__ = ("_index", "_is_list", "key", "location")
-
-    def __init__(self, location: Location | None, *, is_list: bool) -> None:
-        self.location = location
-        self._is_list = is_list
-        self._index = 0
-        self.key: re.Match[str] | None = None
-
-    @property
-    def wants_key(self) -> bool:
-        return not self._is_list and self.key is None
-
-    def next(self) -> None:
-        """Move to the next item after a comma."""
-        self._index += 1
-        self.key = None
-
-    def inner(self, token: re.Match[str], wrappers: Collection[str]) -> tuple[Location | None, int]:
-        """Return the location of a value and the offset of its key, or of the value itself in a list.
-
-        The location is None if it was not requested.
-        """
-        start = token.start() if self.key is None else self.key.start()
-        if self.location is None:
-            return None, start
-        if self.key is None:
-            return (*self.location, self._index), start
-        return _inside(self.location, self.key.group()[1:-1], wrappers), start
+                path.append(_KEY_FOLLOWS if word == "{" else 0)
