@@ -8,32 +8,25 @@ from optimizer.fitting.replay import RunMetrics
 from optimizer.fitting.runs import BenchmarkRun
 from optimizer.schema.provenance import FitErrors
 
+ReplayedRun = tuple[BenchmarkRun, RunMetrics]
+"""A run and its predicted metrics."""
 ERROR_DIGITS = 4
 """Significant digits of errors and condition numbers in documents."""
 
 
-def errors_of(runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics]) -> FitErrors:
+def errors_of(runs: Sequence[ReplayedRun]) -> FitErrors:
     """Return the errors of TTFT and ITL: Σ|predicted − measured| / Σ measured, and median relative error."""
-    ttft, itl = (_errors(runs, figures, name) for name in ("ttft_ms", "itl_ms"))
+    ttft, itl = (errors_in(runs, name) for name in ("ttft_ms", "itl_ms"))
     return FitErrors(
         ttft=ttft[0], ttft_median=ttft[1], itl=itl[0], itl_median=itl[1], runs=max(ttft[2], itl[2])
     )
 
 
-def relative_error(run: BenchmarkRun, figures: RunMetrics, name: str) -> float | None:
-    """Return the relative error of a predicted metric: predicted over measured, minus 1; None if unknown."""
-    measured, predicted = getattr(run.measured, name), getattr(figures, name)
-    if measured is None or not np.isfinite(predicted):
-        return None
-    return float(predicted / measured - 1)
-
-
-def _errors(
-    runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics], name: str
-) -> tuple[float, float, int]:
+def errors_in(runs: Sequence[ReplayedRun], name: str) -> tuple[float, float, int]:
+    """Return the relative error of a metric over all runs, its median, and the number of runs compared."""
     pairs = [
         (getattr(found, name), getattr(run.measured, name))
-        for run, found in zip(runs, figures, strict=True)
+        for run, found in runs
         if getattr(run.measured, name) is not None and np.isfinite(getattr(found, name))
     ]
     if not pairs:

@@ -108,26 +108,26 @@ class FitProblem:
         whole, short = (self.logs_of(names, [values], replays)[0] for replays in (self.whole, self.short))
         return self.rows.weight * (whole - self.rows.log_measured), whole - short
 
-    def short_residuals(
-        self, names: Sequence[str], points: Sequence[FloatArray], excess: FloatArray | float
+    def residuals(
+        self,
+        names: Sequence[str],
+        points: Sequence[FloatArray],
+        replays: Sequence[BenchmarkReplay],
+        excess: FloatArray | float = 0.0,
     ) -> list[FloatArray]:
-        """Return the residuals of the short runs at each of several points; shapes (N,).
+        """Return the residuals of runs, then the prior residuals, at each of several points; shapes (N + K,).
 
         Args:
             names: names of the parameters.
             points: values of the parameters, one array for each point.
-            excess: log(full/short) of each metric, which is added to the residuals.
+            replays: the full or the short runs.
+            excess: log(full/short) of each metric, which is added to the residuals of short runs.
         """
         return [
-            self.rows.weight * (found + excess - self.rows.log_measured)
-            for found in self.logs_of(names, points, self.short)
-        ]
-
-    def whole_residuals(self, names: Sequence[str], points: Sequence[FloatArray]) -> list[FloatArray]:
-        """Return the residuals of the full runs, then the prior residuals, at each of several points."""
-        return [
-            np.append(self.rows.weight * (found - self.rows.log_measured), prior_residuals(names, point))
-            for found, point in zip(self.logs_of(names, points, self.whole), points, strict=True)
+            np.append(
+                self.rows.weight * (found + excess - self.rows.log_measured), prior_residuals(names, point)
+            )
+            for found, point in zip(self.logs_of(names, points, replays), points, strict=True)
         ]
 
     def without(self, rows: BoolArray) -> "FitProblem":
@@ -304,7 +304,7 @@ def refit_without(problem: FitProblem, solution: FitResult, rows: BoolArray) -> 
     loss = soft_l1(residuals)
     for _ in range(MAX_CHORDS):
         tried = [_damped(jacobian, residuals, x, damping) for damping in CHORD_DAMPINGS]
-        found = kept.whole_residuals(names, [point * scales for point in tried])
+        found = kept.residuals(names, [point * scales for point in tried], kept.whole)
         losses = [soft_l1(one) for one in found]
         best = int(np.argmin(losses))
         gain = loss - losses[best]
@@ -355,14 +355,14 @@ def _descend(
     can get stuck.
     """
     x = begin
-    residuals = _all_residuals(problem, names, [x * scales], excess)[0]
+    residuals = problem.residuals(names, [x * scales], problem.short, excess)[0]
     loss = soft_l1(residuals)
     damping, steps = 1.0, np.full(len(x), FIRST_STEP)
     for _ in range(jacobians):
         jacobian = _differences(problem, names, scales, x, steps)
         steps = _steps(jacobian)
         tried = [_damped(jacobian, residuals, x, damping * factor) for factor in DAMPINGS]
-        found = _all_residuals(problem, names, [point * scales for point in tried], excess)
+        found = problem.residuals(names, [point * scales for point in tried], problem.short, excess)
         losses = [soft_l1(one) for one in found]
         best = int(np.argmin(losses))
         if losses[best] < loss:
@@ -394,7 +394,7 @@ def _differences(
 ) -> FloatArray:
     """Return the derivatives of residuals and prior residuals by finite differences, shape (N + K, P)."""
     moved = [(x + step * unit) * scales for step, unit in zip(steps, np.eye(len(x)), strict=True)]
-    middle, *others = _all_residuals(problem, names, [x * scales, *moved], 0.0)
+    middle, *others = problem.residuals(names, [x * scales, *moved], problem.short)
     return np.column_stack([(one - middle) / step for one, step in zip(others, steps, strict=True)])
 
 
@@ -402,11 +402,3 @@ def _steps(jacobian: FloatArray) -> FloatArray:
     """Return steps at which all parameters change the residuals equally, well above the roughness."""
     moves = np.sqrt((jacobian**2).mean(axis=0))
     return np.asarray(np.clip(MOVE / np.maximum(moves, 1e-9), MIN_STEP, MAX_STEP))
-
-
-def _all_residuals(
-    problem: FitProblem, names: Sequence[str], points: Sequence[FloatArray], excess: FloatArray | float
-) -> list[FloatArray]:
-    """Return the residuals of the short runs, followed by the prior residuals, at each of several points."""
-    found = problem.short_residuals(names, points, excess)
-    return [np.append(one, prior_residuals(names, point)) for one, point in zip(found, points, strict=True)]

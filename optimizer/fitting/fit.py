@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from optimizer.errors import FitError
-from optimizer.fitting.accuracy import ERROR_DIGITS, errors_of, relative_error, rounded
+from optimizer.fitting.accuracy import ERROR_DIGITS, errors_in, errors_of, rounded
 from optimizer.fitting.bounds import bounds_of, tell_bounds
 from optimizer.fitting.estimation import FitProblem, FitResult, Progress, refit_without, simulate_all
 from optimizer.fitting.identifiability import fit_identifiable
@@ -15,18 +15,19 @@ from optimizer.fitting.parameters import BY_NAME, coefficients, starts
 from optimizer.fitting.profile import FitReport, FittedProfile, MeasuredPoint
 from optimizer.fitting.readers.report import Benchmark
 from optimizer.fitting.replay import MANY_REQUESTS, BenchmarkReplay, RunMetrics
-from optimizer.fitting.runs import BenchmarkRun, shape_name, shapes_of
+from optimizer.fitting.runs import BenchmarkRun, RunMeasurements, shape_name, shapes_of
 from optimizer.fitting.selection import (
     cards_of,
     check_enough,
     mean_in_flight,
     one_model,
     prepared,
+    rate_of,
     shape_warnings,
     split_runs,
     terms_of,
 )
-from optimizer.schema.provenance import FitErrors, Provenance, domain_of
+from optimizer.schema.provenance import Domain, FitErrors, Provenance
 from optimizer.timing import PerfParms
 
 LOW_LOAD = 0.85
@@ -59,7 +60,10 @@ def fit(
     solution, dropped = fit_identifiable(problem, terms, starts(kept), progress)
     replays = [BenchmarkReplay.of(run, limits, MANY_REQUESTS) for run in (*kept, *held_out)]
     figures = simulate_all(replays, [coefficients(solution.names, solution.values)])[0]
-    seen, held = figures[: len(kept)], figures[len(kept) :]
+    replayed = list(zip((*kept, *held_out), figures, strict=True))
+    seen, held = replayed[: len(kept)], replayed[len(kept) :]
+    rated, closed = ([pair for pair in held if pair[0].is_full == full] for full in (False, True))
+    _, of_throughput, compared = errors_in(closed, "throughput_rps")
     law = _perf_parms(solution.names, solution.values)
     law_errors = _perf_parms(solution.names, solution.standard_errors())
     broken = _below_bounds(benchmarks, model, options, law, law_errors)
@@ -69,9 +73,9 @@ def fit(
         standard_errors=law_errors,
         condition_number=rounded(min(solution.condition(), 1e15), ERROR_DIGITS),
         fitted_terms=tuple(BY_NAME[name].key for name in solution.names),
-        errors=errors_of(kept, seen),
-        held_out=_of_rates(held_out, held),
-        held_out_throughput=_of_throughput(held_out, held),
+        errors=errors_of(seen),
+        held_out=errors_of(rated) if rated else None,
+        held_out_throughput=of_throughput if compared else None,
         left_out=_left_out(problem, solution, kept, progress) if options.leave_out else {},
         warnings=tuple(dict.fromkeys([*warnings, *_unusable_notes(len(runs) - len(usable))])),
     )
@@ -83,7 +87,7 @@ def fit(
         **options.settings.profile_fields(_most_in_flight(usable)),
         provenance=_provenance(benchmarks, options.key, kept, report.errors),
         fit=report,
-        points=(*_points(kept, seen, fitted=True), *_points(held_out, held, fitted=False)),
+        points=tuple(_point(*pair, fitted=i < len(kept)) for i, pair in enumerate(replayed)),
     )
 
 
@@ -124,24 +128,8 @@ def _left_out(
         progress(f"without {shape_name(shape)}")
         law = coefficients(solution.names, values)
         figures = simulate_all([problem.whole[i] for i in low], [law])[0]
-        found[shape_name(shape)] = errors_of([runs[i] for i in low], figures)
+        found[shape_name(shape)] = errors_of([(runs[i], each) for i, each in zip(low, figures, strict=True)])
     return found
-
-
-def _of_rates(runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics]) -> FitErrors | None:
-    """Return the errors over all runs but closed loops of several users; None if there are none."""
-    pairs = [(run, found) for run, found in zip(runs, figures, strict=True) if not run.is_full]
-    return errors_of([run for run, _ in pairs], [found for _, found in pairs]) if pairs else None
-
-
-def _of_throughput(runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics]) -> float | None:
-    """Return the median relative error of throughput over closed loops of several users; None if none."""
-    errors = [
-        abs(error)
-        for run, found in zip(runs, figures, strict=True)
-        if run.is_full and (error := relative_error(run, found, "throughput_rps")) is not None
-    ]
-    return rounded(float(np.median(errors)), ERROR_DIGITS) if errors else None
 
 
 def _share_of_most(runs: Sequence[BenchmarkRun], i: int, mine: Sequence[int]) -> float:
@@ -169,10 +157,11 @@ def _provenance(
     sources = list(dict.fromkeys(run.source.partition(": ")[0] for run in runs))
     tools = list(dict.fromkeys(benchmark.tool for benchmark in benchmarks))
     shown = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
-    rows = [
-        (r.prompts.mean, r.answers.mean, r.measured.throughput_rps or r.rate_rps or 0.0, mean_in_flight(r))
-        for r in runs
-    ]
+    measured = zip(
+        *((run.prompts.mean, run.answers.mean, rate_of(run), mean_in_flight(run)) for run in runs),
+        strict=True,
+    )
+    ends = ((rounded(min(values)), rounded(max(values))) for values in measured)
     return Provenance(
         source=shown,
         tool=", ".join(tools),
@@ -180,26 +169,12 @@ def _provenance(
         engine=key.engine,
         weights=key.weights,
         runs=len(runs),
-        domain=domain_of([(rounded(a), rounded(b), rounded(c), rounded(d)) for a, b, c, d in rows]),
+        domain=Domain(**dict(zip(Domain.model_fields, ends, strict=True))),
         errors=errors,
     )
 
 
-def _points(
-    runs: Sequence[BenchmarkRun], figures: Sequence[RunMetrics], *, fitted: bool
-) -> list[MeasuredPoint]:
-    return [_point(run, found, fitted=fitted) for run, found in zip(runs, figures, strict=True)]
-
-
 def _point(run: BenchmarkRun, found: RunMetrics, *, fitted: bool) -> MeasuredPoint:
-    def known(value: float) -> float | None:
-        return rounded(value) if np.isfinite(value) else None
-
-    return MeasuredPoint.of(run).model_copy(
-        update={
-            "fitted": fitted,
-            "predicted_ttft_ms": known(found.ttft_ms),
-            "predicted_itl_ms": known(found.itl_ms),
-            "predicted_throughput_rps": known(found.throughput_rps),
-        }
-    )
+    predicted = {name: getattr(found, name) for name in RunMeasurements._fields}
+    known = {f"predicted_{name}": rounded(value) for name, value in predicted.items() if np.isfinite(value)}
+    return MeasuredPoint.of(run).model_copy(update={"fitted": fitted, **known})

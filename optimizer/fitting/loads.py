@@ -3,7 +3,7 @@
 import math
 import re
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from optimizer.errors import FitError
 from optimizer.fitting.checks import (
@@ -109,9 +109,11 @@ def _of_one_engine(record: RunRecord, engines: Engines, say: Say) -> RunRecord:
         f"{quantity(several)} replicas ({field}): rates and users are divided by {quantity(several)}; cards "
         "of one replica: --cards",
     )
-    whole: dict[str, float | None] = {name: getattr(record, name) for name in SHARED}
-    parts = {name: None if value is None else value / several for name, value in whole.items()}
-    return record.with_numbers(parts | {"burst": int(record.burst / several)})
+    whole = {name: getattr(record, name) for name in SHARED}
+    parts: dict[str, Any] = {
+        name: None if value is None else value / several for name, value in whole.items()
+    }
+    return replace(record, **parts, burst=int(record.burst / several))
 
 
 def _loaded(record: RunRecord, itl_ms: float | None, say: Say) -> RunRecord:

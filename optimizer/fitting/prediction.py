@@ -8,13 +8,12 @@ from typing import Literal
 from pydantic import Field
 
 from optimizer.documents import Document
-from optimizer.fitting.profile import FittedProfile, coefficients_of
-from optimizer.fitting.replay import MANY_REQUESTS, PERCENTILES, BenchmarkReplay, RunMetrics
+from optimizer.fitting.profile import FittedProfile
+from optimizer.fitting.replay import MANY_REQUESTS, PERCENTILES, BenchmarkReplay
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements
 from optimizer.kinds.replicas import Percentiles, Replica, analyze_replicas
 from optimizer.parallel import in_threads
 from optimizer.quantities import precise, quantity
-from optimizer.timing import PerfParms
 
 LIVES_OF_CLOSED = 60
 """Number of requests per user of a closed loop if the run has no duration."""
@@ -55,25 +54,14 @@ def predict(profile: FittedProfile, runs: Sequence[BenchmarkRun]) -> list[Predic
     return in_threads(lambda run: _predicted(profile, run), list(runs))
 
 
-def predict_run(law: PerfParms, run: BenchmarkRun, profile: FittedProfile) -> RunMetrics:
-    """Replay a run of finite length with a latency model; return its metrics.
-
-    Args:
-        law: parameters of the latency model.
-        run: the run.
-        profile: profile that contains the settings of the server.
-    """
-    times = coefficients_of(law)
-    return BenchmarkReplay.of(run, profile.settings.limits(), MANY_REQUESTS).simulate(times, detailed=True)
-
-
 def _predicted(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
     if run.is_steady and run.arrivals is not Arrivals.CLOSED:
         return _steady(profile, run)
     ended = run
     if run.is_steady:
         ended = replace(run, requests=max(MIN_OF_CLOSED, LIVES_OF_CLOSED * (run.max_in_flight or 1)))
-    found = predict_run(profile.iteration, ended, profile)
+    replay = BenchmarkReplay.of(ended, profile.settings.limits(), MANY_REQUESTS)
+    found = replay.simulate(profile.coefficients, detailed=True)
     if not found.completed:
         return Predicted(
             source=run.source,

@@ -1,6 +1,7 @@
 """The document of a fitted profile: a latency model with its errors, domain and measurements."""
 
 import os
+from dataclasses import fields
 from operator import not_
 from typing import Literal
 
@@ -17,18 +18,6 @@ from optimizer.schema.provenance import FitErrors, Provenance
 from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.lengths import LengthDistribution
 from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, PerfParms, SchedulerName
-
-SHARED_FIELDS = (
-    "source",
-    "arrivals",
-    "arrival_cv",
-    "duration_s",
-    "requests",
-    "max_in_flight",
-    "burst",
-    "think_ms",
-)
-"""Fields that `MeasuredPoint` and `BenchmarkRun` have in common."""
 
 
 class MeasuredPoint(Document):
@@ -82,7 +71,8 @@ class MeasuredPoint(Document):
     @classmethod
     def of(cls, run: BenchmarkRun) -> "MeasuredPoint":
         """Create a point from a run, without predictions."""
-        return cls(
+        return cls.taken_from(
+            run,
             in_tokens=run.prompts.mean,
             out_tokens=run.answers.mean,
             in_tokens_cv=run.prompts.cv,
@@ -90,7 +80,6 @@ class MeasuredPoint(Document):
             in_lengths=run.prompts.distribution,
             out_lengths=run.answers.distribution,
             rate_rps=None if run.rate_rps is None or run.rate_rps > MAX_RATE_RPS else run.rate_rps,
-            **{name: getattr(run, name) for name in SHARED_FIELDS},
             **run.measured._asdict(),
         )
 
@@ -99,9 +88,12 @@ class MeasuredPoint(Document):
         return BenchmarkRun(
             TokenCounts(self.in_tokens, self.in_tokens_cv, self.in_lengths),
             TokenCounts(self.out_tokens, self.out_tokens_cv, self.out_lengths),
-            rate_rps=self.rate_rps,
             measured=RunMeasurements(self.ttft_ms, self.itl_ms, self.throughput_rps),
-            **{name: getattr(self, name) for name in SHARED_FIELDS},
+            **{
+                field.name: getattr(self, field.name)
+                for field in fields(BenchmarkRun)
+                if hasattr(self, field.name)
+            },
         )
 
 
@@ -171,7 +163,8 @@ class FittedProfile(Printed, Document):
     @property
     def coefficients(self) -> IterationCoefficients:
         """Coefficients of the latency model for the simulator."""
-        return coefficients_of(self.iteration)
+        names = IterationCoefficients._fields
+        return IterationCoefficients(**{name: getattr(self.iteration, name) for name in names})
 
     def entry(self) -> dict[str, object]:
         """Return the profile's entry in the `models` of a system document, as plain values."""
@@ -182,11 +175,6 @@ class FittedProfile(Printed, Document):
     def document(self) -> dict[str, object]:
         """Return the profile as plain values under its JSON keys."""
         return self.model_dump(mode="json", by_alias=True)
-
-
-def coefficients_of(law: PerfParms) -> IterationCoefficients:
-    """Convert the parameters of a latency model to coefficients for the simulator."""
-    return IterationCoefficients(**{name: getattr(law, name) for name in IterationCoefficients._fields})
 
 
 def read_profile(path: str | os.PathLike[str]) -> FittedProfile:

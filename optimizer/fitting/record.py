@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from optimizer.fitting.runs import Arrivals, TokenCounts
 
@@ -138,8 +138,3 @@ class RunRecord:
         return max(self.failed or 0.0, hidden, 0.0) + max(
             (self.incomplete or 0.0) - (self.users or math.inf), 0.0
         )
-
-    def with_numbers(self, numbers: Mapping[str, float | None]) -> "RunRecord":
-        """Return the record with the given attributes replaced."""
-        changes: dict[str, Any] = dict(numbers)
-        return replace(self, **changes)

@@ -123,10 +123,14 @@ def shape_warnings(runs: Sequence[BenchmarkRun]) -> list[str]:
     return found
 
 
+def rate_of(run: BenchmarkRun) -> float:
+    """Return the throughput of a run, or else its offered rate [requests/s]; 0 if both are unknown."""
+    return run.measured.throughput_rps or run.rate_rps or 0.0
+
+
 def mean_in_flight(run: BenchmarkRun) -> float:
     """Return the mean number of requests in flight of a run by Little's law."""
-    measured = run.measured
-    rate = measured.throughput_rps or run.rate_rps or 0.0
+    measured, rate = run.measured, rate_of(run)
     life_ms = (measured.ttft_ms or 0.0) + max(run.answers.mean - 1, 0.0) * (measured.itl_ms or 0.0)
     found = rate * life_ms / 1000
     if rate == 0 and run.arrivals is Arrivals.CLOSED:

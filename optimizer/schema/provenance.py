@@ -95,14 +95,3 @@ class Provenance(Document):
             f"{precise(self.domain.out_tokens[0])}-{precise(self.domain.out_tokens[1])} out; "
             f"errors TTFT {self.errors.ttft:.1%}, ITL {self.errors.itl:.1%}"
         )
-
-
-def domain_of(lengths: list[tuple[float, float, float, float]]) -> Domain:
-    """Return the measured ranges of runs.
-
-    Args:
-        lengths: input length, output length [tokens], rate [requests/s] and requests in flight of each run.
-    """
-    columns = list(zip(*lengths, strict=True))
-    ends = [(float(min(column)), float(max(column))) for column in columns]
-    return Domain(in_tokens=ends[0], out_tokens=ends[1], rate_rps=ends[2], concurrency=ends[3])

@@ -74,7 +74,7 @@ def test_prediction_errors_match_the_noise() -> None:
     assert errors.runs == 4 * len(SHAPES)
     found = IterationCoefficients(**{name: getattr(fitted(FULL, 0.02).iteration, name) for name in BY_NAME})
     true = sweep(FULL)
-    assert errors_of(true, [BenchmarkReplay.of(run, LIMITS).simulate(found) for run in true]).itl < 0.01
+    assert errors_of([(run, BenchmarkReplay.of(run, LIMITS).simulate(found)) for run in true]).itl < 0.01
 
 
 @pytest.mark.slow
@@ -83,7 +83,7 @@ def test_noiseless_runs_are_predicted_nearly_exactly() -> None:
     exact = fitted(FULL, 0.0)
     runs = [point.run() for point in exact.points]
     law = IterationCoefficients(**{name: getattr(exact.iteration, name) for name in BY_NAME})
-    assert errors_of(runs, [BenchmarkReplay.of(run, LIMITS).simulate(law) for run in runs]).itl < 0.006
+    assert errors_of([(run, BenchmarkReplay.of(run, LIMITS).simulate(law)) for run in runs]).itl < 0.006
 
 
 def test_omitted_shapes_are_predicted_from_the_others() -> None:
