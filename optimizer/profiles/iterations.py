@@ -142,8 +142,8 @@ class Iterations:
     def window_ms(self, context: float) -> float:
         """Return the time to read the cache of window layers for one output token [ms] (eq. E14)."""
         read = sum(
-            min(context, cache.limit) * count * self.row_bytes(cache)
-            for cache, _, count in self._caches
+            min(context, cache.limit) * layer.count * self.row_bytes(cache)
+            for cache, layer in self.row_caches
             if cache.limit is not None
         )
         return read / (self._bytes_per_ms * self.efficiency.cache_bandwidth)
@@ -152,23 +152,17 @@ class Iterations:
         """Return the attention time of a prompt token [ms], averaged over a prompt (eq. E15)."""
         work = sum(
             4 * layer.heads * layer.width * mean_seen(context, _most(cache)) / cache.every * layer.count
-            for layer in self.model.layers
-            for cache in layer.caches
-            if cache.type not in {"state", "index"}
+            for cache, layer in self.row_caches
+            if cache.type != "index"
         )
         return work / (self.deployment.tp * self._attention_flop_per_ms)
 
     # --- cost of a cached token -------------------------------------------------------------------------
 
     @cached_property
-    def _caches(self) -> list[tuple[Cache, Layer, int]]:
-        """Caches with rows for tokens, each with its layer and the number of such layers."""
-        return [
-            (cache, layer, layer.count)
-            for layer in self.model.layers
-            for cache in layer.caches
-            if cache.type != "state"
-        ]
+    def row_caches(self) -> list[tuple[Cache, Layer]]:
+        """Caches with rows for tokens, each with its group of equal layers."""
+        return [(cache, layer) for cache, layer in self.model.caches if cache.type != "state"]
 
     def row_bytes(self, cache: Cache) -> float:
         """Return the size of a row of a layer's cache on one device [bytes] (eq. E16)."""
@@ -178,21 +172,21 @@ class Iterations:
     def state_bytes(self) -> float:
         """Size of the states of one request on one device [bytes]."""
         tp = self.deployment.tp
-        return sum(
-            layer.count * cache.fixed_bytes(tp)
-            for layer in self.model.layers
-            for cache in layer.caches
-            if cache.type == "state"
-        )
+        states = ((cache, layer) for cache, layer in self.model.caches if cache.type == "state")
+        return sum(layer.count * cache.fixed_bytes(tp) for cache, layer in states)
 
     def cache_ms(self, context: float) -> float:
         """Return the time to read one cached token for an output token [ms] at a context length (eq. E17)."""
         time = 0.0
-        for cache, layer, count in self._caches:
+        for cache, layer in self.row_caches:
             if cache.limit is None:
-                own = count * self.row_bytes(cache) / (self._bytes_per_ms * self.efficiency.cache_bandwidth)
+                own = (
+                    layer.count
+                    * self.row_bytes(cache)
+                    / (self._bytes_per_ms * self.efficiency.cache_bandwidth)
+                )
                 if cache.type == "latent":
-                    work = 2 * layer.heads * layer.absorbed * count
+                    work = 2 * layer.heads * layer.absorbed * layer.count
                     own += work / (self.deployment.tp * self._attention_flop_per_ms)
                 time += own / cache.every * min(1.0, (cache.read or context) / context)
         return time

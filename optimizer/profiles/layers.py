@@ -187,9 +187,14 @@ class ModelFacts:
         beside = {"tower", "mtp"}
         return sum(times * matrix.parameters for matrix, times in self.matrices if matrix.use not in beside)
 
+    @property
+    def caches(self) -> list[tuple[Cache, Layer]]:
+        """Caches of all layers, each with its group of equal layers."""
+        return [(cache, layer) for layer in self.layers for cache in layer.caches]
+
     def cache_types(self) -> frozenset[str]:
         """Return the types of all caches in the layers."""
-        return frozenset(cache.type for layer in self.layers for cache in layer.caches)
+        return frozenset(cache.type for cache, _ in self.caches)
 
 
 def grouped(layers: Iterable[Layer]) -> tuple[Layer, ...]:

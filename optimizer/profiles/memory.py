@@ -96,9 +96,7 @@ class Memory:
             return tokens * iterations.deployment.cache_per_token
         rows = sum(
             layer.count * cache.rows(tokens) * iterations.row_bytes(cache)
-            for layer in iterations.model.layers
-            for cache in layer.caches
-            if cache.type != "state"
+            for cache, layer in iterations.row_caches
         )
         return rows + iterations.state_bytes
 

@@ -10,18 +10,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from optimizer.errors import SpecError
-from optimizer.features.offline.streams import with_deadline_of_load
-from optimizer.schema import Load, Route, Server
-from optimizer.schema.assumptions import check_lengths, check_load
+from optimizer.schema import Route, Server
+from optimizer.schema.assumptions import check_lengths
 from optimizer.schema.messages import validated
 from optimizer.spec.csv_rows import csv_rows
-from optimizer.spec.system import System, with_changed_load, with_changed_route
+from optimizer.spec.system import System, with_changed_load
 from optimizer.units import REQUESTS_PER_MINUTE, TOKENS, UnitError
 
-_COLUMN_UNITS = {
-    "arrivalRate": REQUESTS_PER_MINUTE, "avgInTokens": TOKENS, "avgOutTokens": TOKENS
+_FIELDS = {
+    "arrivalRate": ("arrival_rate_rpm", REQUESTS_PER_MINUTE), "avgInTokens": ("in_tokens", TOKENS),
+    "avgOutTokens": ("out_tokens", TOKENS),
 }  # fmt: skip
-_COLUMNS = {name.lower(): name for name in ("server", *_COLUMN_UNITS)}
+"""Python name and units of the load field in each column."""
+_COLUMNS = {name.lower(): name for name in ("server", *_FIELDS)}
 
 
 def with_loads(system: System, path: str | os.PathLike[str]) -> System:
@@ -69,40 +70,23 @@ def loaded(system: System, name: str, fields: Mapping[str, str], place: str) -> 
         owner = system.owner_named(name)
     except SpecError as error:
         raise SpecError(f"{place}: {error}") from None
-    values = _values(fields, place)
-    return (
-        _loaded_route(owner, values, place)
-        if isinstance(owner, Route)
-        else _loaded_server(system, owner, values, place)
-    )
-
-
-def _values(fields: Mapping[str, str], place: str) -> dict[str, object]:
-    values: dict[str, object] = {}
+    values: dict[str, float] = {}
     for column, text in fields.items():
         if text:
+            field, units = _FIELDS[column]
             try:
-                values[column] = _COLUMN_UNITS[column].read(text)
+                values[field] = units.read(text)
             except UnitError:
                 raise SpecError(f"{place}: {column}: must be a number, not {text!r}") from None
-    return values
-
-
-def _loaded_route(route: Route, values: dict[str, object], place: str) -> Route:
-    for column in values:
-        if column != "arrivalRate":
-            text = f"the lengths of route {route.name!r} are those of its kinds; leave the cell empty"
+    if isinstance(owner, Server):
+        changed = with_changed_load(owner, values, f"{place}: ")
+        check_lengths(changed.current.load, f"{place}: ", system.profiles_of(owner.model))
+        return changed
+    for column in fields:
+        if fields[column] and column != "arrivalRate":
+            text = f"the lengths of route {name!r} are those of its kinds; leave the cell empty"
             raise SpecError(f"{place}: {column}: {text}")
-    return validated(Route, route.model_dump(by_alias=True) | values, f"{place}: ")
-
-
-def _loaded_server(system: System, server: Server, values: dict[str, object], place: str) -> Server:
-    before = server.current.load.model_dump(by_alias=True, exclude_unset=True)
-    load = validated(Load, before | values, f"{place}: ")
-    check_load(load, f"{place}: ")
-    check_lengths(load, f"{place}: ", system.profiles_of(server.model))
-    changed = server.with_load(load)
-    return with_deadline_of_load(changed)
+    return validated(Route, owner.model_dump() | values, f"{place}: ")
 
 
 # --- all loads of a system -----------------------------------------------------------------------------
@@ -129,6 +113,7 @@ def with_rate(owner: Server | Route, rate: float) -> Server | Route:
     Raises:
         SpecError: the rate is out of range.
     """
+    changes = {"arrival_rate_rpm": rate}
     if isinstance(owner, Server):
-        return with_changed_load(owner, arrival_rate_rpm=rate)
-    return with_changed_route(owner, arrival_rate_rpm=rate)
+        return with_changed_load(owner, changes)
+    return validated(Route, owner.model_dump() | changes, f"routes.{owner.name}.")

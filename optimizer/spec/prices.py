@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from optimizer.arrays import grouped
 from optimizer.documents import UnlimitedCards
-from optimizer.errors import SpecError
 from optimizer.money import cost_text, currency_of
 from optimizer.schema import Accelerator, OptimizerOptions
 from optimizer.schema.files import Part
@@ -16,7 +15,7 @@ ENDLESS = 1e9
 """Number of units in the last price step, larger than any plan needs."""
 
 
-def option_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
+def price_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
     """Yield the options and prices that no plan can satisfy, or for which data is missing."""
     yield from card_price_problems(index)
     accelerators = {name: entry.item for name, entry in index.accelerators.items()}
@@ -24,18 +23,8 @@ def option_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
     used -= {name for name, (part, at, _) in index.accelerators.items() if at in part.repaired}
     for part in parts:
         if "optimizer" in part.spec.model_fields_set:
-            for key, text in _problems(part.spec.optimizer, accelerators, used):
+            for key, text in option_problems(part.spec.optimizer, accelerators, used):
                 yield Finding(part, ("optimizer", key), text)
-
-
-def check_options(options: OptimizerOptions, accelerators: Mapping[str, Accelerator], used: set[str]) -> None:
-    """Check the options against the accelerators that profiles use.
-
-    Raises:
-        SpecError: no plan can satisfy the options, or they need missing data.
-    """
-    for key, text in _problems(options, accelerators, used):
-        raise SpecError(f"optimizer.{key}: {text}")
 
 
 def committed_cents_per_h(accelerators: Mapping[str, Accelerator]) -> float:
@@ -120,9 +109,16 @@ def card_price_problems(index: Index) -> Iterator[Finding]:
             yield Finding(part, (*at, "more"), text)
 
 
-def _problems(
+def option_problems(
     options: OptimizerOptions, accelerators: Mapping[str, Accelerator], used: set[str]
 ) -> Iterator[tuple[str, str]]:
+    """Yield the name, and a message, of each option that no plan can satisfy, or for which data is missing.
+
+    Args:
+        options: the options.
+        accelerators: accelerators by name.
+        used: names of the accelerators that profiles use.
+    """
     budget, committed = options.budget_cents_per_h, committed_cents_per_h(accelerators)
     if budget is not None and committed > budget:
         amounts = (cost_text(amount, currency_of(budget)) for amount in (budget, committed))

@@ -74,9 +74,9 @@ from optimizer.schema.positions import Location
 from optimizer.spec.arguments import check_field_names, check_path
 from optimizer.spec.currency import currency_problems, first_currency
 from optimizer.spec.feature import Documents
-from optimizer.spec.prices import check_options, option_problems
+from optimizer.spec.prices import option_problems, price_problems
 from optimizer.spec.streams import Stream, members_of, owner_of, streams_of
-from optimizer.spec.unsupported import check_refused_options, refused_problems
+from optimizer.spec.unsupported import refused_options, refused_problems
 
 
 @dataclass(frozen=True)
@@ -174,8 +174,12 @@ class System:
         check_field_names(OptimizerOptions, changes, "optimizer.", "option")
         values = self.options.model_dump() | changes
         options = validated(OptimizerOptions, values, "optimizer.")
-        check_options(options, self.accelerators, {accelerator for _, accelerator in self.profiles})
-        check_refused_options(options, self.features)
+        profiled = {accelerator for _, accelerator in self.profiles}
+        for key, text in (
+            *option_problems(options, self.accelerators, profiled),
+            *refused_options(options, self.features),
+        ):
+            raise SpecError(f"optimizer.{key}: {text}")
         return replace(self, options=options)
 
     def without_external(self) -> "System":
@@ -299,7 +303,7 @@ class System:
             raise SpecError(
                 f"servers.{server_name}.load: it is the load of route {route.name!r}; change the route"
             )
-        server = with_changed_load(found, **changes)
+        server = with_changed_load(found, changes)
         check_lengths(server.current.load, f"servers.{server_name}.load.", self.profiles_of(server.model))
         return self.with_servers({server_name: server})
 
@@ -552,7 +556,7 @@ def _findings(
     for feature in FEATURES:
         if feature.name in used:
             yield from feature.faults(documents)
-    yield from option_problems(parts, index)
+    yield from price_problems(parts, index)
 
 
 def _contradictions(documents: Documents) -> Iterator[Finding]:
@@ -629,29 +633,22 @@ def _load_problems(
         yield from _caught(part, here, lambda item, place: check_lengths(item, f"{place}.", profiles), load)
 
 
-def with_changed_load(server: Server, **changes: float) -> Server:
-    """Return a copy of a server with changed load fields, given by Python names (``arrival_rate_rpm``).
+def with_changed_load(server: Server, changes: Mapping[str, float], place: str = "") -> Server:
+    """Return a copy of a server with changed load fields.
+
+    Args:
+        server: the server.
+        changes: new values by Python name (``arrival_rate_rpm``).
+        place: prefix of messages; by default, the path of the load.
 
     Raises:
         SpecError: a field does not exist, or a value is out of range.
     """
-    prefix = f"servers.{server.name}.load."
+    prefix = place or f"servers.{server.name}.load."
     check_field_names(Load, changes, prefix)
     load = validated(Load, server.current.load.model_dump(exclude_unset=True) | changes, prefix)
     check_load(load, prefix)
-    changed = server.with_load(load)
-    return with_deadline_of_load(changed)
-
-
-def with_changed_route(route: Route, **changes: float) -> Route:
-    """Return a copy of a route with changed fields, given by Python names (``arrival_rate_rpm``).
-
-    Raises:
-        SpecError: a field does not exist, or a value is out of range.
-    """
-    place = f"routes.{route.name}."
-    check_field_names(Route, changes, place)
-    return validated(Route, route.model_dump() | changes, place)
+    return with_deadline_of_load(server.with_load(load))
 
 
 def joined_document(parts: Sequence[Part]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import permutations
 
 from optimizer.documents import Document
-from optimizer.errors import SpecError
 from optimizer.features.table import FEATURES, features_by_server
 from optimizer.schema import OptimizerOptions, Server
 from optimizer.schema.classes import FIELDS_OF_SERVERS
@@ -35,7 +34,7 @@ def refused_problems(documents: Documents, used: Collection[str]) -> Iterator[Fi
             yield Finding(part, (*at, given), text)
     for part in documents.parts:
         if "optimizer" in part.spec.model_fields_set:
-            for key, text in _option_problems(part.spec.optimizer, used):
+            for key, text in refused_options(part.spec.optimizer, used):
                 yield Finding(part, ("optimizer", key), text)
 
 
@@ -50,21 +49,13 @@ def _untried(features: Iterable[tuple[Feature, str]]) -> Iterator[tuple[str, str
             yield given, f"it is not known to work with {named}; remove it, or {named}"
 
 
-def check_refused_options(options: OptimizerOptions, used: Collection[str]) -> None:
-    """Check that the features in use support the options.
+def refused_options(options: OptimizerOptions, used: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the name, and a message, of each option that a feature in use does not support.
 
     Args:
         options: the options.
         used: names of the features that the system uses.
-
-    Raises:
-        SpecError: a feature does not support an option.
     """
-    for key, text in _option_problems(options, used):
-        raise SpecError(f"optimizer.{key}: {text}")
-
-
-def _option_problems(options: OptimizerOptions, used: Collection[str]) -> Iterator[tuple[str, str]]:
     for feature in FEATURES:
         if feature.name in used:
             for name, reason in feature.refused_options.items():

@@ -40,7 +40,7 @@ def vary_loads(system: System, rng: np.random.Generator) -> System:
     factors = rng.uniform(low, high, size=(len(servers), 3))
     changed = system.with_servers(
         {
-            name: with_changed_load(server, **_varied(server.current.load, *map(float, row)))
+            name: with_changed_load(server, _varied(server.current.load, *map(float, row)))
             for (name, server), row in zip(servers.items(), factors, strict=True)
         }
     )
