@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from optimizer.errors import SpecError
 from optimizer.profiles.facts import AcceleratorFacts, ModelEntry, Sourced
 from optimizer.profiles.layers import ModelFacts
 from optimizer.profiles.model_config import model_of_config
 from optimizer.schema.files import plain_value
-from optimizer.schema.messages import json_type, validated
+from optimizer.schema.messages import validated
 
 _Entry = TypeVar("_Entry", bound=Sourced)
 _TUNED = re.compile(r"(instruct|chat|base|hf|it|\d{4})$")
@@ -122,13 +122,9 @@ def read_entries(text: str, source: str, entry: type[_Entry]) -> dict[str, _Entr
     Raises:
         SpecError: an entry violates the schema, or two names differ only in case or dashes.
     """
-    raw = plain_value(text, source, json_only=False)
-    if not isinstance(raw, Mapping):
-        raise SpecError(f"{source}: must be an object with keys, not {json_type(raw)}")
+    raw: Any = plain_value(text, source, json_only=False)
     entries: dict[str, _Entry] = {}
     for name, facts in raw.items():
-        if not isinstance(facts, Mapping):
-            raise SpecError(f"{source}: {name}: must be an object with keys, not {json_type(facts)}")
         entries[str(name)] = validated(entry, {**facts, "name": str(name)}, f"{source}: {name}: ")
     _by_spelling(entries)
     return entries

@@ -26,7 +26,7 @@ def side_files(folder: Path) -> dict[str, Mapping[str, Any]]:
     found: dict[str, Mapping[str, Any]] = {}
     for name in FORMAT_FILES:
         if (folder / name).is_file():
-            found[name] = _object(folder / name)
+            found[name] = json_object(folder / name)
     return found
 
 
@@ -38,7 +38,7 @@ def stored_bytes(folder: Path) -> float | None:
     """
     shards = sorted(folder.glob("*.safetensors"))
     if (folder / _INDEX).is_file():
-        index = _object(folder / _INDEX)
+        index = json_object(folder / _INDEX)
         metadata = index.get("metadata")
         total = metadata.get("total_size") if isinstance(metadata, Mapping) else None
         if isinstance(total, int | float) and not isinstance(total, bool) and total > 0:
@@ -66,7 +66,12 @@ def _tensor_bytes(file: Path) -> int:
         raise SpecError(f"{file}: not a safetensors file: {error}") from None
 
 
-def _object(file: Path) -> Mapping[str, Any]:
+def json_object(file: Path) -> Mapping[str, Any]:
+    """Read an object from a JSON file.
+
+    Raises:
+        SpecError: the file cannot be read, or is not an object.
+    """
     value = json_value(read_text(file), str(file))
     if not isinstance(value, Mapping):
         raise SpecError(f"{file}: must be an object with keys, not {json_type(value)}")

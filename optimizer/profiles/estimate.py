@@ -43,8 +43,29 @@ class DoesNotFitError(SpecError):
         """Memory per device that the engine can use [GiB]."""
 
     def __str__(self) -> str:
-        """Return the message; only this method searches for devices on which the model fits."""
-        return _does_not_fit(self)
+        """Return the message with the smallest alternatives; only this method searches for them."""
+        memory, iterations = self.memory, self.memory.iterations
+        deployment, model = iterations.deployment, iterations.model
+        where = (
+            f"{deployment.tp} x {iterations.accelerator.name}"
+            if deployment.tp > 1
+            else iterations.accelerator.name
+        )
+        text = (
+            f"{model.name} in {iterations.format.name} does not fit {where}: it needs "
+            f"{self.needed_gib:.1f} GiB per device with one request of {deployment.request_tokens:g} tokens, "
+            f"but the engine may use {self.usable_gib:.1f}"
+        )
+        sizes = (tp for tp in range(deployment.tp + 1, MAX_TP + 1) if split_problem(model, tp) is None)
+        larger = next((tp for tp in sizes if _fits(memory, tp=tp)), None)
+        text += f"; it fits with --tp {larger}" if larger else f"; no --tp up to {MAX_TP} is enough"
+        others = (
+            other for other in load_catalogue().accelerators.values() if _fits(memory, accelerator=other)
+        )
+        smallest = min(others, key=lambda other: other.device_memory_gib, default=None)
+        if smallest is not None and deployment.memory_gib is None:
+            text += f", or on {smallest.name} ({smallest.device_memory_gib:g} GiB) with --tp {deployment.tp}"
+        return text
 
 
 @dataclass(frozen=True)
@@ -245,37 +266,6 @@ def find_slice(name: str, tp: int | None = None) -> tuple[AcceleratorFacts, int]
 
 def _max_batch(memory: Memory) -> int:
     return min(memory.requests(memory.free_bytes[1]), memory.iterations.deployment.max_requests)
-
-
-def _does_not_fit(error: DoesNotFitError) -> str:
-    """Return the message about a model that does not fit on a device, with the smallest alternatives."""
-    memory = error.memory
-    iterations = memory.iterations
-    deployment, model = iterations.deployment, iterations.model
-    where = (
-        f"{deployment.tp} x {iterations.accelerator.name}"
-        if deployment.tp > 1
-        else iterations.accelerator.name
-    )
-    text = (
-        f"{model.name} in {iterations.format.name} does not fit {where}: it needs {error.needed_gib:.1f} GiB "
-        f"per device with one request of {deployment.request_tokens:g} tokens, but the engine may use "
-        f"{error.usable_gib:.1f}"
-    )
-    larger = next(
-        (
-            tp
-            for tp in range(deployment.tp + 1, MAX_TP + 1)
-            if split_problem(model, tp) is None and _fits(memory, tp=tp)
-        ),
-        None,
-    )
-    text += f"; it fits with --tp {larger}" if larger else f"; no --tp up to {MAX_TP} is enough"
-    others = (other for other in load_catalogue().accelerators.values() if _fits(memory, accelerator=other))
-    smallest = min(others, key=lambda other: other.device_memory_gib, default=None)
-    if smallest is not None and deployment.memory_gib is None:
-        text += f", or on {smallest.name} ({smallest.device_memory_gib:g} GiB) with --tp {deployment.tp}"
-    return text
 
 
 def _fits(memory: Memory, tp: int | None = None, accelerator: AcceleratorFacts | None = None) -> bool:

@@ -211,6 +211,21 @@ class Iterations:
         work = tokens * (self.token_ms + self.prompt_attention_ms(context)) + prompts * self.answer_ms
         return self.fixed_ms + read + work
 
+    def loop_ms(self, requests: float) -> float:
+        """Return the time per output token in a closed loop with `requests` always in flight [ms] (eq. E20).
+
+        A request with O output tokens takes O iterations, of which the first computes its prompt. So on
+        average a fraction (O-1)/O of the requests decode, and each other request adds one prompt between the
+        tokens of a request. A prompt is computed together with decodes: it adds its work, not a separate
+        iteration.
+        """
+        prompt, answer = self.deployment.in_tokens, self.deployment.out_tokens
+        steps = max(answer - 1, 1.0)
+        decoding = requests * steps / (steps + 1)
+        whole_ms = self.prompt_ms(1, prompt, prompt / 2)
+        added_ms = whole_ms - self.decode_ms(0, prompt) - self.experts_ms * self.touched(decoding)
+        return self.decode_ms(decoding, prompt + answer / 2) + (requests - 1) / steps * added_ms
+
 
 def mean_seen(context: float, limit: float | None) -> float:
     """Return the mean attention span of a prompt's tokens [tokens], each capped at a limit (eq. E15).

@@ -13,7 +13,7 @@ from typing import Any
 from optimizer.errors import SpecError
 from optimizer.profiles.attention_parts import attention_of, matrices_of
 from optimizer.profiles.block_configs import block_layer
-from optimizer.profiles.checkpoint_files import side_files, stored_bytes
+from optimizer.profiles.checkpoint_files import json_object, side_files, stored_bytes
 from optimizer.profiles.config_keys import (
     REQUIRED,
     STATED,
@@ -28,7 +28,6 @@ from optimizer.profiles.layer_types import layer_count, layer_type
 from optimizer.profiles.layers import Layer, Matrix, ModelFacts, grouped
 from optimizer.profiles.quantisation import with_formats
 from optimizer.quantities import counted
-from optimizer.schema.files import json_value, read_text
 from optimizer.schema.messages import json_type
 
 _WRAPPERS = ("text_config", "llm_config", "language_config")
@@ -65,9 +64,7 @@ def read_model_config(
     file = Path(path)
     if file.is_dir():
         file /= "config.json"
-    raw = json_value(read_text(file), str(file))
-    if not isinstance(raw, Mapping):
-        raise SpecError(f"{file}: must be an object with keys, not {json_type(raw)}")
+    raw = json_object(file)
     whole = file.name == "config.json"
     name = file.resolve().parent.name if whole else file.stem
     found = model_of_config(

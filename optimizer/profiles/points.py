@@ -17,7 +17,6 @@ from optimizer.profiles.estimate import find_accelerator, find_model
 from optimizer.profiles.intervals import Estimated, tokens_in_memory, uncertainty_of_times
 from optimizer.profiles.iterations import Iterations
 from optimizer.profiles.layers import ModelFacts
-from optimizer.profiles.loops import token_ms_of_loop
 from optimizer.profiles.memory import GIB, Memory
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -45,7 +44,6 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
 """Accepted column headings of each value; case is ignored."""
 EAGER_ENGINES = frozenset({"legacy", "eager"})
 """Values of the engine column for engines that launch each kernel from the host."""
-_DECODE, _PROMPT = {"decode"}, {"prefill", "prompt"}
 _WHOLE = {"tp", "max_num_tokens", "max_requests"}
 _SETTINGS = _WHOLE | {"in_tokens", "out_tokens", "memory_utilization", "memory_gib"}
 """Columns that are settings of the deployment; those in `_WHOLE` are integers."""
@@ -130,7 +128,7 @@ def estimate_points(text: str, source: str = "", efficiency: Efficiency | None =
 def _kind(given: Mapping[str, str]) -> str:
     kind = given.get("kind", "").lower()
     if kind:
-        return "prefill" if kind in _PROMPT else kind
+        return "prefill" if kind == "prompt" else kind
     return "decode" if "batch" in given else "loop" if "concurrency" in given else "kv"
 
 
@@ -151,9 +149,9 @@ def _estimated(
         if memory.free_bytes[1] <= 0:
             raise SpecError(f"{model.name} leaves no memory for a cache")
         return tokens_in_memory(memory)
-    if kind in _DECODE:
+    if kind == "decode":
         time = iterations.decode_ms(_number(given, "batch"), _number(given, "context"))
-    elif kind in _PROMPT:
+    elif kind == "prefill":
         prompts, tokens = _number(given, "batch", 1.0), _number(given, "tokens")
         time = iterations.prompt_ms(prompts, tokens, _number(given, "context", tokens / prompts / 2))
     elif kind == "loop":
@@ -185,7 +183,7 @@ def _loop_ms(given: Mapping[str, str], iterations: Iterations, memory: Memory) -
     in_tokens, out_tokens = _number(given, "in_tokens"), _number(given, "out_tokens")
     if _number(given, "static", 0.0):
         return iterations.decode_ms(requests, in_tokens + out_tokens / 2)
-    return token_ms_of_loop(iterations, requests)
+    return iterations.loop_ms(requests)
 
 
 def _number(given: Mapping[str, str], name: str, default: float | None = None) -> float:

@@ -3,7 +3,7 @@
 This module loads the catalogue, so it is imported only for systems that request an estimate.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -20,6 +20,8 @@ from optimizer.spec.system import System
 
 _REMEMBERED = 2**14
 """Maximum number of cached estimates, which planning, verification and studies reuse."""
+_SETTINGS = ("weights", "cache", "eager", "memory_utilization", "max_requests")
+"""Settings of an estimate that are settings of the deployment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +46,9 @@ def requested_profile(system: System, server: Server, accelerator: str) -> Reque
         SpecError: a name is not in the catalogue, or a setting is out of range; the message states the
             location.
     """
-    profile = system.profiles[server.model, accelerator]
     load = server.current.load
-    lengths = (load.in_tokens, load.out_tokens) if load.out_tokens >= 1 else (None, None)
-    return _requested(
-        profile,
-        system.accelerators[accelerator],
-        lengths,
-        system.options.estimates,
-        _stamp(profile),
-    )
+    lengths = (max(load.in_tokens, 1.0), load.out_tokens) if load.out_tokens >= 1 else None
+    return _of_system(system, system.profiles[server.model, accelerator], lengths)
 
 
 def check_request(system: System, profile: ModelProfile) -> None:
@@ -64,15 +59,20 @@ def check_request(system: System, profile: ModelProfile) -> None:
             location.
     """
     if profile.is_estimated:
-        accelerator = system.accelerators[profile.accelerator]
-        _requested(profile, accelerator, (None, None), system.options.estimates, _stamp(profile))
+        _of_system(system, profile, None)
+
+
+def _of_system(system: System, profile: ModelProfile, lengths: tuple[float, float] | None) -> Requested:
+    """Return the estimate of a profile for mean input and output lengths [tokens]; None: the defaults."""
+    accelerator = system.accelerators[profile.accelerator]
+    return _requested(profile, accelerator, lengths, system.options.estimates, _stamp(profile))
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _requested(
     profile: ModelProfile,
     accelerator: Accelerator,
-    lengths: tuple[float | None, float | None],
+    lengths: tuple[float, float] | None,
     end: EstimateEnd,
     stamp: int,
 ) -> Requested:
@@ -135,23 +135,16 @@ def _deployment(
     profile: ModelProfile,
     accelerator: Accelerator,
     facts: AcceleratorFacts,
-    lengths: tuple[float | None, float | None],
+    lengths: tuple[float, float] | None,
 ) -> Deployment:
     """Return the deployment of a profile; by default on all cards of the replica."""
     cards = accelerator.multiplicity * profile.acc_count
-    in_tokens, out_tokens = lengths
-    default = Deployment()
-    return Deployment(
+    found = Deployment(
         tp=settings.tp or cards * facts.devices,
-        weights=settings.weights,
-        cache=settings.cache,
-        eager=settings.eager,
-        in_tokens=max(in_tokens, 1.0) if in_tokens is not None else default.in_tokens,
-        out_tokens=out_tokens if out_tokens is not None else default.out_tokens,
-        memory_utilization=settings.memory_utilization,
         max_num_tokens=profile.max_num_tokens,
-        max_requests=settings.max_requests,
+        **{name: getattr(settings, name) for name in _SETTINGS},
     )
+    return replace(found, in_tokens=lengths[0], out_tokens=lengths[1]) if lengths else found
 
 
 def _filled(profile: ModelProfile, found: ProfileEstimate, end: EstimateEnd) -> ModelProfile:

@@ -8,7 +8,6 @@ import pytest
 
 from optimizer.profiles import Deployment, Efficiency, estimate_profile, load_catalogue
 from optimizer.profiles.iterations import Iterations, mean_seen
-from optimizer.profiles.loops import token_ms_of_loop
 
 CATALOGUE = load_catalogue()
 EXAMPLES = {
@@ -90,7 +89,7 @@ def test_experts_touched_are_those_of_all_possible_choices(count: int, each: int
 def test_a_loop_of_one_request_is_its_decode_iteration() -> None:
     found = iterations("llama-3.1-8b", "H100", in_tokens=500, out_tokens=1001)
     expected = found.decode_ms(1000 / 1001, 500 + 1001 / 2)
-    assert token_ms_of_loop(found, 1) == pytest.approx(expected, rel=1e-12)
+    assert found.loop_ms(1) == pytest.approx(expected, rel=1e-12)
 
 
 def test_loop_time_is_total_work_over_iterations() -> None:
@@ -101,7 +100,7 @@ def test_loop_time_is_total_work_over_iterations() -> None:
     each = found.token_ms + found.answer_ms + context * found.cache_ms(context)
     cycle = 201 * (found.fixed_ms + found.weights_ms) + prompts + requests * steps * each
     own = prompts / requests + found.decode_ms(requests * steps / 201, context)
-    assert token_ms_of_loop(found, requests) == pytest.approx((cycle - own) / steps, rel=1e-9)
+    assert found.loop_ms(requests) == pytest.approx((cycle - own) / steps, rel=1e-9)
 
 
 def test_eager_engines_start_every_layer_from_the_host() -> None:
