@@ -191,7 +191,10 @@ def read_text(path: str | os.PathLike[str]) -> str:
             data = file.read(MAX_JSON_BYTES + 1)
     if len(data) > MAX_JSON_BYTES:
         raise SpecError(f"{source}: over the limit of {MAX_JSON_BYTES >> 20} MiB")
-    return _decoded(data, source)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{source}: not UTF-8 text (byte {error.start})") from None
 
 
 def lines_of(text: str) -> Iterator[str]:
@@ -211,13 +214,6 @@ def _refusing(path: Path) -> Iterator[None]:
         raise SpecError(f"{path}: {(error.strerror or str(error)).lower()}") from None
     except ValueError:  # a null character
         raise SpecError(f"{str(path)!r}: not a path") from None
-
-
-def _decoded(data: bytes, source: str) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SpecError(f"{source}: not UTF-8 text (byte {error.start})") from None
 
 
 def text_of(

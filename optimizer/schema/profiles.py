@@ -47,13 +47,11 @@ class EstimateSettings(Document):
 
     @field_validator("config")
     @classmethod
-    def _in_its_folder(cls, config: str | None, info: ValidationInfo) -> str | None:
+    def _in_its_folder(cls, config: str, info: ValidationInfo) -> str:
         """Resolve the path of a config.json relative to the document.
 
         Only documents in files can name files.
         """
-        if config is None:
-            return None
         folder = (info.context or {}).get(FOLDER)
         if folder is None:
             raise PydanticCustomError(

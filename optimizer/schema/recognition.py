@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 _ANSWERS = {
     "allocations": "a plan, or an answer",
-    "relativeCostDifference": "a comparison",
+    "relativecostdifference": "a comparison",
     "unanswered": "an explanation",
     "repairs": "a repaired plan with its simulation",
     "overview": "a report",
@@ -12,11 +12,10 @@ _ANSWERS = {
     "goodput": "a simulation",
     "panels": "a figure",
     "rejections": "a list of candidates",
-    "alphaByBatch": "an estimate",
+    "alphabybatch": "an estimate",
     "provenance": "a fitted profile",
 }
-"""Top-level keys that identify an output, each with a name for it; the first match decides."""
-_SPELLING = {key.lower(): key for key in _ANSWERS}
+"""Top-level keys that identify an output, in lower case, each with a name for it; the first match decides."""
 
 
 def is_plan(raw: object) -> bool:
@@ -29,4 +28,4 @@ def answer_name(raw: object) -> str | None:
     if not isinstance(raw, Mapping):
         return None
     keys = {str(key).lower() for key in raw}
-    return next((_ANSWERS[key] for lower, key in _SPELLING.items() if lower in keys), None)
+    return next((name for key, name in _ANSWERS.items() if key in keys), None)

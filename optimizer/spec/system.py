@@ -338,18 +338,11 @@ class System:
         Raises:
             SpecError: a number of cards is out of range.
         """
-        changed = {
-            kind: validated(Capacity, self._priced(kind) | {"type": kind, "count": n}, f"count.{kind}.").cards
-            for kind, n in units.items()
-        }
-        capacity = {**self.capacity, **changed}
+        capacity = dict(self.capacity)
+        for kind, number in units.items():
+            before = Capacity.of(kind, capacity.get(kind, 0)).model_dump()
+            capacity[kind] = validated(Capacity, before | {"count": number}, f"count.{kind}.").cards
         return replace(self, capacity=MappingProxyType({kind: capacity[kind] for kind in sorted(capacity)}))
-
-    def _priced(self, kind: str) -> dict[str, object]:
-        """Return the price of additional cards of a type, in the form of documents; empty without one."""
-        cards = self.capacity.get(kind)
-        has_price = isinstance(cards, UnlimitedCards) and cards.owned is not None
-        return {"more": cards.more_cents_per_h} if has_price and isinstance(cards, UnlimitedCards) else {}
 
     def with_rate_factors(self, factors: Mapping[tuple[str, str], float]) -> "System":
         """Return a copy with other factors on the maximum rates of replicas, by server and accelerator."""
@@ -646,7 +639,7 @@ def with_changed_load(server: Server, changes: Mapping[str, float], place: str =
     """
     prefix = place or f"servers.{server.name}.load."
     check_field_names(Load, changes, prefix)
-    load = validated(Load, server.current.load.model_dump(exclude_unset=True) | changes, prefix)
+    load = validated(Load, {**server.current.load.model_dump(exclude_unset=True), **changes}, prefix)
     check_load(load, prefix)
     return with_deadline_of_load(server.with_load(load))
 
