@@ -14,7 +14,7 @@ from optimizer.documents import Document
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.memory import DEPLOYMENT
-from optimizer.jobs.requests import Request, SizingOptions
+from optimizer.jobs.requests import ModelOptions, Request
 from optimizer.kinds.batch_servers.rows import BatchRow
 from optimizer.kinds.replicas import LatencyTargets, Replica
 from optimizer.kinds.token_batching import LENGTHS_NEEDED
@@ -111,7 +111,7 @@ def add_flags(parser: argparse.ArgumentParser, *tables: str) -> None:
     names = parser.add_argument_group("names, from which token times, memory and batch are estimated")
     add_request(names, NameFlags)
     add_deployment(names, DEPLOYMENT)
-    add_request(names, SizingOptions, skipped={"batch_sizing"})
+    add_request(names, ModelOptions, fields=("estimates",))
     _add(parser.add_argument_group("linear law"), _LINEAR | _BATCHING)
     _add(parser.add_argument_group("iteration law"), _ITERATION | _SCHEDULING)
     batches = parser.add_argument_group("batch server, which answers requests without tokens together")

@@ -5,6 +5,8 @@ import json
 from collections.abc import Callable
 from typing import Annotated, Any
 
+from pydantic import Field
+
 from optimizer.cli.command import Command, print_stderr, show_answer
 from optimizer.cli.flags import add_request, given_values
 from optimizer.cli.replica_flags import (
@@ -32,20 +34,21 @@ from optimizer.profiles.replicas import EstimatedReplica
 from optimizer.quantities import precise
 from optimizer.render.replica_sections import performance_sections, sizing_sections
 from optimizer.schema.files import lines_of, read_text
-from optimizer.simulation.replicas import Effort
+from optimizer.simulation.replicas import MAX_REQUESTS, Effort
+from optimizer.simulation.summary import MIN_REQUESTS
 from optimizer.units import REQUESTS_PER_SECOND
 
 
 class AnalyzeFlags(Request):
     """Flags of `analyze`: arrival rate and simulation."""
 
-    rate: Annotated[float | None, Flag("REQ/S", REQUESTS_PER_SECOND)] = None
+    rate: Annotated[float | None, Flag("REQ/S", REQUESTS_PER_SECOND)] = Field(None, gt=0, allow_inf_nan=False)
     """Arrival rate [requests/s]."""
     simulate: bool = False
     """Simulate the replica as well."""
-    requests: Annotated[int | None, Flag("N")] = None
+    requests: Annotated[int | None, Flag("N")] = Field(None, ge=MIN_REQUESTS, le=MAX_REQUESTS)
     """Number of requests to simulate (20,000)."""
-    seed: Annotated[int | None, Flag("S")] = None
+    seed: Annotated[int | None, Flag("S")] = Field(None, ge=0)
     """Random seed (1)."""
 
 

@@ -22,7 +22,6 @@ from optimizer.profiles.iterations import Iterations
 from optimizer.profiles.layers import ModelFacts
 from optimizer.profiles.memory import GIB, Memory
 from optimizer.profiles.model_config import read_model_config
-from optimizer.quantities import counted
 
 NODE = 8
 """Number of devices per node; links between nodes are slower."""
@@ -285,9 +284,9 @@ def _warnings(estimate: ProfileEstimate) -> Iterator[str]:
         yield "more than two devices over PCIe: without peer-to-peer access, much slower than estimated"
     if tp > NODE and not accelerator.name.startswith("GB"):
         yield f"tp {tp} exceeds one node of {NODE}; slower links between nodes are not modelled"
-    if model.heads % tp:
-        heads = counted(model.heads, "attention head")
-        yield f"{heads} cannot be divided by tp {tp}; most engines reject that"
+    split = split_problem(model, tp)
+    if split is not None:
+        yield f"{split}; most engines reject that"
     main = form.form("routed") or form.form("dense")
     if main not in {"bf16", "fp32"} and _rate(estimate, main) <= _rate(estimate, "bf16"):
         yield f"{accelerator.name} computes no faster in {form.name}; the 16-bit rate is used"

@@ -66,7 +66,7 @@ def performance_section(
             rows.append((f"{METRICS[metric].label}, {percentile[:-3]}", value, _SIX, "ms"))
     section = _metrics(title, rows)
     if named is not None:
-        section.notes.append(estimate_note(named.end))
+        section.notes.extend([estimate_note(named.end), *named.estimate.warnings])
     return section
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from optimizer.arrays import grouped
 from optimizer.errors import SpecError
 from optimizer.money import Price
+from optimizer.profiles.capacity import split_problem
 from optimizer.profiles.catalogue import load_catalogue
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.estimate import DoesNotFitError, estimate_profile, find_model
@@ -127,8 +128,9 @@ def _misfit(facts: ModelFacts, item: Slice, deployment: Deployment) -> str | Non
     devices = item.cards * accelerator.devices
     if accelerator.over_pcie and devices > MAX_OVER_PCIE:
         return f"at most {MAX_OVER_PCIE} devices can share a model over PCIe (more are slower than estimated)"
-    if facts.heads % devices:
-        return f"its {facts.heads} attention heads cannot be divided by {devices}"
+    split = split_problem(facts, devices)
+    if split is not None:
+        return f"its {split}"
     try:
         estimate_profile(facts, accelerator, replace(deployment, tp=devices))
     except DoesNotFitError as error:

@@ -342,8 +342,8 @@ REPLICA = LAW | {"--in-tokens": 0, "--out-tokens": 10, "--max-batch": 4}
     ("command", "change", "place"),
     [
         ("analyze", {}, "--rate: missing"),
-        ("analyze", {"--rate": 0}, "rate: must be more than 0 requests/s, not 0"),
-        ("analyze", {"--rate": "nan"}, "rate: must be"),
+        ("analyze", {"--rate": 0}, "--rate: '0': must be more than 0"),
+        ("analyze", {"--rate": "nan"}, "--rate: 'nan': must be more than 0"),
         ("analyze", {"--rate": "inf"}, "rate: must be finite"),
         ("analyze", {"--rate": "fast"}, "--rate: "),
         ("analyze", {"--rate": 1, **dict.fromkeys(LAW)}, "--decode-base"),

@@ -76,6 +76,13 @@ def test_more_devices_and_a_bigger_share_of_memory_hold_more(run: Run) -> None:
     assert capacity("--memory-utilization", "80%") < capacity() < capacity("--tp", 2)
 
 
+@pytest.mark.parametrize(("command", "flags"), [("analyze", ("--rate", 1)), ("size", ("--target-itl", 30))])
+def test_warnings_of_the_estimate_are_shown(command: str, flags: tuple[object, ...], run: Run) -> None:
+    warning = "32 attention heads do not split by 3; most engines reject that"
+    assert warning in run(command, *NAMES, "--tp", 3, *flags).out
+    assert warning not in run(command, *NAMES, "--tp", 2, *flags).out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -87,6 +94,7 @@ def test_more_devices_and_a_bigger_share_of_memory_hold_more(run: Run) -> None:
         (("--model", "llama-3.1-70b", "--accelerator", "H100"), "it fits with --tp 2"),
         ((*NAMES[:3], "2xH100", "--tp", "4"), "--tp: must be 2, the devices of"),
         ((*NAMES, "--weights", "fp7"), "did you mean 'fp8'"),
+        ((*NAMES, "--scale", "2"), "unknown flag --scale"),
         ((*NAMES, "--decode-base", "5"), "--decode-base: token times are estimated from --model"),
         ((*NAMES, "--service-base", "5"), "--model: not used by a batch server"),
         ((*NAMES, "--batch", "rows"), "--batch: reads all values from its lines; remove --model"),

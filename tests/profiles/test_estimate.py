@@ -93,7 +93,7 @@ def test_warnings_say_what_is_not_counted() -> None:
         return " | ".join(estimate_profile(model, accelerator, Deployment(**settings)).warnings)  # type: ignore[arg-type]
 
     assert "over PCIe" in warnings("llama-3.1-8b", "L40S", tp=4)
-    assert "cannot be divided by tp 3" in warnings("llama-3.1-8b", "H100", tp=3)
+    assert "attention heads do not split by 3" in warnings("llama-3.1-8b", "H100", tp=3)
     assert "exceeds one node" in warnings("llama-3.1-8b", "H100", tp=16)
     assert "computes no faster in fp8" in warnings("llama-3.1-8b", "A100", weights="fp8")
     assert "exceed the context" in warnings("llama-2-7b", "H100", in_tokens=5000)

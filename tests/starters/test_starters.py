@@ -156,7 +156,7 @@ def test_what_cannot_be_started_from_is_refused(changes: dict[str, Any], problem
         (L40S, "4xL40S, 8xL40S: at most 2 devices can share a model over PCIe"),
         (L40S, "with fp8 weights it fits on 2xL40S"),
         (Offer("L40S", 4, Price(400, "USD"), "", 8), "4xL40S: at most 2 devices can share a model over PCIe"),
-        (Offer("H100", 3, Price(900, "USD"), "", 9), "3xH100: its 64 attention heads cannot be divided by 3"),
+        (Offer("H100", 3, Price(900, "USD"), "", 9), "3xH100: its 64 attention heads do not split by 3"),
     ],
 )
 def test_a_model_that_fits_nothing_is_told_why_slice_by_slice(offer: Offer, said: str) -> None:
