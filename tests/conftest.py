@@ -41,7 +41,7 @@ settings.register_profile(
     "default",
     derandomize=True,
     deadline=None,
-    max_examples=25,
+    max_examples=15,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000)

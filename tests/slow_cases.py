@@ -19,5 +19,11 @@ def leave_out_slow_cases() -> None:
 def mostly_slow(cases: Iterable[Any], quick: int) -> list[Any | ParameterSet]:
     """Return cases to parametrize with, all but the first ones marked slow; several arguments are a tuple."""
     found = list(cases) if _run["slow"] else list(islice(cases, quick))
-    rest = (case if isinstance(case, tuple) else (case,) for case in found[quick:])
-    return [*found[:quick], *(pytest.param(*case, marks=pytest.mark.slow) for case in rest)]
+    return [*found[:quick], *map(_slow, found[quick:])]
+
+
+def _slow(case: Any) -> ParameterSet:
+    """Mark a case slow beside its other marks."""
+    if isinstance(case, ParameterSet):
+        return pytest.param(*case.values, marks=[*case.marks, pytest.mark.slow], id=case.id)
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)

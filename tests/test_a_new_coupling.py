@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from copied_tree import answers_in, copy_tree
 
+pytestmark = pytest.mark.slow
+
 FEATURES = "optimizer/features"
 EDITS = {
     "from optimizer.features.shared_cards.feature import": (

@@ -12,6 +12,8 @@ from builders import accelerator, document
 from copied_tree import answers_in, copy_tree
 from queue_oracles import erlang_b
 
+pytestmark = pytest.mark.slow
+
 KINDS = "optimizer/kinds"
 EDITS = {
     "from optimizer.documents import Document\n": (

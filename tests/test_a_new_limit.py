@@ -104,6 +104,7 @@ CARBON_EDITS = {
 }
 
 
+@pytest.mark.slow
 def test_a_limit_and_an_option_on_a_new_field_are_one_file(tmp_path: Path, specs: Path) -> None:
     copy_tree(tmp_path, {"carbon_limit.py": f"{LIMITS}/carbon.py"}, {f"{LIMITS}/table.py": CARBON_EDITS})
     answers = answers_in(tmp_path, "carbon_answers.py", [str(specs)])

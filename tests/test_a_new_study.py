@@ -13,6 +13,8 @@ from copied_tree import ROOT, answers_in, copy_tree
 
 from optimizer import load_system, scale_loads, solve
 
+pytestmark = pytest.mark.slow
+
 ENTRY = '    explain: "StudyEntry['
 EDITS = {
     "if TYPE_CHECKING:\n": (

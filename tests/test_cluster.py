@@ -36,6 +36,7 @@ def address(request: pytest.FixtureRequest) -> Iterator[str]:
         yield cluster.scheduler_address
 
 
+@pytest.mark.slow
 def test_worker_processes_give_the_bytes_of_one_process(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,6 +119,7 @@ def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_importing_costs_nothing_where_no_cluster_is_asked_for() -> None:
     code = (
         "import sys, optimizer.cluster, optimizer.cli.study\n"

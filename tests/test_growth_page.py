@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from doc_pages import blocks, read_page
+from slow_cases import mostly_slow
 
 from optimizer.cli.main import main
 
@@ -25,7 +26,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("command", "output"), COMMANDS, ids=[command for command, _ in COMMANDS])
+@pytest.mark.parametrize(
+    ("command", "output"), mostly_slow(COMMANDS, 2), ids=lambda text: text.splitlines()[0]
+)
 def test_commands_print_what_the_page_shows(
     command: str, output: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -41,7 +44,10 @@ def test_the_page_shows_every_kind_of_question() -> None:
 
 @pytest.mark.parametrize(
     ("command", "endings"),
-    [("sweep fleet.yaml --vary load=1,2", "svg png pdf"), ("horizon fleet.yaml --trace day.csv", "svg")],
+    mostly_slow(
+        [("sweep fleet.yaml --vary load=1,2", "svg png pdf"), ("horizon fleet.yaml --trace day.csv", "svg")],
+        1,
+    ),
 )
 def test_pictures_json_and_csv_are_written(
     command: str, endings: str, folder: Path, capsys: pytest.CaptureFixture[str]

@@ -50,7 +50,7 @@ def assert_a_good_answer(system: System) -> Plan:
 @pytest.mark.parametrize(
     ("policy", "delayed"),
     mostly_slow(
-        [("None", False), ("PriorityExhaustive", True), ("None", True), ("PriorityExhaustive", False)], 2
+        [("None", False), ("PriorityExhaustive", True), ("None", True), ("PriorityExhaustive", False)], 1
     ),
 )
 def test_two_hundred_servers_of_which_many_must_wait(policy: str, *, delayed: bool) -> None:
@@ -73,6 +73,7 @@ def test_thousands_of_servers_of_which_many_must_wait(size: tuple[int, int, int]
     assert carried(plan, system) >= carried(solve(system, milp_solver=False), system)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", mostly_slow(["PriorityExhaustive", "RoundRobin"], 1))
 def test_partial_service_searches_about_once_per_replica(
     policy: str, monkeypatch: pytest.MonkeyPatch

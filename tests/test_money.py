@@ -9,6 +9,7 @@ from typing import Any
 import builders
 import pytest
 from builders import accelerator, server, service_class
+from slow_cases import mostly_slow
 
 from optimizer import compare, explain, load_system, make_report, solve
 from optimizer.cli.main import main
@@ -117,7 +118,7 @@ def test_a_currency_of_what_runs_alone_counts_for_all() -> None:
     assert system.servers["s"].current.cost_cents_per_h == 250
 
 
-@pytest.mark.parametrize("command", ["solve", "candidates", "explain", "compare", "report"])
+@pytest.mark.parametrize("command", mostly_slow(["solve", "candidates", "explain", "compare", "report"], 3))
 def test_every_output_shows_the_currency(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,6 +134,7 @@ def test_every_output_shows_the_currency(
     assert "cents" not in shown["dollars"]
 
 
+@pytest.mark.slow
 def test_the_page_and_the_pictures_show_the_currency() -> None:
     system = load_system(DOLLARS)
     page = render_report(make_report(system), system, "html")
@@ -155,6 +157,7 @@ def test_costs_in_two_currencies_are_not_compared() -> None:
     assert compare(dollars, solve(load_system(PLAIN))).same
 
 
+@pytest.mark.slow
 def test_an_explanation_keeps_cents_in_its_numbers() -> None:
     plain, dollars = explain(load_system(PLAIN)), explain(load_system(DOLLARS))
     assert [item.next_best for item in plain.servers] == [item.next_best for item in dollars.servers]

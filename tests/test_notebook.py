@@ -30,6 +30,7 @@ def outputs() -> list[dict[str, Any]]:
     return [output.get("data", {"text/plain": output.get("text")}) for output in found]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_notebook_shows_plans_pictures_and_tables(outputs: list[dict[str, Any]]) -> None:
     plan, picture, sweep, printed, frame = outputs

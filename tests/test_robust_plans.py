@@ -80,7 +80,7 @@ def faults(seed: int, wanted: Wanted, *, mixed: bool) -> list[str]:
     return [f"{seed} {wanted} mixed={mixed}: {line}" for line in plan_faults(system, best_levels(system))]
 
 
-@pytest.mark.parametrize(("seed", "wanted", "mixed"), mostly_slow([*CASES, *MORE], len(CASES)))
+@pytest.mark.parametrize(("seed", "wanted", "mixed"), mostly_slow([*CASES, *MORE], 30))
 def test_plans_are_those_of_brute_force(seed: int, wanted: Wanted, *, mixed: bool) -> None:
     assert faults(seed, wanted, mixed=mixed) == []
 
@@ -368,7 +368,7 @@ def rolling_fleet(seed: int, servers: int) -> System:
     return large_system(seed, servers, 6, (*two, MODES[seed % 2]))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", mostly_slow(range(3), 1))
 def test_a_few_servers_are_those_of_a_second_formulation(seed: int) -> None:
     compare_with_second(large_system(seed, 12, 6))
     if seed < 2:

@@ -135,6 +135,7 @@ def repair_faults(seed: int) -> list[str]:
     return [f"{seed}: {line}" for line in found]
 
 
+@pytest.mark.slow
 def test_repairs_of_roll_outs_serve_when_solved_again() -> None:
     assert [line for seed in range(6) for line in repair_faults(seed)] == []
 

@@ -47,7 +47,7 @@ from optimizer.studies.sweep.sweep import sweep
 # --- the choice ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(220), 6))
+@pytest.mark.parametrize("seed", mostly_slow(range(220), 4))
 def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     mixed = seed % 4 == 0
     made = random_routes(seed, others=0 if mixed else seed % 2)

@@ -9,6 +9,7 @@ import pytest
 from doc_pages import DOCS, ROOT, blocks, printed, read_page, table
 from scenario_tables import PAGES as WITH_TABLES
 from scenario_tables import written
+from slow_cases import mostly_slow
 
 from optimizer.cli.main import main
 from optimizer.errors import AnalysisError
@@ -86,7 +87,7 @@ def test_a_command_prints_what_the_page_shows(command: str, output: str) -> None
     assert lines[: len(shown)] == shown
 
 
-@pytest.mark.parametrize("name", WITH_TABLES)
+@pytest.mark.parametrize("name", mostly_slow(WITH_TABLES, 3))
 def test_tables_are_those_of_the_program(name: str) -> None:
     assert written(name) == read_page(name), "python tests/scenario_tables.py"
 

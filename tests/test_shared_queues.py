@@ -25,7 +25,7 @@ from optimizer.studies.simulation.plans import simulate_pools
 # --- the choice ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(220), 12))
+@pytest.mark.parametrize("seed", mostly_slow(range(220), 8))
 def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     mixed = seed % 3 == 0
     made = random_queues(seed, queues=1 + seed % 2, others=0 if mixed else 1)
@@ -57,7 +57,7 @@ def test_greedy_plans_hold_and_serve_no_more(seed: int) -> None:
 
 
 @pytest.mark.parametrize("policy", ["PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"])
-@pytest.mark.parametrize("seed", mostly_slow((2, 5, *range(6, 40)), 2))
+@pytest.mark.parametrize("seed", mostly_slow((2, 5, *range(6, 40)), 1))
 def test_a_policy_serves_the_next_member_up_to_its_targets(seed: int, policy: str) -> None:
     system = load_system(random_queues(seed)).with_options(saturation_policy=policy)
     plan, full = solve(system), solve(system, saturation_policy="None")

@@ -29,7 +29,7 @@ from optimizer.studies.sweep.days import lognormal_days
 # --- the choice ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(200), 6))
+@pytest.mark.parametrize("seed", mostly_slow(range(200), 4))
 def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     """The oracle searches the versions as servers of their own, spelled out by plain arithmetic."""
     source = random_splits(seed, mixed=seed % 2 == 1)

@@ -31,6 +31,7 @@ def fitted(law: IterationCoefficients, noise: float) -> FittedProfile:
     return fit([benchmark(sweep(law, shapes, noise))], options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [pytest.param(0.0, marks=pytest.mark.slow), 0.02])
 def test_full_model_is_recovered_within_its_errors(noise: float) -> None:
     profile = fitted(FULL, noise)
@@ -52,6 +53,7 @@ def test_reference_model_is_recovered() -> None:
         assert getattr(profile.iteration, name) == pytest.approx(getattr(REFERENCE, name), rel=0.06), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("law", "shapes"), [(REFERENCE, SHAPES[:3]), pytest.param(FULL, SHAPES, marks=pytest.mark.slow)]
 )
@@ -110,6 +112,7 @@ def test_one_shape_fits_a_simpler_model_with_warnings() -> None:
     assert profile.fit.errors.itl < 0.05
 
 
+@pytest.mark.slow
 def test_highest_rates_are_held_out() -> None:
     options = FitOptions(hold_out=1, settings=ServerSettings(10**7, 1024), leave_out=False)
     profile = fit([benchmark(sweep(REFERENCE, SHAPES[:2]))], options)

@@ -40,7 +40,7 @@ def said(profile: FittedProfile) -> str:
     return " ".join(profile.fit.warnings)
 
 
-@pytest.mark.parametrize("case", mostly_slow(TWINS, 3))
+@pytest.mark.parametrize("case", mostly_slow(TWINS, 1))
 def test_twins_of_faulty_reports_are_fitted_rightly_and_told(case: str) -> None:
     expected = json.loads((DATA / case / "expected.json").read_text())
     profile = fitted(case, "[!e]*")
@@ -54,6 +54,7 @@ def test_twins_of_faulty_reports_are_fitted_rightly_and_told(case: str) -> None:
             assert getattr(found, key) == pytest.approx(value, rel=point["tolerance"]), (key, point["row"])
 
 
+@pytest.mark.slow
 def test_time_per_token_is_not_that_of_chunks() -> None:
     """2.38 ms a token arrive as 8.23 ms a chunk of 3.46 tokens (vllm#51742)."""
     profile = fitted("02-spec-decode-itl", "spec.json")
@@ -100,6 +101,7 @@ def test_replicas_are_divided_by_or_asked_for(tmp_path: Path) -> None:
     assert fit_reports([path], FitOptions(key=MeasuredSetup(cards=4))).acc_count == 4
 
 
+@pytest.mark.slow
 def test_halved_times_per_token_are_mended() -> None:
     """A BOS in each chunk halves ITL and TPOT (inference-perf PR#565, PR#566)."""
     profile = fitted("11-inference-perf-itl", "stage_*.json")
@@ -116,6 +118,7 @@ def test_light_runs_end_in_words(name: str) -> None:
     assert "add a run with many users" in said(profile)
 
 
+@pytest.mark.slow
 def test_times_below_those_of_the_card_are_told_first(tmp_path: Path) -> None:
     """One H100 reads the 15 GB of Llama 3.1 8B in 4.48 ms, and computes a token in 0.0141 ms (data sheet)."""
     bounds = bounds_of("meta-llama/Llama-3.1-8B", "H100", 1, None)

@@ -146,7 +146,7 @@ FAILURES: dict[str, Callable[[SimulatedFleet], object]] = {
 }
 
 
-@pytest.mark.parametrize("reason", FAILURES)
+@pytest.mark.parametrize("reason", mostly_slow(FAILURES, 2))
 def test_a_failing_source_holds_replicas_with_a_reason(reason: str) -> None:
     loop = Loop(replicas=4)
     loop.run(lambda _: 12, 90)
@@ -160,6 +160,7 @@ def test_a_failing_source_holds_replicas_with_a_reason(reason: str) -> None:
     assert loop.fleet.desired == there
 
 
+@pytest.mark.slow
 def test_a_few_silent_replicas_are_extrapolated() -> None:
     loop = Loop(CONFIG.model_copy(update={"coverage": 0.7}), replicas=5)
     loop.run(lambda _: 16, 150)
@@ -179,6 +180,7 @@ def test_no_traffic_never_takes_the_last_replica() -> None:
     assert (workload(records[-1])["replicas"], workload(records[-1])["reason"]) == (0, "Idle")
 
 
+@pytest.mark.slow
 def test_without_a_forecast_the_measured_rate_is_planned() -> None:
     config = LoopConfig.model_validate(CONFIG.model_dump(by_alias=True) | {"forecast": "none"})
     record = Loop(config).run(lambda t: 2 + t / 30, 150)[-1]
@@ -272,6 +274,7 @@ def test_recorded_cycles_repeat_exactly(tmp_path: Path) -> None:
     assert any(differences for _, differences in repeated(chat_system(), other, path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", mostly_slow(range(3), 1))
 def test_a_loop_that_is_killed_continues_where_it_stopped(tmp_path: Path, seed: int) -> None:
     rng, path = np.random.default_rng(seed), tmp_path / "state.json"
@@ -329,6 +332,7 @@ def refuse(*_: object) -> None:
     raise ClusterError("403 Forbidden: events", 403)
 
 
+@pytest.mark.slow
 def test_drift_alarms_within_four_minutes_and_calm_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """An event that is refused is recorded and harmless."""
     loop = Loop(replicas=3)
@@ -377,6 +381,7 @@ def test_a_calm_day_gives_no_alarm(seed: int) -> None:
     assert loop.fleet.events == []
 
 
+@pytest.mark.slow
 def test_a_refit_is_applied_only_on_request() -> None:
     config = CONFIG.model_copy(update={"drift": DriftSettings(refit="apply")})
     loop = Loop(config, replicas=3, slowdown=1.3)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 from simulated_fleet import DISCOVERY, SimulatedFleet, between, chat_system, poisson
+from slow_cases import mostly_slow
 
 from rest_server.loop.estimators import (
     LengthMemory,
@@ -39,7 +40,7 @@ CASES: Mapping[str, tuple[Callable[[float], float], Mapping[int, Event]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", mostly_slow(CASES, 2))
 def test_arrivals_are_found_and_completions_are_not(case: str) -> None:
     """Mean errors over 320 s of simulated Poisson arrivals, seed 3: at most 1.3 %, and 20 to 48 %."""
     rate_rps, events = CASES[case]

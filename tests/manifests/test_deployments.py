@@ -95,6 +95,7 @@ def of(item: Json) -> tuple[str, str]:
     return notes["inferplan.dev/server"], notes["inferplan.dev/accelerator"]
 
 
+@pytest.mark.slow
 def test_the_table_is_written_edited_and_read(run: Run, plan: Path, tmp_path: Path) -> None:
     (table,) = written(run, plan, "--cluster-table")
     assert {entry["model"]: entry["source"] for entry in table["models"]}["qwen3-32b"] == "Qwen/Qwen3-32B"
@@ -353,6 +354,7 @@ def test_a_table_that_no_cluster_takes_is_refused(run: Run, plan: Path, tmp_path
     is_one_line(run("manifests", plan, "--system", GPUS, "--deployments", "--cluster", path), str(path))
 
 
+@pytest.mark.slow
 def test_settings_elsewhere_leave_routes_rentals_and_sharing_out() -> None:
     """A route needs both of its servers; on an accelerator of only one of them there is no such plan."""
     for sample in ("everything", "shared-cards", "multi-model-service"):

@@ -142,7 +142,7 @@ def test_no_value_of_a_random_plan_can_be_changed(seed: int) -> None:
     assert believed(solve(system), system, every=True) == []
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", mostly_slow(SCENARIOS, 6))
 def test_false_counts_and_batches_are_not_measured(scenario: str) -> None:
     """A batch limit of 10¹⁵ would take all memory."""
     truth, system = wire(plan_of(scenario)), system_of(scenario)

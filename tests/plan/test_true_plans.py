@@ -56,7 +56,7 @@ def test_plans_hold_where_latencies_step(source: Json, chosen: dict[str, Any], g
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("name", ["small", "large", "long-prompts.yaml"])
+@pytest.mark.parametrize("name", mostly_slow(["small", "large", "long-prompts.yaml"], 2))
 @pytest.mark.parametrize("divisor", mostly_slow([3, 1], 1))
 def test_plans_of_the_samples_hold(specs: Path, name: str, divisor: int, policy: str) -> None:
     system = load_system(specs / name)

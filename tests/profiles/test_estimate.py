@@ -160,6 +160,7 @@ def test_rows_that_cannot_be_estimated_say_why() -> None:
         estimate_points("model,gpus\n")
 
 
+@pytest.mark.slow
 def test_the_figures_on_all_measurements(reference: Path) -> None:
     """What docs/estimate.md states; the naive roofline is far behind on every one of them."""
     folder = reference / "measured"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from slow_cases import mostly_slow
 
 from optimizer import SpecError
 from optimizer.profiles import Deployment, ModelFacts, load_catalogue
@@ -161,7 +162,7 @@ def understood(model: ModelFacts) -> object:
     return model.layers, model.others, model.vocab, model.cache, model.context
 
 
-@pytest.mark.parametrize("config", tuple(families()))
+@pytest.mark.parametrize("config", mostly_slow(tuple(families()), 2))
 def test_no_key_can_be_removed_renamed_or_mistyped_in_silence(config: dict[str, Any]) -> None:
     base = read(config)
     assert isinstance(base, ModelFacts)

@@ -150,6 +150,7 @@ def test_plans_at_the_lower_end_cost_no_more(capsys: pytest.CaptureFixture[str],
     assert costs[0] < costs[2]
 
 
+@pytest.mark.slow
 def test_estimates_are_marked_wherever_they_are_shown(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -164,6 +165,7 @@ def test_estimates_are_marked_wherever_they_are_shown(
             assert ('"estimated"' in capsys.readouterr().out) == marked, (name, command)
 
 
+@pytest.mark.slow
 def test_pages_mark_estimated_pools_only() -> None:
     system = load_system(document())
     report = make_report(system)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.special import ndtr
+from slow_cases import mostly_slow
 
 from optimizer.errors import AnalysisError
 from optimizer.queueing.bulk.closed_network import (
@@ -61,7 +62,7 @@ def test_engine_matches_the_model() -> None:
     assert np.quantile(latency, 0.95) == pytest.approx(found.quantile_ms(0.95), rel=0.04)
 
 
-@pytest.mark.parametrize(("cv", "load"), [(0.0, 0.5), (0.4, 0.8), (1.0, 0.6)])
+@pytest.mark.parametrize(("cv", "load"), mostly_slow([(0.0, 0.5), (0.4, 0.8), (1.0, 0.6)], 1))
 def test_single_worker_stage_matches_pollaczek_khinchine(cv: float, load: float) -> None:
     wait = one_by_one(Station(BEFORE, 10.0, cv, 1), load / 10, 1.0)
     assert wait.mean_ms == pytest.approx(10 + load * 10 * (1 + cv * cv) / (2 * (1 - load)))

@@ -119,6 +119,7 @@ def test_delays_are_the_inverse_of_the_transform(upto: float, share: float, mean
     assert delays.beyond(np.array([at * mean]))[0] == pytest.approx(inverted(delays, at * mean), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_delays_have_their_mean_variance_and_quantiles() -> None:
     above = np.array([0.0, 0.3, 0.25, 0.64, 0.9, 0.998, 1e-9, 0.5, 0.0])
     upto = np.array([0.7, 0.5, 0.5, 0.8, 0.95, 0.999, 1e-8, 0.5, 0.0])  # σ² below, at and above σ′

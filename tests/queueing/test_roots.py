@@ -7,6 +7,7 @@ from typing import Self
 import numpy as np
 import pytest
 from scipy.optimize.elementwise import find_root
+from slow_cases import mostly_slow
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.queueing.roots import closed_brackets, root_above, smallest_integer, zeros_or
@@ -61,7 +62,7 @@ def values(functions: Family, ends: FloatArray) -> FloatArray:
     return found
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", mostly_slow(WIDTHS, 2))
 @pytest.mark.parametrize("name", FORMULAS)
 def test_brackets_match_scipy_bitwise(name: str, width: float) -> None:
     functions, ends = family(name)

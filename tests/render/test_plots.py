@@ -150,7 +150,9 @@ def test_a_drawn_figure_says_its_title_axes_units_and_names(kind: str, figures: 
     assert "nan" not in whole
 
 
-@pytest.mark.parametrize("kind", [*SHOWN, *LARGEST, "mixed", "wide", "wide-pareto", "large-numbers"])
+@pytest.mark.parametrize(
+    "kind", mostly_slow([*SHOWN, *LARGEST, "mixed", "wide", "wide-pareto", "large-numbers"], 10)
+)
 def test_nothing_is_cut_off_and_no_text_stands_on_another(kind: str, drawn: Drawn) -> None:
     canvas = drawn(kind)
     with drawing():

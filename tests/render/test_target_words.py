@@ -40,6 +40,7 @@ def test_a_figure_stands_beside_its_limit(figure: TargetFigure, text: str) -> No
     assert figure.text == text
 
 
+@pytest.mark.slow
 def test_percentiles_and_shares_are_shown_with_their_limits(tmp_path: Path) -> None:
     path = tmp_path / "system.yaml"
     path.write_text(DOCUMENT, encoding="utf-8")

@@ -34,7 +34,7 @@ CONTROL = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
 before the service sees it."""
 MAX_URL = 60_000
 """Length of a request's path and query up to which the server reads it."""
-quick = settings(max_examples=2, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=1, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def described() -> schemathesis.BaseSchema:

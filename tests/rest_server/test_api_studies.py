@@ -133,6 +133,7 @@ def test_a_picture_of_the_whole_plan_takes_no_server(service: TestClient) -> Non
     assert refused(answer, 422)["path"] == "server"
 
 
+@pytest.mark.slow
 def test_studies_run_in_processes_of_their_own() -> None:
     system = load_system(scarce())
     with in_a_thread(solver_processes=1) as found:

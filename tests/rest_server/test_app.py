@@ -218,12 +218,14 @@ def test_of_several_workers_none_shows_what_it_alone_has_planned() -> None:
             assert here.app.state.held.read()[0] == (1 if workers == 1 else 0)
 
 
+@pytest.mark.slow
 def test_a_signal_while_it_starts_ends_it_well() -> None:
     with as_a_program() as here:
         here.process.send_signal(signal.SIGTERM)
         assert here.process.wait(PATIENCE_S) == 0
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_ends_it_and_what_it_works_on_at_once() -> None:
     with as_a_program(INFERPLAN_SOLVER_PROCESSES="2") as here, ThreadPoolExecutor(1) as clients:
         lost = clients.submit(here.ask, "POST", "/optimizeOne", slow_system(1500))

@@ -47,6 +47,7 @@ def test_drive_measures_what_it_sends(
     assert measured.rate_rps == pytest.approx(4 / report["data_parallel_size"])  # of an engine
 
 
+@pytest.mark.slow
 def test_drive_draws_a_ramp(fleet: Emulator, fleet_document: Path, tmp_path: Path, run: Run) -> None:
     flags = "--server", "talk", "--scale", "2", "--ramp", "6", "--requests", "60", "-o", tmp_path / "ramp.svg"
     answer = run("drive", fleet_document, fleet.url, *flags, "--json")
@@ -93,6 +94,7 @@ def test_users_wait_for_their_answers(
     assert "--concurrency: users have no rate; remove --ramp" in refused.err
 
 
+@pytest.mark.slow
 def test_drive_measures_in_the_time_of_the_model(fleet_document: Path, run: Run) -> None:
     with emulated(fleet_document, "--speed", "0.5") as slow:
         flags = "--server", "talk", "--scale", "2", "--requests", "20", "--json"
@@ -137,6 +139,7 @@ optimizer: {heterogeneous: true}
 """
 
 
+@pytest.mark.slow
 def test_pools_of_a_mixed_plan_get_their_loads(tmp_path: Path, run: Run) -> None:
     path = tmp_path / "mixed.yaml"
     path.write_text(MIXED)

@@ -213,6 +213,7 @@ def test_batch_server_answers_together_and_rejects(fleet: Emulator) -> None:
     assert fleet.ask("/v1/other", {}).status == 404
 
 
+@pytest.mark.slow
 def test_killed_replica_loses_no_request_without_a_token(fleet_document: Path) -> None:
     with emulated(fleet_document, "--route", "round-robin") as fleet, ThreadPoolExecutor(8) as pool:
         first = fleet.replicas_of("talk")[0]
@@ -238,6 +239,7 @@ def test_killed_replica_loses_no_request_without_a_token(fleet_document: Path) -
         assert fleet.ask(path, {"state": "tired"}).status == 400
 
 
+@pytest.mark.slow
 def test_replica_drains_starts_and_drifts(fleet_document: Path) -> None:
     with emulated(fleet_document, "--startup", "0,chat=0.3") as fleet, ThreadPoolExecutor(2) as pool:
         first = fleet.replicas_of("talk")[0]
@@ -266,6 +268,7 @@ def test_replica_drains_starts_and_drifts(fleet_document: Path) -> None:
         assert fleet.ask(path, {"state": "slow", "factor": "x"}).status == 400
 
 
+@pytest.mark.slow
 def test_replicas_are_announced_when_they_have_started(fleet_document: Path) -> None:
     begin_s = time.monotonic()
     with emulated(fleet_document, "--startup", "1") as fleet:

@@ -8,6 +8,7 @@ import pytest
 from api_clients import client, refused, state_of
 from builders import accelerator, document, server
 from fastapi.testclient import TestClient
+from slow_cases import mostly_slow
 
 from optimizer import load_system, solve
 from optimizer.stabilisation.rules import Rules
@@ -66,11 +67,11 @@ def test_an_accelerator_without_a_type_is_exported_with_one(service: TestClient)
 
 @pytest.mark.parametrize(
     ("question", "query"),
-    [
+    mostly_slow([
         ("compare", "?scale=2"), ("compare", ""), ("explain", "?server=s"), ("simulate", "?requests=2000"),
         ("simulate", "?requests=500&repair=true"), ("report", ""), ("report", "?format=csv"),
         ("figure", "?kind=servers"), ("figure", "?format=svg"),
-    ],
+    ], 5),
 )  # fmt: skip
 def test_a_fleet_question_is_answered_as_for_its_document(
     service: TestClient, question: str, query: str

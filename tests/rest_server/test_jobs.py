@@ -170,6 +170,7 @@ def test_job_whose_download_hangs_fails_in_time(fleet: Emulator, store: Store) -
     assert "timed out" in str(done[0]["error"])
 
 
+@pytest.mark.slow
 def test_worker_sends_its_key_to_the_router_only(tmp_path: Path, store: Store) -> None:
     document, keys, key = tmp_path / "fleet.yaml", tmp_path / "keys", tmp_path / "key"
     document.write_text(FLEET)

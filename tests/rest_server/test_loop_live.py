@@ -13,6 +13,7 @@ from commands import ROOT, Run, is_one_line
 from emulated import Emulator, emulated
 from forked import forked
 from patience import until
+from slow_cases import mostly_slow
 from test_kubernetes_stand_in import CLUSTER, FLEET
 
 from optimizer.simulation.requests import Requests
@@ -166,6 +167,7 @@ def test_the_command_of_the_page_runs_and_repeats(fleet: Emulator, folder: Path,
     is_one_line(run("loop", config, "--again", config), "inferplan: error: ")
 
 
+@pytest.mark.slow
 def test_the_demo_scales_up_and_draws_what_happened(tmp_path: Path) -> None:
     picture = tmp_path / "loop.svg"
     with forked("demo", "loop", "--seconds", "24", "-o", picture) as found:
@@ -259,14 +261,17 @@ def test_a_warning_is_an_event_of_the_workload(nodes: tuple[Emulator, System]) -
 
 @pytest.mark.parametrize(
     ("name", "driven", "measured"),
-    [
-        (
-            "versions",
-            ["chat (chat-1)", "chat (chat-2)"],
-            {"chat (chat-1)": 40, "chat (chat-2)": 40, "search": 0},
-        ),
-        ("shared-queue", ["premium", "free"], {"chat": 80}),
-    ],
+    mostly_slow(
+        [
+            (
+                "versions",
+                ["chat (chat-1)", "chat (chat-2)"],
+                {"chat (chat-1)": 40, "chat (chat-2)": 40, "search": 0},
+            ),
+            ("shared-queue", ["premium", "free"], {"chat": 80}),
+        ],
+        1,
+    ),
 )
 def test_versions_and_shared_queues_are_measured(
     name: str, driven: list[str], measured: dict[str, int]

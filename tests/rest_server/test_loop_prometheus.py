@@ -70,6 +70,7 @@ def window_of(reader: PrometheusReader, system: System) -> Window | None:
     return found if isinstance(found, Window) else None
 
 
+@pytest.mark.slow
 def test_arrivals_in_overload_are_found(fleet: Emulator, url: str, system: System, fetcher: Fetcher) -> None:
     """100 requests in 10 s at one replica that takes 4.7/s; the window ends while they arrive."""
     reader = asked(source(url), WINDOW_S, fetcher)

@@ -5,6 +5,7 @@ import random
 from collections.abc import Sequence
 from itertools import product
 
+import pytest
 from wire_client import wire_client
 
 from optimizer.generate import generate_document
@@ -42,6 +43,7 @@ def answers(
         return found
 
 
+@pytest.mark.slow
 def test_answers_do_not_depend_on_the_memo_or_the_order() -> None:
     requests = bodies(7, 8)
     expected = answers(requests, sizing_memo_rows=0)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from slow_cases import mostly_slow
 from wire_client import Json, wire_client
 
 from optimizer.compat.queue_service import QueueProblem
@@ -60,7 +61,7 @@ def test_the_best_batch_is_the_smallest_near_the_largest_rate() -> None:
     assert (answer["M_ITL"], answer["M_TPF"], answer["feasible"]) == (31, 164, True)
 
 
-@pytest.mark.parametrize("targets", [{}, {"targetITL": 20}, {"targetTTFT": 60}])
+@pytest.mark.parametrize("targets", mostly_slow([{}, {"targetITL": 20}, {"targetTTFT": 60}], 1))
 def test_a_target_that_is_not_set_binds_nothing(targets: Json) -> None:
     answer = posted("/optimize", PROBLEM | targets | {"maxBatchSize": 64})
     enough = 0.99 * throughput(64, **targets)
@@ -119,7 +120,7 @@ def test_more_batches_than_can_be_tried_are_refused() -> None:
     assert "2,048" in answer.json()["message"]
 
 
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [20, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_recorded_best_batches_are_near_the_largest_rate(reference: Path, every: int) -> None:
     """The reference's search stops early, and it goes astray where a target is not set."""
     rows = json.loads((reference / "queueing" / "iteration_law.json").read_text(encoding="utf-8"))

@@ -98,6 +98,7 @@ def counted(fleet: Emulator, name: str) -> dict[str, float]:
     return {labelled: float(value) for labelled, value in found}
 
 
+@pytest.mark.slow
 def test_cache_answers_its_share_as_a_replica(fleet: Emulator) -> None:
     notes = [noted(fleet, "eyes", {}, "/predict") for _ in range(40)]
     hits = [text for _, note, text in notes if note["cache"] == "hit"]
@@ -254,6 +255,7 @@ def test_service_takes_its_times_and_counts_its_price(fleet: Emulator) -> None:
     assert after - before == pytest.approx((3 * 100 + 21 * 400) / 1e6)
 
 
+@pytest.mark.slow
 def test_drive_asks_for_names_and_counts_who_answers(
     fleet: Emulator, fleet_document: Path, tmp_path: Path, run: Run
 ) -> None:

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from api_clients import client
 from builders import accelerator, document, profile, server, service_class
 from commands import Run
 from fastapi.testclient import TestClient
+from slow_cases import mostly_slow
 
 from optimizer import (
     System,
@@ -98,6 +101,9 @@ CASES: list[tuple[str, str, Given, Callable[[System], Any]]] = [
     ("sweep", "sweep", SWEPT, lambda x: sweep_system(x, SweepOptions(**SWEPT | {"vary": ("load=1..3/3",)}))),
     ("horizon", "horizon", {"factors": [0.5, 1, 2]}, lambda x: horizon_of(x, factors=(0.5, 1.0, 2.0))),
 ]
+BY_COMMAND = [list(cases) for _, cases in groupby(CASES, key=itemgetter(0))]
+FIRST = [cases[0] for cases in BY_COMMAND]
+MORE = [case for cases in BY_COMMAND for case in cases[1:]]
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +127,7 @@ def flags(given: Given) -> list[object]:
     return found
 
 
-@pytest.mark.parametrize(("command", "route", "given", "library"), CASES)
+@pytest.mark.parametrize(("command", "route", "given", "library"), mostly_slow([*FIRST, *MORE], len(FIRST)))
 def test_command_route_and_library_give_the_same_answer(
     run: Run,
     service: TestClient,

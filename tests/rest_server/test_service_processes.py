@@ -71,6 +71,7 @@ def nothing_can_be_started(here: Watched) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_without_file_descriptors_no_solve_is_refused_at_once(tmp_path: Path) -> None:
     with watched(tmp_path / "log", INFERPLAN_SOLVER_PROCESSES="2") as here:
         here.until_ready()
@@ -134,6 +135,7 @@ def test_small_requests_do_not_wait_for_studies() -> None:
         assert here.ask("GET", "/readyz").json == {"status": "ready", "running": 1, "waiting": 1}
 
 
+@pytest.mark.slow
 def test_started_by_uvicorn_it_has_processes_that_solve(tmp_path: Path) -> None:
     with in_a_thread() as free:
         port = free.port

@@ -87,6 +87,7 @@ def test_a_stopped_service_writes_its_own_lines_only(tmp_path: Path, moments: in
                 assert line == INTERRUPTED or "traceback" not in json.loads(line), (number, lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_service_does_not_wait_for_workers_that_are_starting(tmp_path: Path, kind: signal.Signals) -> None:
     sleeping = f"import sys, time\nif 'spawn_main' in str(sys.orig_argv): time.sleep({PATIENCE_S})\n"

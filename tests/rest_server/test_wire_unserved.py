@@ -177,6 +177,7 @@ def test_with_enough_units_retention_does_not_affect_others(
                 assert given == without.json()["allocations"][name]
 
 
+@pytest.mark.slow
 def test_retention_displaces_no_server_of_higher_priority(keeping: TestClient, omitting: TestClient) -> None:
     """Where every server has candidates, those served before the first that is not stay as they are."""
     seen = 0

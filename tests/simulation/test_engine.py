@@ -108,6 +108,7 @@ def test_only_overload_is_reported(cv: float) -> None:
             assert "the queue grows without bound" in found.overload
 
 
+@pytest.mark.slow
 def test_confidence_interval_coverage() -> None:
     """200 M/M/1 queues of 4,000 requests at load 0.5: 95 % of intervals hold the mean wait, within noise."""
     held = 0

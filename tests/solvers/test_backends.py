@@ -47,7 +47,7 @@ def case(reference: Path, name: str, *, mixed: bool) -> System:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", mostly_slow(CASES, len(FEW)))
+@pytest.mark.parametrize("name", mostly_slow(CASES, 1))
 def test_highs_and_cbc_agree_on_systems_of_the_reference(name: str, kind: str, reference: Path) -> None:
     assert_backends_agree(case(reference, name, mixed=kind == "mixed"))
 
@@ -141,7 +141,7 @@ def written(source: System, path: Path) -> Plan:
     return solve(source.with_options(saturation_policy="None", gap=0.0), write_model_to=path)
 
 
-@pytest.mark.parametrize("suffix", [".lp", ".mps"])
+@pytest.mark.parametrize("suffix", mostly_slow([".lp", ".mps"], 1))
 @pytest.mark.parametrize("capacities", ["limited", "unlimited"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", list(SYSTEMS))
@@ -156,7 +156,7 @@ def test_a_written_model_has_the_plans_value_as_its_optimum(
     assert optimum == pytest.approx(plan.objective, rel=1e-7, abs=1e-6)
 
 
-@pytest.mark.parametrize("suffix", [".lp", ".mps"])
+@pytest.mark.parametrize("suffix", mostly_slow([".lp", ".mps"], 1))
 @pytest.mark.parametrize(("name", "kind"), [("small", "single"), ("small", "mixed"), ("large", "single")])
 def test_a_written_sample_has_the_plans_value_as_its_optimum(
     name: str, kind: str, suffix: str, tmp_path: Path, specs: Path

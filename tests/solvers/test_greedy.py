@@ -100,7 +100,7 @@ def all_recorded(reference: Path) -> dict[str, Recorded]:
     return {name: recorded(reference / "optimizer" / f"{name}.json") for name in CASES}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", mostly_slow(CASES, 15))
 def test_the_references_own_answer_comes_out_but_for_its_defects(name: str, reference: Path) -> None:
     """Where its answer changes from run to run ties go anyhow, and only the cost is compared."""
     one = recorded(reference / "optimizer" / f"{name}.json")
@@ -355,7 +355,7 @@ def assert_exact_is_no_worse(source: System) -> bool:
     return ours > theirs or best.objective < baseline.objective - 1e-6
 
 
-@pytest.mark.parametrize("name", mostly_slow(CASES, 8))
+@pytest.mark.parametrize("name", mostly_slow(CASES, 4))
 def test_exact_is_no_worse_than_greedy_on_reference_systems(name: str, reference: Path) -> None:
     """Under the request's own policy, also within the capacities where the request says unlimited."""
     assert_exact_is_no_worse(recorded(reference / "optimizer" / f"{name}.json").system)
@@ -385,7 +385,7 @@ def test_exact_is_no_worse_than_greedy_on_random_fleets(
     assert_exact_is_no_worse(source.with_options(saturation_policy=policy, delayed_best_effort=delayed))
 
 
-@pytest.mark.parametrize("divisor", [1, 2, 4])
+@pytest.mark.parametrize("divisor", mostly_slow([1, 2, 4], 2))
 @pytest.mark.parametrize("name", ["small", "large"])
 def test_the_exact_choice_is_better_than_greedy_on_the_samples(name: str, divisor: int, specs: Path) -> None:
     source = load_system(specs / name).with_options(saturation_policy="None")

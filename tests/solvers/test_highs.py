@@ -9,6 +9,7 @@ import highspy
 import numpy as np
 import pytest
 from oracles import check_plan
+from slow_cases import mostly_slow
 
 from optimizer import Plan, SolverError, System, solve, verify
 from optimizer.arrays import FloatArray
@@ -149,7 +150,7 @@ def best_plan(scarce_fleet: System) -> Plan:
     return solve(scarce_fleet, gap=0.0, time_limit_s=120.0)
 
 
-@pytest.mark.parametrize("time_limit_s", [1e-6, 1e-3, 0.02, 0.1])
+@pytest.mark.parametrize("time_limit_s", mostly_slow([1e-6, 1e-3, 0.02, 0.1], 2))
 def test_a_time_limit_gives_a_feasible_plan_and_all_gaps(
     scarce_fleet: System, best_plan: Plan, time_limit_s: float
 ) -> None:
@@ -187,7 +188,7 @@ def test_a_gap_is_kept_at_every_level(scarce_fleet: System, best_plan: Plan, gap
     assert best.value - 1e-6 <= first.value <= best.value / (1 - gap) + 1e-6
 
 
-@pytest.mark.parametrize("gap", [0.5, 0.3, 0.01])
+@pytest.mark.parametrize("gap", mostly_slow([0.5, 0.3, 0.01], 1))
 @pytest.mark.parametrize("seed", [0, 5])
 def test_levels_are_the_plans_even_if_a_later_solve_improved_one(seed: int, gap: float) -> None:
     """A level that stopped within its gap may get better while the next ones are solved."""

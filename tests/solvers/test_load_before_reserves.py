@@ -163,7 +163,7 @@ def _reserve(rng: random.Random) -> Json:
     return found
 
 
-@pytest.mark.parametrize("part", mostly_slow(range(300), 2))
+@pytest.mark.parametrize("part", mostly_slow(range(300), 1))
 def test_reserves_policies_and_cards_keep_their_promises(part: int) -> None:
     """20 random systems, and 3,000 in the slow tests."""
     broken = []
@@ -175,7 +175,7 @@ def test_reserves_policies_and_cards_keep_their_promises(part: int) -> None:
     assert broken == []
 
 
-@pytest.mark.parametrize("seed", [2252, 2443, 2547, 2811])
+@pytest.mark.parametrize("seed", mostly_slow([2252, 2443, 2547, 2811], 2))
 def test_systems_whose_plans_did_not_hold(seed: int) -> None:
     """Partly served queues with a reserve, queues whose first server is idle, and greedy plans."""
     assert broken_promises(random_source(seed)) == []
@@ -206,7 +206,7 @@ def enumerated_faults(seed: int) -> list[str]:
     return [f"{seed}: {line}" for line in found]
 
 
-@pytest.mark.parametrize("part", mostly_slow(range(40), 2))
+@pytest.mark.parametrize("part", mostly_slow(range(40), 1))
 def test_levels_are_those_of_enumeration(part: int) -> None:
     """Service in full down to the first priority that lacks some; reserves and value at that service."""
     found = [line for seed in range(10 * part, 10 * (part + 1)) for line in enumerated_faults(seed)]
@@ -231,7 +231,7 @@ def test_a_spare_waits_until_all_load_is_served(cards: int, policy: str, *, dela
         assert replicas == ([1, cards - 2, 1] if delayed else [1, cards - 1, 0])
 
 
-@pytest.mark.parametrize("cards", [16, 20, 24, 32])
+@pytest.mark.parametrize("cards", mostly_slow([16, 20, 24, 32], 2))
 def test_a_growing_load_is_served_before_reserves(cards: int) -> None:
     system = with_loads(load_system(DATA / "stock.yaml"), DATA / "next-year.csv")
     system = system.with_capacity({**system.capacity, "H100": cards})
@@ -297,7 +297,7 @@ QUEUES = ({"spareReplicas": 1}, {"headroomShare": 0.5}, {"spareReplicas": 1, "pr
 
 
 @pytest.mark.parametrize("reserve", QUEUES)
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", mostly_slow(POLICIES, 2))
 def test_a_queue_with_a_reserve_gets_partial_service(policy: str, reserve: dict[str, Any]) -> None:
     classes = [service_class("gold", ttft=800, itl=60), service_class("tin", 2, ttft=800, itl=60)]
     servers = [
@@ -314,7 +314,7 @@ def test_a_queue_with_a_reserve_gets_partial_service(policy: str, reserve: dict[
     assert verify(plan, load_system(source)) == []
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", mostly_slow(POLICIES, 1))
 def test_a_queue_waits_with_the_priority_of_its_loaded_servers(policy: str) -> None:
     """Its first server is idle; A of the same priority as the other one can be served in full."""
     classes = [service_class("gold", ttft=800, itl=60), service_class("tin", 2, ttft=800, itl=60)]

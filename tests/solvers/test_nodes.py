@@ -98,7 +98,7 @@ def weight_of(master: MasterProblem, pool: ColumnPool) -> FloatArray:
     return pool.columns.weights(master.objective)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", mostly_slow(range(8), 4))
 def test_nodes_stop_at_the_least_unserved_of_integer_servers(seed: int) -> None:
     master, pool = last_level(seed)
     root, best = root_of(master, pool), best_of_whole_servers(master, pool)
@@ -173,7 +173,7 @@ def test_a_tightened_relaxation_stays_below_the_optimum(seed: int) -> None:
     assert mean[master.servers] == pytest.approx(1.0, abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", mostly_slow(MIXING, 4))
+@pytest.mark.parametrize("seed", mostly_slow(MIXING, 2))
 def test_nodes_of_a_tightened_level_contain_the_optimum(seed: int) -> None:
     master, pool = last_level(seed)
     best = best_of_patterns(master, pool)

@@ -87,7 +87,7 @@ def assert_no_worse(found: Sequence[float], than: Sequence[float]) -> None:
 @pytest.mark.parametrize("limit_s", mostly_slow([1e-6, 0.05, 0.01], 2))
 @pytest.mark.parametrize("tightness", [1.0, 2.0])
 @pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("seed", mostly_slow(range(4), 2))
+@pytest.mark.parametrize("seed", mostly_slow(range(4), 1))
 def test_a_stopped_plan_is_no_worse_than_current_or_greedy(
     seed: int, tightness: float, limit_s: float, *, mixed: bool
 ) -> None:

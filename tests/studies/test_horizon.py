@@ -129,6 +129,7 @@ def test_reserves_come_before_cost() -> None:
     assert not without.beats(with_spare)
 
 
+@pytest.mark.slow
 def test_a_flat_day_without_tiers_is_the_single_plan() -> None:
     source = generate_document(8, 5, 4, seed=2)
     system = load_system(source).with_options(transition_penalty=0.0)

@@ -80,7 +80,7 @@ def assert_the_truth_is_inside(before: BasePlan, truth: Plan, answer: Answer, af
         assert found.value - base.value == pytest.approx(true_change, rel=1e-7, abs=1e-5), was.name
 
 
-@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("mixed", mostly_slow([False, True], 1))
 @pytest.mark.parametrize("make", [scarce_system, odd_system])
 @pytest.mark.parametrize("seed", mostly_slow(range(60), 1))
 def test_the_difference_of_two_optima_is_in_every_interval(seed: int, make: Make, *, mixed: bool) -> None:
@@ -99,6 +99,7 @@ def test_the_difference_of_two_optima_is_in_every_interval(seed: int, make: Make
                 assert_the_truth_is_inside(before, truth, answer, optima[key])
 
 
+@pytest.mark.slow
 def test_answers_from_other_processes_are_those_of_full_solves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answering, "FIRST_SHARE", 0.0)
     monkeypatch.setattr(answering, "MANY_LEFT", 1)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import accelerator, document, server, service_class
+from slow_cases import mostly_slow
 
 from optimizer import load_system, solve
 from optimizer.cli.main import main
@@ -46,7 +47,7 @@ def replayed(system: System, loads: Path, **given: Any) -> Replay:
     return replay_loads(system, ReplayOptions(loads=loads, **given))
 
 
-@pytest.mark.parametrize("mean_rpm", [20.0, 200.0])
+@pytest.mark.parametrize("mean_rpm", mostly_slow([20.0, 200.0], 1))
 def test_noise_changes_nothing_and_costs_little(tmp_path: Path, mean_rpm: float) -> None:
     """Poisson counts per minute, six hours, seed 18: fewer than one change an hour, at most 5 % dearer."""
     chance, system = np.random.default_rng(18), fleet(mean_rpm)
@@ -62,7 +63,7 @@ def test_noise_changes_nothing_and_costs_little(tmp_path: Path, mean_rpm: float)
     assert followed.changes_per_h > 5
 
 
-@pytest.mark.parametrize(("before", "step"), [(20.0, 60.0), (200.0, 400.0)])
+@pytest.mark.parametrize(("before", "step"), mostly_slow([(20.0, 60.0), (200.0, 400.0)], 1))
 def test_a_step_is_followed_at_once(tmp_path: Path, before: float, step: float) -> None:
     chance, system = np.random.default_rng(3), fleet(before)
     loads = trace(tmp_path / "loads.csv", lambda i: float(chance.poisson(before if i < 60 else step)), 64)
@@ -96,6 +97,7 @@ def test_the_mean_load_is_that_over_the_time(tmp_path: Path) -> None:
     assert {point.desired for point in mean.points} == {pool.num_replicas} == {1}
 
 
+@pytest.mark.slow
 def test_each_rule_is_shown_alone(tmp_path: Path) -> None:
     loads = trace(tmp_path / "loads.csv", lambda i: 20.0 + 10 * (i % 2), 10)
     found = replayed(fleet(20.0), loads, each=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from builders import Json, accelerator, profile, service_class
+from slow_cases import mostly_slow
 
 from optimizer import Plan, System, load_system, solve
 from optimizer.cli.main import main
@@ -99,7 +100,7 @@ def second_replay(
     return missed[0], missed[1], cost
 
 
-@pytest.mark.parametrize("rerun", ["again", ""])
+@pytest.mark.parametrize("rerun", mostly_slow(["again", ""], 1))
 @pytest.mark.parametrize("startup_s", [0.0, 90.0])
 def test_replay_matches_a_second_computation(startup_s: float, rerun: str) -> None:
     system = fleet(rerun=bool(rerun))
@@ -150,6 +151,7 @@ def test_an_unserved_route_misses_every_request_once() -> None:
     assert followed.offered == pytest.approx(960.0)
 
 
+@pytest.mark.slow
 def test_rates_of_routes_are_denoised_once() -> None:
     system = fleet()
     rng = np.random.default_rng(7)

@@ -79,7 +79,7 @@ def assert_difference(effect: Effect, before: Plan, after: Plan) -> None:
     assert changed == {n for n in short[0].keys() | short[1].keys() if short[0].get(n) != short[1].get(n)}
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", mostly_slow(CASES, 1))
 def test_card_values_include_reserves(case: int) -> None:
     system, found = system_of(case), explained(case)
     for item in found.types:
@@ -178,7 +178,7 @@ def test_options_list_the_planned_replicas(case: int) -> None:
             assert option.with_reserve is None or option.with_reserve.num_replicas > pool.num_replicas
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", mostly_slow(CASES, 1))
 def test_sweeps_count_missing_reserves(case: int) -> None:
     system = system_of(case)
     for text in ("load=0.5,1,2", f"count:{min(system.capacity)}=0,2,30"):
@@ -228,7 +228,7 @@ def test_alternatives_exclude_only_the_chosen_accelerators() -> None:
     assert [(pool.accelerator, pool.num_replicas) for pool in item.next_best.pools] == placed
 
 
-@pytest.mark.parametrize("policy", ["PriorityExhaustive", "PriorityRoundRobin"])
+@pytest.mark.parametrize("policy", mostly_slow(["PriorityExhaustive", "PriorityRoundRobin"], 1))
 def test_target_prices_count_partly_served_queues(policy: str) -> None:
     """A looser target raises the share of a queue that its replicas serve."""
     classes = [service_class("gold", ttft=800, itl=20), service_class("tin", 2, ttft=800, itl=20)]

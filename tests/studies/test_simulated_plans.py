@@ -272,6 +272,7 @@ def test_a_target_within_the_interval_is_too_close_to_call(*, times: float, verd
 # --- reports -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_reports_show_a_requested_simulation() -> None:
     made = continuous()
     assert make_report(made).simulation is None
@@ -305,6 +306,7 @@ def test_a_report_says_which_targets_are_missed() -> None:
     assert row[6] == "missed"
 
 
+@pytest.mark.slow
 def test_the_report_command_simulates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, page = str(ROOT / "specs/small"), tmp_path / "page.html"
     assert main(["report", path, "--simulate", "--requests", "600", "--seed", "2", "-o", str(page)]) == 0

@@ -148,7 +148,7 @@ def every_integer(system: System, kind: str, last: int) -> list[tuple[float, flo
 
 
 @pytest.mark.parametrize("policy", ["None", "RoundRobin"])
-@pytest.mark.parametrize("seed", mostly_slow(range(12), 2))
+@pytest.mark.parametrize("seed", mostly_slow(range(12), 1))
 def test_ranges_of_integers_are_those_of_planning_each(seed: int, policy: str) -> None:
     system = load_system(random_document(random.Random(seed)))
     system = system.with_options(unlimited=False, milp_solver=True, saturation_policy=policy)
@@ -273,6 +273,7 @@ def test_lognormal_days_have_mean_one_and_the_variation() -> None:
     assert (lognormal_days(two_types(), 9, 0.0, 5)[0] == [CHAT, CODE]).all()
 
 
+@pytest.mark.slow
 def test_the_cost_of_safety_of_one_server_counts_days() -> None:
     system = one_server()
     found = swept(system, samples=150, load_cv=0.5, seed=3).days

@@ -112,6 +112,7 @@ def test_a_server_is_explained(journey: Journey) -> None:
     journey.check()
 
 
+@pytest.mark.slow
 def test_an_unserved_server_shows_its_repairs_on_a_phone(journey: Journey) -> None:
     journey.look(400)
     journey.open("/?open=sample:gpus&load=1.5", ".fact")
@@ -131,6 +132,7 @@ def test_an_unserved_server_shows_its_repairs_on_a_phone(journey: Journey) -> No
     journey.check()
 
 
+@pytest.mark.slow
 def test_saved_files_hold_the_changes(journey: Journey, tmp_path: Path) -> None:
     journey.save_into(tmp_path)
     journey.open("/?open=sample:small&load=1.5&count:G2=900", ".fact")
@@ -149,6 +151,7 @@ def shows(journey: Journey, total: str) -> bool:
     return journey.fact("total cost") == total
 
 
+@pytest.mark.slow
 def test_controls_of_reserves_and_estimates_plan_again(journey: Journey, specs: Path) -> None:
     journey.open("/?open=sample:gpus", ".fact")
     journey.wait(lambda: journey.fact("total cost") == "129.20 USD/h")
@@ -172,6 +175,7 @@ def test_controls_of_reserves_and_estimates_plan_again(journey: Journey, specs: 
     journey.check()
 
 
+@pytest.mark.slow
 def test_value_of_8_more_h100_at_50_percent_more_load(journey: Journey, specs: Path) -> None:
     """The steps of README.md; the first of them started the page."""
     journey.open("/?open=sample:gpus", ".fact")
