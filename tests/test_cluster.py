@@ -49,6 +49,7 @@ def test_worker_processes_give_the_bytes_of_one_process(
     assert capsys.readouterr().out == alone + "\n"
 
 
+@pytest.mark.slow
 def test_the_workers_do_the_work(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     system = load_system(SMALL)
     request = system, SimulateOptions(requests=SHORT), solve(system)

@@ -37,6 +37,7 @@ CHANGES: dict[str, Callable[[System, random.Random], System]] = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     seed=st.integers(0, 2**32),

@@ -70,6 +70,7 @@ def test_per_prompt_term_is_found_only_if_present(
     assert "perPrompt" not in fitted(FULL, 0.02).fit.fitted_terms
 
 
+@pytest.mark.slow
 def test_prediction_errors_match_the_noise() -> None:
     errors = fitted(FULL, 0.02).fit.errors
     assert 0.005 < errors.itl < 0.03

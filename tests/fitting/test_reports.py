@@ -84,6 +84,7 @@ def test_one_broken_run_does_not_spoil_a_report() -> None:
     assert profile.iteration == fitted("09-guidellm-negative", "good.json").iteration
 
 
+@pytest.mark.slow
 def test_replicas_are_divided_by_or_asked_for(tmp_path: Path) -> None:
     told = fitted("10-replicas-behind-gateway", "results.json")
     assert "4 replicas (decode_replicas): rates and users are divided by 4" in said(told)

@@ -112,6 +112,7 @@ def check_sets(seeds: range) -> None:
     assert words <= TOLD * profiles + 3 * (TOLD * profiles) ** 0.5
 
 
+@pytest.mark.slow
 def test_small_sets_end_in_words() -> None:
     check_sets(range(10))
 

@@ -79,6 +79,7 @@ def test_page_shows_everything_without_horizontal_scrolling(browser: Any, page: 
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", mostly_slow(["long", "short"], 1))
 def test_the_printed_page_is_a4_and_cuts_no_column(
     browser: Any, specs: Path, tmp_path: Path, names: str

@@ -129,6 +129,7 @@ def attacked(log: Path, files: int, attacks: list[Attack], *, timed: bool) -> No
             assert here.ask("POST", "/v1/plan", SMALL).status == 200
 
 
+@pytest.mark.slow
 def test_everybody_else_is_served_and_the_memory_comes_back(tmp_path: Path) -> None:
     attacks: list[Attack] = [(unread, 100), (full_bodies, 60), (small_chunks, 5)]
     attacked(tmp_path / "log", 128, attacks, timed=False)

@@ -18,6 +18,7 @@ from rest_server.emulator.measured import Course
 DOCUMENT = FLEET.replace("arrivalRate: 0.1/s", "arrivalRate: 4/s")
 
 
+@pytest.mark.slow
 def test_drive_measures_what_it_sends(
     fleet: Emulator, fleet_document: Path, tmp_path: Path, run: Run
 ) -> None:

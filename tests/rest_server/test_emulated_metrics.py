@@ -59,6 +59,7 @@ def is_answered(url: str, query: str) -> bool:
     return bool(asked(url, query))
 
 
+@pytest.mark.slow
 def test_prometheus_counts_what_was_sent(fleet: Emulator, prometheus: str) -> None:
     body = {"model": "chat", "prompt": "one two three", "max_tokens": 9, "ignore_eos": True}
     assert {row["metric"]["server"] for row in asked(prometheus, "vllm:num_requests_running")} == {"talk"}

@@ -163,6 +163,7 @@ def test_router_counts_as_the_gateway_of_llm_d(fleet: Emulator) -> None:
     assert (more[f"{prefix}_output_tokens_count"], more[f"{prefix}_output_tokens_sum"]) == (2, 7)
 
 
+@pytest.mark.slow
 def test_full_replica_rejects_in_both_ways(fleet: Emulator) -> None:
     url = fleet.replicas_of("talk")[0]["url"]
     before = samples(fleet, url)["vllm:admission_rejections_total"]

@@ -102,6 +102,7 @@ def test_arrivals_in_overload_are_found(fleet: Emulator, url: str, system: Syste
     assert window.reporting == 1
 
 
+@pytest.mark.slow
 def test_no_series_and_a_gateway_that_is_missing_are_holds(
     url: str, system: System, fetcher: Fetcher
 ) -> None:

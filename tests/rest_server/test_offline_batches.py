@@ -91,6 +91,7 @@ def test_deadline_and_cancel_end_a_batch(fleet: Emulator) -> None:
     assert fleet.ask(f"/v1/batches/{long['id']}/cancel", {}).json["status"] == "cancelled"
 
 
+@pytest.mark.slow
 def test_wrong_requests_of_a_batch_are_counted(fleet: Emulator) -> None:
     wrong = COMPLETE | {
         "requests": [{"prompt": []}, COMPLETE["requests"][0]],

@@ -109,6 +109,7 @@ def test_cache_answers_its_share_as_a_replica(fleet: Emulator) -> None:
     assert found['server="eyes",result="hit"'] == len(hits)
 
 
+@pytest.mark.slow
 def test_versions_get_requests_by_weight_from_afar(fleet: Emulator) -> None:
     began_s = time.monotonic()
     with ThreadPoolExecutor(8) as pool:

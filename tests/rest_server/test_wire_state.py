@@ -110,6 +110,7 @@ def test_a_fleet_grows_no_further_than_the_service_allows() -> None:
     assert client.post("/optimizeOne", json=many).status_code == 400
 
 
+@pytest.mark.slow
 def test_plans_made_in_other_processes_are_the_same(specs: Path) -> None:
     body = load_system(specs / "small").to_spec().model_dump(mode="json", by_alias=True)
     answers = []

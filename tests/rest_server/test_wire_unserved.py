@@ -162,6 +162,7 @@ def test_no_running_server_is_stopped_by_silence(part: int, keeping: TestClient)
     assert kept > 20
 
 
+@pytest.mark.slow
 def test_with_enough_units_retention_does_not_affect_others(
     keeping: TestClient, omitting: TestClient
 ) -> None:

@@ -304,6 +304,7 @@ def test_oldest_request_that_leaves_takes_its_window_along() -> None:
     assert (step.time_ms, step.ended) == (80.0, [other])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("requests", mostly_slow([5_000, 1_000_000], 1))
 def test_memory_of_a_live_replica_stays_flat(requests: int) -> None:
     rng = np.random.default_rng(1)

@@ -153,7 +153,7 @@ def with_limit(seed: int, option: str, share: float) -> System:
     return load_system(source | {"optimizer": source["optimizer"] | {option: max(share * use.used, 1.0)}})
 
 
-@pytest.mark.parametrize("option", ["maxPower", "budget"])
+@pytest.mark.parametrize("option", mostly_slow(["maxPower", "budget"], 1))
 def test_a_step_of_power_or_money_changes_plans(option: str) -> None:
     field = {"maxPower": "max_power_w", "budget": "budget_cents_per_h"}[option]
     moved = 0
@@ -262,7 +262,7 @@ def with_added(source: System, added: dict[str, int]) -> System:
     return source.with_capacity({kind: source.capacity.get(kind, 0) + n for kind, n in added.items()})
 
 
-@pytest.mark.parametrize(("seed", "mixed"), mostly_slow(itertools.product(range(3), [False, True]), 3))
+@pytest.mark.parametrize(("seed", "mixed"), mostly_slow(itertools.product(range(3), [False, True]), 2))
 def test_the_repair_serves_everything_and_nothing_cheaper_does(seed: int, *, mixed: bool) -> None:
     source = scarce(seed).with_options(heterogeneous=mixed)
     found = explain(source)
@@ -300,7 +300,7 @@ def test_the_repair_serves_everything_and_nothing_cheaper_does(seed: int, *, mix
     assert {kind: n for kind, n in alone.items() if n is not None} == said
 
 
-@pytest.mark.parametrize("units", [5, 6, 7])
+@pytest.mark.parametrize("units", mostly_slow([5, 6, 7], 1))
 def test_relaxed_targets_are_the_least_that_serve_everything(units: int) -> None:
     source = system(
         [server("a", 900.0, service="tin"), server("b", 300.0)],
