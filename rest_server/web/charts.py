@@ -8,7 +8,8 @@ from typing import Any
 
 from nicegui import ui
 
-from rest_server.web.shown import CardUse
+from optimizer.money import cost_unit, in_cost_unit
+from rest_server.web.shown import PlanView
 
 FAINT = "#7a828c55"
 GREY = "#7a828c"
@@ -20,126 +21,98 @@ _LOOK: dict[str, Any] = {
     "grid": {"left": 8, "right": 24, "top": 40, "bottom": 8, "containLabel": True},
     "tooltip": {"trigger": "axis", "renderMode": "richText"},
 }
+_VALUES = {"type": "value", "axisLabel": {"color": GREY}, "splitLine": {"lineStyle": {"color": FAINT}}}
+_OVER_TIME = {
+    "xAxis": {"type": "time", "axisLabel": {"color": GREY, "hideOverlap": True}},
+    "yAxis": _VALUES | {"minInterval": 1},
+}
 
 
-class TypeCharts:
-    """Chart with the used cards and the cost of every accelerator type."""
-
-    def __init__(self) -> None:
-        """Create the chart without bars."""
-        self._box = ui.element("div").classes("split even")
-        self._charts: list[ui.echart] = []
-        self._shape: tuple[object, ...] = ()
-
-    def clear(self) -> None:
-        """Remove all bars from the chart."""
-        self._box.clear()
-        self._shape = ()
-
-    def show(self, types: Sequence[CardUse], pinned: Sequence[CardUse], cost_unit: str) -> None:
-        """Show a bar for each type, and a grey bar for the pinned plan if any of its values differ.
-
-        Args:
-            types: cards and cost by type.
-            pinned: cards and cost of the pinned plan.
-            cost_unit: unit of costs.
-        """
-        used = [item for item in types if item.used or item.limit]
-        before = {item.type: item for item in pinned}
-        earlier = [before.get(item.type, CardUse(item.type, 0, None, 0.0, item.colour)) for item in used]
-        cards = _bars("Cards used", used, [item.used for item in used], [item.used for item in earlier])
-        costs, old_costs = ([round(item.cost, 4) for item in items] for items in (used, earlier))
-        both = (cards, _bars(f"Cost [{cost_unit}]", used, costs, old_costs))
-        shape = (cost_unit, *(item.type for item in used))
-        if shape != self._shape:
-            self.clear()
-            self._shape = shape
-            with self._box:
-                self._charts = [_bar_chart(options, len(used)) for options in both]
-        for chart, options in zip(self._charts, both, strict=True):
-            if chart.options["series"] != options["series"]:
-                chart.options["series"] = options["series"]
-                chart.update()
-
-
-def _bars(
-    title: str, types: Sequence[CardUse], now: Sequence[float], pinned: Sequence[float]
-) -> dict[str, Any]:
-    plan = [
-        {"value": value, "itemStyle": {"color": item.colour}} for item, value in zip(types, now, strict=True)
-    ]
-    series: list[dict[str, Any]] = [{"type": "bar", "name": "plan", "data": plan}]
-    if list(now) != list(pinned) and any(pinned):
-        faded = {"color": "#b8bec6"}
-        series.append({"type": "bar", "name": "pinned plan", "data": list(pinned), "itemStyle": faded})
-    return _LOOK | {
-        "title": {"text": title, "left": 4, "textStyle": {"fontSize": 13, "color": GREY}},
-        "xAxis": {
-            "type": "value",
-            "splitNumber": 3,
-            "axisLabel": {"color": GREY},
-            "splitLine": {"lineStyle": {"color": FAINT}},
-        },
-        "yAxis": {
-            "type": "category",
-            "inverse": True,
-            "data": [item.type for item in types],
-            "axisLabel": {"color": GREY, "width": 110, "overflow": "truncate"},
-        },
-        "series": series,
-    }
-
-
-def _bar_chart(options: dict[str, Any], types: int) -> ui.echart:
-    title = options["title"]["text"]
-    with ui.column().classes("panel"):
-        chart = ui.echart(options).style(f"height: {68 + 26 * types}px; width: 100%")
-    chart.props(f'role=img aria-label="{title}, by accelerator type; the table below has the numbers"')
-    return chart
-
-
-class TimeLines:
-    """Charts of values over time, each constant until the next; there is one chart per title."""
+class Charts:
+    """Charts side by side, one per title."""
 
     def __init__(self) -> None:
         """Create the object without charts."""
         self._box = ui.element("div").classes("split even")
         self._charts: dict[str, ui.echart] = {}
+        self._axes: Mapping[str, Any] = {}
 
     def clear(self) -> None:
         """Remove all charts."""
         self._box.clear()
         self._charts.clear()
 
-    def show(self, lines: Mapping[str, Sequence[tuple[float, float]]]) -> None:
-        """Show values over time in one chart per title.
+    def show_types(self, plan: PlanView, pinned: PlanView | None) -> None:
+        """Show the used cards and the cost of every accelerator type.
+
+        There is a grey bar for the pinned plan if any of its values differ.
+        """
+        used = [item.type for item in plan.types if item.used or item.limit]
+        shown = {
+            "Cards used": [_values(view, used, "used") for view in (plan, pinned)],
+            f"Cost [{cost_unit(plan.currency)}]": [_costs(view, used) for view in (plan, pinned)],
+        }
+        names = {"type": "category", "inverse": True, "data": used}
+        names["axisLabel"] = {"color": GREY, "width": 110, "overflow": "truncate"}
+        axes = {"xAxis": _VALUES | {"splitNumber": 3}, "yAxis": names}
+        colours = [plan.colours[name] for name in used]
+        series = {title: _bars(now, before, colours) for title, (now, before) in shown.items()}
+        self._show(series, axes, 68 + 26 * len(used), "by accelerator type")
+
+    def show_over_time(self, lines: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+        """Show values over time, each constant until the next.
 
         Args:
             lines: times [ms since the epoch] and values, by title of the chart.
         """
-        if list(lines) != list(self._charts):
+        series = {
+            title: [{"type": "line", "step": "end", "data": list(map(list, points))}]
+            for title, points in lines.items()
+        }
+        self._show(series, _OVER_TIME, 220, "over time")
+
+    def _show(
+        self, series: Mapping[str, list[dict[str, Any]]], axes: Mapping[str, Any], height: int, about: str
+    ) -> None:
+        """Show series by title; new titles or axes create the charts again."""
+        if (list(series), axes) != (list(self._charts), self._axes):
             self.clear()
+            self._axes = axes
             with self._box:
-                self._charts = {title: _line_chart(title) for title in lines}
-        for title, points in lines.items():
+                self._charts = {title: _chart(title, axes, height, about) for title in series}
+        for title, found in series.items():
             chart = self._charts[title]
-            chart.options["series"][0]["data"] = [list(point) for point in points]
-            chart.update()
+            if chart.options["series"] != found:
+                chart.options["series"] = found
+                chart.update()
 
 
-def _line_chart(title: str) -> ui.echart:
-    options = _LOOK | {
-        "title": {"text": title, "left": 4, "textStyle": {"fontSize": 13, "color": GREY}},
-        "xAxis": {"type": "time", "axisLabel": {"color": GREY, "hideOverlap": True}},
-        "yAxis": {
-            "type": "value",
-            "minInterval": 1,
-            "axisLabel": {"color": GREY},
-            "splitLine": {"lineStyle": {"color": FAINT}},
-        },
-        "series": [{"type": "line", "step": "end", "data": []}],
-    }
+def _values(view: PlanView | None, types: Sequence[str], field: str) -> list[float]:
+    """Return a field of each accelerator type in a plan; 0 for types that the plan does not have."""
+    found = {} if view is None else {item.type: getattr(item, field) for item in view.types}
+    return [found.get(name, 0) for name in types]
+
+
+def _costs(view: PlanView | None, types: Sequence[str]) -> list[float]:
+    currency = None if view is None else view.currency
+    return [round(in_cost_unit(cost, currency), 4) for cost in _values(view, types, "cost_cents_per_h")]
+
+
+def _bars(now: Sequence[float], pinned: Sequence[float], colours: Sequence[str]) -> list[dict[str, Any]]:
+    plan = [
+        {"value": value, "itemStyle": {"color": colour}} for value, colour in zip(now, colours, strict=True)
+    ]
+    series: list[dict[str, Any]] = [{"type": "bar", "name": "plan", "data": plan}]
+    if now != pinned and any(pinned):
+        faded = {"color": "#b8bec6"}
+        series.append({"type": "bar", "name": "pinned plan", "data": pinned, "itemStyle": faded})
+    return series
+
+
+def _chart(title: str, axes: Mapping[str, Any], height: int, about: str) -> ui.echart:
+    heading = {"text": title, "left": 4, "textStyle": {"fontSize": 13, "color": GREY}}
     with ui.column().classes("panel"):
-        chart = ui.echart(options).style("height: 220px; width: 100%")
-    chart.props(f'role=img aria-label="{title}, over time; the table below has the numbers"')
+        chart = ui.echart(_LOOK | {"title": heading, **axes, "series": []})
+    chart.style(f"height: {height}px; width: 100%")
+    chart.props(f'role=img aria-label="{title}, {about}; the table below has the numbers"')
     return chart

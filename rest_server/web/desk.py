@@ -19,25 +19,14 @@ from starlette.types import Message
 from optimizer.errors import InferplanError, SpecError
 from rest_server.security import KeyFiles, KeyScope
 from rest_server.web.changes import Changes, Steps
-from rest_server.web.shown import Opened, PlanView, StudyView
-from rest_server.web.work import (
-    first_document,
-    is_sample,
-    limits_view,
-    open_path,
-    open_text,
-    plan_view,
-    report_page,
-    study_view,
-    written_document,
-)
+from rest_server.web.shown import Opened, PlanView
+from rest_server.web.work import first_document, is_sample, open_path, open_text, plan_view
 
 T = TypeVar("T")
 FILE = "file"
 """Name in URLs for the documents at the path that was given to the program."""
 UPLOAD = "own"
 """Name in URLs for a document that only its visitor has."""
-EMPTY = Opened("")
 SAME_STEP_S = 1.0
 """Maximum time between two changes of one key that count as one step for undo [s]."""
 
@@ -56,7 +45,7 @@ class Desk:
         self._service, self._key, self._path = service, key, path
         self._closed = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[Any]] = {}
-        self.opened = EMPTY
+        self.opened = Opened("")
         self.source = ""
         self.steps = Steps()
         self._last_key, self._last_s = "", 0.0
@@ -82,6 +71,11 @@ class Desk:
         if self.source == UPLOAD:
             return "own document"
         return Path(self._path).name if self.source == FILE and self._path else self.source
+
+    @property
+    def colours(self) -> dict[str, str]:
+        """Colours by accelerator and by accelerator type; empty without a plan."""
+        return self.plan.colours if self.plan else {}
 
     @property
     def is_closed(self) -> bool:
@@ -218,7 +212,7 @@ class Desk:
         Raises:
             InferplanError: a change is invalid, the solver failed, or the service is busy.
         """
-        found = await self._run("plan", plan_view, self.opened.base, self.changes, self._settings)
+        found = await self.answer("plan", plan_view)
         if found is not None:
             self.plan = found
             self.pinned = self.pinned or (found if not self.changes.given else None)
@@ -233,51 +227,20 @@ class Desk:
         found = await self._run("plan", plan_view, self.opened.base, Changes(), self._settings)
         self.pinned = found or self.pinned
 
-    async def compare(self) -> StudyView | None:
-        """Compare the limited with the unlimited plan.
-
-        Raises:
-            InferplanError: under the same conditions as in `solve`.
-        """
-        return await self._run("compare", limits_view, self.opened.base, self.changes, self._settings)
-
-    async def study(self, name: str, options: str, progress: str = "") -> StudyView | None:
-        """Run a study of the document with its changes; return None if a newer request replaced this one.
+    async def answer(self, topic: str, work: Callable[..., T], *arguments: str) -> T | None:
+        """Run work on the document with its changes; return None if a newer request replaced this one.
 
         Args:
-            name: name of the study.
-            options: options of the study as JSON.
-            progress: name of the `SharedProgress` for simulations; empty for none.
+            topic: topic whose earlier work is cancelled.
+            work: function of the document, the changes, the arguments and the settings of the service.
+            arguments: further arguments.
 
         Raises:
-            InferplanError: under the same conditions as in `solve`, or an option is invalid.
+            InferplanError: under the same conditions as in `solve`, or an argument is invalid.
         """
-        return await self._run(
-            "study", study_view, self.opened.base, self.changes, name, options, progress, self._settings
-        )
-
-    async def report(self) -> bytes | None:
-        """Return the report on the document with its changes, as HTML.
-
-        None if a newer request replaced this one.
-
-        Raises:
-            InferplanError: under the same conditions as in `solve`.
-        """
-        return await self._run("report", report_page, self.opened.base, self.changes, self._settings)
-
-    async def yaml(self) -> str | None:
-        """Return the document with its changes as YAML; None if a newer request replaced this one.
-
-        Raises:
-            InferplanError: under the same conditions as in `solve`.
-        """
-        return await self._run("write", written_document, self.opened.base, self.changes)
+        return await self._run(topic, work, self.opened.base, self.changes, *arguments, self._settings)
 
 
 def message_of(error: InferplanError | HTTPException) -> str:
     """Return the message of an error as one line."""
     return " ".join(str(getattr(error, "detail", error)).split())
-
-
-__all__ = ["EMPTY", "FILE", "UPLOAD", "Desk", "message_of"]

@@ -87,13 +87,14 @@ class DocumentTab:
         with self._findings:
             for note in opened.notes:
                 ui.label(note).classes("soft tip")
-            errors = sum(item.is_error for item in opened.findings)
-            warnings = len(opened.findings) - errors
-            ui.label(f"Errors: {errors:,}, warnings: {warnings:,}").props("role=status")
-            for item in opened.findings[:MAX_FINDINGS]:
-                word = "error" if item.is_error else "warning"
-                text = f"line {item.line}, {word}: {item.text}"
-                button = ui.button(text, on_click=lambda line=item.line: self._select(line), color=None)
+            count = f"Errors: {len(opened.errors):,}, warnings: {len(opened.warnings):,}"
+            ui.label(count).props("role=status")
+            words = [("error", item) for item in opened.errors]
+            words += [("warning", item) for item in opened.warnings]
+            for word, item in words[:MAX_FINDINGS]:
+                line = item.position[0] if item.position else 1
+                text = ": ".join(part for part in (f"line {line}, {word}", item.path, item.problem) if part)
+                button = ui.button(text, on_click=lambda line=line: self._select(line), color=None)
                 button.props("flat dense no-caps align=left").classes(f"finding {word}")
 
     def _select(self, line: int) -> None:

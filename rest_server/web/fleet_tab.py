@@ -16,7 +16,7 @@ from rest_server.history import Event
 from rest_server.security import KeyScope
 from rest_server.state import Snapshot
 from rest_server.v1.targets import current_snapshot, readings, unavailable_reason
-from rest_server.web.charts import TimeLines
+from rest_server.web.charts import Charts
 from rest_server.web.desk import Desk
 from rest_server.web.shown import tables_of
 from rest_server.web.widgets import Tables
@@ -38,7 +38,7 @@ class FleetTab:
         with ui.element("div").classes("results"):
             with ui.column().classes("panel"):
                 self._status = ui.label(" ").props("role=status").classes("tip")
-            self._lines = TimeLines()
+            self._charts = Charts()
             self._tables = Tables()
         ui.timer(REFRESH_S, self._refresh)
 
@@ -47,7 +47,7 @@ class FleetTab:
             self._desk.check_scope(KeyScope.read)
         except SpecError as error:
             self._status.set_text(str(error))
-            self._lines.clear()
+            self._charts.clear()
             self._tables.clear()
             self._shown = None
             return
@@ -66,7 +66,7 @@ class FleetTab:
         costs = [in_cost_unit(event.plan["totalCost"], currency) for event in plans]
         unserved = [float(event.plan["unserved"]) for event in plans]
         lacking = [float(event.plan.get("lacksReserve", 0)) for event in plans]
-        self._lines.show(
+        self._charts.show_over_time(
             {
                 f"Cost of the plans [{cost_unit(currency)}]": list(zip(times, costs, strict=True)),
                 "Servers not served in full": list(zip(times, unserved, strict=True)),

@@ -16,7 +16,7 @@ from rest_server.security import given_key
 from rest_server.web.access import PageHeaders, add_signing_in, key_in_cookies
 from rest_server.web.changes import Changes, read_query
 from rest_server.web.desk import FILE, Desk
-from rest_server.web.page import VisitorPage, close_with
+from rest_server.web.page import VisitorPage
 from rest_server.web.theme import ICON
 from rest_server.web.widgets import complain
 
@@ -62,8 +62,7 @@ async def _show(request: Request) -> None:
     headers = dict(request.headers.raw)
     key = given_key(headers) or key_in_cookies(headers.get(b"cookie", b""))
     desk = Desk(state.service, key or None, state.path)
-    client = ui.context.client
-    close_with(client, desk)
+    ui.context.client.on_delete(desk.close)
     try:
         source, changes = read_query(request.url.query)
     except SpecError as error:

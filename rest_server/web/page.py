@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from nicegui import Client, ui
+from nicegui import ui
 from starlette.exceptions import HTTPException
 
 from optimizer.errors import InferplanError
@@ -138,8 +138,3 @@ class VisitorPage:
             self._plan_tab.show()
         elif not self._desk.is_closed:
             self._plan_tab.reveal()
-
-
-def close_with(client: Client, desk: Desk) -> None:
-    """Cancel the work of a page when its client disconnects."""
-    client.on_delete(desk.close)

@@ -1,16 +1,19 @@
 """Plan tab of the web page: key figures, charts, tables and controls; and one server in depth."""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from nicegui import ui
 
-from rest_server.web.charts import TypeCharts
+from optimizer.money import cost_unit
+from rest_server.web.charts import Charts
 from rest_server.web.desk import Desk
-from rest_server.web.shown import in_words
+from rest_server.web.shown import StudyView, in_words
 from rest_server.web.what_if import WhatIf
 from rest_server.web.widgets import FactBar, Tables, heading, scroll_to, show_static_tables
+from rest_server.web.work import limits_view, report_page, study_view, written_document
 
 Guarded = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
@@ -39,7 +42,7 @@ class PlanTab:
                     self._show_actions()
                     self._controls = WhatIf(desk, changed)
                 with ui.element("div").classes("results"):
-                    self._charts = TypeCharts()
+                    self._charts = Charts()
                     self._tables = Tables(self._open_server)
                 with ui.element("div").classes("results details"):
                     self._server = ui.element("div").classes("results")
@@ -49,14 +52,16 @@ class PlanTab:
     def _show_actions(self) -> None:
         with ui.column().classes("panel").style("gap: 0"):
             self._show_buttons(
-                ("Undo", self._undo),
-                ("Reset", self._reset),
+                ("Undo", partial(self._step, self._desk.undo)),
+                ("Reset", partial(self._step, self._desk.reset)),
                 ("Pin", self._pin),
                 ("Limited against unlimited", self._compare),
             )
             heading("Save")
             self._show_buttons(
-                ("YAML", self._save_yaml), ("Plan JSON", self._save_plan), ("Report", self._save_report)
+                ("YAML", partial(self._save, written_document, "system.yaml", "application/yaml")),
+                ("Plan JSON", self._save_plan),
+                ("Report", partial(self._save, report_page, "report.html", "text/html")),
             )
 
     def _show_buttons(self, *actions: tuple[str, Callable[[], Any]]) -> None:
@@ -99,23 +104,19 @@ class PlanTab:
         self._facts.show(plan.facts, compared.facts if compared else ())
         words = "This is the pinned plan; changes are compared with it."
         if compared is not None:
-            words = in_words(plan.service, compared.service, (plan.cost, compared.cost), plan.cost_unit)
+            costs = plan.cost, compared.cost
+            words = in_words(plan.service, compared.service, costs, cost_unit(plan.currency))
         self.reveal()
         self._words.set_text(words)
         self._status.set_text(plan.status)
         self._enable()
-        self._charts.show(plan.types, compared.types if compared else (), plan.cost_unit)
+        self._charts.show_types(plan, compared)
         self._tables.show(plan.tables, pinned=compared.tables if compared else (), colours=plan.colours)
         for box in (self._server, self._limits):
             box.clear()  # these tables belong to another plan
 
-    async def _undo(self) -> None:
-        self._desk.undo()
-        self._controls.show()
-        await self._changed()
-
-    async def _reset(self) -> None:
-        self._desk.reset()
+    async def _step(self, step: Callable[[], None]) -> None:
+        step()
         self._controls.show()
         await self._changed()
 
@@ -126,35 +127,30 @@ class PlanTab:
 
     async def _open_server(self, name: str) -> None:
         options = json.dumps({"server": name})
-        found = await self._guarded(lambda: self._desk.study("explain", options))
-        if found is None:
-            return
-        self._server.clear()
-        with self._server:
-            heading(f"{name}: why this accelerator")
-            show_static_tables(found.tables, colours=self._desk.plan.colours if self._desk.plan else None)
-        scroll_to(self._server)
+        found = await self._guarded(partial(self._desk.answer, "study", study_view, "explain", options, ""))
+        if found is not None:
+            _show_in(self._server, f"{name}: why this accelerator", found, self._desk.colours)
 
     async def _compare(self) -> None:
-        found = await self._guarded(self._desk.compare)
-        if found is None:
-            return
-        self._limits.clear()
-        with self._limits:
-            heading("Limited against unlimited")
-            show_static_tables(found.tables)
-        scroll_to(self._limits)
+        found = await self._guarded(partial(self._desk.answer, "compare", limits_view))
+        if found is not None:
+            _show_in(self._limits, "Limited against unlimited", found)
 
-    async def _save_yaml(self) -> None:
-        text = await self._guarded(self._desk.yaml)
-        if text is not None:
-            ui.download.content(text, "system.yaml", "application/yaml")
+    async def _save(self, work: Callable[..., bytes | str], file: str, media_type: str) -> None:
+        """Let the browser save the result of work on the document."""
+        content = await self._guarded(partial(self._desk.answer, file, work))
+        if content is not None:
+            ui.download.content(content, file, media_type)
 
     def _save_plan(self) -> None:
         if self._desk.plan is not None:
             ui.download.content(self._desk.plan.plan, "plan.json", "application/json")
 
-    async def _save_report(self) -> None:
-        page = await self._guarded(self._desk.report)
-        if page is not None:
-            ui.download.content(page, "report.html", "text/html")
+
+def _show_in(box: ui.element, title: str, found: StudyView, colours: Mapping[str, str] | None = None) -> None:
+    """Show the result of a study in a box, under a title."""
+    box.clear()
+    with box:
+        heading(title)
+        show_static_tables(found.tables, colours)
+    scroll_to(box)

@@ -2,19 +2,20 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from optimizer.quantities import quantity, share_text
-from optimizer.section import FOR_PROGRAMS, FormattedValue, Section, SidePair
+from optimizer.quantities import quantity
+from optimizer.schema.faults import Fault
+from optimizer.section import FOR_PROGRAMS, Fact, FormattedValue, Section, SidePair
+from optimizer.studies.overview import TypeUsage
+from optimizer.studies.service import PriorityService
 from optimizer.text import printable
 from optimizer.units import SECONDS_PER_MINUTE
 
 POINTS = "% points"
 """Unit of differences between fractions."""
 _DECIMALS = re.compile(r"^[^.\s]*\.(\d+)")
-FULL = 1 - 1e-9
-"""Smallest served fraction of a load that counts as served in full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,60 +42,21 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanFact:
-    """A key figure of a plan."""
-
-    name: str
-    text: str
-    value: float
-    unit: str = ""
-    """Unit of the value; empty without one."""
-    alert: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PriorityLoad:
-    """Load and served load of the servers of one priority."""
-
-    priority: int
-    load_rpm: float
-    served_rpm: float
-
-    @property
-    def fact(self) -> PlanFact:
-        """Served fraction of the load as a key figure."""
-        share = self.served_rpm / self.load_rpm if self.load_rpm else 1.0
-        name, is_all = f"priority {self.priority} served", share >= FULL
-        return PlanFact(name, share_text(share), 100 * share, POINTS, alert=not is_all)
-
-
-@dataclass(frozen=True, slots=True)
-class CardUse:
-    """Use of the cards of an accelerator type."""
-
-    type: str
-    used: int
-    limit: int | None
-    cost: float
-    """Cost of the replicas on these cards, in the cost unit of the document."""
-    colour: str
-
-
-@dataclass(frozen=True, slots=True)
 class PlanView:
     """A plan, prepared for the web page."""
 
     status: str
-    facts: tuple[PlanFact, ...]
+    facts: tuple[Fact, ...]
     tables: tuple[Table, ...]
-    types: tuple[CardUse, ...]
-    service: tuple[PriorityLoad, ...]
-    """Load and served load by priority, the highest priority first."""
+    types: tuple[TypeUsage, ...]
+    service: tuple[PriorityService, ...]
+    """Service by priority, the highest priority first."""
     cost: float
     """Total cost, in the cost unit of the document."""
     colours: dict[str, str]
-    """Colours by accelerator."""
-    cost_unit: str
+    """Colours by accelerator and by accelerator type."""
+    currency: str | None
+    """Currency of the prices; None for cents."""
     plan: bytes
     """The plan as JSON, as written by `solve --json`."""
 
@@ -106,15 +68,6 @@ class StudyView:
     tables: tuple[Table, ...]
     picture: bytes = b""
     """Figure as SVG; empty if there is none."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckFinding:
-    """An error or a warning of `check`."""
-
-    line: int
-    text: str
-    is_error: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +120,12 @@ class Opened:
     """A document that was opened, with its findings."""
 
     text: str
-    findings: tuple[CheckFinding, ...] = ()
+    errors: tuple[Fault, ...] = ()
+    warnings: tuple[Fault, ...] = ()
     base: bytes = b""
     """The document as JSON; empty if it has errors."""
     controls: Controls | None = None
-    notes: tuple[str, ...] = field(default_factory=tuple)
+    notes: tuple[str, ...] = ()
 
 
 def tables_of(sections: Iterable[Section]) -> tuple[Table, ...]:
@@ -240,13 +194,13 @@ def _row_differences(now: tuple[TableCell, ...], before: tuple[TableCell, ...] |
 
 
 def in_words(
-    now: Sequence[PriorityLoad], before: Sequence[PriorityLoad], costs: tuple[float, float], unit: str
+    now: Sequence[PriorityService], before: Sequence[PriorityService], costs: tuple[float, float], unit: str
 ) -> str:
     """Describe the differences in service and cost from the pinned plan in one sentence.
 
     Args:
-        now: load and served load by priority.
-        before: load and served load by priority of the pinned plan.
+        now: service by priority.
+        before: service by priority of the pinned plan.
         costs: cost of the pinned and of the current plan, in `unit`.
         unit: unit of costs.
     """

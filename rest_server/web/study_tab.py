@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from nicegui import ui
@@ -14,6 +15,7 @@ from rest_server.web.plan_tab import Guarded
 from rest_server.web.progress import SharedProgress
 from rest_server.web.shown import StudyView
 from rest_server.web.widgets import complain, heading, scroll_to, show_static_tables
+from rest_server.web.work import study_view
 
 DAY = "0.4,0.3,0.3,0.4,0.6,0.9,1.1,1.2,1.2,1.1,0.8,0.5"
 """Default daily profile: factors on the load in twelve intervals of two hours."""
@@ -102,7 +104,8 @@ class StudyTab:
             self._tell()
             self._enable_stop(name)
             self._timer.activate()
-            found = await self._guarded(lambda: self._desk.study(name, options, progress.name))
+            work = partial(self._desk.answer, "study", study_view, name, options, progress.name)
+            found = await self._guarded(work)
         if self._running[2] is progress:  # no other study has started
             self._timer.deactivate()
             self._enable_stop(None)
@@ -125,7 +128,7 @@ class StudyTab:
                 data = base64.b64encode(found.picture).decode("ascii")
                 picture = ui.element("img").classes("picture")
                 picture.props(f'src="data:image/svg+xml;base64,{data}" alt="Picture of the {name}"')
-            show_static_tables(found.tables, self._desk.plan.colours if self._desk.plan else None)
+            show_static_tables(found.tables, self._desk.colours)
 
     def open(self) -> None:
         """Clear the result, because another document was opened."""

@@ -9,7 +9,8 @@ from typing import Any
 
 from nicegui import ui
 
-from rest_server.web.shown import PlanFact, Table, TableCell, row_differences, signed_text
+from optimizer.section import Fact
+from rest_server.web.shown import Table, TableCell, row_differences, signed_text
 
 ROWS_ON_A_PAGE = 30
 ROWS_WITHOUT_FILTER = 12
@@ -231,9 +232,9 @@ class FactBar:
         self._cards: list[_FactCard] = []
         self.show(())
 
-    def show(self, facts: Sequence[PlanFact], pinned: Sequence[PlanFact] = ()) -> None:
+    def show(self, facts: Sequence[Fact], pinned: Sequence[Fact] = ()) -> None:
         """Show key figures; without any, show empty cards."""
-        facts = facts or [PlanFact(" ", " ", 0.0)] * MIN_FACTS
+        facts = facts or [Fact(" ", " ", 0.0)] * MIN_FACTS
         if len(facts) != len(self._cards):
             self._box.clear()
             with self._box:
@@ -252,12 +253,14 @@ class _FactCard:
             self._value = ui.label(" ").classes("value")
             self._change = ui.label(" ").classes("change")
 
-    def show(self, fact: PlanFact, before: Mapping[str, PlanFact]) -> None:
+    def show(self, fact: Fact, before: Mapping[str, Fact]) -> None:
         """Show a key figure with its change from the previous value, if there is one."""
         self._name.set_text(fact.name)
-        self._value.set_text(fact.text)
+        self._value.set_text(fact.value)
         old = before.get(fact.name)
-        change = "" if old is None else signed_text(fact.value - old.value, (fact.text, old.text), fact.unit)
+        change = (
+            "" if old is None else signed_text(fact.number - old.number, (fact.value, old.value), fact.unit)
+        )
         self._change.set_text(change or " ")
         self._box.classes(add="alert" if fact.alert else "", remove="" if fact.alert else "alert")
 

@@ -6,6 +6,7 @@ only through `jobs`, so numbers on the page equal those of the commands.
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from optimizer.jobs.comparing import CompareOptions, compare_plans
 from optimizer.jobs.table import STUDIES
 from optimizer.money import CENTS, cost_unit, in_cost_unit, read_price
 from optimizer.pipeline import solve
+from optimizer.quantities import share_text
 from optimizer.render.colours import type_colours
 from optimizer.render.comparison_sections import comparison_sections
 from optimizer.render.plan_sections import plan_sections
@@ -24,14 +26,15 @@ from optimizer.schema.files import document_files, read_parts, read_text
 from optimizer.schema.messages import validated
 from optimizer.schema.samples import PREFIX, sample_or_path
 from optimizer.schema.yaml_format import yaml_text
+from optimizer.section import Fact
 from optimizer.spec.changes import CHANGES, LATENCIES, QUANTITIES
 from optimizer.spec.changes import OPTIONS as OPTION_FIELDS
 from optimizer.spec.prices import price_of_card
-from optimizer.spec.system import System, joined_document, load_system
+from optimizer.spec.system import System, joined_document
 from optimizer.studies.checking import check_text
 from optimizer.studies.estimates import price_of_estimates
 from optimizer.studies.overview import Overview, describe
-from optimizer.studies.service import service_by_priority
+from optimizer.studies.service import PriorityService, service_by_priority
 from rest_server.limits import check_size
 from rest_server.settings import Settings
 from rest_server.sizing_memo import memo_of_process
@@ -39,13 +42,10 @@ from rest_server.v1.work import system_from
 from rest_server.web.changes import OPTIONS, Changes
 from rest_server.web.progress import told
 from rest_server.web.shown import (
-    CardUse,
-    CheckFinding,
+    POINTS,
     Controls,
     Opened,
-    PlanFact,
     PlanView,
-    PriorityLoad,
     Quantity,
     StudyView,
     tables_of,
@@ -55,6 +55,8 @@ PRICE_TOLERANCE = 1e-9
 """Relative difference up to which prices per card count as equal."""
 ESTIMATES_LIMIT_S = 2.0
 """Time limit of the plan at the middle of the estimates, because a page plans after each change [s]."""
+FULL = 1 - 1e-9
+"""Smallest served fraction of a load that counts as served in full."""
 MAX_PRIORITIES = 4
 """Maximum number of priorities that have a key figure of their own."""
 PICTURED = {"sweep", "horizon"}
@@ -81,30 +83,20 @@ def open_path(path: str, settings: Settings) -> Opened:
 def open_text(text: str, settings: Settings) -> Opened:
     """Open a document from text, with the findings of `check`."""
     checked = check_text(text)
-    findings = tuple(
-        _finding(fault, is_error=is_error)
-        for faults, is_error in ((checked.faults, True), (checked.warnings, False))
-        for fault in faults
-    )
     if checked.system is None:
-        return Opened(text, findings)
+        return Opened(text, checked.faults)
     document = _document(checked.system)
     try:
         system = system_from(document, settings)
     except SpecError as error:  # the system exceeds the size limits
-        return Opened(text, (CheckFinding(1, str(error), is_error=True), *findings))
-    return Opened(text, findings, json.dumps(document).encode(), _controls(system))
+        return Opened(text, (Fault((), str(error)),), checked.warnings)
+    return Opened(text, (), checked.warnings, json.dumps(document).encode(), _controls(system))
 
 
 def _document(system: System) -> dict[str, Any]:
     """Return a system as plain values, without defaults."""
     found: dict[str, Any] = system.to_spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
     return found
-
-
-def _finding(fault: Fault, *, is_error: bool) -> CheckFinding:
-    line = fault.position[0] if fault.position else 1
-    return CheckFinding(line, ": ".join(part for part in (fault.path, fault.problem) if part), is_error)
 
 
 def _controls(system: System) -> Controls:
@@ -193,13 +185,8 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
     memo = memo_of_process(settings.sizing_memo_rows)
     plan = solve(system, time_limit_s=limit_s, memo=memo)
     overview = describe(system, plan)
-    service = tuple(
-        PriorityLoad(item.priority, item.load_rpm, item.served_rpm)
-        for item in service_by_priority(plan, system)
-    )
-    types = sorted({item.type for item in system.accelerators.values()})
-    by_type = type_colours(types)
-    uses = {item.type: item for item in overview.types}
+    service = service_by_priority(plan, system)
+    by_type = type_colours(sorted({item.type for item in system.accelerators.values()}))
     return PlanView(
         status=status(overview),
         facts=_facts(overview, service),
@@ -208,30 +195,27 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
                 plan, system, price=price_of_estimates(system, plan, limit_s=ESTIMATES_LIMIT_S, memo=memo)
             )[1:]
         ),
-        types=tuple(
-            CardUse(
-                type_name,
-                uses[type_name].used,
-                uses[type_name].limit,
-                in_cost_unit(uses[type_name].cost_cents_per_h, plan.currency),
-                by_type[type_name],
-            )
-            for type_name in types
-            if type_name in uses
-        ),
+        types=tuple(item for item in overview.types if item.type in by_type),
         service=service,
         cost=in_cost_unit(plan.total_cost_cents_per_h, plan.currency),
         colours={name: by_type[item.type] for name, item in system.accelerators.items()} | by_type,
-        cost_unit=cost_unit(plan.currency),
+        currency=plan.currency,
         plan=plan.to_json().encode(),
     )
 
 
-def _facts(overview: Overview, service: Sequence[PriorityLoad]) -> tuple[PlanFact, ...]:
+def _facts(overview: Overview, service: Sequence[PriorityService]) -> tuple[Fact, ...]:
     """Return the key figures: service by priority, reserves, and then cost, which depends on them."""
-    cost, *others = (PlanFact(*fact) for fact in plan_headline(overview))
+    cost, *others = plan_headline(overview)
     before = 2 if overview.plan.requires_reserve else 1
-    by_priority = [item.fact for item in service if item.load_rpm]
+    by_priority = [
+        Fact(
+            f"priority {item.priority} served", share_text(item.share), 100 * item.share, POINTS,
+            alert=item.share < FULL,
+        )
+        for item in service
+        if item.share is not None
+    ]  # fmt: skip
     if not 1 < len(by_priority) <= MAX_PRIORITIES:
         by_priority = []
     return (others[0], *by_priority, *others[1:before], cost, *others[before:])
@@ -292,14 +276,13 @@ def report_page(base: bytes, changes: Changes, settings: Settings) -> bytes:
     return study.page(study.answered(system, request), system, request)
 
 
-def written_document(base: bytes, changes: Changes) -> str:
+def written_document(base: bytes, changes: Changes, settings: Settings) -> str:
     """Return a document with changes as YAML.
 
     Raises:
-        SpecError: a change does not match any item of the document.
+        SpecError: under the same conditions as in `changed_system`.
     """
-    changed = changes.applied_to(load_system(json.loads(base)))
-    return yaml_text(_document(changed))
+    return yaml_text(_document(changed_system(base, changes, settings)))
 
 
 def first_document(facts: str, settings: Settings) -> Opened:
@@ -330,7 +313,7 @@ def first_document(facts: str, settings: Settings) -> Opened:
         },
     )
     found = open_text(document_of(start), settings)
-    return Opened(found.text, found.findings, found.base, found.controls, notes_of(start))
+    return replace(found, notes=notes_of(start))
 
 
 def _price(text: str) -> Any:

@@ -9,6 +9,7 @@ import pytest
 from builders import accelerator, document, server
 
 from optimizer import load_system, solve
+from optimizer.money import cost_unit
 from optimizer.render.money import Money
 from rest_server.settings import Settings
 from rest_server.web.changes import Changes
@@ -44,15 +45,15 @@ def test_hostile_yaml_is_a_finding(text: str, tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     opened = open_text(text, SETTINGS)
     assert opened.base == b""
-    assert [item for item in opened.findings if item.is_error]
+    assert opened.errors
     assert not list(tmp_path.iterdir())
 
 
 def test_a_document_over_the_limits_of_the_service_is_a_finding() -> None:
     many = document([server(f"s{i}") for i in range(4)], [accelerator("A")])
-    found = open_text(json.dumps(many), SETTINGS).findings[0]
-    assert "limit" in found.text
-    assert "3" in found.text
+    found = open_text(json.dumps(many), SETTINGS).errors[0]
+    assert "limit" in found.problem
+    assert "3" in found.problem
 
 
 def test_figures_are_those_of_solve() -> None:
@@ -60,7 +61,7 @@ def test_figures_are_those_of_solve() -> None:
     view = plan_view(opened.base, Changes(given={"load": "9", "count:A": "3"}), SETTINGS)
     more = document([server("s1", 540.0), server("s2", 540.0)], [accelerator("A", cost=40.0)], {"A": 3})
     plan = solve(load_system(more))
-    assert {fact.name: fact.text for fact in view.facts}["total cost"] == (
+    assert {fact.name: fact.value for fact in view.facts}["total cost"] == (
         Money.of(plan).text(plan.total_cost_cents_per_h)
     )
     assert json.loads(view.plan) == json.loads(plan.to_json())
@@ -72,7 +73,7 @@ def test_figures_are_those_of_solve() -> None:
 def test_reserves_precede_the_cost() -> None:
     source = document([server("s", 500, spareReplicas=1), server("t")], [accelerator("A")], {"A": 2})
     view = plan_view(open_text(json.dumps(source), SETTINGS).base, Changes(), SETTINGS)
-    shown = [(fact.name, fact.text, fact.value, fact.alert) for fact in view.facts[:3]]
+    shown = [(fact.name, fact.value, fact.number, fact.alert) for fact in view.facts[:3]]
     assert shown == [
         ("served in full", "2 of 2 servers", 2, False),
         ("have their reserve", "0 of 1 server", 0, True),
@@ -87,20 +88,20 @@ def test_service_of_each_priority_precedes_the_cost(specs: Path) -> None:
     short, full = (
         plan_view(base, Changes(given={"load": "1.5"} | more), ROOMY) for more in ({}, {"count:H100": "24"})
     )
-    assert [(fact.name, fact.text, fact.alert) for fact in short.facts[1:5]] == [
+    assert [(fact.name, fact.value, fact.alert) for fact in short.facts[1:5]] == [
         ("priority 1 served", "100%", False),
         ("priority 2 served", "100%", False),
         ("priority 3 served", "82%", True),
         ("total cost", "180.00 USD/h", False),
     ]
-    costs = full.cost, short.cost
-    assert in_words(full.service, short.service, costs, full.cost_unit) == (
+    costs, unit = (full.cost, short.cost), cost_unit(full.currency)
+    assert in_words(full.service, short.service, costs, unit) == (
         "Against the pinned plan: 10.8 requests/s more of priority 3, 3.60 USD/h more."
     )
-    assert in_words(short.service, full.service, costs[::-1], full.cost_unit) == (
+    assert in_words(short.service, full.service, costs[::-1], unit) == (
         "Against the pinned plan: 10.8 requests/s less of priority 3, 3.60 USD/h less."
     )
-    same = in_words(short.service, short.service, (short.cost, short.cost), short.cost_unit)
+    same = in_words(short.service, short.service, (short.cost, short.cost), unit)
     assert same == "Against the pinned plan: the same service and cost."
 
 
