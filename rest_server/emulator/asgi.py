@@ -11,6 +11,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
+MAX_NUMBER = 1e6
+"""Maximum value of most numbers in request bodies."""
 JSON = b"application/json"
 TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 """Media type of metrics in Prometheus' text format."""
@@ -81,21 +83,25 @@ def error_of(message: str, status: int) -> dict[str, Any]:
     return {"error": {"message": message, "type": error_type, "param": None, "code": status}}
 
 
-def number_of(body: Mapping[str, Any], key: str, default: float, least: float) -> float:
-    """Return a number in a request body, which must be below a million.
+def number_of(
+    body: Mapping[str, Any], key: str, default: float, least: float, most: float = MAX_NUMBER
+) -> float:
+    """Return a number in a request body.
 
     Args:
         body: the body.
         key: key of the number.
         default: value if the key is absent.
         least: minimum value.
+        most: maximum value.
 
     Raises:
         BadRequest: the value is not a number, or is out of range.
     """
     value = body.get(key, default)
-    if type(value) not in {int, float} or not least <= value < 1e6:
-        raise BadRequest(f"{key}: must be a number from {least:g} to 1e6, not {value!r}")
+    if type(value) not in {int, float} or not least <= value <= most:
+        bounds = f"from {least:g} to {most:g}".replace("e+0", "e")
+        raise BadRequest(f"{key}: must be a number {bounds}, not {value!r}")
     return float(value)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rest_server.emulator.asgi import BadRequest, encoded
+from rest_server.emulator.asgi import EVENTS, BadRequest, Send, begin, encoded, error_of, reply_error
 from rest_server.emulator.words import chat_tokens, filler_text, prompt_tokens, tokens_until_stop, word
 
 DEFAULT_TOKENS = 16
@@ -144,3 +144,12 @@ class Writer:
 def error_event(error: Mapping[str, Any]) -> bytes:
     """Return the last event of a stream that fails."""
     return b"data: " + encoded(error) + b"\n\n" + DONE
+
+
+async def refuse(send: Send, message: str, status: int, *, streams: bool) -> None:
+    """Reject a request as vLLM does: with an error status, or in an event of a stream."""
+    if streams:
+        await begin(send, 200, EVENTS)
+        await send({"type": "http.response.body", "body": error_event(error_of(message, status))})
+    else:
+        await reply_error(send, message, status)

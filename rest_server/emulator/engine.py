@@ -3,8 +3,8 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from optimizer.simulation.live.replica import LiveReplica
 from rest_server.emulator.asgi import Dropped, Receive, hung_up
@@ -16,24 +16,51 @@ LAG_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Upper bounds of the histogram buckets of delays [s]."""
 
 
-class Sink(Protocol):
-    """Interface of a receiver of a request's tokens."""
+class EngineCall:
+    """A request in an engine, which wakes its task when tokens are made."""
+
+    def __init__(self, sent_ms: float) -> None:
+        """Start without tokens.
+
+        Args:
+            sent_ms: model time at which the request arrives [ms].
+        """
+        self.sent_ms = sent_ms
+        self.last_ms = sent_ms
+        """Model time of the last token, or of the arrival [ms]."""
+        self.made = 0
+        """Number of tokens so far."""
+        self.ended = False
+        self._error: Exception | None = None
+        self._woken: asyncio.Future[None] | None = None
 
     def token(self, at_ms: float, *, ended: bool) -> None:
         """Handle a token that was made at a model time [ms]."""
+        self.last_ms = at_ms
+        self.made += 1
+        self.ended = ended
+        self._wake()
 
     def fail(self, error: Exception) -> None:
         """Handle the end of a request that gets no further tokens."""
+        self._error = error
+        self._wake()
 
+    def _wake(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
 
-def watched(receive: Receive, sink: Sink) -> "asyncio.Task[None]":
-    """Return a task that fails a request when its client hangs up; cancel it when the request is complete."""
+    async def until(self, made: int) -> None:
+        """Wait until the request has a number of tokens, or its last one.
 
-    async def wait() -> None:
-        await hung_up(receive)
-        sink.fail(Dropped())
-
-    return asyncio.create_task(wait())
+        Raises:
+            Exception: the request has failed before that.
+        """
+        while self.made < made and not self.ended and self._error is None:
+            self._woken = asyncio.get_running_loop().create_future()
+            await self._woken
+        if self._error is not None and not self.ended:
+            raise self._error
 
 
 class LateRejection(Exception):  # noqa: N818
@@ -57,7 +84,7 @@ class Engine:
         self._speed = speed
         self.slowdown = 1.0
         self._since_s, self._at_ms = time.monotonic(), 0.0
-        self._sinks: dict[int, Sink] = {}
+        self._calls: dict[int, EngineCall] = {}
         self._rows: dict[int, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.is_stuck = False
@@ -78,40 +105,51 @@ class Engine:
         """Wait for a duration in model time [s]; a slow replica does not change this clock."""
         await asyncio.sleep(seconds / self._speed)
 
-    def add(self, sink: Sink, in_tokens: int = 0, out_tokens: int = 1, level: int = 0) -> bool:
+    def add(self, call: EngineCall, in_tokens: int = 0, out_tokens: int = 1, level: int = 0) -> bool:
         """Add a request that arrives now; return False if it is rejected."""
         now_ms = self.now_ms()
         self._run(now_ms)
         row = self.live.add(now_ms, in_tokens, out_tokens, level)
         if row is None:
             return False
-        self._sinks[row] = sink
-        self._rows[id(sink)] = row
+        self._calls[row] = call
+        self._rows[id(call)] = row
         self._arm()
         return True
 
-    def scheduled_ms(self, sink: Sink) -> float:
+    def scheduled_ms(self, call: EngineCall) -> float:
         """Return the time at which a request that makes a token now first joined the batch [ms]."""
-        return self.live.scheduled_ms(self._rows[id(sink)])
+        return self.live.scheduled_ms(self._rows[id(call)])
 
-    def cancel(self, sink: Sink) -> None:
-        """Remove a request whose client has hung up."""
-        now_ms = self.now_ms()
-        self._run(now_ms)
-        row = self._rows.pop(id(sink), None)
-        if row is not None:
-            del self._sinks[row]
-            self.live.cancel(row, now_ms)
-            self._arm()
+    @contextmanager
+    def watched(self, call: EngineCall, receive: Receive) -> Iterator[None]:
+        """Context that fails a request when its client hangs up, and at last removes it from the engine."""
+
+        async def wait() -> None:
+            await hung_up(receive)
+            call.fail(Dropped())
+
+        watch = asyncio.create_task(wait())
+        try:
+            yield
+        finally:
+            watch.cancel()
+            now_ms = self.now_ms()
+            self._run(now_ms)
+            row = self._rows.pop(id(call), None)
+            if row is not None:
+                del self._calls[row]
+                self.live.cancel(row, now_ms)
+                self._arm()
 
     def reset(self, error: Exception) -> None:
         """Fail all requests, as if the process had ended."""
-        sinks = list(self._sinks.values())
-        self._sinks, self._rows, self.live = {}, {}, self._new()
+        calls = list(self._calls.values())
+        self._calls, self._rows, self.live = {}, {}, self._new()
         self._at_ms, self._since_s = 0.0, time.monotonic()
         self._arm()
-        for sink in sinks:
-            sink.fail(error)
+        for call in calls:
+            call.fail(error)
 
     def _arm(self) -> None:
         """Set the timer to the time of the next step."""
@@ -135,10 +173,10 @@ class Engine:
             over = set(ended)
             self._lag.observe(max(self.now_ms() - at_ms, 0.0) * s_per_ms)
             for row in made:
-                self._sinks[row].token(at_ms, ended=row in over)
+                self._calls[row].token(at_ms, ended=row in over)
             for row in ended:
-                del self._rows[id(self._sinks.pop(row))]
+                del self._rows[id(self._calls.pop(row))]
             for row in rejected:
-                sink = self._sinks.pop(row)
-                del self._rows[id(sink)]
-                sink.fail(LateRejection())
+                call = self._calls.pop(row)
+                del self._rows[id(call)]
+                call.fail(LateRejection())

@@ -33,6 +33,7 @@ from rest_server.emulator.asgi import (
     reply_error,
     reply_json,
 )
+from rest_server.emulator.elastic import ElasticFleet
 from rest_server.emulator.kubernetes_objects import ApiProblem, Json, Key, ObjectStore, Resource
 from rest_server.emulator.workloads import (
     DEPLOYMENTS,
@@ -40,7 +41,6 @@ from rest_server.emulator.workloads import (
     NAMESPACE,
     PODS,
     STAND_IN,
-    RunsWorkloads,
     Workload,
 )
 
@@ -65,7 +65,7 @@ Selector = Callable[[Json], bool]
 class KubernetesApi:
     """ASGI application with the Kubernetes API of an emulated fleet."""
 
-    def __init__(self, fleet: RunsWorkloads) -> None:
+    def __init__(self, fleet: ElasticFleet) -> None:
         self._fleet = fleet
         self._store = ObjectStore()
         self._published: dict[str, object] = {}

@@ -1,7 +1,6 @@
 """States of an emulated replica: start-up, drain, and faults."""
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any, Literal, get_args
 
 from optimizer.errors import SpecError
@@ -23,15 +22,11 @@ DRIFT_STEP_S = 1.0
 class Life:
     """State of an emulated replica, and its changes."""
 
-    def __init__(self, engine: Engine, startup_s: float = 0.0) -> None:
-        """Create the state of a replica that is ready.
-
-        Args:
-            engine: engine of the replica.
-            startup_s: start-up time [s of model time].
-        """
+    def __init__(self, engine: Engine) -> None:
+        """Create the state of a replica that is ready."""
         self.state: State = "ready"
-        self.startup_s = startup_s
+        self.startup_s = 0.0
+        """Start-up time [s of model time]."""
         self._engine = engine
         self._change: asyncio.Task[None] | None = None
         """Task of the change in progress: a start, a drain or a drift; None if there is none."""
@@ -81,28 +76,18 @@ class Life:
             raise BadRequest(f"state: must be one of {', '.join(STATES)}, not {wanted.get('state')!r}")
         factor = number_of(wanted, "factor", 2.0, 1e-6) if state == "slow" else 1.0
         seconds = number_of(wanted, "seconds", 0.0, 0.0) if state == "slow" else 0.0
-        self._become(state, self._ongoing(state, factor, seconds))
+        if self._change is not None:
+            self._change.cancel()
+        self.state = state
+        drift = self._drift(factor, seconds) if seconds else None
+        change = self._start() if state == "starting" else self._drain() if state == "draining" else drift
+        self._change = None if change is None else asyncio.create_task(change)
         if not seconds and state != "draining":
             self._engine.change(factor, stuck=state == "stuck")
         if not self.is_alive:
             self._engine.reset(Dropped())
         elif state == "out-of-memory":
             self._engine.reset(MemoryError(_OUT_OF_MEMORY))
-
-    def _ongoing(self, state: State, factor: float, seconds: float) -> Coroutine[Any, Any, None] | None:
-        """Return the change over time that a state starts; None if there is none."""
-        if state == "starting":
-            return self._start()
-        if state == "draining":
-            return self._drain()
-        return self._drift(factor, seconds) if seconds else None
-
-    def _become(self, state: State, change: Coroutine[Any, Any, None] | None) -> None:
-        """Switch to a state, and cancel the change in progress."""
-        if self._change is not None:
-            self._change.cancel()
-        self.state = state
-        self._change = None if change is None else asyncio.get_running_loop().create_task(change)
 
     async def _start(self) -> None:
         await self._engine.sleep(self.startup_s)

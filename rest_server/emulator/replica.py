@@ -1,6 +1,5 @@
 """Emulated replica with tokens: an HTTP server that behaves like vLLM."""
 
-import asyncio
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,22 +12,21 @@ from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.lengths import Lengths
 from rest_server.emulator.asgi import (
     EVENTS,
-    TEXT,
     BadRequest,
     Dropped,
     Receive,
     Scope,
     Send,
     begin,
-    body_of,
     error_of,
     json_of,
     reply,
     reply_error,
     reply_json,
 )
-from rest_server.emulator.completions import CompletionRequest, Writer, error_event, question_of
-from rest_server.emulator.engine import Engine, watched
+from rest_server.emulator.backend import ReplicaApp
+from rest_server.emulator.completions import CompletionRequest, Writer, error_event, question_of, refuse
+from rest_server.emulator.engine import Engine, EngineCall
 from rest_server.emulator.life import Life
 from rest_server.emulator.metrics import TokenMetrics
 from rest_server.emulator.words import WORDS, chat_tokens, prompt_tokens
@@ -61,17 +59,14 @@ class Model:
     """Latency model with client delays; None if it has no client delays."""
 
 
-class TokenCall:
-    """A request in the engine, which wakes its task when tokens are made."""
+class TokenCall(EngineCall):
+    """A request in the engine whose tokens are counted."""
 
     def __init__(self, replica: "TokenReplicaApp", question: CompletionRequest) -> None:
-        self.made = 0
-        self.ended = False
-        self.error: Exception | None = None
+        super().__init__(replica.engine.now_ms())
         self._replica = replica
         self._question = question
-        self._sent_ms = self._scheduled_ms = self._last_ms = self._first_ms = replica.engine.now_ms()
-        self._woken: asyncio.Future[None] | None = None
+        self._scheduled_ms = self._first_ms = self.sent_ms
 
     def token(self, at_ms: float, *, ended: bool) -> None:
         """Handle a token of the request."""
@@ -79,72 +74,30 @@ class TokenCall:
         if self.made == 0:
             self._first_ms = at_ms
             self._scheduled_ms = self._replica.engine.scheduled_ms(self)
-            metrics.observe_first((at_ms - self._sent_ms) * scale_s)
+            metrics.observe_first((at_ms - self.sent_ms) * scale_s)
         else:
-            metrics.observe_token((at_ms - self._last_ms) * scale_s)
+            metrics.observe_token((at_ms - self.last_ms) * scale_s)
         metrics.generation_tokens += 1
-        self._last_ms = at_ms
-        self.made += 1
-        self.ended = ended
+        super().token(at_ms, ended=ended)
         if ended:
-            times_ms = self._sent_ms, self._scheduled_ms, self._first_ms, at_ms
+            times_ms = self.sent_ms, self._scheduled_ms, self._first_ms, at_ms
             question = self._question
             metrics.complete(question.reason, question.prompt, self.made, [ms * scale_s for ms in times_ms])
-        self._wake()
-
-    def fail(self, error: Exception) -> None:
-        """Handle the end of the replica, or of the client."""
-        self.error = error
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._woken is not None and not self._woken.done():
-            self._woken.set_result(None)
-
-    async def until(self, made: int) -> None:
-        """Wait until the request has a number of tokens, or its last one.
-
-        Raises:
-            Exception: the request has failed before that.
-        """
-        while self.made < made and not self.ended and self.error is None:
-            self._woken = asyncio.get_running_loop().create_future()
-            await self._woken
-        if self.error is not None and not self.ended:
-            raise self.error
 
 
-class TokenReplicaApp:
+class TokenReplicaApp(ReplicaApp):
     """ASGI application of an emulated replica with tokens."""
 
     posts: ClassVar[Collection[str]] = (*COMPLETIONS, "/tokenize")
-    """Paths that accept requests."""
 
     def __init__(self, model: Model, engine: Engine, life: Life, seed: int) -> None:
-        self.engine = engine
-        self.life = life
+        super().__init__(engine, life)
         self.metrics = TokenMetrics()
         self._model = model
         self._rng = np.random.default_rng(seed)
         self._coming = 0
         """Number of requests that have not reached the engine yet."""
         self._latest_ms = -math.inf
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle an ASGI request.
-
-        Raises:
-            Dropped: the replica breaks the connection.
-        """
-        self.life.check()
-        path = scope["path"]
-        try:
-            if scope["method"] == "POST":
-                await self._post(scope, receive, send)
-            else:
-                await self._get(path, send)
-        except BadRequest as error:
-            await reply_error(send, str(error), error.status)
 
     @property
     def load(self) -> int:
@@ -156,12 +109,11 @@ class TokenReplicaApp:
         """Number of prompt tokens of complete requests, and number of output tokens made."""
         return self.metrics.prompt_tokens, self.metrics.generation_tokens
 
-    async def _get(self, path: str, send: Send) -> None:
+    async def get(self, path: str, send: Send) -> None:
+        """Respond to a GET request."""
         model = self._model
         if path in {"/health", "/ping"}:
             await reply(send, 200 if self.life.is_healthy else 503, b"")
-        elif path == "/metrics":
-            await reply(send, 200, self._metrics(), TEXT)
         elif path == "/version":
             await reply_json(send, {"version": "0.0.0+emulated"})
         elif path == "/v1/models":
@@ -175,7 +127,7 @@ class TokenReplicaApp:
             ]  # fmt: skip
             await reply_json(send, {"object": "list", "data": data})
         else:
-            raise BadRequest("Not Found", 404)
+            await super().get(path, send)
 
     async def answer_at_once(self, path: str, body: Mapping[str, Any], send: Send) -> None:
         """Send all tokens of the output to a request without computing them, as a result cache does.
@@ -192,20 +144,19 @@ class TokenReplicaApp:
         events = b"".join(writer.event(k, ended=k == last) for k in range(question.tokens))
         await send({"type": "http.response.body", "body": events})
 
-    async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body, path = json_of(await body_of(receive)), scope["path"]
+    async def post(self, scope: Scope, content: bytes, receive: Receive, send: Send) -> None:
+        """Respond to a request whose body has been read."""
+        body, path = json_of(content), scope["path"]
         if path in COMPLETIONS:
             level = self._level(scope.get(SERVER, ""), str(body.get("model") or self._model.name))
             question = self._question(body, is_chat=COMPLETIONS[path])
             if await self._complete(body, question, level, receive, send):
                 scope[USAGE] = question.prompt, question.tokens
-        elif path == "/tokenize":
+        else:
             is_chat = "messages" in body
             count = chat_tokens(body["messages"]) if is_chat else prompt_tokens(body.get("prompt"))
             tokens = [1 + k % len(WORDS) for k in range(count)]
             await reply_json(send, {"count": count, "max_model_len": self._model.longest, "tokens": tokens})
-        else:
-            raise BadRequest("Not Found", 404)
 
     def _level(self, server: str, name: str) -> int:
         """Return the priority rank of the chosen server, or of the name in the request; otherwise the lowest.
@@ -235,12 +186,13 @@ class TokenReplicaApp:
         self.life.check()
         call = TokenCall(self, question)
         if not self.engine.add(call, question.prompt, question.tokens, level):
-            await self._reject(question, send)
+            self.metrics.rejected += 1
+            await refuse(send, FULL, 503, streams=question.streams)
             return False
-        watch = watched(receive, call)
+        name = str(body.get("model") or self._model.name)
         try:
-            name = str(body.get("model") or self._model.name)
-            await (self._stream if question.streams else self._whole)(call, question, name, send)
+            with self.engine.watched(call, receive):
+                await (self._stream if question.streams else self._whole)(call, question, name, send)
         except MemoryError as error:
             await self._fail(question, str(error), send)
         except Dropped:
@@ -248,9 +200,6 @@ class TokenReplicaApp:
                 self.metrics.succeeded["abort"] += 1
                 return False
             raise
-        finally:
-            watch.cancel()
-            self.engine.cancel(call)
         return call.ended
 
     async def _delay(self) -> None:
@@ -283,15 +232,6 @@ class TokenReplicaApp:
         await call.until(question.tokens)
         await reply_json(send, Writer(question, name).whole())
 
-    async def _reject(self, question: CompletionRequest, send: Send) -> None:
-        """Reject a request as vLLM does: with 503, or in an event if its stream has started."""
-        self.metrics.rejected += 1
-        if not question.streams:
-            await reply_error(send, FULL, 503)
-            return
-        await begin(send, 200, EVENTS)
-        await send({"type": "http.response.body", "body": error_event(error_of(FULL, 503))})
-
     async def _fail(self, question: CompletionRequest, message: str, send: Send) -> None:
         """Respond to a request that the replica has lost, with an error."""
         if question.streams:
@@ -299,7 +239,8 @@ class TokenReplicaApp:
         else:
             await reply_error(send, message, 500)
 
-    def _metrics(self) -> bytes:
+    def metrics_text(self) -> bytes:
+        """Return the metrics of the replica in Prometheus' text format."""
         live, model = self.engine.live, self._model
         used = getattr(live, "kv_tokens", 0)
         gauges = {

@@ -12,14 +12,12 @@ from typing import Any
 from optimizer.plan import Plan
 from optimizer.spec.system import System
 from rest_server.emulator.asgi import (
-    EVENTS,
     TEXT,
     BadRequest,
     Dropped,
     Receive,
     Scope,
     Send,
-    begin,
     body_of,
     encoded,
     error_of,
@@ -29,7 +27,7 @@ from rest_server.emulator.asgi import (
     reply_json,
 )
 from rest_server.emulator.backend import Backend
-from rest_server.emulator.completions import error_event
+from rest_server.emulator.completions import error_event, refuse
 from rest_server.emulator.metrics import Histogram, family, labels
 from rest_server.emulator.rented import cost_cents
 from rest_server.emulator.replica import SERVER
@@ -154,12 +152,7 @@ class Router:
         if refusal is None:
             return
         self._failed += 1
-        if body.get("stream"):
-            await begin(call.answer, 200, EVENTS)
-            error = error_event(error_of(refusal.text, refusal.status))
-            await send({"type": "http.response.body", "body": error})
-        else:
-            await reply_error(call.answer, refusal.text, refusal.status)
+        await refuse(call.answer, refusal.text, refusal.status, streams=bool(body.get("stream")))
 
     async def _enter(self, call: ForwardedRequest) -> Refusal | None:
         """Pass a request through all steps; return the reason if nothing has responded to it."""

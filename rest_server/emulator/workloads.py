@@ -1,7 +1,7 @@
 """Workloads of an emulated Kubernetes cluster: desired replicas, owners of that field, and objects."""
 
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from rest_server.emulator.kubernetes_objects import ApiProblem, Json, Resource
 
@@ -164,12 +164,3 @@ class Workload:
                 "conditions": [scheduled, ready],
             },
         }
-
-
-class RunsWorkloads(Protocol):
-    """Interface of the fleet behind the emulated Kubernetes API."""
-
-    workloads: dict[str, Workload]
-
-    def pods(self, name: str) -> list[tuple[int, PodState]]:
-        """Return the number and the state of each replica of a workload."""

@@ -11,15 +11,15 @@ import uuid
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
-from rest_server.emulator.asgi import BadRequest
+from rest_server.emulator.asgi import BadRequest, number_of
 from rest_server.emulator.metrics import family
 from rest_server.emulator.settings import FleetSettings
 from rest_server.emulator.steps.forwarded import RouterStep
 
 JobState = Literal["waiting", "leased", "complete", "dead"]
-STATES: tuple[JobState, ...] = ("waiting", "leased", "complete", "dead")
+STATES: tuple[JobState, ...] = get_args(JobState)
 LEASE_S = 30.0
 """Duration of a lease, unless its worker requests another one [s of model time]."""
 MAX_LEASE_S = 86_400.0
@@ -117,15 +117,15 @@ class JobQueue(RouterStep):
             return 200, self._jobs[name].document()
         if "/" in name or name in {"lease", "dead"}:
             raise BadRequest(f"id: {name!r} must not have a slash or be 'lease' or 'dead'")
-        job = QueuedJob(name, body.get("input"), int(_number(body, "max_attempts", MAX_ATTEMPTS, 1, 1000)))
+        job = QueuedJob(name, body.get("input"), int(number_of(body, "max_attempts", MAX_ATTEMPTS, 1, 1000)))
         self._jobs[name] = job
         self._waiting.append(job)
         return 201, job.document()
 
     def _lease(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Lease the oldest waiting jobs to a worker, and return them."""
-        seconds = _number(body, "seconds", LEASE_S, 0.001, MAX_LEASE_S)
-        count = int(_number(body, "count", 1, 1, MAX_LEASED))
+        seconds = number_of(body, "seconds", LEASE_S, 0.001, MAX_LEASE_S)
+        count = int(number_of(body, "count", 1, 1, MAX_LEASED))
         found: list[dict[str, Any]] = []
         while self._waiting and len(found) < count:
             job = self._waiting.popleft()
@@ -136,7 +136,7 @@ class JobQueue(RouterStep):
         return found
 
     def _renew(self, job: QueuedJob, body: Mapping[str, Any]) -> None:
-        self._prolong(job, _number(body, "seconds", LEASE_S, 0.001, MAX_LEASE_S))
+        self._prolong(job, number_of(body, "seconds", LEASE_S, 0.001, MAX_LEASE_S))
 
     def _complete(self, job: QueuedJob, body: Mapping[str, Any]) -> None:
         job.state, job.result = "complete", body.get("result")
@@ -189,10 +189,3 @@ class JobQueue(RouterStep):
         lines = family("inferplan_jobs", "gauge", "Jobs by state.", states)
         text = "Leases without a result: expired, failed by the worker, or refused because they came late."
         return lines + family("inferplan_job_leases_lost_total", "counter", text, events)
-
-
-def _number(body: Mapping[str, Any], key: str, default: float, least: float, most: float) -> float:
-    value = body.get(key, default)
-    if type(value) not in {int, float} or not least <= value <= most:
-        raise BadRequest(f"{key}: must be a number from {least:g} to {most:g}, not {value!r}")
-    return float(value)
