@@ -10,7 +10,7 @@ import math
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from optimizer.plan import Plan
 from optimizer.plan.placements import placements_of
@@ -36,22 +36,13 @@ DRAIN_S = 30.0
 class Pod:
     """A replica of a workload, in one of the states of its life."""
 
+    workload: Workload
     number: int
-    created: int
-    """Position of the replica in the order in which replicas were created."""
     state: PodState = "pending"
     until_s: float = math.inf
     """Time at which its start or its drain ends [s, monotonic clock]."""
     backend: Backend | None = None
     port: int = 0
-
-
-@dataclass(slots=True)
-class _Pool:
-    """The replicas of a workload, with the pool from which new ones are created."""
-
-    pool: EmulatedPool
-    pods: list[Pod] = field(default_factory=list)
 
 
 class ElasticFleet:
@@ -70,26 +61,23 @@ class ElasticFleet:
         self.lag = Histogram(LAG_S)
         """Histogram of the delays of all engines [s]."""
         self._system, self._settings = system, settings
-        self._names = unique_names(workload_pairs(system))
-        self._pools = {
-            self._names[pair]: _Pool(pool)
-            for pair, pool in pools_by_pair(system, plan).items()
-            if pair in self._names
-        }
-        pairs = {name: pair for pair, name in self._names.items()}
+        pools = pools_by_pair(system, plan)
+        pairs = {name: pair for pair, name in unique_names(workload_pairs(system)).items() if pair in pools}
+        self.pools = {name: pools[pair] for name, pair in pairs.items()}
+        """Pool of each workload, from which new replicas are created."""
+        self._pods: list[Pod] = []
+        """All replicas, the oldest first."""
         planned = {
             (server, pool.accelerator): max(1, round(settings.share * pool.num_replicas))
-            for server, pools in plan.allocations.items()
-            for pool in pools
+            for server, placed in plan.allocations.items()
+            for pool in placed
             if pool.num_replicas
         }
         self.workloads = {
-            name: self._workload(name, pairs[name], planned.get(pairs[name], 0))
-            for name in sorted(self._pools)
+            name: self._workload(name, pairs[name], planned.get(pairs[name], 0)) for name in sorted(pairs)
         }
         self._cards = FreeCards.beside(system, placements_of(plan))
-        self._numbers: dict[str, int] = {}
-        self._created = itertools.count()
+        self._numbers = {name: itertools.count() for name in pairs}
 
     def _workload(self, name: str, pair: tuple[str, str], replicas: int) -> Workload:
         """Return the workload of a server on an accelerator: a Deployment or a LeaderWorkerSet.
@@ -102,12 +90,7 @@ class ElasticFleet:
 
     def pods(self, name: str) -> list[tuple[int, PodState]]:
         """Return the number and the state of each replica of a workload."""
-        return [(pod.number, pod.state) for pod in self._pools[name].pods]
-
-    @property
-    def example_pools(self) -> list[EmulatedPool]:
-        """Return one pool of each workload."""
-        return [item.pool for item in self._pools.values()]
+        return [(pod.number, pod.state) for pod in self._pods if pod.workload.name == name]
 
     async def run(self, opening: "PodPorts", changed: Callable[[], None]) -> None:
         """Start and stop replicas repeatedly; call `changed` whenever they might have changed."""
@@ -124,40 +107,33 @@ class ElasticFleet:
             at_once: whether new replicas are ready immediately.
         """
         now_s = time.monotonic()
-        for name, workload in self.workloads.items():
-            pods = self._pools[name].pods
-            self._stop_surplus(workload, pods, now_s)
-            while sum(pod.state != "draining" for pod in pods) < workload.replicas:
-                self._numbers[name] = self._numbers.get(name, -1) + 1
-                pods.append(Pod(self._numbers[name], next(self._created)))
-        waiting = [
-            (pod.created, workload, pod)
-            for name, workload in self.workloads.items()
-            for pod in self._pools[name].pods
-        ]
-        for _, workload, pod in sorted(waiting, key=lambda item: item[0]):  # the oldest gets cards first
-            await self._advance(workload, pod, opening, now_s if not at_once else math.inf)
+        for workload in self.workloads.values():
+            live = [pod for pod in self._pods if pod.workload is workload and pod.state != "draining"]
+            self._stop_surplus(live, len(live) - workload.replicas, now_s)
+            for _ in range(workload.replicas - len(live)):
+                self._pods.append(Pod(workload, next(self._numbers[workload.name])))
+        for pod in list(self._pods):  # the oldest gets cards first
+            await self._advance(pod, opening, now_s if not at_once else math.inf)
 
-    def _stop_surplus(self, workload: Workload, pods: list[Pod], now_s: float) -> None:
-        """Stop replicas beyond the desired number: first those that are not ready, then the newest."""
+    def _stop_surplus(self, live: list[Pod], surplus: int, now_s: float) -> None:
+        """Stop some of the replicas of a workload: first those that are not ready, then the newest."""
         order: dict[str, int] = {"pending": 0, "starting": 1, "ready": 2}
-        live = sorted(
-            (pod for pod in pods if pod.state != "draining"), key=lambda pod: (order[pod.state], -pod.number)
-        )
-        for pod in live[: max(0, len(live) - workload.replicas)]:
+        live = sorted(live, key=lambda pod: (order[pod.state], -pod.number))
+        for pod in live[: max(0, surplus)]:
             if pod.state == "ready":
                 assert pod.backend is not None
                 self.backends.remove(pod.backend)
                 pod.state, pod.until_s = "draining", now_s + DRAIN_S
             else:
-                self._remove(workload, pods, pod)
+                self._remove(pod)
 
-    def _remove(self, workload: Workload, pods: list[Pod], pod: Pod) -> None:
+    def _remove(self, pod: Pod) -> None:
         if pod.state != "pending":
-            self._cards.take(workload.server, workload.accelerator, -1)
-        pods.remove(pod)
+            self._cards.take(pod.workload.server, pod.workload.accelerator, -1)
+        self._pods.remove(pod)
 
-    async def _advance(self, workload: Workload, pod: Pod, opening: "PodPorts", now_s: float) -> None:
+    async def _advance(self, pod: Pod, opening: "PodPorts", now_s: float) -> None:
+        workload = pod.workload
         place = workload.server, workload.accelerator
         if pod.state == "pending" and self._cards.fitting(*place, 1):
             self._cards.take(*place, 1)
@@ -165,24 +141,22 @@ class ElasticFleet:
             startup_s = settings.startup_of(model, workload.accelerator)
             pod.state, pod.until_s = "starting", now_s + startup_s / settings.speed
         if pod.state == "starting" and now_s >= pod.until_s:
-            pod.backend, pod.port = await self._opened(workload, pod, opening)
-            self.backends.append(pod.backend)
-            pod.state = "ready"
+            await self._open(pod, opening)
         if pod.state == "draining":
             assert pod.backend is not None
             if not pod.backend.app.load or now_s >= pod.until_s:
                 opening.close(pod.port)
-                self._remove(workload, self._pools[workload.name].pods, pod)
+                self._remove(pod)
 
-    async def _opened(self, workload: Workload, pod: Pod, opening: "PodPorts") -> tuple[Backend, int]:
-        """Return a new replica that listens on its own port, and the port."""
-        pool = self._pools[workload.name].pool
+    async def _open(self, pod: Pod, opening: "PodPorts") -> None:
+        """Let a replica listen on its own port, and get requests."""
+        pool = self.pools[pod.workload.name]
         ((app, runs),) = replica_apps(self._system, pool, self._settings, self.lag, pod.number)
-        listening = await opening.open(app)
-        port = listening.getsockname()[1]
-        url = f"http://{listening.getsockname()[0]}:{port}"
-        name = f"{workload.name}-{pod.number}"
-        return backend_of(self._system, self._settings, name, url, app, runs), port
+        host, pod.port = await opening.open(app)
+        url, name = f"http://{host}:{pod.port}", f"{pod.workload.name}-{pod.number}"
+        pod.backend = backend_of(self._system, self._settings, name, url, app, runs)
+        self.backends.append(pod.backend)
+        pod.state = "ready"
 
 
 class PodPorts:
@@ -194,24 +168,19 @@ class PodPorts:
         self._apps, self._host, self._protocol, self._backlog = apps, host, protocol, backlog
         self._servers: dict[int, asyncio.Server] = {}
 
-    async def open(self, app: App) -> socket.socket:
-        """Listen on a free port for an application, and return the socket."""
+    async def open(self, app: App) -> tuple[str, int]:
+        """Listen on a free port for an application, and return the host and the port."""
         listening = socket.create_server((self._host, 0), backlog=self._backlog)
-        port = listening.getsockname()[1]
+        host, port = listening.getsockname()[:2]
         self._apps[port] = app
         loop = asyncio.get_running_loop()
         self._servers[port] = await loop.create_server(self._protocol, sock=listening, backlog=self._backlog)
-        return listening
+        return host, port
 
     def close(self, port: int) -> None:
         """Stop listening on a port."""
         self._servers.pop(port).close()
         del self._apps[port]
-
-    def close_all(self) -> None:
-        """Stop listening on all ports."""
-        for port in list(self._servers):
-            self.close(port)
 
 
 def pools_by_pair(system: System, plan: Plan) -> dict[tuple[str, str], EmulatedPool]:

@@ -2,7 +2,6 @@
 
 import math
 import time
-from dataclasses import dataclass
 
 from rest_server.emulator.asgi import App, Receive, Scope, Send, reply_error
 from rest_server.emulator.settings import FleetSettings
@@ -13,24 +12,6 @@ OPEN_PATHS = frozenset({"/health", "/health_check", "/ping"})
 CHALLENGE = (b"www-authenticate", b'Bearer realm="inferplan"')
 BURST_S = 1.0
 """Time of which all requests can arrive in one burst [s of model time]."""
-
-
-@dataclass(slots=True)
-class _Bucket:
-    """Token bucket of one client: each request takes a token, and tokens are added at the rate limit."""
-
-    left: float
-    at_s: float
-
-    def wait_s(self, now_s: float, rate_rps: float) -> float:
-        """Take a token, and return 0, or return the time until there is one [s]."""
-        most = max(rate_rps * BURST_S, 1.0)
-        self.left = min(most, self.left + (now_s - self.at_s) * rate_rps)
-        self.at_s = now_s
-        if self.left < 1:
-            return (1 - self.left) / rate_rps
-        self.left -= 1
-        return 0.0
 
 
 class Gate:
@@ -46,7 +27,8 @@ class Gate:
         self._keys = KeyFiles(settings.keys)
         self._rate_rps = settings.rate_limit_rps
         self._speed = settings.speed
-        self._buckets: dict[str, _Bucket] = {}
+        self._full_s: dict[str, float] = {}
+        """Time at which the token bucket of each client is full [s, monotonic clock]."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or respond with 401, 403 or 429."""
@@ -76,9 +58,16 @@ class Gate:
         await self._app(scope, receive, send)
 
     def _wait_s(self, client: str) -> float:
-        """Return the time until a client can send [s of real time]; 0 if it can send now."""
+        """Return the time until a client can send [s of real time]; 0 if it can send now.
+
+        Each request takes a token from the bucket of its client, to which tokens are added at the rate limit.
+        """
         if self._rate_rps is None:
             return 0.0
-        rate_rps, now_s = self._rate_rps * self._speed, time.monotonic()
-        bucket = self._buckets.setdefault(client, _Bucket(math.inf, now_s))
-        return bucket.wait_s(now_s, rate_rps)
+        each_s, now_s = 1 / (self._rate_rps * self._speed), time.monotonic()
+        missing_s = max(self._full_s.get(client, 0.0) - now_s, 0.0) + each_s
+        wait_s = missing_s - max(BURST_S, each_s)
+        if wait_s > 0:
+            return wait_s
+        self._full_s[client] = now_s + missing_s
+        return 0.0

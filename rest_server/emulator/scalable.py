@@ -53,7 +53,7 @@ def emulate_scalable(
         raise SpecError("no server can be emulated; 'inferplan solve' states why servers are unserved")
     allow_files(4 * MAX_REPLICAS)
     with listening_socket(settings.host, settings.port) as listening:
-        compile_engines(fleet.example_pools)
+        compile_engines(fleet.pools.values())
         router = Router(system, plan, fleet.backends, settings, fleet.lag)
         api = KubernetesApi(fleet)
         front = Gate(_Front(router, api), settings)

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 
 import numpy as np
@@ -162,7 +162,7 @@ def url_of(listening: socket.socket) -> str:
     return f"http://{host}:{port}"
 
 
-def compile_engines(placed: list[EmulatedPool]) -> None:
+def compile_engines(placed: Iterable[EmulatedPool]) -> None:
     """Compile the code of the engines, so that the first request need not wait for it."""
     for replica in {type(one.runs[0].replica): one.runs[0].replica for one in placed}.values():
         live = replica.live(1, np.random.default_rng(1))
