@@ -3,12 +3,11 @@
 import asyncio
 import json
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 
 import numpy as np
@@ -17,6 +16,7 @@ from optimizer.arrays import BoolArray, FloatArray
 from optimizer.errors import SpecError
 from optimizer.simulation.requests import Requests
 from rest_server.emulator.asgi import encoded
+from rest_server.emulator.outgoing import response_to
 from rest_server.emulator.router import CONTROL, ERROR, SERVER_HEADER
 from rest_server.emulator.settings import allow_files
 from rest_server.emulator.steps.forwarded import PATH_HEADER, read_notes
@@ -136,9 +136,8 @@ def fleet_at(url: str) -> DrivenFleet:
     if parts.scheme != "http" or not parts.hostname:
         raise SpecError(f"URL: {url!r} must look like 'http://127.0.0.1:8100'")
     try:
-        with urllib.request.urlopen(url.rstrip("/") + CONTROL, timeout=TIMEOUT_S) as answer:  # noqa: S310
-            found = json.load(answer)
-    except urllib.error.HTTPError:
+        found = json.loads(response_to("GET", url.rstrip("/") + CONTROL, None, {}, TIMEOUT_S))
+    except HTTPError:
         return DrivenFleet()
     except (OSError, ValueError, KeyError) as error:
         raise SpecError(f"URL: {url}: no fleet answers: {error}; start it with 'inferplan emulate'") from None

@@ -84,7 +84,7 @@ class Router:
             settings: routing policy, retries and seed.
             lag: histogram of the delays of the engines [s].
         """
-        self._backends = backends
+        self.backends = backends
         self._steps = steps_of(system, plan, settings, backends)
         self._way: Onward = self._replicas
         for step in reversed(self._steps):
@@ -122,13 +122,13 @@ class Router:
         if path == "/metrics":
             await reply(send, 200, self._metrics(), TEXT)
         elif path == TARGETS:
-            await reply(send, 200, encoded([_target(one) for one in self._backends]))
+            await reply(send, 200, encoded([_target(one) for one in self.backends]))
         elif path in {"/health", "/health_check"}:
-            await reply(send, 200 if any(one.is_healthy for one in self._backends) else 503, b"")
+            await reply(send, 200 if any(one.is_healthy for one in self.backends) else 503, b"")
         elif path == "/version":
             await reply_json(send, {"version": "0.0.0+emulated"})
         elif path == "/v1/models":
-            known = {name for one in self._backends for name in (one.model, *one.servers)}
+            known = {name for one in self.backends for name in (one.model, *one.servers)}
             names = sorted(known | self._names)
             data = [{"id": name, "object": "model", "created": 0, "owned_by": "inferplan"} for name in names]
             await reply_json(send, {"object": "list", "data": data})
@@ -138,7 +138,7 @@ class Router:
     async def watch(self) -> None:
         """Repeatedly check the health of all replicas."""
         while True:
-            for one in self._backends:
+            for one in self.backends:
                 one.is_healthy = one.app.life.is_healthy
             await asyncio.sleep(HEALTH_PERIOD_S)
 
@@ -166,7 +166,7 @@ class Router:
         lowest.
         """
         name = body.get("model")
-        if name in self._names or any(name in one.servers for one in self._backends):
+        if name in self._names or any(name in one.servers for one in self.backends):
             return str(name)
         mine = [one for one in self._streams if one.server.model == name]
         if not mine or len({one.group for one in mine}) > 1 or mine[0].owner != mine[0].name:
@@ -212,7 +212,7 @@ class Router:
         server, model = call.server, call.body.get("model")
         found = [
             one
-            for one in self._backends
+            for one in self.backends
             if call.path in one.app.posts
             and (server in one.servers if server else not model or model == one.model)
         ]
@@ -237,7 +237,7 @@ class Router:
     async def _control(self, path: str, receive: Receive, send: Send, *, is_post: bool) -> None:
         """List the replicas, or change the state of one replica."""
         name = path.removeprefix(CONTROL).strip("/")
-        chosen = [one for one in self._backends if name in {"", one.id}]
+        chosen = [one for one in self.backends if name in {"", one.id}]
         if not chosen:
             raise BadRequest(f"no replica {name!r}; GET {CONTROL} lists them", 404)
         if is_post:
@@ -257,7 +257,7 @@ class Router:
         """Return the router's metrics in Prometheus' text format."""
         known = {
             id(one): labels(replica=one.id, server=", ".join(one.servers), model=one.model)
-            for one in self._backends
+            for one in self.backends
         }
         rows = (
             ("replica_requests_total", "counter", "Requests sent to a replica.", "requests"),
@@ -266,16 +266,14 @@ class Router:
         )
         lines = []
         for metric, metric_type, text, attribute in rows:
-            samples = {known[id(one)]: int(getattr(one, attribute)) for one in self._backends}
+            samples = {known[id(one)]: int(getattr(one, attribute)) for one in self.backends}
             lines += family(f"inferplan_router_{metric}", metric_type, text, samples)
         for metric, text, count in (
             ("rejected", "Requests that no replica answered.", self._failed),
             ("broken_streams", "Streams that a replica ended after their first token.", self._lost),
         ):
             lines += family(f"inferplan_router_{metric}_total", "counter", text, {"": count})
-        costs = {
-            known[id(one)]: cost_cents(one.price, *one.app.tokens) for one in self._backends if one.price
-        }
+        costs = {known[id(one)]: cost_cents(one.price, *one.app.tokens) for one in self.backends if one.price}
         text = "Cost of external services."
         lines += family("inferplan_router_rented_cents_total", "counter", text, costs)
         for step in self._steps:

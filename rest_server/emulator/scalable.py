@@ -4,8 +4,6 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-import uvicorn
-
 from optimizer.errors import SpecError
 from optimizer.plan import Plan
 from optimizer.spec.system import System
@@ -14,18 +12,8 @@ from rest_server.emulator.elastic import ElasticFleet, PodPorts
 from rest_server.emulator.gate import Gate
 from rest_server.emulator.kubernetes_api import KubernetesApi
 from rest_server.emulator.router import Router
-from rest_server.emulator.serve import (
-    BACKLOG,
-    ByPort,
-    compile_engines,
-    configuration,
-    line_of,
-    listening_socket,
-    ready_line,
-    url_of,
-)
+from rest_server.emulator.serve import BACKLOG, FleetServer, compile_engines, listening_socket
 from rest_server.emulator.settings import FleetSettings, allow_files
-from rest_server.stopping import end_on_signals
 
 MAX_REPLICAS = 1000
 """Maximum number of replicas for which file descriptors are reserved."""
@@ -58,11 +46,7 @@ def emulate_scalable(
         api = KubernetesApi(fleet)
         front = Gate(_Front(router, api), settings)
         apps: dict[int, App] = {listening.getsockname()[1]: front}
-        config = configuration(ByPort(apps))
-        end_on_signals()
-        _ScalableServer(config, fleet, router, api, apps, url_of(listening), announce).run(
-            sockets=[listening]
-        )
+        _ScalableServer(fleet, api, apps, router, announce).run(sockets=[listening])
     return 0
 
 
@@ -80,27 +64,22 @@ class _Front:
             await self._router(scope, receive, send)
 
 
-class _ScalableServer(uvicorn.Server):
-    """A uvicorn server that opens and closes ports while it runs."""
+class _ScalableServer(FleetServer):
+    """A server of a fleet that opens and closes ports while it runs."""
 
     def __init__(
         self,
-        config: uvicorn.Config,
         fleet: ElasticFleet,
-        router: Router,
         api: KubernetesApi,
         apps: dict[int, App],
-        url: str,
+        router: Router,
         announce: Callable[[str], None],
     ) -> None:
-        super().__init__(config)
-        self._fleet, self._router, self._api = fleet, router, api
-        self._apps, self._url, self._announce = apps, url, announce
-        self._tasks: list[asyncio.Task[None]] = []
+        super().__init__(apps, router, announce)
+        self._fleet, self._api = fleet, api
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Open the port, start the replicas of the plan, and announce them."""
-        await super().startup(sockets)
+    async def begin(self) -> None:
+        """Start the replicas of the plan, and then scale them repeatedly."""
 
         def protocol() -> asyncio.Protocol:
             found: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
@@ -108,19 +87,11 @@ class _ScalableServer(uvicorn.Server):
             )
             return found
 
-        ports = PodPorts(self._apps, self.config.host, protocol, BACKLOG)
+        ports = PodPorts(self.apps, self.config.host, protocol, BACKLOG)
         await self._fleet.follow(ports, at_once=True)
-        self._tasks = [
-            asyncio.create_task(self._fleet.run(ports, self._api.refresh)),
-            asyncio.create_task(self._router.watch()),
-        ]
-        for one in self._fleet.backends:
-            self._announce(line_of(one))
-        self._announce(ready_line(self._url, self._fleet.backends))
+        self.tasks.append(asyncio.create_task(self._fleet.run(ports, self._api.refresh)))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop scaling, end watches, and close all ports when requests in progress are complete."""
+        """End watches, stop scaling, and close all ports when requests in progress are complete."""
         self._api.close()
-        for task in self._tasks:
-            task.cancel()
         await super().shutdown(sockets)

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 
 import numpy as np
@@ -64,56 +64,61 @@ def emulate(system: System, plan: Plan, settings: FleetSettings, announce: Calla
         router = Router(system, plan, replicas, settings, lag)
         apps: list[App] = [Gate(router, settings), *(one.app for one in replicas)]
         ports = [one.getsockname()[1] for one in listening]
-        app = ByPort(dict(zip(ports, apps, strict=True)))
-        config = configuration(app)
-        end_on_signals()
-        lines = [*map(line_of, replicas), ready_line(url_of(listening[0]), replicas)]
-        _FleetServer(config, router, replicas, lines, announce).run(sockets=listening)
+        FleetServer(dict(zip(ports, apps, strict=True)), router, announce).run(sockets=listening)
     return 0
 
 
-def configuration(app: App) -> uvicorn.Config:
-    """Return the uvicorn configuration for the server of a fleet."""
-    # Otherwise uvloop sleeps after each connection, because other processes might accept connections, too.
-    os.environ.setdefault("UV_TCP_SINGLE_ACCEPT", "0")
-    return uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", backlog=BACKLOG, timeout_keep_alive=75,
-        timeout_graceful_shutdown=DRAIN_S, server_header=False,
-    )  # fmt: skip
+class FleetServer(uvicorn.Server):
+    """A uvicorn server that announces a fleet when its replicas are ready."""
 
+    def __init__(self, apps: dict[int, App], router: Router, announce: Callable[[str], None]) -> None:
+        """Configure the server.
 
-class _FleetServer(uvicorn.Server):
-    """A uvicorn server that announces the fleet when its ports are open."""
-
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        router: Router,
-        replicas: Sequence[Backend],
-        lines: list[str],
-        announce: Callable[[str], None],
-    ) -> None:
+        Args:
+            apps: applications by port, first the router's, to which others can be added.
+            router: the router.
+            announce: called with a JSON line for each replica, and one for the router.
+        """
+        # Otherwise uvloop sleeps after each connection, because other processes might accept some, too.
+        os.environ.setdefault("UV_TCP_SINGLE_ACCEPT", "0")
+        config = uvicorn.Config(
+            _ByPort(apps), log_config=None, access_log=False, lifespan="off", backlog=BACKLOG,
+            timeout_keep_alive=75, timeout_graceful_shutdown=DRAIN_S, server_header=False,
+        )  # fmt: skip
         super().__init__(config)
-        self._router = router
-        self._replicas = replicas
-        self._lines = lines
-        self._announce = announce
-        self._watch: asyncio.Task[None] | None = None
+        end_on_signals()
+        self.apps, self._router, self._announce = apps, router, announce
+        self.tasks: list[asyncio.Task[None]] = []
+        """Tasks that run until the server stops."""
+
+    async def begin(self) -> None:
+        """Start the replicas, and wait until they are ready, or the server should stop."""
+        lives = {id(one.app.life): one.app.life for one in self._router.backends}.values()
+        starting = asyncio.gather(*(life.started() for life in lives if life.startup_s))
+        while not self.should_exit and not (await asyncio.wait([starting], timeout=STOP_PERIOD_S))[0]:
+            pass
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Open the ports, start the replicas, then announce them and the router."""
         await super().startup(sockets)
-        lives = {id(one.app.life): one.app.life for one in self._replicas}.values()
-        starting = asyncio.gather(*(life.started() for life in lives if life.startup_s))
-        while not (await asyncio.wait([starting], timeout=STOP_PERIOD_S))[0]:
-            if self.should_exit:
-                return
-        self._watch = asyncio.create_task(self._router.watch())
-        for line in self._lines:
-            self._announce(line)
+        await self.begin()
+        if self.should_exit:
+            return
+        self.tasks.append(asyncio.create_task(self._router.watch()))
+        for one in self._router.backends:
+            self._announce(_line_of(one))
+        assert sockets is not None
+        ready = {"ready": True, "url": url_of(sockets[0]), "replicas": len(self._router.backends)}
+        self._announce(json.dumps(ready))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the ports when requests in progress are complete."""
+        for task in self.tasks:
+            task.cancel()
+        await super().shutdown(sockets)
 
 
-class ByPort:
+class _ByPort:
     """ASGI application that chooses a replica or the router by the port of the connection."""
 
     def __init__(self, apps: dict[int, App]) -> None:
@@ -128,18 +133,13 @@ class ByPort:
             await asyncio.sleep(0)  # until uvicorn has noticed
 
 
-def line_of(replica: Backend) -> str:
+def _line_of(replica: Backend) -> str:
     """Return the JSON line that announces a replica."""
     servers = ", ".join(replica.servers)
     return json.dumps(
         {"id": replica.id, "server": servers, "accelerator": replica.accelerator, "url": replica.url},
         ensure_ascii=False,
     )
-
-
-def ready_line(url: str, replicas: Sequence[Backend]) -> str:
-    """Return the JSON line that announces the router."""
-    return json.dumps({"ready": True, "url": url, "replicas": len(replicas)})
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

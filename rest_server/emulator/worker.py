@@ -3,16 +3,16 @@
 import asyncio
 import json
 import time
-import urllib.error
-import urllib.request
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import quote
 
 from optimizer.errors import SpecError
 from rest_server.emulator.asgi import JSON, encoded
+from rest_server.emulator.outgoing import response_to
 from rest_server.emulator.router import SERVER_HEADER
 from rest_server.emulator.steps.jobs import JobQueue
 
@@ -147,7 +147,7 @@ class Worker:
         while True:
             try:
                 return await self._post(wanted.get("path", "/predict"), content, headers)
-            except urllib.error.HTTPError as error:
+            except HTTPError as error:
                 if error.code != FULL:
                     raise
                 await asyncio.sleep(POLL_S)
@@ -169,7 +169,7 @@ class Worker:
         try:
             path = f"{self._queue}/{quote(job['id'])}/{what}"
             await self._post(path, encoded(body | {"lease": job["lease"]}))
-        except urllib.error.HTTPError as error:
+        except HTTPError as error:
             if error.code == LOST:
                 raise LeaseLostError from None
             raise
@@ -189,15 +189,4 @@ class Worker:
             OSError: there is no response in time, or it is an error.
         """
         headers = {"Content-Type": JSON.decode(), **(headers or {})}
-
-        def asked() -> bytes:
-            request = urllib.request.Request(url, content, headers, method=method)  # noqa: S310
-            try:
-                with urllib.request.urlopen(request, timeout=self._settings.timeout_s) as answer:  # noqa: S310
-                    found: bytes = answer.read()
-                    return found
-            except urllib.error.HTTPError as error:
-                error.close()  # otherwise its connection stays open
-                raise
-
-        return await asyncio.to_thread(asked)
+        return await asyncio.to_thread(response_to, method, url, content, headers, self._settings.timeout_s)

@@ -10,14 +10,15 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from typing import Any, ClassVar, Literal
-from urllib.parse import urlsplit
 
 from optimizer.spec.system import System
 from optimizer.units import MINUTES_PER_HOUR, SECONDS_PER_MINUTE
-from rest_server.emulator.asgi import BadRequest, encoded
+from rest_server.emulator.asgi import JSON, BadRequest, encoded
 from rest_server.emulator.backend import UNLIMITED_SLOTS, Backend
 from rest_server.emulator.metrics import family, labels
+from rest_server.emulator.outgoing import response_to
 from rest_server.emulator.settings import FleetSettings
 from rest_server.emulator.steps.forwarded import ForwardedRequest, Refusal, RouterStep
 
@@ -199,17 +200,10 @@ async def _waiting() -> dict[str, Any]:
 
 async def _call_back(url: str, content: bytes) -> bool:
     """Report the end of a batch to an address, and return whether it was received."""
-    parts = urlsplit(url)
-    head = f"POST {parts.path or '/'} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n"
-    head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+    headers = {"Content-Type": JSON.decode()}
     for _ in range(CALLBACK_TRIES):
-        with suppress(OSError, TimeoutError):
-            async with asyncio.timeout(CALLBACK_S):
-                reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
-                writer.write(head.encode() + content)
-                line = await reader.readline()
-                writer.close()
-                if b" 2" in line:
-                    return True
+        with suppress(OSError, HTTPException):
+            await asyncio.to_thread(response_to, "POST", url, content, headers, CALLBACK_S)
+            return True
         await asyncio.sleep(CALLBACK_S)
     return False
