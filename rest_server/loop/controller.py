@@ -25,10 +25,11 @@ from rest_server.loop.deciding import (
     decide_remotely,
 )
 from rest_server.loop.drift import events_between, key_of
+from rest_server.loop.fetching import SourceError
 from rest_server.loop.kubernetes import ClusterError
 from rest_server.loop.loads import EstimatedLoad
 from rest_server.loop.records import MEMO_ROWS, read_state, record_of, write_state
-from rest_server.loop.remote import PlannerError, asked_targets
+from rest_server.loop.remote import asked_targets
 from rest_server.loop.sources import MeasurementSource
 from rest_server.loop.window import Hold, HoldReason, Reading, Window
 
@@ -246,7 +247,7 @@ def _ask(
     """Return the targets of a remote planner, or the reason why there are none."""
     try:
         return asked_targets(planner, loads, existing)
-    except (PlannerError, SpecError) as error:
+    except SourceError as error:
         return Hold(HoldReason.plan_failed, str(error))
 
 

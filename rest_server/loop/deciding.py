@@ -163,9 +163,10 @@ def decide(
             decisions = stabilise(plan, to_plan, rules, last, observed, estimates)
     except SolverError as error:
         failed = dict.fromkeys(system.servers, Hold(HoldReason.plan_failed, str(error))) | holds
-        return CycleOutcome(following, loads, failed, _workloads(system, last, seen, failed), None)
+        return CycleOutcome(following, loads, failed, _workloads(system, {}, seen, failed), None)
     holds |= _unplanned(plan, system, holds) | {name: _LAST for name, _ in starved}
-    workloads = _workloads(system, decisions, seen, holds)
+    targets = {name: decision.targets for name, decision in decisions.servers.items()}
+    workloads = _workloads(system, targets, seen, holds)
     steady = _steady(memories, seen, holds, config.window_s)
     drifts = with_windows(state.drifts, system, plan, steady, seen.now_s, config.drift)
     following = replace(following, decisions=decisions, drifts=drifts)
@@ -200,17 +201,9 @@ def decide_remotely(
     else:
         targets = answer
         holds = _without_targets(targets, config, seen) | holds
-    decisions = Decisions(seen.now_s, {name: _remote_decision(mine) for name, mine in targets.items()})
     following = LoopState(None, memories, state.drifts)
-    workloads = tuple(
-        item if item.blocked else replace(item, reason=mine.reason)
-        for item in _workloads(system, decisions, seen, holds)
-        for mine in [targets.get(item.server, {}).get(item.accelerator, _NONE)]
-    )
+    workloads = _workloads(system, targets, seen, holds)
     return CycleOutcome(following, loads, holds, workloads, None), replace(seen, remote=answer)
-
-
-_NONE = RemoteTarget(0, TargetReason.not_chosen.value, "", held=False)
 
 
 def _without_targets(targets: RemoteTargets, config: LoopConfig, seen: CycleInputs) -> dict[str, Hold]:
@@ -223,15 +216,6 @@ def _without_targets(targets: RemoteTargets, config: LoopConfig, seen: CycleInpu
         elif not wanted and not config.scale_to_zero and any(item.desired for item in there.values()):
             found[name] = Hold(HoldReason.not_in_plan, "the service wants no replica, and scaleToZero is off")
     return found
-
-
-def _remote_decision(mine: Mapping[str, RemoteTarget]) -> ServerDecision:
-    """Return the targets of a remote planner as a decision; their reasons are texts of the service."""
-    targets = {
-        on: ReplicaTarget(item.replicas, TargetReason.replanned, held=item.held, detail=item.detail)
-        for on, item in mine.items()
-    }
-    return ServerDecision(targets, 0.0)
 
 
 def _steady(
@@ -343,26 +327,30 @@ def _unplanned(plan: Plan, system: System, holds: Mapping[str, Hold]) -> dict[st
     return {name: hold for name in system.servers if name not in known and name not in holds}
 
 
+_NOT_CHOSEN = ReplicaTarget(0, TargetReason.not_chosen)
+
+
 def _workloads(
-    system: System, decisions: Decisions | None, seen: CycleInputs, holds: Mapping[str, Hold]
+    system: System,
+    targets: Mapping[str, Mapping[str, ReplicaTarget | RemoteTarget]],
+    seen: CycleInputs,
+    holds: Mapping[str, Hold],
 ) -> tuple[WorkloadDecision, ...]:
     """Return the decision for each existing workload; held workloads keep their replicas."""
     found = []
     for name, there in sorted(seen.replicas.items()):
         if name not in system.servers:
             continue
-        decision = None if decisions is None else decisions.servers.get(name)
-        hold = holds.get(name)
+        hold, mine = holds.get(name), targets.get(name)
         for on, item in sorted(there.items()):
-            target = None if decision is None else decision.targets.get(on)
-            if hold is not None or decision is None:
+            if hold is not None or mine is None:
                 reason, detail = ("", "") if hold is None else (hold.reason.value, hold.detail)
                 numbers = item.desired, item.desired, item.ready
                 held = WorkloadDecision(name, on, *numbers, reason, detail, held=True, blocked=True)
                 found.append(held)
                 continue
-            wanted = target or ReplicaTarget(0, TargetReason.not_chosen)
-            reason, detail = wanted.reason.value, wanted.detail
+            wanted = mine.get(on, _NOT_CHOSEN)
             numbers = wanted.replicas, item.desired, item.ready
-            found.append(WorkloadDecision(name, on, *numbers, reason, detail, held=wanted.held))
+            held = WorkloadDecision(name, on, *numbers, str(wanted.reason), wanted.detail, held=wanted.held)
+            found.append(held)
     return tuple(found)

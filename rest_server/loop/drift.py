@@ -19,16 +19,14 @@ import numpy as np
 from optimizer.candidates.caution import Time, times_of, with_scaled_times
 from optimizer.candidates.measuring import performances
 from optimizer.candidates.pairs import arrays_of
-from optimizer.errors import SpecError
 from optimizer.plan import Plan, Pool
 from optimizer.plan.rows import pool_rows
 from optimizer.queueing.performance import MS_PER_S
 from optimizer.schema import ModelProfile
-from optimizer.schema.assumptions import check_variability
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 from rest_server.loop.config import DriftSettings
-from rest_server.loop.loads import EstimatedLoad
+from rest_server.loop.loads import EstimatedLoad, uses_variability
 from rest_server.loop.window import Window
 
 MIN_TOKENS = 1000.0
@@ -337,10 +335,13 @@ class _Prediction:
         if not 0 < rate_rpm <= pool.max_arrival_rate_rpm / pool.num_replicas * ready:
             return None
         there = pool.model_copy(update={"num_replicas": ready, "arrival_rate_rpm": rate_rpm})
-        alone = _smoothed(system, name, ready)
-        server = alone.servers[name]
+        server = system.servers[name]
+        load_there = server.current.load
+        smooth = load_there.model_copy(update={"arrival_cv": load_there.arrival_cv / sqrt(ready)})
+        if uses_variability(system, server.model, smooth):
+            server = server.with_load(smooth)
         profile = system.profiles[server.model, pool.accelerator]
-        alone = replace(alone, servers={name: server})
+        alone = replace(system, servers={name: server})
 
         def times(changed: ModelProfile) -> dict[str, float]:
             profiles = {**alone.profiles, (server.model, pool.accelerator): changed}
@@ -365,15 +366,3 @@ class _Prediction:
             name: log(times[field] / predicted_ms) / log(1 + STEP) for name, times in self.stepped.items()
         }
         return TimeRatio(log(measured_ms / predicted_ms), slopes)
-
-
-def _smoothed(system: System, name: str, ready: int) -> System:
-    """Return a system with the arrival variation behind a router, if the queue model uses it."""
-    server = system.servers[name]
-    load = server.current.load
-    load = load.model_copy(update={"arrival_cv": load.arrival_cv / sqrt(ready)})
-    try:
-        check_variability(load, "", system.profiles_of(server.model))
-    except SpecError:
-        return system
-    return replace(system, servers={**system.servers, name: server.with_load(load)})

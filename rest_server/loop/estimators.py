@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rest_server.loop.window import Buckets, Counts, Window
+from rest_server.loop.window import Buckets, Counts, Window, summed
 
 MIN_LENGTHS = 30.0
 """Minimum number of requests from which token lengths are estimated."""
@@ -63,7 +63,7 @@ class LengthMemory:
         count = max(self.counts.prompts, self.counts.answers)
         weight = min(1.0, MAX_LENGTHS / count) if count else 1.0
         old = self.counts.times(weight * float(np.exp(-passed_s / LENGTHS_SPAN_S)))
-        return LengthMemory(now_s, old.plus(new))
+        return LengthMemory(now_s, summed([old, new]))
 
     @property
     def in_tokens(self) -> float | None:

@@ -1,6 +1,7 @@
-"""HTTP requests of the control loop's sources of measurements."""
+"""HTTP requests of the control loop's sources of measurements, and the files with their secrets."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import httpx2
 
@@ -9,7 +10,19 @@ TIMEOUT_S = 5.0
 
 
 class SourceError(Exception):
-    """Raised when a source does not respond, or its response cannot be read."""
+    """Raised when a source or a planner does not respond, or its response cannot be read."""
+
+
+def secret_in(path: Path | None, name: str) -> str | None:
+    """Return the text of a file with a token or a key; None without a file.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    try:
+        return None if path is None else path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"{path}: the {name} cannot be read: {error}") from None
 
 
 class Fetcher:

@@ -7,7 +7,6 @@ responds with 409 if another controller owns them. A Lease ensures that only one
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
@@ -217,14 +216,6 @@ def _answered(ask: Callable[[], Any]) -> Any:
         raise ClusterError(f"the API server does not answer: {error or type(error).__name__}") from None
 
 
-@dataclass(slots=True)
-class _SeenLease:
-    """Last known version of the Lease, and the time on the local clock at which it was first seen."""
-
-    version: str
-    at_s: float
-
-
 class LeaseHolder:
     """Holds the Lease of a control loop.
 
@@ -240,7 +231,8 @@ class LeaseHolder:
         self._duration_s = target.lease_s
         self.identity = target.identity or socket.gethostname()
         self._clock = clock
-        self._seen: _SeenLease | None = None
+        self._seen: tuple[str | None, float] = None, 0.0
+        """Last known version of the Lease, and the time on the local clock at which it was first seen."""
         self._renewed_s: float | None = None
 
     @property
@@ -279,10 +271,10 @@ class LeaseHolder:
 
     def _expired(self, lease: Lease) -> bool:
         version = str(lease.metadata.resourceVersion) if lease.metadata else ""
-        if self._seen is None or self._seen.version != version:
-            self._seen = _SeenLease(version, self._clock())
+        if self._seen[0] != version:
+            self._seen = version, self._clock()
         spec = lease.spec or LeaseSpec()
-        return self._clock() - self._seen.at_s > (spec.leaseDurationSeconds or self._duration_s)
+        return self._clock() - self._seen[1] > (spec.leaseDurationSeconds or self._duration_s)
 
     def _spec(self, transitions: int) -> LeaseSpec:
         now = datetime.now(UTC)

@@ -153,13 +153,18 @@ def with_measured_loads(system: System, loads: Mapping[str, EstimatedLoad], *, v
         if variation:
             names = ("in_tokens_cv", "out_tokens_cv")
             varied = _with(load, {name: getattr(found, name) for name in names})
-            try:
-                check_variability(varied, "", system.profiles_of(server.model))
-            except SpecError:
-                varied = load
-            load = varied
+            load = varied if uses_variability(system, server.model, varied) else load
         changed[name] = server.with_load(load)
     return replace(system, servers={**system.servers, **changed})
+
+
+def uses_variability(system: System, model: str, load: Load) -> bool:
+    """Return whether the queue models of a model can use the variation of a load."""
+    try:
+        check_variability(load, "", system.profiles_of(model))
+    except SpecError:
+        return False
+    return True
 
 
 def _with(load: Load, given: Mapping[str, float | None]) -> Load:

@@ -3,13 +3,12 @@
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from optimizer.arrays import grouped
 from optimizer.spec.system import System
 from rest_server.loop.config import PrometheusSource
-from rest_server.loop.fetching import Fetcher, SourceError
+from rest_server.loop.fetching import Fetcher, SourceError, secret_in
 from rest_server.loop.metric_names import (
     COUNTERS,
     GATEWAY_COUNTERS,
@@ -41,10 +40,9 @@ def _metrics(alternatives: Alternatives, form: Callable[[str], str]) -> str:
 class QueryText:
     """Builds the PromQL query of a source."""
 
-    def __init__(self, source: PrometheusSource, window_s: float, stale_s: float) -> None:
+    def __init__(self, source: PrometheusSource, window_s: float) -> None:
         self._source = source
         self._range = f"{max(1, round(1000 * window_s))}ms"
-        self._stale_s = stale_s
 
     def text(self) -> str:
         """Return the query for all quantities, each marked by a label."""
@@ -62,7 +60,7 @@ class QueryText:
         for name, alternatives in GAUGES.items():
             yield name, _metrics(alternatives, lambda metric: f"sum by ({label}) ({self._select(metric)})")
         yield "waiting_before", _metrics(GAUGES["waiting"], self._before)
-        recent = f"time() - timestamp({{}}) < {self._stale_s:g}"
+        recent = f"time() - timestamp({{}}) < {self._source.stale_s:g}"
         first = tuple((parts[0],) for parts in GAUGES["waiting"])
         yield (
             "reporting",
@@ -123,7 +121,7 @@ class PrometheusReader:
         self._ask = ask
         self._source = source
         self._window_s = window_s
-        self._query = QueryText(source, window_s, source.stale_s).text()
+        self._query = QueryText(source, window_s).text()
         self.replicas: Mapping[tuple[str, str], int] = {}
         """Always empty, because the metrics do not state the accelerator of a replica."""
 
@@ -214,15 +212,7 @@ def asked(source: PrometheusSource, window_s: float, fetcher: Fetcher) -> Promet
     """
 
     def ask(url: str, form: Mapping[str, str]) -> str:
-        return fetcher.text(url, form, _bearer(source.token_file))
+        token = secret_in(source.token_file, "token")
+        return fetcher.text(url, form, {"Authorization": f"Bearer {token}"} if token is not None else {})
 
     return PrometheusReader(ask, source, window_s)
-
-
-def _bearer(path: Path | None) -> Mapping[str, str]:
-    if path is None:
-        return {}
-    try:
-        return {"Authorization": f"Bearer {path.read_text(encoding='utf-8').strip()}"}
-    except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"{path}: the token cannot be read: {error}") from None

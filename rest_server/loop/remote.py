@@ -1,22 +1,18 @@
 """Planning by another service: it gets the loads, plans and stabilises, and its `/v1/targets` are applied."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
-from optimizer.errors import InferplanError, SpecError
+from optimizer.errors import InferplanError
 from optimizer.units import SECONDS_PER_MINUTE
 from rest_server.client import Client
 from rest_server.loop.config import RemotePlanner
 from rest_server.loop.deciding import Existing, RemoteTarget, RemoteTargets
+from rest_server.loop.fetching import SourceError, secret_in
 from rest_server.loop.loads import EstimatedLoad
 from rest_server.v1.models import LoadUpdate, ReplicaCount
 
 TIMEOUT_S = 60.0
 """Time limit for a plan of the service [s]."""
-
-
-class PlannerError(Exception):
-    """Raised when the service has no plan for the loads."""
 
 
 def asked_targets(
@@ -30,7 +26,7 @@ def asked_targets(
         existing: existing replicas by server and accelerator.
 
     Raises:
-        PlannerError: the service does not respond, or rejects the request.
+        SourceError: the service does not respond, or rejects the request.
     """
     changes = {
         name: LoadUpdate.model_validate(
@@ -41,12 +37,13 @@ def asked_targets(
         )
         for name, there in existing.items()
     }
+    key = secret_in(planner.key_file, "key")
     try:
-        with Client(planner.url, api_key=_key(planner.key_file), timeout_s=TIMEOUT_S) as service:
+        with Client(planner.url, api_key=key, timeout_s=TIMEOUT_S) as service:
             service.put_loads(changes)
             answers = service.targets()
     except InferplanError as error:
-        raise PlannerError(f"{planner.url}: {error}") from None
+        raise SourceError(f"{planner.url}: {error}") from None
     found: dict[str, dict[str, RemoteTarget]] = {}
     for item in answers:
         target = RemoteTarget(item.desired_replicas, item.reason, item.detail, item.held)
@@ -64,12 +61,3 @@ def _load(load: EstimatedLoad | None) -> dict[str, float]:
 
 def _count(desired: int, ready: int) -> ReplicaCount:
     return ReplicaCount(ready=ready, pending=max(0, desired - ready))
-
-
-def _key(path: Path | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: the key cannot be read: {error}") from None

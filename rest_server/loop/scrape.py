@@ -15,7 +15,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from optimizer.spec.system import System
-from rest_server.loop.fetching import Fetcher, SourceError
+from rest_server.loop.fetching import SourceError
 from rest_server.loop.metric_names import COUNTERS, GAUGES, HISTOGRAMS, Alternatives
 from rest_server.loop.window import Counts, Hold, HoldReason, Reading, Window, in_buckets, summed
 
@@ -173,7 +173,7 @@ class ScrapeReader:
     def __init__(
         self,
         fetch: Callable[[str], str],
-        discovery: str | Sequence[ScrapeTarget],
+        discovery: str,
         window_s: float,
         server_label: str = "server",
     ) -> None:
@@ -181,7 +181,7 @@ class ScrapeReader:
 
         Args:
             fetch: function that returns the body at an address, or raises `SourceError`.
-            discovery: address of an HTTP service discovery, or the replicas.
+            discovery: address of an HTTP service discovery.
             window_s: length of the time window [s].
             server_label: label that contains the name of the server.
         """
@@ -198,7 +198,7 @@ class ScrapeReader:
         """Read all replicas, and return the window of each server, or the reason why there is none."""
         names = list(system.servers)
         try:
-            targets = self._targets()
+            targets = discovered(self._fetch(self._discovery), self._label)
         except SourceError as error:
             return dict.fromkeys(names, Hold(HoldReason.source_down, str(error)))
         samples, errors = self._samples(targets)
@@ -238,11 +238,6 @@ class ScrapeReader:
         running = math.fsum(sample.gauges["running"] for sample in here.values())
         return Window(counts, waiting, running, len(here), len(mine))
 
-    def _targets(self) -> list[ScrapeTarget]:
-        if isinstance(self._discovery, str):
-            return discovered(self._fetch(self._discovery), self._label)
-        return list(self._discovery)
-
     def _samples(self, targets: Sequence[ScrapeTarget]) -> tuple[dict[str, ReplicaSample], dict[str, str]]:
         """Return the samples of replicas, and the errors of replicas without a sample, by address."""
         samples, errors = {}, {}
@@ -260,8 +255,3 @@ class ScrapeReader:
                 else:
                     samples[target.address] = found
         return samples, errors
-
-
-def scraped(url: str, window_s: float, server_label: str) -> ScrapeReader:
-    """Return a source for the replicas that an HTTP service discovery lists."""
-    return ScrapeReader(Fetcher().text, url, window_s, server_label)

@@ -43,72 +43,44 @@ class LoopMetrics(Collector):
         for result, count in sorted(loop.scalings.items()):
             scalings.add_metric([result], count)
         yield scalings
-        if record is None:
-            return
-        yield GaugeMetricFamily(
-            "inferplan_loop_last_cycle_timestamp_seconds", "Start of the last cycle.", value=loop.last_s
-        )
-        yield GaugeMetricFamily(
-            "inferplan_loop_cycle_seconds", "Time of the last cycle.", value=record["tookSeconds"]
-        )
-        yield GaugeMetricFamily(
-            "inferplan_loop_has_lease", "Whether this loop can scale.", value=not record["lease"]
-        )
-        yield from _loads(record)
-        yield from _workloads(record)
-        yield from _drift(record)
+        for name, text, labels, samples in () if record is None else _gauges(loop, record):
+            family = GaugeMetricFamily(f"inferplan_loop_{name}", text, labels=labels)
+            for *values, number in samples:
+                if number is not None:
+                    family.add_metric(values, number)
+            yield family
 
 
-def _loads(record: dict[str, Any]) -> Iterator[Metric]:
-    names = {"offered_rps": "Arrival rate", "completions_rps": "Completions", "planned_rps": "Planned rate"}
-    for key, text in names.items():
-        family = GaugeMetricFamily(f"inferplan_loop_{key}", f"{text} [requests/s].", labels=["server"])
-        for server, load in record["loads"].items():
-            family.add_metric([server], load[key])
-        yield family
-    held = GaugeMetricFamily(
-        "inferplan_loop_held", "Servers that keep their replicas.", labels=["server", "reason"]
-    )
-    for server, text in record["holds"].items():
-        held.add_metric([server, text.partition(":")[0]], 1)
-    yield held
-
-
-def _workloads(record: dict[str, Any]) -> Iterator[Metric]:
-    planned = GaugeMetricFamily(
-        "inferplan_loop_planned_replicas", "Planned replicas, for arrivals or backlog.",
-        labels=["server", "purpose"],
-    )  # fmt: skip
-    for server, found in record["planned"].items():
-        planned.add_metric([server, "rate"], found["for_rate"])
-        planned.add_metric([server, "backlog"], found["for_backlog"])
-    yield planned
-    names = {"replicas": "desired", "existing": "existing", "ready": "ready"}
-    for key, name in names.items():
-        family = GaugeMetricFamily(
-            f"inferplan_loop_{name}_replicas", f"Number of {name} replicas.", labels=["server", "accelerator"]
-        )
-        for item in record["workloads"]:
-            family.add_metric([item["server"], item["accelerator"]], item[key])
-        yield family
-
-
-def _drift(record: dict[str, Any]) -> Iterator[Metric]:
-    ratio = GaugeMetricFamily(
-        "inferplan_loop_token_time_ratio", "Measured over predicted token time.", labels=["profile"]
-    )
-    first = GaugeMetricFamily(
-        "inferplan_loop_ttft_ratio", "Measured over predicted TTFT.", labels=["profile"]
-    )
-    alarm = GaugeMetricFamily(
-        "inferplan_loop_drift_alarm", "Whether a profile has drifted.", labels=["profile"]
-    )
-    for profile, found in record["drift"].items():
-        for family, value in ((ratio, found["ratio"]), (first, found["ttft_ratio"])):
-            if value is not None:
-                family.add_metric([profile], value)
-        alarm.add_metric([profile], found["alarm"])
-    yield from (ratio, first, alarm)
+def _gauges(
+    loop: Controller, record: dict[str, Any]
+) -> Iterator[tuple[str, str, list[str], list[tuple[Any, ...]]]]:
+    """Yield name, description, labels and samples of each gauge; a sample has its labels, then its value."""
+    yield "last_cycle_timestamp_seconds", "Start of the last cycle.", [], [(loop.last_s,)]
+    yield "cycle_seconds", "Time of the last cycle.", [], [(record["tookSeconds"],)]
+    yield "has_lease", "Whether this loop can scale.", [], [(not record["lease"],)]
+    loads, workloads, drift = record["loads"].items(), record["workloads"], record["drift"].items()
+    rates = {"offered_rps": "Arrival rate", "completions_rps": "Completions", "planned_rps": "Planned rate"}
+    for key, text in rates.items():
+        yield key, f"{text} [requests/s].", ["server"], [(server, load[key]) for server, load in loads]
+    held = [(server, text.partition(":")[0], 1) for server, text in record["holds"].items()]
+    yield "held", "Servers that keep their replicas.", ["server", "reason"], held
+    purposes = {"for_rate": "rate", "for_backlog": "backlog"}
+    planned = [
+        (server, purpose, found[key])
+        for server, found in record["planned"].items()
+        for key, purpose in purposes.items()
+    ]
+    text = "Planned replicas, for arrivals or backlog."
+    yield "planned_replicas", text, ["server", "purpose"], planned
+    for key, name in {"replicas": "desired", "existing": "existing", "ready": "ready"}.items():
+        numbers = [(item["server"], item["accelerator"], item[key]) for item in workloads]
+        yield f"{name}_replicas", f"Number of {name} replicas.", ["server", "accelerator"], numbers
+    for key, name, text in (
+        ("ratio", "token_time_ratio", "Measured over predicted token time."),
+        ("ttft_ratio", "ttft_ratio", "Measured over predicted TTFT."),
+        ("alarm", "drift_alarm", "Whether a profile has drifted."),
+    ):
+        yield name, text, ["profile"], [(profile, found[key]) for profile, found in drift]
 
 
 def application(loop: Controller, *, with_reference_routes: bool) -> Starlette:

@@ -7,7 +7,7 @@ from optimizer.spec.system import System
 from rest_server.loop.config import LoopConfig, PrometheusSource, ScrapeSource
 from rest_server.loop.fetching import Fetcher
 from rest_server.loop.prometheus import asked
-from rest_server.loop.scrape import scraped
+from rest_server.loop.scrape import ScrapeReader
 from rest_server.loop.window import Reading
 
 
@@ -23,7 +23,7 @@ class MeasurementSource(Protocol):
 
 
 def _scrape(source: ScrapeSource, config: LoopConfig) -> MeasurementSource:
-    return scraped(source.url, config.window_s, source.server_label)
+    return ScrapeReader(Fetcher().text, source.url, config.window_s, source.server_label)
 
 
 def _prometheus(source: PrometheusSource, config: LoopConfig) -> MeasurementSource:

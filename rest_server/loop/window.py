@@ -22,7 +22,6 @@ class HoldReason(StrEnum):
     no_deployment = "NoDeployment"
     plan_failed = "PlanFailed"
     not_in_plan = "NotInPlan"
-    remote_held = "RemoteHeld"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,30 +62,24 @@ class Counts:
     prompt_buckets: Buckets = field(default_factory=dict)
     answer_buckets: Buckets = field(default_factory=dict)
 
-    def plus(self, other: "Counts") -> "Counts":
-        """Return the sum of the counts of two time spans."""
-        return _combined((self, other), (1.0, 1.0))
-
     def times(self, share: float) -> "Counts":
         """Return the counts multiplied by a factor."""
-        return _combined((self,), (share,))
+        return summed([self], share)
 
 
-def _combined(parts: tuple[Counts, ...], weights: tuple[float, ...]) -> Counts:
+def summed(parts: Iterable[Counts], share: float = 1.0) -> Counts:
+    """Return the sum of the counts of several time spans, multiplied by a factor."""
     found: dict[str, object] = {}
+    parts = [Counts(), *parts]
     for each in fields(Counts):
-        values = [getattr(part, each.name) for part in parts]
+        known = [value for part in parts if (value := getattr(part, each.name)) is not None]
         if each.name.endswith("buckets"):
-            bounds = sorted({bound for value in values for bound in value})
-            pairs = list(zip(values, weights, strict=True))
+            bounds = sorted({bound for value in known for bound in value})
             found[each.name] = {
-                bound: sum(value.get(bound, 0.0) * weight for value, weight in pairs) for bound in bounds
+                bound: sum(share * value.get(bound, 0.0) for value in known) for bound in bounds
             }
         else:
-            known = [
-                value * weight for value, weight in zip(values, weights, strict=True) if value is not None
-            ]
-            found[each.name] = sum(known) if known else None
+            found[each.name] = sum(share * value for value in known) if known else None
     return Counts(**found)  # type: ignore[arg-type]
 
 
@@ -125,11 +118,3 @@ def in_buckets(cumulative: Mapping[float, float]) -> dict[float, float]:
 
 Reading = Window | Hold
 """Measurements of a server, or the reason why there are none."""
-
-
-def summed(parts: Iterable[Counts]) -> Counts:
-    """Return the sum of the counts of several time spans."""
-    found = Counts()
-    for part in parts:
-        found = found.plus(part)
-    return found
