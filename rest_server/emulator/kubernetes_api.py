@@ -303,12 +303,10 @@ def _selector(query: Query) -> Selector:
     Raises:
         ApiProblem: the query contains an unsupported condition.
     """
-    labels = [
-        part.split("=") for part in query.get("labelSelector", "").replace("==", "=").split(",") if part
-    ]
-    fields = [
-        part.split("=") for part in query.get("fieldSelector", "").replace("==", "=").split(",") if part
-    ]
+    labels, fields = (
+        [part.split("=") for part in query.get(name, "").replace("==", "=").split(",") if part]
+        for name in ("labelSelector", "fieldSelector")
+    )
     if any(len(part) != 2 or part[0].endswith("!") for part in (*labels, *fields)):
         raise ApiProblem(400, "BadRequest", "selectors: only KEY=VALUE is supported")
     if any(key != "metadata.name" for key, _ in fields):

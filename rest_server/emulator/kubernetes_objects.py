@@ -64,11 +64,14 @@ class Key(NamedTuple):
     name: str
 
 
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
     """A change of an object, as reported to watches."""
 
-    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    type: ChangeType
     key: Key
     document: Json
     version: int
@@ -110,17 +113,14 @@ class ObjectStore:
 
     def put(self, key: Key, document: Mapping[str, Any]) -> Json:
         """Add or replace an object under a new version, and return it with its metadata."""
-        type_: Literal["ADDED", "MODIFIED"] = "MODIFIED" if key in self._objects else "ADDED"
-        return self._changed(type_, key, document)
+        return self._changed("MODIFIED" if key in self._objects else "ADDED", key, document)
 
     def remove(self, key: Key) -> None:
         """Remove an object."""
         self._changed("DELETED", key, self._objects[key])
         del self._objects[key]
 
-    def _changed(
-        self, type_: Literal["ADDED", "MODIFIED", "DELETED"], key: Key, document: Mapping[str, Any]
-    ) -> Json:
+    def _changed(self, change_type: ChangeType, key: Key, document: Mapping[str, Any]) -> Json:
         self.version += 1
         own = {"name": key.name, "namespace": key.namespace, "resourceVersion": str(self.version)}
         whole = {
@@ -128,7 +128,7 @@ class ObjectStore:
             "metadata": {**document.get("metadata", {}), **own},
         }  # fmt: skip
         self._objects[key] = whole
-        change = ObjectChange(type_, key, whole, self.version)
+        change = ObjectChange(change_type, key, whole, self.version)
         if len(self._journal) == KEPT_CHANGES:
             self._forgotten = self._journal[0].version
         self._journal.append(change)
@@ -146,12 +146,13 @@ class ObjectStore:
         if since is not None and not self._forgotten <= since <= self.version:
             oldest = f"{since} ({self._forgotten})"
             raise ApiProblem(410, "Expired", f"too old resource version: {oldest}")
+        if since is None:
+            known = [ObjectChange("ADDED", *item, self.version) for item in self._objects.items()]
+        else:
+            known = [change for change in self._journal if change.version > since]
         news: News = asyncio.Queue()
-        for key, document in self._objects.items() if since is None else ():
-            news.put_nowait(ObjectChange("ADDED", key, document, self.version))
-        for change in self._journal if since is not None else ():
-            if since is not None and change.version > since:
-                news.put_nowait(change)
+        for change in known:
+            news.put_nowait(change)
         self._watches.add(news)
         try:
             yield news

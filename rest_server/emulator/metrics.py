@@ -16,9 +16,23 @@ REQUEST_S = (
 )  # fmt: skip
 TOKENS = tuple(float(step * 10**power) for power in range(6) for step in (1, 2, 5))
 """Upper bounds of the buckets of vLLM's token histograms."""
-PARTS = ("queue", "prefill", "decode", "inference")
-"""Parts of the time of a request, as named by vLLM."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+_HISTOGRAMS: Mapping[str, tuple[Sequence[float], str]] = {
+    "time_to_first_token_seconds": (FIRST_S, "Time to first token in model time."),
+    "inter_token_latency_seconds": (TOKEN_S, "Time between tokens in model time."),
+    "request_time_per_output_token_seconds": (
+        TOKEN_S,
+        "Mean time between the tokens of a request in model time.",
+    ),
+    "e2e_request_latency_seconds": (REQUEST_S, "Time to the last token in model time."),
+    "request_queue_time_seconds": (REQUEST_S, "Time in the queue in model time."),
+    "request_prefill_time_seconds": (REQUEST_S, "Time from the queue to the first token in model time."),
+    "request_decode_time_seconds": (REQUEST_S, "Time from the first to the last token in model time."),
+    "request_inference_time_seconds": (REQUEST_S, "Time from the queue to the last token in model time."),
+    "request_prompt_tokens": (TOKENS, "Prompt lengths of complete requests."),
+    "request_generation_tokens": (TOKENS, "Output lengths of complete requests."),
+}
+"""Bounds of the buckets of each histogram, and its description."""
 _TEXTS = {
     "num_requests_running": "Requests in the batch.",
     "num_requests_waiting": "Requests in the queue.",
@@ -30,16 +44,6 @@ _TEXTS = {
     "prefix_cache_hits_total": "Always 0: prefixes are not cached.",
     "request_success_total": "Complete requests by the reason of their end.",
     "admission_rejections_total": "Requests rejected by a full queue.",
-    "time_to_first_token_seconds": "Time to first token in model time.",
-    "inter_token_latency_seconds": "Time between tokens in model time.",
-    "request_time_per_output_token_seconds": "Mean time between the tokens of a request in model time.",
-    "e2e_request_latency_seconds": "Time to the last token in model time.",
-    "request_queue_time_seconds": "Time in the queue in model time.",
-    "request_prefill_time_seconds": "Time from the queue to the first token in model time.",
-    "request_decode_time_seconds": "Time from the first to the last token in model time.",
-    "request_inference_time_seconds": "Time from the queue to the last token in model time.",
-    "request_prompt_tokens": "Prompt lengths of complete requests.",
-    "request_generation_tokens": "Output lengths of complete requests.",
 }
 
 
@@ -104,15 +108,7 @@ class TokenMetrics:
         self.prompt_tokens = self.generation_tokens = 0
         self.succeeded = dict.fromkeys(("stop", "length", "abort"), 0)
         self.rejected = 0
-        self.histograms = {
-            "time_to_first_token_seconds": Histogram(FIRST_S),
-            "inter_token_latency_seconds": Histogram(TOKEN_S),
-            "request_time_per_output_token_seconds": Histogram(TOKEN_S),
-            "e2e_request_latency_seconds": Histogram(REQUEST_S),
-            **{f"request_{part}_time_seconds": Histogram(REQUEST_S) for part in PARTS},
-            "request_prompt_tokens": Histogram(TOKENS),
-            "request_generation_tokens": Histogram(TOKENS),
-        }
+        self.histograms = {name: Histogram(bounds) for name, (bounds, _) in _HISTOGRAMS.items()}
         first, token, *_ = self.histograms.values()
         self.observe_first, self.observe_token = first.observe, token.observe
 
@@ -131,18 +127,21 @@ class TokenMetrics:
             times_s: times [s] of its arrival, of first joining the batch, and of its first and last token.
         """
         sent_s, scheduled_s, first_s, last_s = times_s
-        decode_s = last_s - first_s
-        spent_s = scheduled_s - sent_s, first_s - scheduled_s, decode_s, last_s - scheduled_s
         self.succeeded[reason] += 1
         self.prompt_tokens += prompt
-        seen = self.histograms
-        seen["e2e_request_latency_seconds"].observe(last_s - sent_s)
-        for part, seconds in zip(PARTS, spent_s, strict=True):
-            seen[f"request_{part}_time_seconds"].observe(seconds)
-        seen["request_prompt_tokens"].observe(prompt)
-        seen["request_generation_tokens"].observe(made)
+        values = {
+            "e2e_request_latency_seconds": last_s - sent_s,
+            "request_queue_time_seconds": scheduled_s - sent_s,
+            "request_prefill_time_seconds": first_s - scheduled_s,
+            "request_decode_time_seconds": last_s - first_s,
+            "request_inference_time_seconds": last_s - scheduled_s,
+            "request_prompt_tokens": prompt,
+            "request_generation_tokens": made,
+        }
         if made > 1:
-            seen["request_time_per_output_token_seconds"].observe(decode_s / (made - 1))
+            values["request_time_per_output_token_seconds"] = (last_s - first_s) / (made - 1)
+        for name, value in values.items():
+            self.histograms[name].observe(value)
 
     def text(self, model: str, gauges: Mapping[str, float], preemptions: int) -> bytes:
         """Return all metrics of the replica in Prometheus' text format.
@@ -170,5 +169,5 @@ class TokenMetrics:
         for name, samples in (("request_success", reasons), ("admission_rejections", rejections)):
             lines += family(f"vllm:{name}_total", "counter", _TEXTS[f"{name}_total"], samples)
         for name, histogram in self.histograms.items():
-            lines += histogram.family(f"vllm:{name}", _TEXTS[name], label)
+            lines += histogram.family(f"vllm:{name}", _HISTOGRAMS[name][1], label)
         return ("\n".join(lines) + "\n").encode()

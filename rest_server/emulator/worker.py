@@ -2,15 +2,22 @@
 
 import asyncio
 import json
+import os
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 from urllib.error import HTTPError
 from urllib.parse import quote
 
+from pydantic import Field
+
 from optimizer.errors import SpecError
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import Request
+from optimizer.schema.files import read_text
 from rest_server.emulator.asgi import JSON, encoded
 from rest_server.emulator.outgoing import response_to
 from rest_server.emulator.router import SERVER_HEADER
@@ -24,24 +31,23 @@ FULL = 503
 LOST = 409
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerSettings:
-    """Settings of a worker."""
+class WorkerSettings(Request):
+    """Settings of a worker, which are the flags of `work`."""
 
-    url: str
-    """Address of the router, which has the job queue and the servers."""
-    name: str
-    jobs: int = 4
-    """Maximum number of jobs in progress."""
-    transfers: int = 4
-    """Maximum number of simultaneous downloads, and of simultaneous uploads."""
-    lease_s: float = 30.0
-    drains: bool = False
-    """Whether the worker ends when no job waits."""
-    timeout_s: float = 300.0
-    """Maximum time to wait for a part of a response, in a download, an inference or an upload [s]."""
-    key: str = ""
-    """API key for the router; empty if it needs none."""
+    jobs: Annotated[int, Flag("N")] = Field(4, ge=1, le=1000)
+    """Maximum jobs in progress at once (4)."""
+    transfers: Annotated[int, Flag("N")] = Field(4, ge=1, le=1000)
+    """Maximum downloads at once, and maximum uploads at once (4)."""
+    lease: Annotated[float, Flag("S")] = Field(30.0, gt=0, le=86_400)
+    """Duration of a job's lease, which is renewed while the worker runs [s] (30)."""
+    name: Annotated[str, Flag("NAME")] = ""
+    """Name of the worker; default: host and process."""
+    once: bool = False
+    """Exit when no job is waiting."""
+    timeout: Annotated[float, Flag("S")] = Field(300.0, gt=0, le=86_400)
+    """Timeout for a part of a download, an inference or an upload, after which the job fails [s] (300)."""
+    key_file: Annotated[Path | None, Flag("FILE")] = None
+    """File with the API key for the router (no key)."""
 
 
 class LeaseLostError(Exception):
@@ -56,14 +62,21 @@ class Worker:
     put.
     """
 
-    def __init__(self, settings: WorkerSettings, report: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, url: str, settings: WorkerSettings, report: Callable[[dict[str, Any]], None]) -> None:
         """Create a worker.
 
         Args:
+            url: address of the router, which has the job queue and the servers.
             settings: settings of the worker.
             report: called with the outcome of each job, and the times of its stages [s].
+
+        Raises:
+            SpecError: the file with the API key cannot be read.
         """
-        self._settings = settings
+        self._url, self._settings = url, settings
+        self._name = settings.name or f"{socket.gethostname()}-{os.getpid()}"
+        key = "" if settings.key_file is None else read_text(settings.key_file).strip()
+        self._key = {"Authorization": f"Bearer {key}"} if key else {}
         self._report = report
         self._queue = JobQueue.prefix
         self._inside: set[asyncio.Task[None]] = set()
@@ -84,18 +97,18 @@ class Worker:
             free, leased = settings.jobs - len(self._inside), []
             is_idle = not self._inside  # before the request: a job that fails in the meantime waits again
             if free:
-                asked = {"worker": settings.name, "count": free, "seconds": settings.lease_s}
+                asked = {"worker": self._name, "count": free, "seconds": settings.lease}
                 try:
                     leased = json.loads(await self._post(f"{self._queue}/lease", encoded(asked)))["jobs"]
                 except OSError as error:
                     if is_first:
-                        raise SpecError(f"URL: {settings.url}: no job queue answers: {error}") from None
+                        raise SpecError(f"URL: {self._url}: no job queue answers: {error}") from None
             is_first = False
             for job in leased:
                 task = asyncio.create_task(self._do(job))
                 self._inside.add(task)
                 task.add_done_callback(self._inside.discard)
-            if settings.drains and not leased and is_idle:
+            if settings.once and not leased and is_idle:
                 return
             if not leased:
                 with suppress(TimeoutError):
@@ -156,9 +169,9 @@ class Worker:
         """Renew the lease of a job until it is lost."""
         with suppress(LeaseLostError):
             while True:
-                await asyncio.sleep(self._settings.lease_s / RENEWALS)
+                await asyncio.sleep(self._settings.lease / RENEWALS)
                 with suppress(OSError):
-                    await self._say(job, "renew", {"seconds": self._settings.lease_s})
+                    await self._say(job, "renew", {"seconds": self._settings.lease})
 
     async def _say(self, job: dict[str, Any], what: str, body: dict[str, Any]) -> None:
         """Report an event of a job to the queue.
@@ -176,9 +189,9 @@ class Worker:
 
     async def _post(self, path: str, content: bytes, headers: Mapping[str, str] | None = None) -> bytes:
         """Send a POST request to the router, the only recipient of the API key, and return the response."""
-        key = {"Authorization": f"Bearer {self._settings.key}"} if self._settings.key else {}
-        url = self._settings.url.rstrip("/") + path
-        return await self._ask("POST", url, content, {**key, **(headers or {})})
+        return await self._ask(
+            "POST", self._url.rstrip("/") + path, content, {**self._key, **(headers or {})}
+        )
 
     async def _ask(
         self, method: str, url: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
@@ -189,4 +202,4 @@ class Worker:
             OSError: there is no response in time, or it is an error.
         """
         headers = {"Content-Type": JSON.decode(), **(headers or {})}
-        return await asyncio.to_thread(response_to, method, url, content, headers, self._settings.timeout_s)
+        return await asyncio.to_thread(response_to, method, url, content, headers, self._settings.timeout)

@@ -222,8 +222,8 @@ def test_worker_does_not_end_while_a_job_waits_again() -> None:
         thread = Thread(target=queue.serve_forever)
         thread.start()
         done: list[dict[str, Any]] = []
-        settings = WorkerSettings(f"http://127.0.0.1:{queue.server_port}", "w", drains=True)
-        asyncio.run(Worker(settings, done.append).run(asyncio.Event()))
+        url, settings = f"http://127.0.0.1:{queue.server_port}", WorkerSettings(name="w", once=True)
+        asyncio.run(Worker(url, settings, done.append).run(asyncio.Event()))
         queue.shutdown()
         thread.join()
     assert [(line["attempt"], line["state"]) for line in done] == [(1, "failed"), (2, "failed")]

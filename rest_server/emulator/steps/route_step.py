@@ -2,10 +2,11 @@
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from optimizer.features.routes.streams import flows_of
+from optimizer.features.routes.streams import KindFlow, flows_of
+from optimizer.features.routes.uses import RoutedKind
 from optimizer.plan import Plan
 from optimizer.spec.system import System
 from rest_server.emulator.asgi import BadRequest
@@ -18,36 +19,21 @@ KIND_HEADER = b"x-inferplan-kind"
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """Request kind of a route, with the probabilities of the plan."""
-
-    name: str
-    share: float
-    """Fraction of the route's requests that are of this kind."""
-    small: float
-    """Probability that the classifier sends a request of this kind to the small model."""
-    again: float
-    """Probability that the large model also serves a request that was sent to the small model."""
-
-
 class Routes(RouterStep):
     """Step that divides the requests of each route between its models, as the plan does."""
 
     def __init__(self, system: System, plan: Plan, settings: FleetSettings) -> None:
         self._servers = {name: (use.small, use.large) for name, use in plan.routes.items() if use.served}
         self._kinds = {
-            name: [
-                _Kind(kind.name, flow.rate_rpm, kind.small_share, flow.rerun_share(kind.small_share))
-                for kind, flow in zip(plan.routes[name].kinds, flows_of(system.routes[name]), strict=True)
-            ]
+            name: list(zip(plan.routes[name].kinds, flows_of(system.routes[name]), strict=True))
             for name in self._servers
         }
+        """Kinds of requests of each route, with their division in the plan and their flows."""
         self._rng = random.Random(f"{settings.seed} routes")  # noqa: S311
         self._counts = {
             (name, kind.name, to): 0
             for name, kinds in self._kinds.items()
-            for kind in kinds
+            for kind, _ in kinds
             for to in ("small", "large", "both")
         }
 
@@ -62,9 +48,9 @@ class Routes(RouterStep):
         if route not in self._servers:
             return await onward(call)
         small, large = self._servers[route]
-        kind = self._kind(route, call.header(KIND_HEADER))
-        to = "small" if self._rng.random() < kind.small else "large"
-        if to == "small" and self._rng.random() < kind.again:
+        kind, flow = self._kind(route, call.header(KIND_HEADER))
+        to = "small" if self._rng.random() < kind.small_share else "large"
+        if to == "small" and self._rng.random() < flow.rerun_share(kind.small_share):
             to = "both"
         self._counts[route, kind.name, to] += 1
         call.notes |= {"route": route, "kind": kind.name, "to": to}
@@ -81,13 +67,14 @@ class Routes(RouterStep):
         text = "Requests that a route sent to the small model, the large one, or one after the other."
         return family("inferplan_router_route_requests_total", "counter", text, samples)
 
-    def _kind(self, route: str, name: str) -> _Kind:
+    def _kind(self, route: str, name: str) -> tuple[RoutedKind, KindFlow]:
+        """Return the kind that the client states, or else a random one, with its flow."""
         kinds = self._kinds[route]
         if not name:
-            return self._rng.choices(kinds, [kind.share for kind in kinds])[0]
-        found = next((kind for kind in kinds if kind.name == name), None)
+            return self._rng.choices(kinds, [flow.rate_rpm for _, flow in kinds])[0]
+        found = next((pair for pair in kinds if pair[0].name == name), None)
         if found is None:
-            known = ", ".join(kind.name for kind in kinds)
+            known = ", ".join(kind.name for kind, _ in kinds)
             raise BadRequest(f"{KIND_HEADER.decode()}: {name!r} is no kind of route {route!r}; use {known}")
         return found
 
