@@ -71,7 +71,7 @@ def emulated(source: dict[str, Any]) -> str:
     system = load_system(source)
     try:
         backends(
-            system, placements(system, solve(system)), FleetSettings(0), Histogram(LAG_S), "http://r{}".format
+            system, placements(system, solve(system)), FleetSettings(), Histogram(LAG_S), "http://r{}".format
         )
     except AnalysisError as error:
         return str(error)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from optimizer.plan import Plan
 from optimizer.plan.placements import placements_of
 from optimizer.render.alternatives import plans_elsewhere
+from optimizer.render.cluster_table import read_cluster_table
 from optimizer.render.manifests import unique_names, workload_pairs
 from optimizer.spec.system import System
 from optimizer.stabilisation.free_cards import FreeCards
@@ -61,6 +62,7 @@ class ElasticFleet:
         self.lag = Histogram(LAG_S)
         """Histogram of the delays of all engines [s]."""
         self._system, self._settings = system, settings
+        self._cluster = read_cluster_table(settings.cluster)
         pools = pools_by_pair(system, plan)
         pairs = {name: pair for pair, name in unique_names(workload_pairs(system)).items() if pair in pools}
         self.pools = {name: pools[pair] for name, pair in pairs.items()}
@@ -84,7 +86,7 @@ class ElasticFleet:
 
         It is a LeaderWorkerSet if a replica needs the cards of several nodes.
         """
-        size = self._settings.cluster.nodes_of(pair[1], *self._system.units_per_replica(*pair))
+        size = self._cluster.nodes_of(pair[1], *self._system.units_per_replica(*pair))
         resource = LEADER_WORKER_SETS if size > 1 else DEPLOYMENTS
         return Workload(name, *pair, replicas, resource, size)
 

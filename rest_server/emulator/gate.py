@@ -24,8 +24,8 @@ class Gate:
             SpecError: a file of keys cannot be read.
         """
         self._app = app
-        self._keys = KeyFiles(settings.keys)
-        self._rate_rps = settings.rate_limit_rps
+        self._keys = KeyFiles([] if settings.keys_file is None else [settings.keys_file])
+        self._rate_rps = settings.rate_limit
         self._speed = settings.speed
         self._full_s: dict[str, float] = {}
         """Time at which the token bucket of each client is full [s, monotonic clock]."""

@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any, Literal, get_args
 
-from optimizer.errors import SpecError
 from rest_server.emulator.asgi import BadRequest, Dropped, number_of
 from rest_server.emulator.engine import Engine
 
@@ -106,24 +105,3 @@ class Life:
             await self._engine.sleep(step_s)
             passed_s += step_s
             self._engine.change(first + (factor - first) * passed_s / seconds)
-
-
-def startup_times(text: str) -> dict[str, float]:
-    """Parse start-up times such as `30,llama=120`: by name of a model or an accelerator [s].
-
-    The default has the name "".
-
-    Raises:
-        SpecError: a part is not a time.
-    """
-    found = {"": 0.0}
-    for part in text.split(","):
-        key, _, value = part.rpartition("=")
-        try:
-            seconds = float(value)
-        except ValueError:
-            seconds = -1.0
-        if not 0 <= seconds < 1e6:
-            raise SpecError(f"--startup: {part!r} must be seconds, or NAME=SECONDS, such as 30,llama_70b=120")
-        found[key] = seconds
-    return found

@@ -93,7 +93,7 @@ class Router:
         self._streams = [*system.streams.values()]
         self._names = {name for step in self._steps for name in step.names}
         self._speed = settings.speed
-        self._policy = settings.policy
+        self._policy = settings.route
         self._attempts = None if settings.retries is None else 1 + settings.retries
         self._lag = lag
         self._rng = random.Random(settings.seed)  # noqa: S311  nothing here is secret

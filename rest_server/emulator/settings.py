@@ -2,45 +2,88 @@
 
 import resource
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from optimizer.render.cluster_table import ClusterTable
+from pydantic import Field
+
+from optimizer.errors import SpecError
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import PlanOptions
+from optimizer.units import SHARE
 
 Policy = Literal["least", "round-robin", "random", "sticky"]
 
 
-@dataclass(frozen=True, slots=True)
-class FleetSettings:
-    """Settings of an emulated fleet."""
+class FleetSettings(PlanOptions):
+    """Settings of an emulated fleet, which are the flags of `emulate`; times are model times."""
 
-    port: int
-    """Port of the router; replicas that run from the start have the next ports. 0: any free ports."""
-    host: str = "127.0.0.1"
-    """Host name or address to listen on."""
-    speed: float = 1.0
-    """Factor by which model time passes faster than real time."""
-    share: float = 1.0
-    """Fraction of the plan's replicas that run, at least one for each placement."""
-    seed: int = 1
-    startup_s: Mapping[str, float] = field(default_factory=lambda: {"": 0.0})
-    """Start-up times by model or accelerator [s of model time]; the default has the name ""."""
-    policy: Policy = "least"
-    """Routing policy: how the router chooses a replica."""
-    retries: int | None = None
-    """Maximum number of further replicas tried if one rejects or fails a request; None: all."""
-    cluster: ClusterTable = field(default_factory=ClusterTable)
-    """Nodes of each accelerator; a replica on several nodes is a LeaderWorkerSet."""
-    keys: tuple[Path, ...] = ()
-    """Files with API keys; requests need one of these keys. Empty: requests need no key."""
-    rate_limit_rps: float | None = None
-    """Maximum rate of requests per API key, or per client address if there are no keys [1/s of model time].
+    port: Annotated[int, Flag("P")] = Field(8100, ge=0, le=65_535)
+    """Port of the router; replicas have the next ones (8100); 0: any free ports."""
+    host: Annotated[str, Flag("HOST")] = "127.0.0.1"
+    """Address to listen on (127.0.0.1)."""
+    plan: Annotated[Path | None, Flag("FILE")] = None
+    """Plan to emulate, as `solve -o` writes it; default: solve the system."""
+    speed: Annotated[float, Flag("X")] = Field(1.0, gt=0, le=100)
+    """Speed of the replicas' clocks relative to real time (1); latencies are accurate up to 3."""
+    share: Annotated[float, Flag("F", SHARE)] = Field(1.0, gt=0, le=1)
+    """Share of the replicas to run, at least one of each pool (1)."""
+    seed: Annotated[int, Flag("S")] = Field(1, ge=0, lt=2**63)
+    """Random seed of texts, of output lengths that a request leaves open, and of stages (1)."""
+    startup: Annotated[str, Flag("S[,NAME=S]")] = "0"
+    """Start-up time of replicas [s], which can differ by model or accelerator: 30,llama_70b=120 (0)."""
+    route: Annotated[Policy, Flag("POLICY")] = "least"
+    """Policy by which the router chooses a replica: least, round-robin, random or sticky (least)."""
+    retries: Annotated[int | None, Flag("N")] = Field(None, ge=0, le=10_000)
+    """Maximum further replicas that the router tries if one rejects or fails a request; default: all."""
+    keys_file: Annotated[Path | None, Flag("FILE")] = None
+    """File of API keys, as for `serve`; requests to the router need one of them (no keys)."""
+    rate_limit: Annotated[float | None, Flag("X")] = Field(None, gt=0, le=1e6)
+    """Maximum requests per second of each key, or of each address without keys; others get status 429 (any).
     """
+    scalable: bool = False
+    """Serve the part of the Kubernetes API that scales workloads at the router's port; scaling then starts
+    and stops replicas.
+    """
+    cluster: Annotated[Path | None, Flag("FILE")] = None
+    """Table of the nodes of each accelerator; replicas on several nodes become LeaderWorkerSets."""
+    write_tokenizer: Annotated[Path | None, Flag("DIR")] = None
+    """Write a tokenizer with one token per word to DIR, for benchmark clients."""
+
+    @cached_property
+    def startup_s(self) -> Mapping[str, float]:
+        """Start-up times by model or accelerator [s of model time]; the default has the name "".
+
+        Raises:
+            SpecError: a part of the text is not a time.
+        """
+        return _startup_times(self.startup)
 
     def startup_of(self, model: str, accelerator: str) -> float:
         """Return the start-up time of a replica [s of model time]."""
         return self.startup_s.get(model, self.startup_s.get(accelerator, self.startup_s[""]))
+
+
+def _startup_times(text: str) -> dict[str, float]:
+    """Parse start-up times such as `30,llama=120`: by name of a model or an accelerator [s].
+
+    The default has the name "".
+
+    Raises:
+        SpecError: a part is not a time.
+    """
+    found = {"": 0.0}
+    for part in text.split(","):
+        key, _, value = part.rpartition("=")
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = -1.0
+        if not 0 <= seconds < 1e6:
+            raise SpecError(f"--startup: {part!r} must be seconds, or NAME=SECONDS, such as 30,llama_70b=120")
+        found[key] = seconds
+    return found
 
 
 def allow_files(count: int) -> None:

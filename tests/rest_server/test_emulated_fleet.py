@@ -13,7 +13,7 @@ from rest_server.emulator.settings import FleetSettings
 def test_emulated_replicas_are_those_of_the_plan(sample: str) -> None:
     system = load_system(f"sample:{sample}")
     plan = solve(system)
-    found = backends(system, placements(system, plan), FleetSettings(0), Histogram(LAG_S), str)
+    found = backends(system, placements(system, plan), FleetSettings(), Histogram(LAG_S), str)
     counts: dict[str, int] = {}
     for one in found:
         assert len(set(one.servers)) == len(one.servers)

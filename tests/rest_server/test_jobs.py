@@ -273,7 +273,7 @@ def test_worker_names_what_is_wrong(fleet: Emulator) -> None:
 
 
 def test_random_workers_lose_and_repeat_nothing() -> None:
-    rng, queue, late = random.Random(1), JobQueue(FleetSettings(0)), 0
+    rng, queue, late = random.Random(1), JobQueue(FleetSettings()), 0
     names = [str(k) for k in range(60)]
     accepted: dict[str, list[str]] = {name: [] for name in names}
     held: list[dict[str, Any]] = []
@@ -304,4 +304,4 @@ def test_random_workers_lose_and_repeat_nothing() -> None:
 
 
 def test_queue_without_jobs_has_no_metrics() -> None:
-    assert JobQueue(FleetSettings(0)).metrics() == []
+    assert JobQueue(FleetSettings()).metrics() == []

@@ -70,7 +70,7 @@ class SharedQueues(RouterStep):
     def __init__(
         self, system: System, plan: Plan, settings: FleetSettings, backends: Sequence[Backend]
     ) -> None:
-        together = settings.policy != "random"  # random: each replica has its own queue, as simulated
+        together = settings.route != "random"  # random: each replica has its own queue, as simulated
         self._queues = {
             name: _Queue(frozenset(use.members), backends)
             for name, use in plan.shared_queues.items()
