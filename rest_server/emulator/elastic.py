@@ -7,7 +7,6 @@ stops gets no more requests, completes those that it has, and closes its port.
 import asyncio
 import itertools
 import math
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,11 +18,11 @@ from optimizer.render.cluster_table import read_cluster_table
 from optimizer.render.manifests import unique_names, workload_pairs
 from optimizer.spec.system import System
 from optimizer.stabilisation.free_cards import FreeCards
-from rest_server.emulator.asgi import App
 from rest_server.emulator.backend import Backend
 from rest_server.emulator.engine import LAG_S
 from rest_server.emulator.fleet import EmulatedPool, backend_of, placements, replica_apps
 from rest_server.emulator.metrics import Histogram
+from rest_server.emulator.serve import FleetServer
 from rest_server.emulator.settings import FleetSettings
 from rest_server.emulator.workloads import DEPLOYMENTS, LEADER_WORKER_SETS, PodState, Workload
 
@@ -94,18 +93,18 @@ class ElasticFleet:
         """Return the number and the state of each replica of a workload."""
         return [(pod.number, pod.state) for pod in self._pods if pod.workload.name == name]
 
-    async def run(self, opening: "PodPorts", changed: Callable[[], None]) -> None:
+    async def run(self, server: FleetServer, changed: Callable[[], None]) -> None:
         """Start and stop replicas repeatedly; call `changed` whenever they might have changed."""
         while True:
-            await self.follow(opening)
+            await self.follow(server)
             changed()
             await asyncio.sleep(TICK_S)
 
-    async def follow(self, opening: "PodPorts", *, at_once: bool = False) -> None:
+    async def follow(self, server: FleetServer, *, at_once: bool = False) -> None:
         """Start and stop replicas to match the desired numbers.
 
         Args:
-            opening: opens and closes the ports of replicas.
+            server: opens and closes the ports of replicas.
             at_once: whether new replicas are ready immediately.
         """
         now_s = time.monotonic()
@@ -115,7 +114,7 @@ class ElasticFleet:
             for _ in range(workload.replicas - len(live)):
                 self._pods.append(Pod(workload, next(self._numbers[workload.name])))
         for pod in list(self._pods):  # the oldest gets cards first
-            await self._advance(pod, opening, now_s if not at_once else math.inf)
+            await self._advance(pod, server, now_s if not at_once else math.inf)
 
     def _stop_surplus(self, live: list[Pod], surplus: int, now_s: float) -> None:
         """Stop some of the replicas of a workload: first those that are not ready, then the newest."""
@@ -134,7 +133,7 @@ class ElasticFleet:
             self._cards.take(pod.workload.server, pod.workload.accelerator, -1)
         self._pods.remove(pod)
 
-    async def _advance(self, pod: Pod, opening: "PodPorts", now_s: float) -> None:
+    async def _advance(self, pod: Pod, server: FleetServer, now_s: float) -> None:
         workload = pod.workload
         place = workload.server, workload.accelerator
         if pod.state == "pending" and self._cards.fitting(*place, 1):
@@ -143,46 +142,22 @@ class ElasticFleet:
             startup_s = settings.startup_of(model, workload.accelerator)
             pod.state, pod.until_s = "starting", now_s + startup_s / settings.speed
         if pod.state == "starting" and now_s >= pod.until_s:
-            await self._open(pod, opening)
+            await self._open(pod, server)
         if pod.state == "draining":
             assert pod.backend is not None
             if not pod.backend.app.load or now_s >= pod.until_s:
-                opening.close(pod.port)
+                server.close_port(pod.port)
                 self._remove(pod)
 
-    async def _open(self, pod: Pod, opening: "PodPorts") -> None:
+    async def _open(self, pod: Pod, server: FleetServer) -> None:
         """Let a replica listen on its own port, and get requests."""
         pool = self.pools[pod.workload.name]
         ((app, runs),) = replica_apps(self._system, pool, self._settings, self.lag, pod.number)
-        host, pod.port = await opening.open(app)
+        host, pod.port = await server.open_port(app)
         url, name = f"http://{host}:{pod.port}", f"{pod.workload.name}-{pod.number}"
         pod.backend = backend_of(self._system, self._settings, name, url, app, runs)
         self.backends.append(pod.backend)
         pod.state = "ready"
-
-
-class PodPorts:
-    """Opens and closes the ports of replicas in the server process of the fleet."""
-
-    def __init__(
-        self, apps: dict[int, App], host: str, protocol: Callable[[], asyncio.Protocol], backlog: int
-    ) -> None:
-        self._apps, self._host, self._protocol, self._backlog = apps, host, protocol, backlog
-        self._servers: dict[int, asyncio.Server] = {}
-
-    async def open(self, app: App) -> tuple[str, int]:
-        """Listen on a free port for an application, and return the host and the port."""
-        listening = socket.create_server((self._host, 0), backlog=self._backlog)
-        host, port = listening.getsockname()[:2]
-        self._apps[port] = app
-        loop = asyncio.get_running_loop()
-        self._servers[port] = await loop.create_server(self._protocol, sock=listening, backlog=self._backlog)
-        return host, port
-
-    def close(self, port: int) -> None:
-        """Stop listening on a port."""
-        self._servers.pop(port).close()
-        del self._apps[port]
 
 
 def pools_by_pair(system: System, plan: Plan) -> dict[tuple[str, str], EmulatedPool]:

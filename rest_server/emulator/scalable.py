@@ -8,11 +8,11 @@ from optimizer.errors import SpecError
 from optimizer.plan import Plan
 from optimizer.spec.system import System
 from rest_server.emulator.asgi import App, Receive, Scope, Send
-from rest_server.emulator.elastic import ElasticFleet, PodPorts
+from rest_server.emulator.elastic import ElasticFleet
 from rest_server.emulator.gate import Gate
 from rest_server.emulator.kubernetes_api import KubernetesApi
 from rest_server.emulator.router import Router
-from rest_server.emulator.serve import BACKLOG, FleetServer, compile_engines, listening_socket
+from rest_server.emulator.serve import FleetServer, compile_engines, listening_socket
 from rest_server.emulator.settings import FleetSettings, allow_files
 
 MAX_REPLICAS = 1000
@@ -44,24 +44,13 @@ def emulate_scalable(
         compile_engines(fleet.pools.values())
         router = Router(system, plan, fleet.backends, settings, fleet.lag)
         api = KubernetesApi(fleet)
-        front = Gate(_Front(router, api), settings)
-        apps: dict[int, App] = {listening.getsockname()[1]: front}
+
+        async def front(scope: Scope, receive: Receive, send: Send) -> None:
+            await (api if api.serves(scope["path"]) else router)(scope, receive, send)
+
+        apps: dict[int, App] = {listening.getsockname()[1]: Gate(front, settings)}
         _ScalableServer(fleet, api, apps, router, announce).run(sockets=[listening])
     return 0
-
-
-class _Front:
-    """ASGI application at the router's port: the router and the Kubernetes API."""
-
-    def __init__(self, router: Router, api: KubernetesApi) -> None:
-        self._router, self._api = router, api
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass an ASGI request to the router or to the Kubernetes API."""
-        if self._api.serves(scope["path"]):
-            await self._api(scope, receive, send)
-        else:
-            await self._router(scope, receive, send)
 
 
 class _ScalableServer(FleetServer):
@@ -80,16 +69,8 @@ class _ScalableServer(FleetServer):
 
     async def begin(self) -> None:
         """Start the replicas of the plan, and then scale them repeatedly."""
-
-        def protocol() -> asyncio.Protocol:
-            found: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
-                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-            )
-            return found
-
-        ports = PodPorts(self.apps, self.config.host, protocol, BACKLOG)
-        await self._fleet.follow(ports, at_once=True)
-        self.tasks.append(asyncio.create_task(self._fleet.run(ports, self._api.refresh)))
+        await self._fleet.follow(self, at_once=True)
+        self.tasks.append(asyncio.create_task(self._fleet.run(self, self._api.refresh)))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End watches, stop scaling, and close all ports when requests in progress are complete."""

@@ -87,7 +87,8 @@ class FleetServer(uvicorn.Server):
         )  # fmt: skip
         super().__init__(config)
         end_on_signals()
-        self.apps, self._router, self._announce = apps, router, announce
+        self._apps, self._router, self._announce = apps, router, announce
+        self._opened: dict[int, asyncio.Server] = {}
         self.tasks: list[asyncio.Task[None]] = []
         """Tasks that run until the server stops."""
 
@@ -110,6 +111,27 @@ class FleetServer(uvicorn.Server):
         assert sockets is not None
         ready = {"ready": True, "url": url_of(sockets[0]), "replicas": len(self._router.backends)}
         self._announce(json.dumps(ready))
+
+    async def open_port(self, app: App) -> tuple[str, int]:
+        """Listen on a free port for an application, and return the host and the port."""
+
+        def protocol() -> asyncio.Protocol:
+            found: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+            return found
+
+        listening = socket.create_server((self.config.host, 0), backlog=BACKLOG)
+        host, port = listening.getsockname()[:2]
+        self._apps[port] = app
+        loop = asyncio.get_running_loop()
+        self._opened[port] = await loop.create_server(protocol, sock=listening, backlog=BACKLOG)
+        return host, port
+
+    def close_port(self, port: int) -> None:
+        """Stop listening on a port that was opened later."""
+        self._opened.pop(port).close()
+        del self._apps[port]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the ports when requests in progress are complete."""

@@ -36,8 +36,7 @@ _adapter = cache(TypeAdapter)
 
 def state_values(state: LoopState) -> dict[str, Any]:
     """Return the state of the loop as plain values."""
-    found: dict[str, Any] = _adapter(LoopState).dump_python(state, mode="json")
-    return {"version": VERSION, **found}
+    return {"version": VERSION, **_plain(state)}
 
 
 def state_of(values: Mapping[str, Any], source: str) -> LoopState:
@@ -102,7 +101,7 @@ def record_of(
             name: f"{hold.reason.value}: {hold.detail}" for name, hold in sorted(outcome.holds.items())
         },
         "workloads": [
-            _workload_values(item) | {"result": results.get((item.server, item.accelerator), "")}
+            _plain(item) | {"result": results.get((item.server, item.accelerator), "")}
             for item in outcome.workloads
         ],
         "plan": None
@@ -123,20 +122,18 @@ def record_of(
             }
             for key, found in outcome.state.drifts.items()
         },
-        "inputs": _adapter(CycleInputs).dump_python(seen, mode="json"),
+        "inputs": _plain(seen),
         **({} if before is None else {"state": state_values(before)}),
     }
 
 
 def _load_values(load: EstimatedLoad) -> dict[str, Any]:
-    found = _adapter(EstimatedLoad).dump_python(load, mode="json", exclude_none=True)
-    return {key: round(value, 4) for key, value in found.items()} | {
-        "planned_rps": round(load.planned_rps, 4)
-    }
+    found = _plain(load) | {"planned_rps": load.planned_rps}
+    return {key: round(value, 4) for key, value in found.items() if value is not None}
 
 
-def _workload_values(item: WorkloadDecision) -> dict[str, Any]:
-    found: dict[str, Any] = _adapter(WorkloadDecision).dump_python(item, mode="json")
+def _plain(value: Any) -> dict[str, Any]:
+    found: dict[str, Any] = _adapter(type(value)).dump_python(value, mode="json")
     return found
 
 
@@ -200,7 +197,7 @@ def _differences(record: Mapping[str, Any], outcome: CycleOutcome) -> list[str]:
     for item in outcome.workloads:
         place = item.server, item.accelerator
         old = then.pop(place, None)
-        now = _workload_values(item)
+        now = _plain(item)
         if old is None or any(old.get(key) != value for key, value in now.items()):
             before = "none" if old is None else f"{old['replicas']} ({old['reason']})"
             found.append(f"{'/'.join(place)}: recorded {before}, repeated {item.replicas} ({item.reason})")
