@@ -76,10 +76,14 @@ class MeasuredLoad:
     last_ms: FloatArray
     tokens: FloatArray
     """Number of tokens received for each request."""
-    late_ms: FloatArray
-    """Delay by which the client sent each request too late [ms]."""
     notes: tuple[Mapping[str, str], ...] = ()
     """The router's notes on each request; empty if it reports none."""
+
+    @property
+    def late_ms(self) -> FloatArray:
+        """Delay by which the client sent each request too late [ms]; 0 for users."""
+        arrival_ms = self.load.requests.arrival_ms
+        return np.zeros(len(self.sent_ms)) if arrival_ms is None else self.sent_ms - arrival_ms
 
     def noted(self, name: str, *values: str) -> BoolArray:
         """Return a mask of the requests whose note of a name has one of the given values, shape (R,)."""
@@ -97,7 +101,7 @@ class MeasuredLoad:
             load = replace(load, rate_rps=load.rate_rps * part.share, requests=load.requests.take(rows))
         return MeasuredLoad(
             load, self.sent_ms[rows], self.first_ms[rows], self.last_ms[rows], self.tokens[rows],
-            self.late_ms[rows], tuple(self.notes[k] for k in rows.tolist()),
+            tuple(self.notes[k] for k in rows.tolist()),
         )  # fmt: skip
 
     @property
@@ -195,17 +199,15 @@ async def _drive_server(url: str, load: ServerLoad, clock: _Clock) -> MeasuredLo
         for row in rows:
             await send(row)
 
-    if load.users is not None:
-        await asyncio.gather(*(use() for _ in range(load.users)))
-        return MeasuredLoad(load, sent_ms, first_ms, last_ms, tokens, np.zeros(count), tuple(notes))
-    arrival_ms = load.requests.arrival_ms
-    assert arrival_ms is not None
-    sending = []
-    for row, due_ms in enumerate(arrival_ms.tolist()):
-        await clock.wait(due_ms)
-        sending.append(asyncio.create_task(send(row)))
+    if load.requests.arrival_ms is None:
+        sending = [asyncio.create_task(use()) for _ in range(load.users or 0)]
+    else:
+        sending = []
+        for row, due_ms in enumerate(load.requests.arrival_ms.tolist()):
+            await clock.wait(due_ms)
+            sending.append(asyncio.create_task(send(row)))
     await asyncio.gather(*sending)
-    return MeasuredLoad(load, sent_ms, first_ms, last_ms, tokens, sent_ms - arrival_ms, tuple(notes))
+    return MeasuredLoad(load, sent_ms, first_ms, last_ms, tokens, tuple(notes))
 
 
 def _content(load: ServerLoad, prompt: int, output: int) -> bytes:

@@ -12,7 +12,7 @@ from optimizer.schema import Server
 from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import DEFAULT_REQUESTS, Effort, TokenReplica
 from optimizer.simulation.requests import Requests
-from optimizer.simulation.summary import MIN_REQUESTS, PARTS, half_width
+from optimizer.simulation.summary import LEFT_OUT, MIN_REQUESTS, PARTS, half_width
 from optimizer.simulation.workload import MergedLoad, TraceLoad
 from optimizer.spec.system import System
 from optimizer.studies.simulation.pools import PoolRun, simulated_runs
@@ -21,8 +21,6 @@ from rest_server.emulator.driver import AnsweringServer, MeasuredLoad, ServerLoa
 from rest_server.emulator.rented import cost_cents
 
 METRICS = {"ttft": "TTFT", "itl": "ITL", "e2e": "end-to-end", "latency": "latency"}
-LEFT_OUT = 0.1
-"""Fraction of the requests discarded at the start and again at the end, as in a simulation."""
 PERCENTILE = 95
 MIN_PART = 2
 """Minimum number of requests in a batch of batch means."""
@@ -200,7 +198,7 @@ def _simulated(
         np.concatenate([getattr(one, name)[:count] for one, count in zip(known, taken, strict=True)])[order]
         for name in ("sent_ms", "first_ms", "last_ms", "tokens")
     )
-    return MeasuredLoad(found.load, sent_ms, first_ms, last_ms, tokens, np.zeros(len(tokens)))
+    return MeasuredLoad(found.load, sent_ms, first_ms, last_ms, tokens)
 
 
 def _at_share(
@@ -265,7 +263,7 @@ def _as_measured(load: ServerLoad, done: SimulatedRun, outside_ms: float) -> Mea
     tokens = np.where(np.isnan(done.last_ms), np.nan, done.requests.out_tokens)
     delay_ms = done.client_ms + outside_ms
     times = done.first_ms + delay_ms, done.last_ms + delay_ms
-    return MeasuredLoad(load, done.sent_ms, *times, tokens, np.zeros(len(tokens)))
+    return MeasuredLoad(load, done.sent_ms, *times, tokens)
 
 
 def _within(found: MeasuredLoad, run: PoolRun) -> float:

@@ -1,7 +1,7 @@
 """State file of the control loop, records of its cycles, and the repetition of recorded cycles."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
@@ -20,7 +20,6 @@ from rest_server.loop.deciding import (
     CycleInputs,
     CycleOutcome,
     LoopState,
-    WorkloadDecision,
     decide,
     decide_remotely,
 )
@@ -30,7 +29,7 @@ VERSION = 2
 """Version of the state file."""
 MEMO_ROWS = 2**15
 """Maximum number of cached sizings."""
-_adapter = cache(TypeAdapter)
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 """Cached converter of a type from and to plain values; creating one takes milliseconds."""
 
 
