@@ -92,12 +92,10 @@ class Writer:
 
     def __init__(self, question: CompletionRequest, model: str) -> None:
         self._question = question
-        self._id = f"{'chatcmpl' if question.is_chat else 'cmpl'}-{uuid.uuid4().hex}"
         object_name = "chat.completion" if question.is_chat else "text_completion"
-        self._object_name = object_name + ".chunk" if question.is_chat and question.streams else object_name
         self._head = {
-            "id": self._id,
-            "object": self._object_name,
+            "id": f"{'chatcmpl' if question.is_chat else 'cmpl'}-{uuid.uuid4().hex}",
+            "object": object_name + ".chunk" if question.is_chat and question.streams else object_name,
             "created": int(time.time()),
             "model": model,
         }

@@ -70,17 +70,14 @@ class SharedQueues(RouterStep):
     def __init__(
         self, system: System, plan: Plan, settings: FleetSettings, backends: Sequence[Backend]
     ) -> None:
-        together = settings.route != "random"  # random: each replica has its own queue, as simulated
-        self._queues = {
-            name: _Queue(frozenset(use.members), backends)
-            for name, use in plan.shared_queues.items()
-            if together
-        }
+        # With random routing, each replica has its own queue, as simulated.
+        uses = {} if settings.route == "random" else plan.shared_queues
+        self._queues = {name: _Queue(frozenset(use.members), backends) for name, use in uses.items()}
         streams = system.streams
         self._places = {
             server: (self._queues[name], streams[server].priority)
-            for name in self._queues
-            for server in plan.shared_queues[name].members
+            for name, use in uses.items()
+            for server in use.members
         }
 
     async def pass_on(self, call: ForwardedRequest, onward: Onward) -> Refusal | None:
