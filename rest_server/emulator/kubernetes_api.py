@@ -30,7 +30,6 @@ from rest_server.emulator.asgi import (
     hung_up,
     json_of,
     number_of,
-    reply_error,
     reply_json,
 )
 from rest_server.emulator.elastic import ElasticFleet
@@ -83,6 +82,7 @@ class KubernetesApi:
 
         Raises:
             Dropped: a watch was cut.
+            BadRequest: a fault is invalid.
         """
         if scope["path"] == CONTROL:
             await self._control(scope, receive, send)
@@ -108,11 +108,7 @@ class KubernetesApi:
     async def _control(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Cause a fault of the API, or describe the API."""
         if scope["method"] == "POST":
-            try:
-                self._break(json_of(await body_of(receive)))
-            except BadRequest as problem:
-                await reply_error(send, str(problem), problem.status)
-                return
+            self._break(json_of(await body_of(receive)))
         state = {"note": STAND_IN, "watches": self._store.watches, "resourceVersion": self._store.version}
         await reply_json(send, state)
 

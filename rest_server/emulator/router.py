@@ -101,22 +101,23 @@ class Router:
         self._failed = self._lost = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle an ASGI request."""
+        """Handle an ASGI request.
+
+        Raises:
+            BadRequest: the request is invalid.
+        """
         path, is_post = scope["path"], scope["method"] == "POST"
-        try:
-            step = next((one for one in self._steps if one.prefix and path.startswith(one.prefix)), None)
-            if path.startswith(CONTROL):
-                await self._control(path, receive, send, is_post=is_post)
-            elif step is not None:
-                body = json_of(await body_of(receive)) if is_post else None
-                status, found = await step.control(path.removeprefix(step.prefix).strip("/"), body)
-                await reply_json(send, found, status)
-            elif is_post:
-                await self._forward(scope, receive, send)
-            else:
-                await self._get(path, send)
-        except BadRequest as error:
-            await reply_error(send, str(error), error.status)
+        step = next((one for one in self._steps if one.prefix and path.startswith(one.prefix)), None)
+        if path.startswith(CONTROL):
+            await self._control(path, receive, send, is_post=is_post)
+        elif step is not None:
+            body = json_of(await body_of(receive)) if is_post else None
+            status, found = await step.control(path.removeprefix(step.prefix).strip("/"), body)
+            await reply_json(send, found, status)
+        elif is_post:
+            await self._forward(scope, receive, send)
+        else:
+            await self._get(path, send)
 
     async def _get(self, path: str, send: Send) -> None:
         if path == "/metrics":

@@ -14,7 +14,7 @@ from optimizer.errors import SpecError
 from optimizer.plan import Plan
 from optimizer.plan.placements import services_of
 from optimizer.spec.system import System
-from rest_server.emulator.asgi import App, Dropped, Receive, Scope, Send
+from rest_server.emulator.asgi import App, BadRequest, Dropped, Receive, Scope, Send, reply_error
 from rest_server.emulator.backend import Backend
 from rest_server.emulator.engine import LAG_S
 from rest_server.emulator.fleet import EmulatedPool, backends, placements
@@ -150,6 +150,8 @@ class _ByPort:
         """Pass an ASGI request to the application of its port."""
         try:
             await self._apps[scope["server"][1]](scope, receive, send)
+        except BadRequest as error:
+            await reply_error(send, str(error), error.status)
         except Dropped:
             getattr(send, "__self__").transport.abort()  # noqa: B009  ASGI has no message that breaks a connection
             await asyncio.sleep(0)  # until uvicorn has noticed

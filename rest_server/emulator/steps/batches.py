@@ -178,9 +178,10 @@ class Batches(RouterStep):
             nonlocal status
             status = message.get("status", status)
 
+        never_hangs_up = asyncio.get_running_loop().create_future
         refusal: Refusal | None = Refusal(503, "")
         while refusal is not None:
-            call = ForwardedRequest(dict(scope), encoded(body), body, _waiting, send, batch.server)
+            call = ForwardedRequest(dict(scope), encoded(body), body, never_hangs_up, send, batch.server)
             try:
                 refusal = await self.enter(call)
             except BadRequest as error:
@@ -190,12 +191,6 @@ class Batches(RouterStep):
         is_complete = status < 400 and not call.is_broken
         batch.completed += is_complete
         batch.failed += not is_complete
-
-
-async def _waiting() -> dict[str, Any]:
-    """Wait forever, like a client that does not hang up."""
-    await asyncio.Event().wait()
-    raise AssertionError
 
 
 async def _call_back(url: str, content: bytes) -> bool:
