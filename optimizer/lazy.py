@@ -1,23 +1,33 @@
 """Lazy imports: a package offers names of its modules and imports a module when its name is first used."""
 
-from collections.abc import Callable, Mapping
+import ast
+import inspect
+import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 
-def names_of_modules(
-    package: str, homes: Mapping[str, tuple[str, ...]], *others: str
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def names_of_modules(package: str, *others: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the functions ``__getattr__`` and ``__dir__`` of a package (PEP 562).
 
-    Importing the package or one of its modules then imports no other module, so imports cannot be circular.
+    The package imports its names only for type checkers, in a block ``if TYPE_CHECKING``, which this function
+    reads. So importing the package or one of its modules imports no other module, and imports cannot be
+    circular.
 
     Args:
         package: name of the package.
-        homes: for each module, the names that the package offers from it.
         others: names that the package defines itself.
     """
-    home_of = {name: home for home, names in homes.items() for name in names}
+    source = ast.parse(inspect.getsource(sys.modules[package]))
+    home_of = {
+        item.name: statement.module
+        for block in source.body
+        if isinstance(block, ast.If)
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom) and statement.module
+        for item in statement.names
+    }
 
     def loaded(name: str) -> Any:
         if name not in home_of:

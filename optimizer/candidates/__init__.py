@@ -11,11 +11,4 @@ if TYPE_CHECKING:
 
 __all__ = ["CandidateTable", "Candidates", "Rejection", "RejectionReason", "SizingMemo", "find_candidates"]
 
-__getattr__, __dir__ = names_of_modules(
-    __name__,
-    {
-        "optimizer.candidates.finder": ("find_candidates",),
-        "optimizer.candidates.memo": ("SizingMemo",),
-        "optimizer.candidates.table": ("CandidateTable", "Candidates", "Rejection", "RejectionReason"),
-    },
-)
+__getattr__, __dir__ = names_of_modules(__name__)

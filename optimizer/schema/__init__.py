@@ -53,48 +53,4 @@ __all__ = [
     "priority_name",
 ]
 
-__getattr__, __dir__ = names_of_modules(
-    __name__,
-    {
-        "optimizer.features.external.fields": ("External",),
-        "optimizer.features.offline.fields": ("OfflineWork",),
-        "optimizer.features.routes.fields": (
-            "RequestKind",
-            "Route",
-        ),
-        "optimizer.features.tiers.fields": ("PriceTier",),
-        "optimizer.features.versions.fields": ("VersionShare",),
-        "optimizer.kinds.fields": (
-            "DEFAULT_MAX_BATCH",
-            "LatencyTarget",
-            "Load",
-        ),
-        "optimizer.schema.accelerators": (
-            "Accelerator",
-            "Capacity",
-            "Power",
-        ),
-        "optimizer.schema.allocations": (
-            "AllocationData",
-            "CurrentPool",
-        ),
-        "optimizer.schema.classes": (
-            "OFFLINE_PRIORITY",
-            "ModelTarget",
-            "ServiceClass",
-            "priority_name",
-        ),
-        "optimizer.schema.options": (
-            "AnyCasePolicy",
-            "OptimizerOptions",
-            "SaturationPolicy",
-        ),
-        "optimizer.schema.profiles": (
-            "EstimateEnd",
-            "EstimateSettings",
-            "ModelProfile",
-        ),
-        "optimizer.schema.servers": ("Server",),
-        "optimizer.schema.system": ("SystemSpec",),
-    },
-)
+__getattr__, __dir__ = names_of_modules(__name__)
