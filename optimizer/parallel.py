@@ -15,8 +15,14 @@ from optimizer.errors import InferplanError
 
 MAX_THREADS = 8
 
+Progress = Callable[[int, int], None]
+"""Function that is called with the number of finished parts and the number of all parts."""
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+
+
+def ignore_progress(_done: int, _total: int) -> None:
+    """Progress function that does nothing."""
 
 
 def core_count() -> int:
@@ -68,8 +74,12 @@ def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list
         return list(pool.map(work, items))
 
 
-def as_done(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
+def as_done(
+    work: Callable[[_Item], _Result], items: Sequence[_Item], progress: Progress = ignore_progress
+) -> Iterator[_Result]:
     """Apply `work` to items in parallel; yield results in item order while later items still run.
+
+    `progress` is called at the start, and before each result is yielded.
 
     If several items fail, the error of the first of them in item order is raised.
 
@@ -79,11 +89,13 @@ def as_done(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterato
 
     pool = Parallel(n_jobs=min(thread_count(), max(len(items), 1)), prefer="threads", return_as="generator")
     results = pool(delayed(_result_or_error)(work, item) for item in items)
-    for found in results:
+    progress(0, len(items))
+    for done, found in enumerate(results, start=1):
         if isinstance(found, InferplanError):
             with warnings.catch_warnings(action="ignore"):  # cancelling the other tasks is intended
                 results.close()
             raise found
+        progress(done, len(items))
         yield found
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from optimizer.cli.solving import add_cluster, add_load, announced_for, read_sys
 from optimizer.jobs.flag import details_of
 from optimizer.jobs.requests import RequestError
 from optimizer.jobs.study import StudyEntry
+from optimizer.parallel import Progress, ignore_progress
 from optimizer.render.progress import working
 from optimizer.spec.system import System, load_system
 from optimizer.spec.writing import write_bytes
@@ -73,12 +74,12 @@ def run_study(entry: StudyEntry[Any, Any], arguments: argparse.Namespace) -> Non
 @contextmanager
 def _at_work(
     entry: StudyEntry[Any, Any], system: System, arguments: argparse.Namespace
-) -> Iterator[Callable[[int, int], None]]:
+) -> Iterator[Progress]:
     """Context manager in which a study runs locally or on a cluster, with progress and notes on stderr."""
     study = entry.study
     if not study.working:
         with working(f"{entry.command}: running"), announced_for(system):
-            yield lambda _done, _total: None
+            yield ignore_progress
     elif study.simulates:
         with simulating(arguments) as progress:
             yield progress

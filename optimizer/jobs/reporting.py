@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.simulating import EffortOptions
 from optimizer.jobs.study import Study
+from optimizer.parallel import Progress, ignore_progress
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.report import Report, make_report
-from optimizer.studies.simulation.plans import Progress
 
 
 class ReportOptions(EffortOptions):
@@ -25,7 +25,7 @@ class ReportOptions(EffortOptions):
 
 
 @checks_documents
-def report_plan(system: System, options: ReportOptions, progress: Progress | None = None) -> Report:
+def report_plan(system: System, options: ReportOptions, progress: Progress = ignore_progress) -> Report:
     """Report the best plan as a page for readers, or as JSON.
 
     The sections on growth and reasons plan the system again about a hundred times. A large system can need

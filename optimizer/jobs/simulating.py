@@ -9,6 +9,7 @@ from optimizer.candidates import SizingMemo
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import PlanOptions, RequestError
 from optimizer.jobs.study import Study
+from optimizer.parallel import Progress, ignore_progress
 from optimizer.pipeline import Timings, solve
 from optimizer.plan import Plan, load_plan
 from optimizer.render.simulation_sections import (
@@ -23,7 +24,7 @@ from optimizer.simulation.trace import read_trace
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.simulation import repair
-from optimizer.studies.simulation.plans import Progress, simulation_of
+from optimizer.studies.simulation.plans import simulation_of
 from optimizer.studies.simulation.pools import pool_runs, traced
 from optimizer.studies.simulation.simulation_document import RepairedPlan, Simulation
 
@@ -61,7 +62,7 @@ class SimulateOptions(EffortOptions):
 
 @checks_documents
 def simulate_plan(
-    system: System, options: SimulateOptions, plan: Plan | None = None, progress: Progress | None = None
+    system: System, options: SimulateOptions, plan: Plan | None = None, progress: Progress = ignore_progress
 ) -> Simulation:
     """Simulate every pool of a plan at its load, and compare predicted with simulated metrics.
 
@@ -102,7 +103,7 @@ def simulate_plan(
 def repair_plan(
     system: System,
     options: EffortOptions,
-    progress: Progress | None = None,
+    progress: Progress = ignore_progress,
     *,
     write_model_to: Path | None = None,
     timings: Timings | None = None,
@@ -133,7 +134,7 @@ def repair_plan(
 
 
 def _simulate_or_repair(
-    system: System, options: SimulateOptions, progress: Progress | None = None
+    system: System, options: SimulateOptions, progress: Progress
 ) -> Simulation | RepairedPlan:
     """Simulate the pools of the best plan request by request, and compare predicted with simulated metrics.
 

@@ -7,6 +7,8 @@ from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, TypeVar, cast, overload
 
+from optimizer.parallel import Progress, ignore_progress
+
 if TYPE_CHECKING:
     from optimizer.section import Section
     from optimizer.spec.system import System
@@ -61,12 +63,7 @@ class Study(Generic[Options, Answer]):
     epilog: str = ""
     """Text at the end of the command's help."""
 
-    def answered(
-        self,
-        system: "System",
-        options: Options,
-        progress: Callable[[int, int], None] = lambda _done, _total: None,
-    ) -> Answer:
+    def answered(self, system: "System", options: Options, progress: Progress = ignore_progress) -> Answer:
         """Run the study for a system, with the optimizer options applied; return the result."""
         more = [progress] if "progress" in inspect.signature(self.run).parameters else []
         return self.run(system, options, *more)

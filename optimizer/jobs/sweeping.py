@@ -10,11 +10,12 @@ from optimizer.jobs.flag import Flag
 from optimizer.jobs.pictures import PICTURE_TYPES, AnswerFormat, drawn
 from optimizer.jobs.requests import ExactOptions, RequestError
 from optimizer.jobs.study import Study
+from optimizer.parallel import Progress, ignore_progress
 from optimizer.render.sweep_sections import sweep_sections
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.load_traces import read_load_trace
 from optimizer.spec.system import System
-from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, digest_of, ignore_progress
+from optimizer.studies.sweep.checkpoint import Checkpoint, digest_of
 from optimizer.studies.sweep.days import lognormal_days, sampled_days, trace_days
 from optimizer.studies.sweep.parameters import read_variations
 from optimizer.studies.sweep.sweep import sweep
@@ -46,7 +47,7 @@ class SweepOptions(ExactOptions):
 
 
 @checks_documents
-def sweep_system(system: System, options: SweepOptions, progress: Tell = ignore_progress) -> Sweep:
+def sweep_system(system: System, options: SweepOptions, progress: Progress = ignore_progress) -> Sweep:
     """Plan a system over ranges of parameters: cost, served share by priority, and binding limits.
 
     If one parameter varies between two integers, the result covers every integer between them. With
@@ -68,7 +69,7 @@ def sweep_system(system: System, options: SweepOptions, progress: Tell = ignore_
 
 
 def _days(
-    system: System, options: SweepOptions, samples: int, done: Checkpoint, progress: Tell
+    system: System, options: SweepOptions, samples: int, done: Checkpoint, progress: Progress
 ) -> SampledDays:
     if options.trace is not None:
         loads = trace_days(system, read_load_trace(system, options.trace), samples, options.seed)

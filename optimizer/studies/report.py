@@ -6,6 +6,7 @@
 from pydantic import Field
 
 from optimizer.documents import Document, is_none
+from optimizer.parallel import Progress, ignore_progress
 from optimizer.plan import Plan
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.arguments import checks_documents
@@ -17,7 +18,7 @@ from optimizer.studies.explanation.explain import explain
 from optimizer.studies.explanation.explanation_document import Explanation
 from optimizer.studies.overload import Overload, find_overload
 from optimizer.studies.overview import Overview, describe
-from optimizer.studies.simulation.plans import Progress, simulate_pools
+from optimizer.studies.simulation.plans import simulate_pools
 from optimizer.studies.simulation.simulation_document import Simulation
 from optimizer.studies.sweep.checkpoint import Checkpoint
 from optimizer.studies.sweep.parameters import read_variations
@@ -62,7 +63,7 @@ def make_report(
     *,
     brief: bool = False,
     effort: Effort | None = None,
-    progress: Progress | None = None,
+    progress: Progress = ignore_progress,
     backend: str = "highs",
     **options: object,
 ) -> Report:

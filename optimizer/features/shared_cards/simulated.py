@@ -13,7 +13,7 @@ from optimizer.plan import Plan
 from optimizer.schema import ModelProfile
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.engine import SimulatedRun
-from optimizer.simulation.replicas import Effort, SimulatedReplica
+from optimizer.simulation.replicas import Effort
 from optimizer.simulation.time_sharing import run_shared_card
 from optimizer.simulation.workload import OpenLoad
 from optimizer.spec.streams import replica_load
@@ -52,12 +52,6 @@ def part_profile(system: System, item: SharedPool) -> ModelProfile:
     return slower(profile, item.slowdown or 1.0)
 
 
-def replica_on_card(system: System, item: SharedPool) -> SimulatedReplica:
-    """Return the simulated replica of a server that is alone on its part of a card."""
-    profile = part_profile(system, item)
-    return kind_of_profile(profile).replica(system.servers[item.server], profile, item.max_batch, item)
-
-
 def card_in_turns(system: System, use: SharedCardUse, place: int) -> CardInTurns | None:
     """Return the simulation of a card shared in time for one of its servers; None for other sharing modes."""
     if use.mode != "time":
@@ -80,9 +74,3 @@ def _batch_server(system: System, item: SharedPool) -> BatchServer:
     found = kind_of_profile(profile).takes_turns(server, profile, item.max_batch)
     assert found is not None
     return found
-
-
-def load_of_item(system: System, item: SharedPool) -> tuple[OpenLoad, float]:
-    """Return the load of one replica on a shared card, and its arrival rate [requests/s]."""
-    rate_rps = item.arrival_rate_rpm / SECONDS_PER_MINUTE / item.num_replicas
-    return open_load(replica_load(system.servers[item.server]), rate_rps), rate_rps

@@ -1,10 +1,9 @@
 """Simulates a plan: one replica of each pool, at its share of the pool's load."""
 
 import math
-from collections.abc import Callable
 from functools import partial
 
-from optimizer.parallel import as_done
+from optimizer.parallel import Progress, as_done, ignore_progress
 from optimizer.plan import Plan
 from optimizer.simulation.replicas import Effort
 from optimizer.simulation.workload import TraceLoad
@@ -12,12 +11,9 @@ from optimizer.spec.system import System
 from optimizer.studies.simulation.pools import PoolRun, pool_runs, simulate_pool
 from optimizer.studies.simulation.simulation_document import SimulatedPool, Simulation
 
-Progress = Callable[[int, int], None]
-"""Function that is called with the number of finished pools and the number of all pools."""
-
 
 def simulate_pools(
-    system: System, plan: Plan, effort: Effort, progress: Progress | None = None
+    system: System, plan: Plan, effort: Effort, progress: Progress = ignore_progress
 ) -> Simulation:
     """Simulate every pool of a plan that has a load.
 
@@ -33,16 +29,9 @@ def simulate_pools(
     return simulation_of(pool_runs(system, plan), effort, progress)
 
 
-def simulation_of(runs: list[PoolRun], effort: Effort, progress: Progress | None = None) -> Simulation:
+def simulation_of(runs: list[PoolRun], effort: Effort, progress: Progress) -> Simulation:
     """Simulate pools in parallel, one per core; the result does not depend on the number of cores."""
-    pools: list[SimulatedPool] = []
-    if progress is not None:
-        progress(0, len(runs))
-    for pool in as_done(partial(simulate_pool, effort=effort), runs):
-        pools.append(pool)
-        if progress is not None:
-            progress(len(pools), len(runs))
-    return simulation_from(runs, pools, effort)
+    return simulation_from(runs, [*as_done(partial(simulate_pool, effort=effort), runs, progress)], effort)
 
 
 def simulation_from(runs: list[PoolRun], pools: list[SimulatedPool], effort: Effort) -> Simulation:

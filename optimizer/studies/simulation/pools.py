@@ -17,8 +17,7 @@ from optimizer.features.shared_cards.simulated import (
     CardInTurns,
     card_in_turns,
     items_with_load,
-    load_of_item,
-    replica_on_card,
+    part_profile,
 )
 from optimizer.features.shared_cards.uses import SharedCardUse, SharedPool
 from optimizer.kinds.replicas import Percentiles
@@ -27,6 +26,7 @@ from optimizer.kinds.table import kind_of_pool, kind_of_profile
 from optimizer.plan import Plan, Pool
 from optimizer.queueing.measures import LOSS, LatencyName, TargetMeasure
 from optimizer.queueing.targets import meets_target
+from optimizer.schema import ModelProfile
 from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import Effort, SimulatedReplica, run_replica
 from optimizer.simulation.requests import Requests
@@ -197,19 +197,26 @@ def traced(runs: list[PoolRun], trace: Requests) -> list[PoolRun]:
     ]
 
 
-def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> PoolRun:
+def _pool_run(
+    system: System, name: str, pool: Pool, prediction: Prediction, profile: ModelProfile | None = None
+) -> PoolRun:
+    """Return the simulation input of a pool; its profile is by default that of the server's model.
+
+    If its queue is limited, the limit on the rejection rate is one of its targets.
+    """
     server = system.named[name]
     rate_rps = pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas
-    load, profile = replica_load(server), profile_of(system, server, pool.accelerator)
-    target = system.target_of(server)
+    profile = profile or profile_of(system, server, pool.accelerator)
+    target, bound = system.target_of(server), largest_loss(system, server)
+    latencies = () if target is None else tuple(target.latency_targets())
     return PoolRun(
         server=name,
         pool=pool,
-        load=open_load(load, rate_rps),
+        load=open_load(replica_load(server), rate_rps),
         rate_rps=rate_rps,
         prediction=prediction,
         replica=kind_of_profile(profile).replica(server, profile, pool.max_batch, pool),
-        targets=_targets(system, name),
+        targets=latencies if bound >= ANY_LOSS else (*latencies, (LOSS, bound)),
         delay_ms=system.delay_ms(server, pool.accelerator),
         request_limits={} if target is None else target.request_limits(),
     )
@@ -222,34 +229,11 @@ def _card_run(system: System, use: SharedCardUse, place: int, item: SharedPool) 
         raise SpecError(
             f"sharedCards.{use.name}: {item.server!r} cannot run there in this system; plan it again"
         )
-    load, rate_rps = load_of_item(system, item)
-    target = system.target_of(server)
     steps = max(server.current.load.out_tokens - 1, 0.0)
-    return PoolRun(
-        server=item.server,
-        pool=item,
-        load=load,
-        rate_rps=rate_rps,
-        prediction=Prediction(item.ttft_ms + steps * item.itl_ms, {}),
-        replica=replica_on_card(system, item),
-        targets=_targets(system, item.server),
-        delay_ms=system.delay_ms(server, use.accelerator),
-        request_limits={} if target is None else target.request_limits(),
-        card=card_in_turns(system, use, place),
-        cards=use.name,
-    )
-
-
-def _targets(system: System, name: str) -> tuple[tuple[TargetMeasure, float], ...]:
-    """Return the measure and limit of each target of a server.
-
-    If its queue is limited, the limit on the rejection rate is included.
-    """
-    server = system.named[name]
-    target = system.target_of(server)
-    latencies = () if target is None else tuple(target.latency_targets())
-    bound = largest_loss(system, server)
-    return latencies if bound >= ANY_LOSS else (*latencies, (LOSS, bound))
+    prediction = Prediction(item.ttft_ms + steps * item.itl_ms, {})
+    run = _pool_run(system, item.server, item, prediction, part_profile(system, item))
+    delay_ms = system.delay_ms(server, use.accelerator)
+    return replace(run, delay_ms=delay_ms, card=card_in_turns(system, use, place), cards=use.name)
 
 
 def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:

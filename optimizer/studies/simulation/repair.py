@@ -11,19 +11,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from optimizer.errors import SpecError
-from optimizer.parallel import as_done
+from optimizer.parallel import Progress, as_done
 from optimizer.plan import Plan
 from optimizer.queueing.roots import smallest_integer
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.system import System
-from optimizer.studies.simulation.plans import Progress, simulation_from
+from optimizer.studies.simulation.plans import simulation_from
 from optimizer.studies.simulation.pools import PoolRun, pool_runs, simulate_pool
 from optimizer.studies.simulation.simulation_document import (
     LostServer,
     PoolDerating,
     RepairedPlan,
     SimulatedPool,
-    TargetCheck,
 )
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -43,7 +42,7 @@ Solve = Callable[[System], Plan]
 
 
 @dataclass(slots=True)
-class _Progress:
+class _RepairState:
     """State of a repair: the plan, simulated pools, reduced rates and repairs so far."""
 
     system: System
@@ -52,10 +51,15 @@ class _Progress:
     """Simulated pools by server, accelerator, number of replicas and load per replica."""
     repairs: list[PoolDerating] = field(default_factory=list)
 
+    def simulated(self, runs: list[PoolRun], effort: Effort, progress: Progress) -> list[SimulatedPool]:
+        """Return the simulation of each pool; pools with an unchanged load are not simulated again."""
+        new = [run for run in runs if _key(run) not in self.known]
+        pools = as_done(partial(judged_pool, effort=effort), new, progress)
+        self.known |= zip(map(_key, new), pools, strict=True)
+        return [self.known[_key(run)] for run in runs]
 
-def solve_and_repair(
-    system: System, solve: Solve, effort: Effort, progress: Progress | None = None
-) -> RepairedPlan:
+
+def solve_and_repair(system: System, solve: Solve, effort: Effort, progress: Progress) -> RepairedPlan:
     """Plan and simulate repeatedly, reducing rates that miss targets, until all served load meets them.
 
     Args:
@@ -67,10 +71,10 @@ def solve_and_repair(
     if any(server.shared_card for server in system.servers.values()):
         raise SpecError("repair: shared cards cannot be tightened; simulate the plan, or remove sharedCard")
     first = solve(system)
-    state = _Progress(system, first)
+    state = _RepairState(system, first)
     for round_number in range(MAX_ROUNDS):
         runs = pool_runs(state.system, state.plan)
-        pools = _simulated(state, runs, effort, progress)
+        pools = state.simulated(runs, effort, progress)
         missing = [run for run, pool in zip(runs, pools, strict=True) if not _keeps(pool)]
         if not missing or round_number == MAX_ROUNDS - 1:
             break
@@ -107,21 +111,6 @@ def _keeps(pool: SimulatedPool) -> bool:
     return pool.overload is None and not pool.beyond
 
 
-def _simulated(
-    state: _Progress, runs: list[PoolRun], effort: Effort, progress: Progress | None
-) -> list[SimulatedPool]:
-    """Return the simulation of each pool; pools with an unchanged load are not simulated again."""
-    new = [run for run in runs if _key(run) not in state.known]
-    if progress is not None:
-        progress(0, len(new))
-    done = as_done(partial(judged_pool, effort=effort), new)
-    for count, (run, pool) in enumerate(zip(new, done, strict=True), start=1):
-        state.known[_key(run)] = pool
-        if progress is not None:
-            progress(count, len(new))
-    return [state.known[_key(run)] for run in runs]
-
-
 def _key(run: PoolRun) -> tuple[str, str, int, float]:
     return run.server, run.pool.accelerator, run.pool.num_replicas, run.rate_rps
 
@@ -129,7 +118,7 @@ def _key(run: PoolRun) -> tuple[str, str, int, float]:
 # --- tightening ----------------------------------------------------------------------------------------
 
 
-def _tighten(state: _Progress, missing: list[PoolRun], effort: Effort) -> None:
+def _tighten(state: _RepairState, missing: list[PoolRun], effort: Effort) -> None:
     """Reduce the maximum rates of pools that miss targets to rates that meet them, and record the repairs."""
     alone = {run.planned: _is_alone(state.plan, run.planned) for run in missing}
     steps = [run.pool.num_replicas if alone[run.planned] else FINEST for run in missing]
@@ -189,7 +178,7 @@ def _repair(run: PoolRun, share: float, factor: float, found: SimulatedPool) -> 
 # --- what is lost --------------------------------------------------------------------------------------
 
 
-def _lost(first: Plan, state: _Progress, pools: list[SimulatedPool]) -> tuple[LostServer, ...]:
+def _lost(first: Plan, state: _RepairState, pools: list[SimulatedPool]) -> tuple[LostServer, ...]:
     """Return the servers that get less than in the first plan, and those that still miss targets."""
     promised = {item.server: item.served_fraction for item in first.unserved}
     missed = {repair.server: repair.missed for repair in state.repairs}  # later ones take precedence
@@ -204,8 +193,7 @@ def _lost(first: Plan, state: _Progress, pools: list[SimulatedPool]) -> tuple[Lo
 
 
 def _still_missing(pool: SimulatedPool) -> LostServer:
-    missed: tuple[TargetCheck, ...] = pool.beyond
     detail = pool.overload or f"targets are missed on {pool.accelerator} after {MAX_ROUNDS} plans"
     return LostServer(
-        server=pool.server, served_fraction=1.0, reason="simulation_missed", detail=detail, missed=missed
+        server=pool.server, served_fraction=1.0, reason="simulation_missed", detail=detail, missed=pool.beyond
     )

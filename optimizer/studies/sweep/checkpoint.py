@@ -14,20 +14,13 @@ from typing import Any, TypeVar
 
 from optimizer.documents import Document
 from optimizer.errors import SpecError
-from optimizer.parallel import as_done
+from optimizer.parallel import Progress, as_done
 
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer", bound=Document)
 
 BATCH = 8
 """Number of items that one worker processes in sequence, so that they share sizings."""
-
-Tell = Callable[[int, int], None]
-"""Function that is called with the number of finished items and the number of all items."""
-
-
-def ignore_progress(_done: int, _total: int) -> None:
-    """Progress function that does nothing."""
 
 
 def digest_of(text: str) -> str:
@@ -86,7 +79,7 @@ def answered(
     items: Mapping[str, _Item],
     answer: type[_Answer],
     done: Checkpoint,
-    tell: Tell,
+    tell: Progress,
 ) -> list[_Answer]:
     """Return the answer to each item, in order; items without a stored answer are processed in batches.
 

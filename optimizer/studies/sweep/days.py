@@ -16,13 +16,14 @@ from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates import SizingMemo
 from optimizer.documents import Document
 from optimizer.features.views import largest_loads_rpm
+from optimizer.parallel import Progress
 from optimizer.pipeline import solve
 from optimizer.schema import Server
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.loads import rate_rpm, with_rates
 from optimizer.spec.streams import owner_of
 from optimizer.spec.system import System
-from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, digest_of, ignore_progress
+from optimizer.studies.sweep.checkpoint import Checkpoint, answered, digest_of
 from optimizer.studies.sweep.sweep_document import SafeFleet, SampledDays
 from optimizer.tolerances import ROUNDING
 
@@ -101,7 +102,7 @@ def sampled_days(
     system: System,
     loads_rpm: FloatArray,
     done: Checkpoint,
-    tell: Tell = ignore_progress,
+    tell: Progress,
     *,
     load_cv: float | None,
     seed: int,
@@ -156,7 +157,7 @@ def _safe_fleet(
     )
 
 
-def _fleets(system: System, loads_rpm: FloatArray, done: Checkpoint, tell: Tell) -> dict[int, FleetPlan]:
+def _fleets(system: System, loads_rpm: FloatArray, done: Checkpoint, tell: Progress) -> dict[int, FleetPlan]:
     """Return plans by load factor (in increments), refined until every fraction of days is reached.
 
     A larger factor is safer until the fleet no longer fits. Intervals between two factors are bisected while
@@ -188,7 +189,7 @@ def _reach(plan: FleetPlan, loads_rpm: FloatArray) -> float:
 
 
 def _planned(
-    system: System, loads_rpm: Sequence[tuple[float, ...]], done: Checkpoint, tell: Tell
+    system: System, loads_rpm: Sequence[tuple[float, ...]], done: Checkpoint, tell: Progress
 ) -> list[FleetPlan]:
     """Return the plan for each vector of loads [requests/min]; finished plans are not solved again."""
     keys = [f"loads {digest_of(repr(loads))}" for loads in loads_rpm]

@@ -9,8 +9,9 @@ from functools import partial
 from itertools import pairwise, product
 
 from optimizer.errors import SpecError
+from optimizer.parallel import Progress, ignore_progress
 from optimizer.spec.system import System
-from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, ignore_progress
+from optimizer.studies.sweep.checkpoint import Checkpoint, answered
 from optimizer.studies.sweep.parameters import MAX_POINTS, Variation
 from optimizer.studies.sweep.points import Values, solve_points
 from optimizer.studies.sweep.sweep_document import Axis, Sweep, SweepPoint
@@ -21,7 +22,7 @@ def sweep(
     system: System,
     variations: tuple[Variation, ...],
     done: Checkpoint,
-    tell: Tell = ignore_progress,
+    tell: Progress = ignore_progress,
 ) -> Sweep:
     """Return the plans at all combinations of parameter values.
 
@@ -43,10 +44,7 @@ def sweep(
     else:
         points = solver.at([*product(*(item.values for item in variations))])
     return Sweep(
-        axes=tuple(
-            Axis(parameter=item.name, unit=item.unit, whole=item.whole, values=item.values)
-            for item in variations
-        ),
+        axes=tuple(Axis.taken_from(item, parameter=item.name) for item in variations),
         points=tuple(points),
         exact=all(point.status == "optimal" for point in points),
         currency=system.currency,
@@ -60,7 +58,7 @@ class _Solver:
     system: System
     variations: tuple[Variation, ...]
     done: Checkpoint
-    tell: Tell
+    tell: Progress
 
     def at(self, values: Sequence[Values]) -> list[SweepPoint]:
         """Return the points at some combinations of values, in order."""
