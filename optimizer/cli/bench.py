@@ -1,6 +1,7 @@
 """Sub-command `bench`: measures the time of each planning stage on generated systems."""
 
 import argparse
+from dataclasses import asdict
 from typing import Annotated
 
 from pydantic import Field
@@ -48,7 +49,7 @@ def _bench(arguments: argparse.Namespace) -> None:
     options = request_of(BenchOptions, arguments)
     common = options.tightness, options.mixed
     fleets = [FleetSize(servers, accelerators, *common) for servers, accelerators in sizes]
-    results = [measure(fleet, options.repeats).to_wire() for fleet in fleets]
+    results = [asdict(measure(fleet, options.repeats)) for fleet in fleets]
     show_answer(arguments, lambda: results, lambda: bench_sections(results))
 
 

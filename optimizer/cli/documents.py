@@ -31,10 +31,6 @@ def _convert(arguments: argparse.Namespace) -> None:
     write_document(joined_document(parts), arguments.output)
 
 
-def _add_nothing(_parser: argparse.ArgumentParser) -> None:
-    return
-
-
 def _schema(_arguments: argparse.Namespace) -> None:
     print_json(SystemSpec.model_json_schema(by_alias=True))
 
@@ -70,5 +66,5 @@ def _generate(arguments: argparse.Namespace) -> None:
 COMMANDS = {
     "convert": Command(_add_convert, _convert),
     "generate": Command(partial(add_request, model=GenerateOptions), _generate),
-    "schema": Command(_add_nothing, _schema),
+    "schema": Command(lambda _parser: None, _schema),
 }

@@ -12,11 +12,9 @@ from pydantic import Field
 
 from optimizer.cli.command import Command, add_output, add_path, picture_format, show_answer
 from optimizer.cli.flags import add_request, in_flags, request_of
-from optimizer.cli.solving import add_load, announced, announced_for, read_system
+from optimizer.cli.solving import add_load, announced, read_or_solve, read_system
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import PlanOptions, RequestError
-from optimizer.pipeline import solve
-from optimizer.plan import load_plan
 from optimizer.render.progress import working
 from optimizer.simulation.trace import read_trace
 from optimizer.spec.system import System
@@ -50,6 +48,8 @@ class DriveFlags(PlanOptions):
     """Plan of the running fleet, as `solve -o` writes it; default: solve the system."""
     report: Annotated[Path | None, Flag("DIR")] = None
     """Write a benchmark report for each server with tokens to DIR, which `fit` reads."""
+    output: Annotated[Path | None, Flag("FILE", short="-o")] = None
+    """Draw the latencies over time: FILE.svg, .png or .pdf."""
 
     def applied(self, system: System) -> System:
         """Return the system with the options that the flags set; its loads are unchanged."""
@@ -67,26 +67,15 @@ def _add_drive(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", metavar="URL", help="address of the fleet: http://HOST:PORT")
     add_load(parser)
     add_request(parser, DriveFlags)
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        type=Path,
-        help="draw the latencies over time: FILE.svg, .png or .pdf",
-    )
     add_output(parser, "latencies")
 
 
 def _drive(arguments: argparse.Namespace) -> None:
     options = request_of(DriveFlags, arguments)
-    picture = None if arguments.output is None else picture_format(arguments.output)
+    picture = None if options.output is None else picture_format(options.output)
     course = options.course
     system = read_system(arguments, options)
-    if options.plan is not None:
-        plan = load_plan(options.plan)
-    else:
-        with working("solving"), announced_for(system):
-            plan = solve(system, backend=options.backend)
+    plan = read_or_solve(system, options, options.plan)
     try:
         runs = pool_runs(system, plan)
         _check(runs, options)
@@ -104,10 +93,10 @@ def _drive(arguments: argparse.Namespace) -> None:
         ]
     if options.report is not None:
         _write_reports(found, options.report)
-    if picture is not None:
+    if options.output is not None and picture is not None:
         from optimizer.render.plots import draw
 
-        write_bytes(draw(figure_of(rows, found, spent_s), picture), arguments.output)
+        write_bytes(draw(figure_of(rows, found, spent_s), picture), options.output)
     show_answer(arguments, lambda: [asdict(row) for row in rows], lambda: sections_of(rows, found, spent_s))
 
 

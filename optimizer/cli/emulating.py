@@ -1,14 +1,12 @@
 """Sub-command `emulate`: runs the replicas of a plan as emulated HTTP servers."""
 
 import argparse
+from functools import partial
 
 from optimizer.cli.command import Command, add_path
 from optimizer.cli.flags import add_request, request_of
-from optimizer.cli.solving import add_load, announced, announced_for, read_system
+from optimizer.cli.solving import add_load, announced, read_or_solve, read_system
 from optimizer.errors import SpecError
-from optimizer.pipeline import solve
-from optimizer.plan import load_plan
-from optimizer.render.progress import working
 from rest_server.emulator.settings import FleetSettings
 
 
@@ -30,18 +28,10 @@ def _emulate(arguments: argparse.Namespace) -> int:
     system = read_system(arguments, options)
     if options.write_tokenizer is not None:
         write_tokenizer(options.write_tokenizer)
-    if options.plan is not None:
-        plan = load_plan(options.plan)
-    else:
-        with working("solving"), announced_for(system):
-            plan = solve(system, backend=options.backend)
+    plan = read_or_solve(system, options, options.plan)
     run = emulate_scalable if options.scalable else emulate
     with announced():
-        return run(system, plan, options, _announce)
-
-
-def _announce(line: str) -> None:
-    print(line, flush=True)
+        return run(system, plan, options, partial(print, flush=True))
 
 
 COMMANDS = {"emulate": Command(_add_emulate, _emulate)}

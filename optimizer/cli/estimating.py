@@ -1,11 +1,14 @@
 """Sub-command `estimate`: estimates profiles without measurements."""
 
 import argparse
+from typing import Annotated
 
 from optimizer.cli.command import Command, add_output, show_answer
 from optimizer.cli.flags import add_deployment, add_request, given_values, request_of
 from optimizer.errors import SpecError
+from optimizer.jobs.flag import Flag
 from optimizer.jobs.memory import SETTINGS, MemoryQuestion, memory_of
+from optimizer.jobs.requests import Request
 from optimizer.profiles import Deployment, estimate_profile
 from optimizer.profiles.documents import estimate_document
 from optimizer.profiles.estimate import find_model, find_slice
@@ -19,6 +22,19 @@ _ONLY_MEMORY = [
 ]
 
 
+class EstimateFlags(Request):
+    """Flags of `estimate` beyond the deployment of the model."""
+
+    at_batch: Annotated[int | None, Flag("N")] = None
+    """Batch size at which to state α (half the largest)."""
+    points: Annotated[str | None, Flag("FILE")] = None
+    """Estimate every row of a CSV file, to compare with measurements; - for stdin."""
+    ignore_key: Annotated[tuple[str, ...], Flag("KEY")] = ()
+    """A key of the config.json that has no effect on memory and times; can be repeated."""
+    memory: bool = False
+    """Show the number of requests that fit in memory instead of token times."""
+
+
 def _add_estimate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", metavar="MODEL", nargs="?", help="a name of the catalogue, or the path of a config.json"
@@ -30,26 +46,7 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         help="a name from the catalogue: H100, 4xH100; with --memory one or more",
     )
     add_deployment(parser, SETTINGS)
-    parser.add_argument(
-        "--at-batch", metavar="N", type=int, help="batch size at which to state α (half the largest)"
-    )
-    parser.add_argument(
-        "--points",
-        metavar="FILE",
-        help="estimate every row of a CSV file, to compare with measurements; - for stdin",
-    )
-    parser.add_argument(
-        "--ignore-key",
-        metavar="KEY",
-        action="append",
-        default=[],
-        help="a key of the config.json that has no effect on memory and times; can be repeated",
-    )
-    parser.add_argument(
-        "--memory",
-        action="store_true",
-        help="show the number of requests that fit in memory instead of token times",
-    )
+    add_request(parser, EstimateFlags)
     add_request(parser.add_argument_group("memory"), MemoryQuestion, fields=_ONLY_MEMORY)
     add_output(parser, "estimate", "alpha", "points", "request", "memory", "layers")
 
@@ -78,7 +75,7 @@ def _estimate(arguments: argparse.Namespace) -> None:
             f"{arguments.accelerator[1]}: one accelerator is estimated; give one, or add --memory"
         )
     accelerator, settings["tp"] = find_slice(arguments.accelerator[0], arguments.tp)
-    model = find_model(arguments.model, arguments.ignore_key)
+    model = find_model(arguments.model, arguments.ignore_key or ())
     found = estimate_profile(model, accelerator, Deployment(**settings), at_batch=arguments.at_batch)
     show_answer(arguments, lambda: estimate_document(found), lambda: estimate_sections(found))
 
@@ -95,7 +92,7 @@ def _memory(arguments: argparse.Namespace) -> None:
     if arguments.model is None or not arguments.accelerator:
         raise SpecError("--memory: name a model and accelerators; 'inferplan catalogue' lists the names")
     arguments.accelerators = tuple(arguments.accelerator)
-    answer = memory_of(request_of(MemoryQuestion, arguments), arguments.model, arguments.ignore_key)
+    answer = memory_of(request_of(MemoryQuestion, arguments), arguments.model, arguments.ignore_key or ())
     show_answer(arguments, lambda: answer.model_dump(by_alias=True), lambda: memory_sections(answer))
 
 

@@ -1,6 +1,7 @@
 """Derives command-line flags from the fields of pydantic models, and builds models from parsed flags."""
 
 import argparse
+import operator
 from collections.abc import Callable, Collection, Iterable
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -65,7 +66,7 @@ def _add_field(parser: argparse._ActionsContainer, name: str, field: FieldInfo) 
         parser.add_argument(name, metavar=details.metavar, help=text)
         return
     if get_origin(type_) is tuple and details.separated:
-        item = _reader(plain(get_args(type_)[0]), field, None)
+        item = reader(plain(get_args(type_)[0]), None, field.metadata)
         parser.add_argument(*names, **given, metavar=details.metavar, type=_separated(item))
         return
     if get_origin(type_) is tuple:
@@ -84,7 +85,7 @@ def _add_field(parser: argparse._ActionsContainer, name: str, field: FieldInfo) 
         parser.add_argument(*names, type=_spelling(choices), **given)
     else:
         given |= {"metavar": details.metavar or name.upper(), "required": field.is_required()}
-        parser.add_argument(*names, type=_reader(type_, field, details.scale), **given)
+        parser.add_argument(*names, type=reader(type_, details.scale, field.metadata), **given)
 
 
 def help_of(field: FieldInfo) -> str:
@@ -105,11 +106,6 @@ def plain(annotation: Any) -> Any:
             return annotation
 
 
-def reader(type_: type[float], scale: Scale | None) -> Callable[[str], Any]:
-    """Return a parser of numbers without limits; they can have a unit if a scale is given."""
-    return _reader(type_, FieldInfo(), scale)
-
-
 def _separated(item: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
     """Return a parser of comma-separated values."""
 
@@ -128,23 +124,33 @@ def _spelling(choices: Iterable[str]) -> Callable[[str], str]:
     return lambda text: known.get(text.lower(), text)
 
 
-def _reader(type_: Any, field: FieldInfo, scale: Scale | None) -> Callable[[str], Any]:
-    """Return a parser of the values of a flag, which checks numbers against the field's limits."""
+def reader(type_: Any, scale: Scale | None, metadata: Iterable[object] = ()) -> Callable[[str], Any]:
+    """Return a parser of the values of a flag.
+
+    Args:
+        type_: type of the values.
+        scale: units that a number can have; None for plain numbers.
+        metadata: metadata of a pydantic field, with limits of numbers.
+    """
     if type_ not in {int, float}:
-        reader: Callable[[str], Any] = type_
-        return reader
-    limits = [(word, limit) for item in field.metadata for word, limit in _limits_of(item)]
+        known: Callable[[str], Any] = type_
+        return known
+    limits = []
+    for item in metadata:
+        if type(item) in _LIMITS:
+            attribute, word, holds = _LIMITS[type(item)]
+            limits.append((getattr(item, attribute), word, holds))
     noun = "an integer" if type_ is int else ""
 
     def words(text: str) -> str:
         factor, unit = (1.0, "") if scale is None else scale.unit_of(text)
-        bounds = (f"{word} {precise(limit / factor)}{unit if limit else ''}" for word, limit in limits)
+        bounds = (f"{word} {precise(limit / factor)}{unit if limit else ''}" for limit, word, _ in limits)
         return ", ".join(filter(None, [noun, " and ".join(bounds)])) or "a number"
 
     def read(text: str) -> float:
         try:
             value: float = type_(text) if scale is None else scale.read(text)
-            if all(_HOLDS[word](value, limit) for word, limit in limits):
+            if all(holds(value, limit) for limit, _, holds in limits):
                 return value
         except ValueError as error:
             if isinstance(error, UnitError):
@@ -154,26 +160,13 @@ def _reader(type_: Any, field: FieldInfo, scale: Scale | None) -> Callable[[str]
     return read
 
 
-_WORDS: dict[type, tuple[str, str]] = {
-    Ge: ("ge", "at least"),
-    Gt: ("gt", "more than"),
-    Le: ("le", "at most"),
-    Lt: ("lt", "less than"),
+_LIMITS: dict[type, tuple[str, str, Callable[[float, float], bool]]] = {
+    Ge: ("ge", "at least", operator.ge),
+    Gt: ("gt", "more than", operator.gt),
+    Le: ("le", "at most", operator.le),
+    Lt: ("lt", "less than", operator.lt),
 }
-_HOLDS: dict[str, Callable[[float, float], bool]] = {
-    "at least": lambda value, limit: value >= limit,
-    "more than": lambda value, limit: value > limit,
-    "at most": lambda value, limit: value <= limit,
-    "less than": lambda value, limit: value < limit,
-}
-
-
-def _limits_of(item: object) -> list[tuple[str, float]]:
-    """Return the limit in an item of a field's metadata, in words and as a number; empty if there is none."""
-    if type(item) not in _WORDS:
-        return []
-    attribute, word = _WORDS[type(item)]
-    return [(word, getattr(item, attribute))]
+"""Attribute, words and comparison of each kind of limit in the metadata of a field."""
 
 
 def request_of(model: type[_Request], arguments: argparse.Namespace) -> _Request:

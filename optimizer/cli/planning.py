@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -35,11 +36,12 @@ from optimizer.quantities import counted
 from optimizer.render.plan_sections import candidate_sections, plan_sections
 from optimizer.render.progress import working
 from optimizer.render.simulation_sections import simulated_repair_sections, simulation_sections
+from optimizer.section import Section
 from optimizer.spec.system import System
 from optimizer.spec.writing import write_text
 from optimizer.studies.estimates import EstimatePrice, price_of_estimates
 from optimizer.studies.overload import Overload, find_overload
-from optimizer.studies.simulation.simulation_document import RepairedPlan, Simulation
+from optimizer.studies.simulation.simulation_document import Simulation
 
 
 class SolveFlags(EffortOptions):
@@ -116,15 +118,8 @@ def _solve_and_repair(arguments: argparse.Namespace, options: EffortOptions, tim
     if arguments.json:
         print(found.to_json())
     else:
-        _print_plan(found.plan, found.simulation, system, arguments)
-        _print_repairs(found, arguments)
+        _print_plan(found.plan, found.simulation, system, arguments, simulated_repair_sections(found))
     _finish(found.plan, arguments, timings)
-
-
-def _print_repairs(found: RepairedPlan, arguments: argparse.Namespace) -> None:
-    from optimizer.render.terminal import Output, show
-
-    show(simulated_repair_sections(found), sys.stdout, Output(arguments.wide))
 
 
 def _finish(plan: Plan, arguments: argparse.Namespace, timings: Timings) -> None:
@@ -135,7 +130,13 @@ def _finish(plan: Plan, arguments: argparse.Namespace, timings: Timings) -> None
     plan.raise_for_status(service=arguments.require_complete, reserves=arguments.require_reserves)
 
 
-def _print_plan(plan: Plan, found: Simulation | None, system: System, arguments: argparse.Namespace) -> None:
+def _print_plan(
+    plan: Plan,
+    found: Simulation | None,
+    system: System,
+    arguments: argparse.Namespace,
+    repairs: Sequence[Section] = (),
+) -> None:
     """Write a plan to stdout; a simulation is included in the JSON, or follows in further tables."""
     if arguments.json and found is None:
         print(plan.to_json())
@@ -147,10 +148,10 @@ def _print_plan(plan: Plan, found: Simulation | None, system: System, arguments:
     else:
         other = _overload(plan, system, arguments), _estimates(plan, system, arguments)
         show_tables(plan_sections(plan, system, *other), arguments)
-    if found is not None and not arguments.json:
-        from optimizer.render.terminal import Output, show
+        if found is not None:
+            from optimizer.render.terminal import Output, show
 
-        show(simulation_sections(found), sys.stdout, Output(arguments.wide))
+            show([*simulation_sections(found), *repairs], sys.stdout, Output(arguments.wide))
 
 
 def _overload(plan: Plan, system: System, arguments: argparse.Namespace) -> Overload | None:

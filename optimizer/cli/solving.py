@@ -3,16 +3,19 @@
 import argparse
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 
 from optimizer.cli.command import print_stderr
 from optimizer.cluster import on_cluster
 from optimizer.errors import SpecError
-from optimizer.jobs.requests import Request
-from optimizer.render.progress import counting
+from optimizer.jobs.requests import PlanOptions, Request
+from optimizer.parallel import Progress
+from optimizer.pipeline import solve
+from optimizer.plan import Plan, load_plan
+from optimizer.render.progress import counting, working
 from optimizer.simulation.engine import announcing_compilation
 from optimizer.spec.loads import with_loads
 from optimizer.spec.system import System, load_system
-from optimizer.studies.simulation.plans import Progress
 
 
 def add_cluster(parser: argparse.ArgumentParser, work: str = "simulate") -> None:
@@ -60,6 +63,14 @@ def announced_for(system: System) -> AbstractContextManager[None]:
     """Context manager that prints a note on stderr if planning the system compiles queue models."""
     compiled = [kind.name for kind in system.server_kinds() if kind.compiles_queues]
     return announced(f"the queues of {compiled[0]}") if compiled else nullcontext()
+
+
+def read_or_solve(system: System, options: PlanOptions, path: Path | None) -> Plan:
+    """Return the plan in a file, or else the best plan of a system, with progress and notes on stderr."""
+    if path is not None:
+        return load_plan(path)
+    with working("solving"), announced_for(system):
+        return solve(system, backend=options.backend)
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:

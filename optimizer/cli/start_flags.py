@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
 from optimizer.money import EXAMPLES, Price, read_price
-from optimizer.profiles.catalogue import load_catalogue, slice_of
+from optimizer.profiles.catalogue import load_catalogue, slice_name, slice_of
 from optimizer.schema import SaturationPolicy
 from optimizer.starters.facts import ByName, Demand, Template
 from optimizer.starters.prices import Offer, PriceList, read_prices
@@ -118,39 +118,6 @@ def demands_of(arguments: argparse.Namespace) -> list[Demand]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
-    """An accelerator, parsed from NAME[:COUNT][:PRICE]."""
-
-    accelerator: str
-    """Name of the card in the catalogue."""
-    cards: int
-    count: int | None
-    price: Price | None
-
-    @property
-    def name(self) -> str:
-        """Name of the GPU group: ``H100``, ``8xH100``."""
-        return self.accelerator if self.cards == 1 else f"{self.cards}x{self.accelerator}"
-
-
-def named_accelerator(text: str) -> Named:
-    """Parse an accelerator with its optional count and price.
-
-    Raises:
-        SpecError: the accelerator is not in the catalogue.
-    """
-    name, _, rest = text.partition(":")
-    count, _, price = rest.partition(":")
-    if count and not count.isdigit():
-        count, price = "", rest
-    cards, single = slice_of(name)
-    accelerator = load_catalogue().accelerator(single).name
-    return Named(
-        accelerator, cards, int(count) if count else None, read_named_price(price) if price else None
-    )
-
-
 def read_named_price(text: str) -> Price:
     """Parse a price, which must name its currency.
 
@@ -181,30 +148,32 @@ def offers_of(arguments: argparse.Namespace) -> tuple[list[Offer], tuple[str, ..
     offers: list[Offer] = []
     for text in arguments.accelerator:
         try:
-            offers += _priced(named_accelerator(text), listed)
+            offers += _offers_in(text, listed)
         except UnitError as error:
             raise SpecError(f"--accelerator {text}: {error}") from None
     return offers, ()
 
 
-def _priced(named: Named, listed: list[Offer]) -> list[Offer]:
-    """Return the offers of an accelerator named by a flag, with the flag's price or those in price files.
+def _offers_in(text: str, listed: list[Offer]) -> list[Offer]:
+    """Return the offers of an accelerator, NAME[:COUNT][:PRICE], with its price or those in price files.
 
     Raises:
-        UnitError: neither the flag nor a file has a price.
+        SpecError: the accelerator is not in the catalogue.
+        UnitError: neither the text nor a file has a price.
     """
-    known = [
-        offer
-        for offer in listed
-        if offer.accelerator == named.accelerator and named.cards in {1, offer.cards}
-    ]
-    price = named.price
-    if price is None and known:
-        return known if named.count is None else [replace(offer, count=named.count) for offer in known]
-    if price is None:
-        example = f"{named.name}:{named.count or 8}:2.50USD/h"
+    name, _, rest = text.partition(":")
+    number, _, price = rest.partition(":")
+    if number and not number.isdigit():
+        number, price = "", rest
+    cards, single = slice_of(name)
+    accelerator, count = load_catalogue().accelerator(single).name, int(number) if number else None
+    if price:
+        return [Offer(accelerator, cards, read_named_price(price), "", count)]
+    known = [offer for offer in listed if offer.accelerator == accelerator and cards in {1, offer.cards}]
+    if not known:
+        example = f"{slice_name(accelerator, cards)}:{count or 8}:2.50USD/h"
         raise UnitError(f"no price; write {example}, or give a file with --prices")
-    return [Offer(named.accelerator, named.cards, price, "", named.count)]
+    return known if count is None else [replace(offer, count=count) for offer in known]
 
 
 def _price_lists(arguments: argparse.Namespace) -> list[PriceList]:

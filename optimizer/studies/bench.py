@@ -4,7 +4,7 @@ import multiprocessing
 import resource
 import statistics
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from optimizer.candidates import find_candidates
 from optimizer.errors import SpecError
@@ -35,10 +35,6 @@ class Measurement:
     """Number of plans that serve every server in full."""
     repeats: int
     peak_memory_mib: float
-
-    def to_wire(self) -> dict[str, object]:
-        """Return the measurement as a dictionary for JSON output."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
