@@ -95,7 +95,7 @@ def horizon(system: System, **options: Any) -> Horizon:
         SolverError: the solver failed.
     """
     request = validated(HorizonOptions, options)
-    return horizon_of(request.applied(system), request.trace, request.factors, request.loads)
+    return horizon_of(request.applied(system), request)
 
 
 def estimate(model: str, accelerator: str, **settings: Any) -> ProfileEstimate:

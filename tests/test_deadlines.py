@@ -8,7 +8,7 @@ from builders import Json, accelerator, document, profile, refusal, server, serv
 from small_fleets import offline
 
 from optimizer import SpecError, load_system, solve, verify
-from optimizer.jobs.horizons import horizon_of
+from optimizer.jobs.horizons import HorizonOptions, horizon_of
 from optimizer.plan import Plan
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.load_traces import read_load_trace
@@ -177,7 +177,8 @@ def test_a_horizon_runs_offline_work_until_its_deadline(tmp_path: Path) -> None:
     """1,000 requests/min take two of the replicas for two hours; 1,500 by day take three, 900 two."""
     (tmp_path / "day.csv").write_text(TRACE, encoding="utf-8")
     system = offline(8, requests=120_000, hours=2)
-    for found in (horizon_of(system, tmp_path / "day.csv"), horizon_of(system, factors=[1, 0.6, 1, 0.6])):
+    for options in (HorizonOptions(trace=tmp_path / "day.csv"), HorizonOptions(factors=(1, 0.6, 1, 0.6))):
+        found = horizon_of(system, options)
         night = [sum(pool.num_replicas for pool in hour.servers["night"]) for hour in found.plans]
         day = [sum(pool.num_replicas for pool in hour.servers["day"]) for hour in found.plans]
         assert (night, day) == ([2, 2, 0, 0], [3, 2, 3, 2])
@@ -212,8 +213,8 @@ def test_loads_of_offline_work_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         SpecError, match=r"day.csv:6: server 'night' has a deadline, which sets its load; remove it"
     ):
-        horizon_of(offline(8), tmp_path / "day.csv")
+        horizon_of(offline(8), HorizonOptions(trace=tmp_path / "day.csv"))
     with pytest.raises(
         SpecError, match=r"loads: server 'night' has a deadline, which sets its load; remove it"
     ):
-        horizon_of(offline(8), loads=["day=1,2", "night=3,4"])
+        horizon_of(offline(8), HorizonOptions(loads=("day=1,2", "night=3,4")))

@@ -16,7 +16,7 @@ from version_oracles import random_splits, spelled_out
 from optimizer import SpecError, compare, explain, load_system, scale_loads, solve, vary_loads, verify
 from optimizer.features.versions.streams import Version, versions_of
 from optimizer.features.versions.uses import OneVersion
-from optimizer.jobs.horizons import horizon_of
+from optimizer.jobs.horizons import HorizonOptions, horizon_of
 from optimizer.schema import ModelTarget, Server
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.system import System
@@ -344,7 +344,7 @@ def test_days_and_hours_name_the_server_and_not_its_versions() -> None:
     rates = lognormal_days(system, 5, 0.3, seed=1)
     assert rates[:, 0] == pytest.approx(9 * rates[:, 1])
     assert rates[:, 0].std() > 0
-    hours = horizon_of(system, factors=(), loads=("chat=6000,3000",))
+    hours = horizon_of(system, HorizonOptions(loads=("chat=6000,3000",)))
     assert [hour.load_rpm for hour in hours.plans] == [6600, 3600]
     other = vary_loads(system, np.random.default_rng(1)).stated["chat"]
     assert other.split == system.stated["chat"].split

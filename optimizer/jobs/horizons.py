@@ -50,29 +50,26 @@ class HorizonOptions(ExactOptions):
 
 
 @checks_documents
-def horizon_of(
-    system: System, trace: str | Path | None = None, factors: Sequence[float] = (), loads: Sequence[str] = ()
-) -> Horizon:
-    """Plan the reservations for all hours together, and the rentals of each hour.
+def horizon_of(system: System, options: HorizonOptions) -> Horizon:
+    """Plan hourly loads: accelerators to reserve for all hours, and accelerators to rent in each hour.
 
-    Args:
-        system: the system; committed price tiers of its accelerators are offers of reservations.
-        trace: path of a CSV file of loads over time; each is valid from its time until the next.
-        factors: instead of a trace, factors on all loads, one for each hour.
-        loads: instead of both, hourly rates of single servers, as ``NAME=RATE,RATE,…`` [requests/min].
+    Up to `units` accelerators of each committed tier can be reserved. The response contains a lower bound of
+    the cost, and simple policies for comparison. Loads are factors on all loads, or rates of single servers.
+    A long trace can need more time than the service allows for a request.
 
     Raises:
         SpecError: the file cannot be read, or the system has no server with its loads.
         RequestError: loads are given in several ways, or not at all.
         SolverError: the solver failed.
     """
-    given = [name for name, value in (("trace", trace), ("factors", factors), ("loads", loads)) if value]
+    given = [name for name in ("trace", "factors", "loads") if getattr(options, name)]
     if len(given) != 1:
-        wanted = "{trace} or as {factors}" if trace or not loads else "{factors} or as {loads}"
+        several = options.trace or not options.loads
+        wanted = "{trace} or as {factors}" if several else "{factors} or as {loads}"
         raise RequestError(given[0] if given else "trace", f"give the loads by the hour, either as {wanted}")
-    if trace is not None:
-        return plan_horizon(system, read_load_trace(system, trace))
-    steps = _scaled(system, factors) if factors else _loaded(system, loads)
+    if options.trace is not None:
+        return plan_horizon(system, read_load_trace(system, options.trace))
+    steps = _scaled(system, options.factors) if options.factors else _loaded(system, options.loads)
     if len(steps) < 2:
         raise RequestError(given[0], "at least two hours are needed, this has 1")
     return plan_horizon(system, steps)
@@ -111,21 +108,11 @@ def _loaded(system: System, loads: Sequence[str]) -> list[LoadStep]:
     return [LoadStep.of(system, h * SECONDS_PER_HOUR, hour) for h, hour in enumerate(hours)]
 
 
-def _horizon(system: System, options: HorizonOptions) -> Horizon:
-    """Plan hourly loads: accelerators to reserve for all hours, and accelerators to rent in each hour.
-
-    Up to `units` accelerators of each committed tier can be reserved. The response contains a lower bound of
-    the cost, and simple policies for comparison. Loads are factors on all loads, or rates of single servers.
-    A long trace can need more time than the service allows for a request.
-    """
-    return horizon_of(system, options.trace, options.factors, options.loads)
-
-
 STUDY = Study(
     title="Plan loads by the hour",
     options=HorizonOptions,
     answer=Horizon,
-    run=_horizon,
+    run=horizon_of,
     sections=horizon_sections,
     table_names=("policies", "reservations", "hours"),
     media_types=PICTURE_TYPES,

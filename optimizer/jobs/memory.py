@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from optimizer.profiles import AcceleratorFacts, ModelFacts
-    from optimizer.profiles.capacity import CacheCapacity, CacheSettings
     from optimizer.profiles.deployment import Deployment
     from optimizer.profiles.memory_document import MemoryAnswer
 
@@ -87,9 +86,11 @@ def memory_of(
     Raises:
         SpecError: a name is unknown, or lengths contradict each other.
     """
-    from optimizer.profiles.capacity import CacheSettings
+    from optimizer.profiles.capacity import CacheCapacity, CacheSettings
     from optimizer.profiles.catalogue import load_catalogue
     from optimizer.profiles.estimate import find_model, find_slice
+    from optimizer.profiles.iterations import Iterations
+    from optimizer.profiles.memory import Memory
     from optimizer.profiles.memory_document import memory_answer
 
     known = question.weight_size is not None and question.cache_per_token is not None
@@ -102,12 +103,12 @@ def memory_of(
         question.block_tokens, question.max_length, question.prefix_tokens, question.prefix_requests
     )
     deployment = _deployment(question)
-    found = []
-    for name in question.accelerators:
-        accelerator, tp = find_slice(name, question.tp)
-        capacity = _capacity(facts, accelerator, replace(deployment, tp=tp), settings)
-        found.append(capacity)
-    whole = _capacity(facts, found[0].memory.iterations.accelerator, replace(deployment, tp=1), settings)
+
+    def capacity(accelerator: "AcceleratorFacts", tp: int) -> CacheCapacity:
+        return CacheCapacity(Memory(Iterations(facts, accelerator, replace(deployment, tp=tp))), settings)
+
+    found = [capacity(*find_slice(name, question.tp)) for name in question.accelerators]
+    whole = capacity(found[0].memory.iterations.accelerator, 1)
     return memory_answer(whole, found, question.prefix_hit_rate)
 
 
@@ -124,13 +125,3 @@ def _deployment(question: MemoryQuestion) -> "Deployment":
         workspace_gb=question.workspace,
         cache_per_token=question.cache_per_token,
     )
-
-
-def _capacity(
-    model: "ModelFacts", accelerator: "AcceleratorFacts", deployment: "Deployment", settings: "CacheSettings"
-) -> "CacheCapacity":
-    from optimizer.profiles.capacity import CacheCapacity
-    from optimizer.profiles.iterations import Iterations
-    from optimizer.profiles.memory import Memory
-
-    return CacheCapacity(Memory(Iterations(model, accelerator, deployment)), settings)

@@ -111,6 +111,11 @@ def slice_of(name: str) -> tuple[int, str]:
     return (int(found[1]), found[2]) if found else (1, name)
 
 
+def slice_name(accelerator: str, cards: int) -> str:
+    """Return the name of some cards together: ``H100``, ``8xH100``."""
+    return accelerator if cards == 1 else f"{cards}x{accelerator}"
+
+
 def read_entries(text: str, source: str, entry: type[_Entry]) -> dict[str, _Entry]:
     """Read catalogue entries from YAML: a mapping of names to facts.
 

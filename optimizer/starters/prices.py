@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from optimizer.errors import SpecError
 from optimizer.money import EXAMPLES, Price, read_price
-from optimizer.profiles.catalogue import slice_of
+from optimizer.profiles.catalogue import slice_name, slice_of
 from optimizer.spec.csv_rows import csv_rows
 from optimizer.starters.cards import SKYPILOT_NAMES, LeftOut, find_card
 from optimizer.units import UnitError
@@ -37,7 +37,7 @@ class Offer:
     @property
     def name(self) -> str:
         """Name of the accelerator: ``H100``, ``8xH100``."""
-        return self.accelerator if self.cards == 1 else f"{self.cards}x{self.accelerator}"
+        return slice_name(self.accelerator, self.cards)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from optimizer.arrays import grouped
 from optimizer.errors import SpecError
 from optimizer.money import Price
 from optimizer.profiles.capacity import split_problem
-from optimizer.profiles.catalogue import load_catalogue
+from optimizer.profiles.catalogue import load_catalogue, slice_name
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.estimate import DoesNotFitError, estimate_profile, find_model
 from optimizer.profiles.layers import ModelFacts
@@ -98,7 +98,7 @@ def _slices_of(offer: Offer, start: StarterFacts) -> Iterator[Slice]:
     for times in SLICES if offer.cards == 1 and not prefix else (1,):
         cards = offer.cards * times
         if cards <= limit:
-            name = offer.accelerator if cards == 1 else f"{cards}x{offer.accelerator}"
+            name = slice_name(offer.accelerator, cards)
             price = Price(offer.price * times, offer.price.currency)
             yield Slice(prefix + name, prefix + offer.accelerator, offer.accelerator, cards, price)
 

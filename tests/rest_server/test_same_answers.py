@@ -27,7 +27,7 @@ from optimizer import (
     solve,
     vary_loads,
 )
-from optimizer.jobs.horizons import horizon_of
+from optimizer.jobs.horizons import HorizonOptions, horizon_of
 from optimizer.jobs.simulating import EffortOptions, SimulateOptions, repair_plan, simulate_plan
 from optimizer.jobs.sweeping import SweepOptions, sweep_system
 from optimizer.simulation.replicas import Effort
@@ -56,6 +56,7 @@ OPTIONS: list[tuple[Given, Given]] = [
 ]
 EFFORT = {"requests": 600, "seed": 4}
 SWEPT = {"vary": "load=1..3/3", "samples": 9, "load_cv": 0.2, "seed": 4}
+HOURS = HorizonOptions(factors=(0.5, 1.0, 2.0))
 
 
 def random(system: System) -> System:
@@ -99,7 +100,7 @@ CASES: list[tuple[str, str, Given, Callable[[System], Any]]] = [
     ),
     ("plot plan", "figure", {"scale": 2}, lambda x: make_figure(scale_loads(x, 2.0), "plan", before=x)),
     ("sweep", "sweep", SWEPT, lambda x: sweep_system(x, SweepOptions(**SWEPT | {"vary": ("load=1..3/3",)}))),
-    ("horizon", "horizon", {"factors": [0.5, 1, 2]}, lambda x: horizon_of(x, factors=(0.5, 1.0, 2.0))),
+    ("horizon", "horizon", {"factors": [0.5, 1, 2]}, lambda x: horizon_of(x, HOURS)),
 ]
 BY_COMMAND = [list(cases) for _, cases in groupby(CASES, key=itemgetter(0))]
 FIRST = [cases[0] for cases in BY_COMMAND]
