@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from optimizer.arrays import totals
 from optimizer.candidates import find_candidates
 from optimizer.features.routes.view import with_savings
 from optimizer.plan import Plan
@@ -90,8 +91,8 @@ class _Search:
         They stay if no server loses service as a result, or if moving would reduce service at their priority.
         """
         before, lowest = (self.allowed, self.kept), self._priority(blocked[0])
-        staying_ones = self._together(blocked)
-        here = {name: _accelerators_of(self.system, self.running, name) for name in staying_ones}
+        together = self.system.together
+        here = {name: _accelerators_of(self.system, self.running, name) for name in together(blocked)}
         self.allowed = before[0] | {name: accelerators for name, accelerators in here.items() if accelerators}
         staying: Plan | None = self.plan()
         stays = self.allowed
@@ -101,7 +102,7 @@ class _Search:
         elif _serves_as_much(staying, plan, self.system):
             self.tried |= set(blocked)
             return staying
-        movers = [name for name in self._together(blocked[:1]) if plan.allocations.get(name)]
+        movers = [name for name in together(blocked[:1]) if plan.allocations.get(name)]
         goals = {name: tuple(pool.accelerator for pool in plan.serving_pools_of(name)) for name in movers}
         self.allowed = before[0] | goals
         self.kept = before[1] | _both(plan, self.system, self.running, self.kept, movers)
@@ -127,14 +128,11 @@ class _Search:
         if name in self.allowed:
             return found
         cards = left_by(self.system, plan, self.kept, self._priority(name) - 1)
-        runs = {each: self.runs.get(each, {}) for each in self._together([name])}
+        runs = {each: self.runs.get(each, {}) for each in self.system.together([name])}
         none = {(each, on): 0 for each in runs for on in runs[each] if on in self.system.accelerators}
         self.kept |= none | share_out(runs, cards)
         self.excluded.update(runs)
         return self.plan()
-
-    def _together(self, names: Sequence[str]) -> list[str]:
-        return self.system.together(names)
 
     def transition(self, plan: Plan) -> Transition:
         cards = FreeCards.beside(self.system, placements_of(plan))
@@ -202,12 +200,10 @@ def _unserved(plan: Plan, system: System) -> dict[int, float]:
 
     A small constant for each such server is added.
     """
-    found: dict[int, float] = {}
     streams = system.streams
-    for item in plan.unserved:
-        load_rpm = streams[item.server].load.arrival_rate_rpm
-        found[item.priority] = found.get(item.priority, 0.0) + load_rpm + ROUNDING
-    return found
+    return totals(
+        (item.priority, streams[item.server].load.arrival_rate_rpm + ROUNDING) for item in plan.unserved
+    )
 
 
 def _both(plan: Plan, system: System, running: Running, doubled: Kept, names: Sequence[str]) -> Kept:

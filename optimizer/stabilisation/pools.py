@@ -246,7 +246,6 @@ class _Step:
         None if the server can move.
 
         Args:
-            staying: the current targets.
             needed: the pool on the current accelerator that would carry the load.
             planned: the planned pools.
         """

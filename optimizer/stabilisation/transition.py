@@ -149,7 +149,10 @@ class State:
         """Mark all replicas of a server as ready, and remove those that are no longer needed."""
         pools = self.pools[goal.server]
         goal = replace(goal, starting_elsewhere=False) if goal.starting_elsewhere else goal
-        self.put(goal.server, goal.reduced({name: pool.all_ready() for name, pool in pools.items()}))
+        self.put(
+            goal.server,
+            goal.reduced({name: pool.all_ready() for name, pool in pools.items()}),
+        )
 
     def drop(self, goal: MoveGoal, accelerator: str, replicas: int, minimum: Mapping[str, int]) -> bool:
         """Remove replicas of a server down to a minimum; return whether any were removed.
@@ -195,7 +198,8 @@ class Transition:
         self.start = self._started()
         self.first = self._first_step()
         self.blocked = [] if self.first is not None else self._blocked()
-        largest = max((n for goal in self.goals for n in self._runs(goal).values()), default=0)
+        now = (running.get(goal.server, {}) for goal in self.goals)
+        largest = max((pool.replicas for pools in now for pool in pools.values()), default=0)
         waived = 1
         while self.first is None and waived < 2 * largest:
             self.goals = [
@@ -203,9 +207,6 @@ class Transition:
             ]
             self.start = self._started()
             self.first, waived = self._first_step(), 2 * waived
-
-    def _runs(self, goal: MoveGoal) -> dict[str, int]:
-        return {name: pool.replicas for name, pool in self.running.get(goal.server, {}).items()}
 
     def _started(self) -> State:
         """Return the initial state: without replicas that are not needed or exceed the available cards."""

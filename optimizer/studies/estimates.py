@@ -4,8 +4,6 @@ Plans use the slow end of the intervals of estimated profiles, because missing a
 unneeded replica. The difference to the middle shows whether measuring pays.
 """
 
-from typing import Any
-
 from pydantic import Field
 
 from optimizer.candidates import SizingMemo
@@ -79,10 +77,5 @@ def _is_estimated(system: System) -> bool:
 
 
 def _size(plan: Plan, system: System, end: EstimateEnd) -> PlanAtEnd:
-    fields: dict[str, Any] = {
-        "estimates": end,
-        "served_in_full": len(system.streams) - len(plan.unserved),
-        "cards": sum(use.used for use in plan.capacity),
-        "total_cost_cents_per_h": plan.total_cost_cents_per_h,
-    }
-    return PlanAtEnd(**fields)
+    served, cards = len(system.streams) - len(plan.unserved), sum(use.used for use in plan.capacity)
+    return PlanAtEnd.taken_from(plan, estimates=end, served_in_full=served, cards=cards)

@@ -100,23 +100,24 @@ def find_overload(system: System, plan: Plan) -> Overload | None:
     Raises:
         SolverError: the solver failed, or a plan does not pass verification.
     """
-    if not any(item.reason == "capacity" for item in plan.unserved):
+    if not _lacks_cards(plan):
         return None
     limit_s = min(LIMIT_S, system.options.time_limit_s)
     system = system.with_rate_factors(plan.factor_of_pair)  # a repaired plan has reduced rates
     return overload_of_candidates(find_candidates(system), plan, Deadline.after(limit_s))
 
 
-def is_overloaded(plan: Plan) -> bool:
-    """Return whether load is unserved because of too few cards, although some cards remain."""
-    return any(item.reason == "capacity" for item in plan.unserved) and bool(_cards_left(plan))
+def _lacks_cards(plan: Plan) -> bool:
+    """Return whether load is unserved because of too few cards."""
+    return any(item.reason == "capacity" for item in plan.unserved)
 
 
 def overload_of_candidates(candidates: Candidates, plan: Plan, deadline: Deadline) -> Overload | None:
     """Return the result of `find_overload` for the candidates of a system, by a deadline."""
     now, in_part = service_by_priority(plan, candidates.system), in_part_first(candidates, plan, deadline)
     found: list[OtherOptions] = []
-    for changes in _ways(candidates.system) if is_overloaded(plan) else ():
+    cards_left = _cards_left(plan)
+    for changes in _ways(candidates.system) if _lacks_cards(plan) and cards_left else ():
         if found and _is_complete(found[-1].service):
             break
         item = _planned(candidates, changes, deadline)
@@ -125,7 +126,7 @@ def overload_of_candidates(candidates: Candidates, plan: Plan, deadline: Deadlin
             found.append(item)
     if not found and in_part is None:
         return None
-    return Overload(cards_left=_cards_left(plan), service=now, options=tuple(found), in_part=in_part)
+    return Overload(cards_left=cards_left, service=now, options=tuple(found), in_part=in_part)
 
 
 def in_part_first(candidates: Candidates, plan: Plan, deadline: Deadline) -> InPart | None:

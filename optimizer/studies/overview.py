@@ -12,7 +12,7 @@ from optimizer.documents import Document, is_none
 from optimizer.features.shared_queues.uses import QueueMember
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KindRowFields, in_order, kind_of_pool
-from optimizer.plan import Plan, Pool, TargetFigure
+from optimizer.plan import CapacityUse, Plan, Pool, TargetFigure
 from optimizer.plan.placements import parts_of
 from optimizer.plan.power_uses import power_at_load_w
 from optimizer.plan.token_costs import cost_per_million
@@ -148,9 +148,8 @@ class Overview(Document):
         found = {item.server: item.cost_per_million for item in self.plan.rented}
         for name in {row.server for row in self.pools}:
             mine = [row for row in self.pools if row.server == name]
-            cost, carried = (
-                sum(getattr(row, field) for row in mine) for field in ("cost_cents_per_h", "arrival_rate_rpm")
-            )
+            cost = sum(row.cost_cents_per_h for row in mine)
+            carried = sum(row.arrival_rate_rpm for row in mine)
             each = cost_per_million(cost, carried, mine[0].in_tokens, mine[0].out_tokens)
             found |= {} if each is None else {name: each}
         return dict(sorted(found.items()))
@@ -175,9 +174,7 @@ def describe(system: System, plan: Plan) -> Overview:
         idle=_empty_rows(system, [name for name in order if name not in placed]),
         unplaced=_empty_rows(system, sorted(system.servers.keys() - plan.allocations.keys())),
         types=tuple(
-            _type_row(
-                use.type, use.used, use.limit, [row for row in (*pools, *cards) if row.type == use.type]
-            )
+            _type_usage(use, [row for row in (*pools, *cards) if row.type == use.type])
             for use in plan.capacity
         ),
         queues=tuple(queue_rows(system, plan)),
@@ -262,11 +259,6 @@ def _asked(kind: Kind, server: Server, target: ModelTarget | None) -> dict[str, 
     return fields
 
 
-def _type_row(name: str, used: int, limit: int | None, mine: list[PoolRow]) -> TypeUsage:
-    return TypeUsage(
-        type=name,
-        used=used,
-        limit=limit,
-        replicas=sum(row.num_replicas for row in mine),
-        cost_cents_per_h=float(sum(row.cost_cents_per_h for row in mine)),
-    )
+def _type_usage(use: CapacityUse, rows: list[PoolRow]) -> TypeUsage:
+    cost = float(sum(row.cost_cents_per_h for row in rows))
+    return TypeUsage.taken_from(use, replicas=sum(row.num_replicas for row in rows), cost_cents_per_h=cost)

@@ -124,7 +124,7 @@ class BasePlan:
     def still_serves(self, problem: Problem) -> bool:
         """Return whether the plan, repaired for a changed problem, leaves no more load unserved there."""
         fitting = repaired(problem, self.replicas(problem))
-        reached = {level.name: level.value for level in levels_of(problem, fitting, proved=False)}
+        reached = _reached(problem, fitting)
         service = (level for level in self.outcome.levels if level.name not in (VALUE, CHANGES))
         return all(reached[level.name] <= level.value + ROUNDING * max(1.0, level.value) for level in service)
 
@@ -159,8 +159,6 @@ class BasePlan:
 
     def draft(self, candidates: Candidates, *, restricts: bool) -> PlanOutcome:
         """Return a feasible answer to a question, with the bounds that the plan proves (eq. 123, 124).
-
-        123, 124).
 
         Args:
             candidates: candidates of the changed system.

@@ -20,7 +20,7 @@ from optimizer.studies.explanation.repair import find_repair
 from optimizer.studies.explanation.resolving import QuestionBudget
 from optimizer.studies.explanation.servers import explain_servers, server_questions
 from optimizer.studies.explanation.targets import price_targets, target_questions
-from optimizer.studies.explanation.units import explain_units, unit_questions
+from optimizer.studies.explanation.units import UnitQuestion, explain_units, unit_questions
 from optimizer.studies.explanation.wishes import wish_costs
 from optimizer.studies.overload import LIMIT_S, Overload, overload_of_candidates
 
@@ -53,7 +53,8 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     server = None if server is None else _planned_name(asked, server)
     system = asked.with_options(milp_solver=True)
     budget = QuestionBudget(Deadline.after(system.options.time_limit_s))
-    if server is None:
+    of_fleet = server is None
+    if of_fleet:
         expect_questions(system)
     memo = SizingMemo()
     found = solve_in_full(system, deadline=budget.deadline.share(0.5), memo=memo)
@@ -66,7 +67,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     overload = _overload(before, budget) if short else None
     of_servers = server_questions(before, servers, in_depth=server is not None)
     of_targets = target_questions(before, servers)
-    of_units = unit_questions(before) if server is None else {}
+    of_units = unit_questions(before) if of_fleet else {}
     part = budget.part(QUESTIONS_SHARE if needs_repair else ALONE_SHARE)
     answers = all_answers(before, {**of_targets, **of_servers, **of_units}, part)
     return Explanation(
@@ -74,7 +75,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
         server=server,
         notes=_notes(asked),
         servers=explain_servers(before, servers, {key: answers[key] for key in of_servers}),
-        **(_fleet_parts(before, answers, budget, memo) if server is None else {}),
+        **(_fleet_parts(before, {key: answers[key] for key in of_units}, budget, memo) if of_fleet else {}),
         overload=overload,
         repair=find_repair(found.candidates, found.plan, budget) if needs_repair else None,
         targets=price_targets(before, {key: answers[key] for key in of_targets}),
@@ -83,19 +84,14 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
 
 
 def _fleet_parts(
-    before: BasePlan, answers: Mapping[Any, Answer], budget: QuestionBudget, memo: SizingMemo
+    before: BasePlan, of_units: Mapping[UnitQuestion, Answer], budget: QuestionBudget, memo: SizingMemo
 ) -> dict[str, Any]:
     """Return the fields of an explanation that concern the entire fleet, by name."""
     system, outcome = before.candidates.system, before.outcome
-    units = {key: answers[key] for key in unit_questions(before)}
-    types, limits = explain_units(before, units, budget)
+    types, limits = explain_units(before, of_units, budget)
     wishes = wish_costs(system, outcome, budget, memo)
-    return {
-        "types": types,
-        "limits": limits,
-        "wishes": wishes,
-        "losses": price_losses(system, outcome, budget, memo),
-    }
+    losses = price_losses(system, outcome, budget, memo)
+    return {"types": types, "limits": limits, "wishes": wishes, "losses": losses}
 
 
 def _planned_name(system: System, server: str) -> str:

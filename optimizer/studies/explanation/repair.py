@@ -66,11 +66,10 @@ def find_repair(
     units = _of_units(candidates, plan, by_units, by_time) if can_help else {}
     targets = targets_of_servers(candidates, np.flatnonzero(short | lacking).tolist())
     names = candidates.arrays.server_names
+    stranded = [(names[s], s) for s in np.flatnonzero(problem.to_serve & ~servable).tolist()]
     beyond = tuple(
-        Beyond(server=names[s], detail=_missing(candidates, problem.limits, int(s)))
-        for s in np.flatnonzero(problem.to_serve & ~servable)
-    ) + tuple(
-        Beyond(server=name, detail=_missing(candidates, problem.limits, s)) for name, s in omitted.items()
+        Beyond(server=name, detail=_missing(candidates, problem.limits, s))
+        for name, s in (*stranded, *omitted.items())
     )
     no_reserve = tuple(
         Beyond(server=names[s], detail=_missing_reserve(candidates, names[s]))
@@ -186,29 +185,25 @@ def _of_units(
     problem = goal.problem
     items, addable = problem.limits.items, problem.limits.addable & problem.limits.own
     cheapest, fewest = (partial(_least_of, units_first=first) for first in (False, True))
-    questions: dict[str, tuple[_Ask, BoolArray]] = {
-        "least value": (cheapest, addable),
-        "fewest": (fewest, addable),
+    questions: dict[str, tuple[str, _Ask, BoolArray]] = {
+        "least value": ("the repair of least value", cheapest, addable),
+        "fewest": ("the repair with the fewest cards", fewest, addable),
     }
     if _moves_cost(problem):
         questions["least cost"] = (
+            "the repair of least cost",
             lambda short, due: cheapest(replace(short, problem=short.problem.from_nothing()), due),
             addable,
         )
     used = np.unique(problem.limits.row[problem.limits.use > 0])
     for place in used[addable[used]].tolist():
-        questions[f"of {place}"] = (partial(fewest, item=place), one_of(place, len(items)) > 0)
-    words = {
-        f"of {place}": f"the fewest {row.limit.unit}s of {row.item} that repair"
-        for place, row in enumerate(items)
-    }
-    words |= {key: f"the repair of {key}" for key in ("least value", "least cost")}
-    words["fewest"] = "the repair with the fewest cards"
+        words = f"the fewest {items[place].limit.unit}s of {items[place].item} that repair"
+        questions[f"of {place}"] = (words, partial(fewest, item=place), one_of(place, len(items)) > 0)
 
-    def repaired(question: tuple[_Ask, BoolArray], deadline: Deadline) -> UnitRepair | None:
-        return _unit_repair(candidates, plan, goal, *question, deadline)
+    def repaired(question: tuple[str, _Ask, BoolArray], deadline: Deadline) -> UnitRepair | None:
+        return _unit_repair(candidates, plan, goal, *question[1:], deadline)
 
-    repairs = budget.ask(repaired, questions, lambda key: words[key])
+    repairs = budget.ask(repaired, questions, lambda key: questions[key][0])
     return {key: found for key, found in repairs.items() if found is not None}
 
 

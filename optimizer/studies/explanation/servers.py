@@ -85,14 +85,9 @@ def server_questions(
             for a in candidates.table.accelerator[candidates.table.server == s].tolist():
                 kept[s, arrays.accelerator_names[a]] = [a]
     return {
-        (s, only): _kept(candidates, s, allowed, shared=only is None) for (s, only), allowed in kept.items()
+        (s, only): Question(partial(on_accelerators, candidates, s, allowed, shared=only is None), "worse")
+        for (s, only), allowed in kept.items()
     }
-
-
-def _kept(
-    candidates: Candidates, server: int, accelerators: Sequence[int], *, shared: bool = True
-) -> Question:
-    return Question(partial(on_accelerators, candidates, server, accelerators, shared=shared), "worse")
 
 
 def _alternative(before: BasePlan, answer: Answer, s: int) -> Alternative:

@@ -11,6 +11,7 @@ from optimizer.kinds.batch_servers.kind import BatchServers
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.token_batching import TokenBatching
 from optimizer.pipeline import solve
+from optimizer.schema.messages import known_name
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.comparison.compare import compare
@@ -18,7 +19,7 @@ from optimizer.studies.figures.any_kind import figures_by_batch_limit, figures_b
 from optimizer.studies.figures.collecting import batch_limit_figure, window_figure
 from optimizer.studies.figures.curves import batch_figure, latency_figure, occupancy_figure, timing_figure
 from optimizer.studies.figures.figure_document import Figure
-from optimizer.studies.figures.placed import EmptyFigureError, Placed, chosen_server, place, place_unsized
+from optimizer.studies.figures.placed import EmptyFigureError, Placed, place, place_unsized
 from optimizer.studies.figures.plans import PANELS, WHOLE_PLAN, PlannedSystem, plan_figure
 from optimizer.studies.figures.prices import cost_figure, pareto_figure
 from optimizer.studies.figures.rejections import batch_latency_figure, rejection_figure
@@ -27,7 +28,6 @@ from optimizer.studies.figures.simulated import (
     distribution_figure,
     percentiles_figure,
 )
-from optimizer.studies.overview import describe
 
 Picture = Callable[[Placed], Figure]
 PICTURES: dict[type[Kind], dict[str, Picture]] = {
@@ -91,7 +91,7 @@ def make_figure(
         raise SpecError(f"kind: {kind!r} does not exist; there are {', '.join(FIGURES)}")
     if kind in PLAN_FIGURES:
         return _plan_figure(system, before, WHOLE_PLAN if kind == "plan" else (kind,), backend)
-    name = chosen_server(system, server)
+    name = known_name(server, system.servers, "server")
     try:
         if kind == "pareto":
             return _pareto_figure(system, name, accelerator, backend)
@@ -130,9 +130,7 @@ def _none_of(kind: Kind, server: str) -> str:
 def _plan_figure(system: System, before: System | None, panels: tuple[str, ...], backend: str) -> Figure:
     """Return a figure of a plan; if `before` is given, its plan is the running one before a load change."""
     if before is None:
-        return plan_figure(
-            PlannedSystem(system, describe(system, solve(system, backend=backend))), None, panels
-        )
+        return plan_figure(PlannedSystem.of(system, solve(system, backend=backend)), None, panels)
     found = compare(before, system, transition=True, backend=backend)
-    first = PlannedSystem(before, describe(before, found.first.plan))
-    return plan_figure(PlannedSystem(system, describe(system, found.second.plan)), first, panels)
+    first = PlannedSystem.of(before, found.first.plan)
+    return plan_figure(PlannedSystem.of(system, found.second.plan), first, panels)

@@ -218,7 +218,7 @@ class Placed:
         return self.pair.take(np.zeros(rows, np.int64))
 
 
-def place_unsized(system: System, server: str, accelerator: str | None, backend: str = "highs") -> Placed:
+def place_unsized(system: System, server: str, accelerator: str | None, backend: str) -> Placed:
     """Return a server, which need not be sized, on the named accelerator, its only one, or else the plan's.
 
     Raises:
@@ -241,21 +241,12 @@ def place_unsized(system: System, server: str, accelerator: str | None, backend:
     return Placed(system, arrays, pairs.take(rows), server, chosen, 0.0, "")
 
 
-def chosen_server(system: System, name: str | None) -> str:
-    """Return the given name of a server, or the name of the only server.
-
-    Raises:
-        SpecError: the server does not exist, or there are several and none is named.
-    """
-    return known_name(name, system.servers, "server")
-
-
 def alone_in_system(system: System, server: str) -> System:
     """Return the system with only one server, its accelerators and its current allocation."""
     return replace(system, servers=MappingProxyType({server: system.servers[server]}))
 
 
-def place(system: System, server: str, accelerator: str | None, backend: str = "highs") -> Placed:
+def place(system: System, server: str, accelerator: str | None, backend: str) -> Placed:
     """Return a server on the named accelerator, or on the one that the plan chooses for it.
 
     Raises:
@@ -309,11 +300,9 @@ def target_of(arrays: SystemArrays, metric: LatencyName) -> tuple[TargetMeasure,
 
     Without such a target, or if a fraction of requests is limited, return the mean and inf.
     """
-    targets = arrays.servers.targets
-    for measure, limit in zip(targets.measures, targets.limits[:, 0].tolist(), strict=True):
-        if measure.metric == metric and np.isfinite(limit):
-            return measure, limit
-    return TargetMeasure(metric), np.inf
+    limits = arrays.servers.targets.limits_of(0)
+    mine = (target for target in limits.items() if target[0].metric == metric)
+    return next(mine, (TargetMeasure(metric), np.inf))
 
 
 def of_statistic(title: str, measure: TargetMeasure) -> str:
@@ -341,13 +330,11 @@ def _pair(candidates: Candidates, accelerator: str) -> Pairs:
     Raises:
         EmptyFigureError: the pair has no queue model.
     """
-    arrays = candidates.arrays
-    shape = arrays.profile_of.shape
-    fresh = Verdicts.none(shape)
+    arrays, fresh = candidates.arrays, Verdicts.none(candidates.arrays.profile_of.shape)
     pairs = sizable_pairs(arrays, fresh, choose_batch=candidates.system.options.batch_sizing == "optimal")
-    rows = np.flatnonzero(pairs.accelerator == arrays.accelerator_names.index(accelerator))
-    found = candidates.verdicts.reason[0, arrays.accelerator_names.index(accelerator)]
-    if not len(rows) or found == RejectionReason.no_work:
+    a = arrays.accelerator_names.index(accelerator)
+    rows = np.flatnonzero(pairs.accelerator == a)
+    if not len(rows) or candidates.verdicts.reason[0, a] == RejectionReason.no_work:
         name = arrays.server_names[0]
         raise EmptyFigureError(f"{name} cannot run on {accelerator}: {rejection(candidates, accelerator)}")
     return pairs.take(rows)

@@ -4,10 +4,11 @@ The input is the `Overview` of a plan and, for a comparison, that of an earlier 
 model, then by priority, so that comparable servers are adjacent.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Self
 
 from optimizer.arrays import grouped, totals
+from optimizer.features.shared_queues.uses import QueueMember
 from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
@@ -15,12 +16,13 @@ from optimizer.plan import TargetFigure
 from optimizer.plan.document import Plan
 from optimizer.plan.tier_uses import difference_cents_per_h
 from optimizer.quantities import counted, quantity, share_text
-from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, TargetMeasure, is_about
+from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, is_about
 from optimizer.queueing.targets import target_share
+from optimizer.schema import ModelTarget
 from optimizer.spec.streams import has_members, replica_load
 from optimizer.spec.system import System
 from optimizer.studies.figures.figure_document import Bar, BarPanel, Cell, Figure, GridPanel, Values
-from optimizer.studies.overview import Overview, PoolRow
+from optimizer.studies.overview import Overview, PoolRow, describe
 
 MAX_ROWS = 40
 """Maximum number of servers or models in a figure."""
@@ -35,6 +37,11 @@ class PlannedSystem(NamedTuple):
 
     system: System
     overview: Overview
+
+    @classmethod
+    def of(cls, system: System, plan: Plan) -> Self:
+        """Return a system with its plan."""
+        return cls(system, describe(system, plan))
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -320,7 +327,7 @@ def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
 def _target_shares(
     shown: PlannedSystem, pools: Mapping[str, Sequence[PoolRow]], metrics: Sequence[str]
 ) -> dict[str, tuple[float | None, ...]]:
-    """Return the metrics of each server as percentages of their targets.
+    """Return the metrics of each server as percentages of their targets; None without a target or replicas.
 
     Members of shared queues are separate.
     """
@@ -328,38 +335,30 @@ def _target_shares(
     shares = {}
     for name, stream in system.streams.items():
         if name in members:
-            target = system.target_of(stream.server)
-            limits = {} if target is None else dict(target.latency_targets())
-            means = {"itl": members[name].itl_ms, "ttft": members[name].ttft_ms}
-            figures = [*members[name].targets, *_mean_figures(means, limits)]
-            shares[name] = tuple(
-                _largest_share([each for each in figures if is_about(each.measure, metric)])
-                for metric in metrics
-            )
+            figures = _member_figures(members[name], system.target_of(stream.server))
+            of_metric = {m: [each for each in figures if is_about(each.measure, m)] for m in metrics}
         else:
-            shares[name] = _shares(pools.get(name, ()), metrics)
+            rows = pools.get(name, ())
+            of_metric = {m: [each for row in rows for each in row.targets_on(m)] for m in metrics}
+        shares[name] = tuple(_largest_share(of_metric[metric]) for metric in metrics)
     return shares
 
 
-def _mean_figures(
-    means: Mapping[str, float], limits: Mapping[TargetMeasure, float]
-) -> Iterator[TargetFigure]:
-    """Yield the targets on means, with the means as their values."""
-    for measure, limit in limits.items():
-        if measure in MEANS and measure.metric in means:
-            yield TargetFigure(measure=measure.label, value=means[measure.metric], limit=limit)
+def _member_figures(member: QueueMember, target: ModelTarget | None) -> list[TargetFigure]:
+    """Return the targets of a member of a shared queue with their values, including targets on means."""
+    means = {"itl": member.itl_ms, "ttft": member.ttft_ms}
+    limits = () if target is None else target.latency_targets()
+    of_means = (
+        TargetFigure(measure=measure.label, value=means[measure.metric], limit=limit)
+        for measure, limit in limits
+        if measure in MEANS and measure.metric in means
+    )
+    return [*member.targets, *of_means]
 
 
 def _tightness(shares: Values) -> float:
     """Return the largest value among a server's percentages of targets."""
     return max((share for share in shares if share is not None), default=0.0)
-
-
-def _shares(rows: Sequence[PoolRow], metrics: Sequence[str]) -> tuple[float | None, ...]:
-    """Return the metrics of pools as percentages of their targets; None without a target or replicas."""
-    return tuple(
-        _largest_share([figure for row in rows for figure in row.targets_on(metric)]) for metric in metrics
-    )
 
 
 def _target_name(shown: Shown | None) -> str:
@@ -399,9 +398,7 @@ WHOLE_PLAN = ("load", "assignment", "types", "servers")
 """Names of the panels that a plan's figure shows by default."""
 
 
-def plan_figure(
-    shown: PlannedSystem, before: PlannedSystem | None = None, panels: Sequence[str] = WHOLE_PLAN
-) -> Figure:
+def plan_figure(shown: PlannedSystem, before: PlannedSystem | None, panels: Sequence[str]) -> Figure:
     """Return a figure of a plan; if an earlier plan is given, the figure compares both."""
     overview = shown.overview
     mode = "Limited" if overview.limited else "Unlimited"

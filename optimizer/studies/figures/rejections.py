@@ -29,7 +29,9 @@ def rejection_figure(placed: Placed) -> Figure:
     note = "any number may wait, so that none is rejected"
     if _is_limited(placed):
         panels = (_rejected_panel(placed, rate_rps), *panels)
-        note = _limit_text(placed)
+        policy = placed.batch_servers().policy
+        where = "in the system" if policy.counts_system[0] else "waiting"
+        note = f"room for {int(policy.queue_limit[0]):,} {where}"
     return _figure("Rejection and latency against load", note, placed, panels)
 
 
@@ -40,8 +42,10 @@ def batch_latency_figure(placed: Placed) -> Figure:
 
 
 def _figure(title: str, note: str, placed: Placed, panels: tuple[CurvePanel, ...]) -> Figure:
-    said = [part for part in (placed.remark, note, _collecting_text(placed)) if part]
-    return placed.figure(title, "; ".join(said), panels)
+    trigger = placed.system.servers[placed.server].batch_trigger
+    window = quantity(float(placed.batch_servers().policy.window_ms[0]))
+    collecting = f"trigger: {trigger}, window {window} ms, batch limit {placed.max_batch:,}"
+    return placed.figure(title, "; ".join(filter(None, (placed.remark, note, collecting))), panels)
 
 
 def loads_rps(placed: Placed) -> FloatArray:
@@ -87,15 +91,3 @@ def _loads(placed: Placed) -> tuple[ReferenceLine, ...]:
 def _is_limited(placed: Placed) -> bool:
     """Return whether the queue has a limit."""
     return bool(placed.batch_servers().policy.queue_limit[0] < UNLIMITED)
-
-
-def _limit_text(placed: Placed) -> str:
-    policy = placed.batch_servers().policy
-    where = "in the system" if policy.counts_system[0] else "waiting"
-    return f"room for {int(policy.queue_limit[0]):,} {where}"
-
-
-def _collecting_text(placed: Placed) -> str:
-    server, trigger = placed.batch_servers(), placed.system.servers[placed.server].batch_trigger
-    window = quantity(float(server.policy.window_ms[0]))
-    return f"trigger: {trigger}, window {window} ms, batch limit {placed.max_batch:,}"

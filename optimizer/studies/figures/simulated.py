@@ -157,9 +157,8 @@ def _target_name(measure: TargetMeasure, limit_ms: float) -> str:
 
 
 def _targets(placed: Placed, metric: LatencyName) -> list[tuple[TargetMeasure, float]]:
-    targets = placed.arrays.servers.targets
-    limits = zip(targets.measures, targets.limits[:, 0].tolist(), strict=True)
-    return [(measure, limit) for measure, limit in limits if measure.metric == metric and np.isfinite(limit)]
+    limits = placed.arrays.servers.targets.limits_of(0)
+    return [target for target in limits.items() if target[0].metric == metric]
 
 
 def _against_load(

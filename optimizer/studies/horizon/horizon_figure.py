@@ -1,6 +1,7 @@
 """Figure of a horizon study: load, reserved and rented cards, and cost over the hours."""
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent
@@ -18,9 +19,10 @@ def horizon_figure(found: Horizon) -> Figure:
         level(item.name, in_cost_unit(item.total_cost / found.hours, found.currency))
         for item in found.policies[1:]
     ]
-    all_served = all(_served(hour) == _load(hour) for hour in found.plans)
+    load, served = attrgetter("load_rpm"), attrgetter("served_rpm")
+    all_served = all(served(hour) == load(hour) for hour in found.plans)
     panels = (
-        _panel(found, "Load", "requests/min", {"load": _load} | ({} if all_served else {"served": _served})),
+        _panel(found, "Load", "requests/min", {"load": load} | ({} if all_served else {"served": served})),
         _panel(
             found,
             "Cards in use",
@@ -39,14 +41,6 @@ def horizon_figure(found: Horizon) -> Figure:
         ),
     )  # fmt: skip
     return Figure(title=f"Plan of {counted(found.hours, 'hour')}", note=note, panels=panels)
-
-
-def _load(hour: HourPlan) -> float:
-    return hour.load_rpm
-
-
-def _served(hour: HourPlan) -> float:
-    return hour.served_rpm
 
 
 def _cards(hour: HourPlan, which: str) -> float:

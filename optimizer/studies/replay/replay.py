@@ -4,7 +4,7 @@ At each time, the plan is made for the loads counted until then, and has to serv
 time. So plans do not know the load that they will serve, as in a control loop.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -135,10 +135,6 @@ class _RememberingPlanner(Planner):
         return last[1]
 
 
-def _deadline(system: System) -> Deadline:
-    return Deadline.after(system.options.time_limit_s)
-
-
 @dataclass(slots=True)
 class _PolicyReplay:
     """Replay of one policy over the load trace."""
@@ -150,7 +146,7 @@ class _PolicyReplay:
     memo: SizingMemo
     constant: bool = False
     """Whether a single plan for the mean load is followed all the time."""
-    known: "_Known" = field(default_factory=dict)
+    known: _Known = field(default_factory=dict)
     """Solutions of the last systems, for reuse."""
     tallies: dict[str, _Tally] = field(default_factory=dict)
     routes: dict[str, _RouteTally] = field(default_factory=dict)
@@ -165,7 +161,11 @@ class _PolicyReplay:
         decisions: Decisions | None = None
         plan = solve(self._mean(), memo=self.memo) if self.constant else None
         for step, following in zip(self.steps, self.steps[1:], strict=False):
-            missing = frozenset(_unreported(system, step))
+            missing = frozenset(
+                name
+                for name, server in system.servers.items()
+                if step.reported(system.routed.get(name, server)) is None
+            )
             there = pods.seen(step.time_s) if decisions else {server: {} for server in system.servers}
             seen = Observation(step.time_s, missing, there)
             estimates: Mapping[str, LoadEstimate] = {}
@@ -174,7 +174,8 @@ class _PolicyReplay:
                 system = _at(system, step, pods)
                 system = system.with_servers(without_past_deadlines(system.servers, passed_h))
                 to_plan, estimates = denoise_loads(system, self.rules, decisions, seen)
-                planner = _RememberingPlanner(_deadline(to_plan), self.memo, known=self.known)
+                deadline = Deadline.after(to_plan.options.time_limit_s)
+                planner = _RememberingPlanner(deadline, self.memo, known=self.known)
                 plan = plan_next(to_plan, self.rules, decisions, seen, planner)
             assert plan is not None
             if decisions is None or not self.constant:
@@ -338,13 +339,6 @@ def _lacking(servers: Sequence[ReplayedServer]) -> tuple[str, ...] | None:
     """Return the servers that lack their reserve at any time; None if no plan requires one."""
     required = [item for item in servers if item.without_reserve_h is not None]
     return tuple(item.server for item in required if item.without_reserve_h) if required else None
-
-
-def _unreported(system: System, step: LoadStep) -> Iterator[str]:
-    """Yield the names of servers whose load, or that of their route, is not reported in a step."""
-    for name, server in system.servers.items():
-        if step.reported(system.routed.get(name, server)) is None:
-            yield name
 
 
 def _with_mean(owner: Server | Route, last: Server | Route, rate_rpm: float) -> Server | Route:

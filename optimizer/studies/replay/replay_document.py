@@ -16,9 +16,7 @@ class ReplayedServer(Document):
     offered: float
     """Number of requests offered; for a server of a route, those sent by the router, including reruns."""
     missed: float
-    """Cost of the server's replicas over the entire time, including starting ones [hundredths of the
-    currency].
-    """
+    """Number of requests beyond the rate that the ready replicas serve within their targets."""
     cost: float
     """Cost of its replicas over the entire time, including starting ones [hundredths of the currency]."""
     changes: int
