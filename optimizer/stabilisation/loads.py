@@ -10,6 +10,7 @@ change. From a level of 0 any counted request is significant, because at a rate 
 from dataclasses import dataclass, replace
 from math import sqrt
 
+from optimizer.stabilisation.rules import Rules
 from optimizer.units import SECONDS_PER_MINUTE
 
 SLACK = 0.5
@@ -88,18 +89,20 @@ def counting_deviation_rpm(rate_rpm: float, time_s: float, variation: float) -> 
 
 
 def with_load(
-    last: LoadEstimate | None, load_rpm: float, now_s: float, window_s: float, variation: float, noise: float
+    last: LoadEstimate | None, load_rpm: float, variation: float, now_s: float, rules: Rules
 ) -> LoadEstimate:
     """Return the estimate updated with a counted load.
 
     Args:
         last: the previous estimate; None for the first load.
         load_rpm: the load [requests/min].
-        now_s: time of the count [s]; only the new part of overlapping windows is used.
-        window_s: length of the counting window [s].
         variation: coefficient of variation of the interarrival times.
-        noise: maximum deviation that is treated as noise [standard deviations].
+        now_s: time of the count [s]; only the new part of overlapping windows is used.
+        rules: the rules, with the length of the counting window, and the maximum deviation that is treated
+            as noise.
     """
+    window_s, noise = rules.load_window_s, rules.noise
+    assert noise is not None
     if last is None or not last.windows or (load_rpm and not last.level_rpm):  # a count of 0 has no noise
         return LoadEstimate(now_s, 1.0, load_rpm, load_rpm)
     weight = min(1.0, max(0.0, now_s - last.seen_s) / window_s)

@@ -65,15 +65,8 @@ def denoise_loads(
         else:
             share = share_of_load(server)  # loads are counted for servers, not for versions
             counted = None if before is None or stated else scaled_load(before, 1 / share)
-            all_of_it, window_s = counted_load(server), rules.load_window_s
-            found = with_load(
-                counted,
-                all_of_it.arrival_rate_rpm,
-                seen.now_s,
-                window_s,
-                all_of_it.arrival_cv,
-                rules.noise,
-            )
+            whole = counted_load(server)
+            found = with_load(counted, whole.arrival_rate_rpm, whole.arrival_cv, seen.now_s, rules)
             estimates[name] = scaled_load(found, share)
         level = load.model_copy(update={"arrival_rate_rpm": estimates[name].level_rpm})
         servers[name] = server.with_load(level)
@@ -100,9 +93,7 @@ def _denoised_routes(
         found = None if decision is None else decision.load
         if found is None or route.large not in seen.missing:
             cv = system.servers[route.large].current.load.arrival_cv
-            rate_rpm, window_s = route.arrival_rate_rpm, rules.load_window_s
-            assert rules.noise is not None
-            found = with_load(found, rate_rpm, seen.now_s, window_s, cv, rules.noise)
+            found = with_load(found, route.arrival_rate_rpm, cv, seen.now_s, rules)
         estimates |= {server: scaled_load(found, share) for server, share in system.shares_of(route).items()}
         found_routes.append(route.model_copy(update={"arrival_rate_rpm": found.level_rpm}))
     return system.with_owners(found_routes)

@@ -35,16 +35,12 @@ class Outcome:
     transition_cost: float
     """Penalty for moving servers between hours [hundredths of the currency]."""
 
-    @property
-    def key(self) -> tuple[float, ...]:
-        """Sort key: unserved requests by priority, then those without a reserve, then all costs."""
-        requests = (*self.unserved, *self.without_reserve)
-        return (*(round(number, 3) for number in requests), self.cost + self.transition_cost)
-
     def beats(self, other: "Outcome") -> bool:
         """Return whether this outcome serves more, or the same with more reserves or at lower cost."""
-        *service, cost = self.key
-        *others, price = other.key
+        service, others = (
+            [round(number, 3) for number in (*each.unserved, *each.without_reserve)] for each in (self, other)
+        )
+        cost, price = (each.cost + each.transition_cost for each in (self, other))
         return (service, cost) < (others, price - ROUNDING * max(1.0, abs(price)))
 
     def policy(self, name: str) -> Policy:

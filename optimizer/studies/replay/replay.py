@@ -33,11 +33,11 @@ from optimizer.studies.replay.replay_document import (
     ReplayPolicy,
     ReplayStep,
 )
+from optimizer.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 
 if TYPE_CHECKING:
     from optimizer.stabilisation.loads import LoadEstimate
 
-SECONDS_PER_MIN, SECONDS_PER_H = 60.0, 3600.0
 FOLLOWED = "every plan"
 MEAN = "one plan for the mean load"
 
@@ -59,7 +59,7 @@ def replay(
     ]
     constant = _PolicyReplay(system, steps, Rules(), startup_s, memo, constant=True).variant(MEAN)
     return Replay(
-        hours=(steps[-1].time_s - steps[0].time_s) / SECONDS_PER_H,
+        hours=(steps[-1].time_s - steps[0].time_s) / SECONDS_PER_HOUR,
         steps=len(steps) - 1,
         startup_s=startup_s,
         currency=system.currency,
@@ -170,7 +170,7 @@ class _PolicyReplay:
             seen = Observation(step.time_s, missing, there)
             estimates: Mapping[str, LoadEstimate] = {}
             if not self.constant:
-                passed_h = (step.time_s - self.steps[0].time_s) / SECONDS_PER_H
+                passed_h = (step.time_s - self.steps[0].time_s) / SECONDS_PER_HOUR
                 system = _at(system, step, pods)
                 system = system.with_servers(without_past_deadlines(system.servers, passed_h))
                 to_plan, estimates = denoise_loads(system, self.rules, decisions, seen)
@@ -218,15 +218,15 @@ class _PolicyReplay:
         rates |= self.cards.rates_rpm()
         capacity_rpm = self._serve(loads, routed, rates, pods, (now_s, following.time_s))
         for each in routed:
-            self.routes[each.route].add(each, span_s / SECONDS_PER_MIN)
+            self.routes[each.route].add(each, span_s / SECONDS_PER_MINUTE)
         for server, load in loads.items():
-            self.tallies[server].offered += load * span_s / SECONDS_PER_MIN
+            self.tallies[server].offered += load * span_s / SECONDS_PER_MINUTE
             self.tallies[server].count_cards(self.cards.replicas(server))
-            self.tallies[server].cost += self.cards.cost_cents_per_h(server) * span_s / SECONDS_PER_H
+            self.tallies[server].cost += self.cards.cost_cents_per_h(server) * span_s / SECONDS_PER_HOUR
             self._count_server(server, decisions, span_s)
         lacking = frozenset(plan.lacks_reserve)
         for server in plan.requires_reserve:
-            hours = span_s / SECONDS_PER_H if server in lacking else 0.0
+            hours = span_s / SECONDS_PER_HOUR if server in lacking else 0.0
             self.tallies[server].without_reserve_h = hours + (self.tallies[server].without_reserve_h or 0.0)
         cards = self.cards
         ready = pods.ready(following.time_s)
@@ -278,18 +278,18 @@ class _PolicyReplay:
             missed = {server: max(0.0, load - takes[server]) for server, load in loads.items()}
             for each in routed:
                 here = each.missed_rpm(takes)
-                self.routes[each.route].missed += sum(here.values()) * length_s / SECONDS_PER_MIN
+                self.routes[each.route].missed += sum(here.values()) * length_s / SECONDS_PER_MINUTE
                 missed |= here
             for server, number_rpm in missed.items():
                 capacity_s[server] += takes[server] * length_s
-                self.tallies[server].missed += number_rpm * length_s / SECONDS_PER_MIN
+                self.tallies[server].missed += number_rpm * length_s / SECONDS_PER_MINUTE
         return sum(capacity_s.values()) / (times_s[1] - times_s[0])
 
     def _count_server(self, server: str, decisions: Decisions, span_s: float) -> None:
         tally, decision = self.tallies[server], decisions.servers.get(server)
         if decision is None:
             return
-        tally.cost += decision.cost_cents_per_h * span_s / SECONDS_PER_H
+        tally.cost += decision.cost_cents_per_h * span_s / SECONDS_PER_HOUR
         tally.held += any(target.held for target in decision.targets.values())
         places = frozenset(
             name for name, target in decision.targets.items() if target.replicas and not target.leaving
@@ -300,7 +300,7 @@ class _PolicyReplay:
         tally.most_replicas = max(tally.most_replicas, replicas)
 
     def _result(self, name: str, decisions: Decisions) -> ReplayPolicy:
-        hours = (self.steps[-1].time_s - self.steps[0].time_s) / SECONDS_PER_H
+        hours = (self.steps[-1].time_s - self.steps[0].time_s) / SECONDS_PER_HOUR
         servers = []
         for server, tally in self.tallies.items():
             decision = decisions.servers.get(server)
