@@ -5,7 +5,9 @@ model, then by priority, so that comparable servers are adjacent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Self
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
 
 from optimizer.arrays import grouped, totals
 from optimizer.features.shared_queues.uses import QueueMember
@@ -32,7 +34,8 @@ CLASSES_BESIDE = 5
 """Maximum number of service classes side by side; further classes are in further panels."""
 
 
-class PlannedSystem(NamedTuple):
+@dataclass(frozen=True)
+class PlannedSystem:
     """A system and its plan, which a figure shows."""
 
     system: System
@@ -47,6 +50,11 @@ class PlannedSystem(NamedTuple):
     def types(self) -> tuple[str, ...]:
         """Return all accelerator types of the system, sorted by name."""
         return tuple(row.type for row in self.overview.types)
+
+    @cached_property
+    def pools(self) -> Mapping[str, Sequence[PoolRow]]:
+        """Pools of each server that has any, by name."""
+        return grouped((row.server, row) for row in self.overview.placed)
 
 
 def load_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[GridPanel, ...]:
@@ -206,7 +214,6 @@ def types_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> t
 def servers_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[BarPanel, ...]:
     """Return the panels of arrival rate, cost, replicas, batch, token times and queueing time by server."""
     currency = shown.overview.plan.currency
-    now, then = _by_server(shown), {} if before is None else _by_server(before)
     figures = shown_in("bars", kinds_of(_rows_of(shown, before)))
     panel = BarPanel(
         title="Servers",
@@ -217,18 +224,7 @@ def servers_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
             "batch",
             *map(_bar_name, figures),
         ),
-        bars=tuple(
-            _server_bar(
-                shown,
-                name,
-                (_rate(shown, name), *_figures(now.get(name, ()), currency, figures)),
-                ()
-                if before is None
-                else (_rate(before, name), *_figures(then.get(name, ()), currency, figures)),
-                _type_of(now.get(name, ())),
-            )
-            for name in _shown_servers(shown)
-        ),
+        bars=tuple(_server_bar(shown, before, name, figures) for name in _shown_servers(shown)),
         mark="" if before is None else "before",
     )
     return (panel,)
@@ -245,30 +241,30 @@ def _rows_of(shown: PlannedSystem, before: PlannedSystem | None) -> list[PoolRow
     return [*shown.overview.placed, *(() if before is None else before.overview.placed)]
 
 
-def _server_bar(shown: PlannedSystem, name: str, values: Values, marks: Values, type_name: str) -> Bar:
-    server = shown.system.servers[name]
+def _server_bar(
+    shown: PlannedSystem, before: PlannedSystem | None, name: str, figures: Sequence[Shown]
+) -> Bar:
+    server, currency = shown.system.servers[name], shown.overview.plan.currency
     pair = server.model, server.service_class
     alike = [one for one in shown.system.servers.values() if (one.model, one.service_class) == pair]
     is_named = has_members(server) or len(alike) > 1
-    name = name if is_named else server.service_class
-    return Bar(name=name, group=server.model, values=values, marks=marks, type=type_name)
-
-
-def _rate(shown: PlannedSystem, name: str) -> float:
-    routed = shown.overview.plan.routed_rpm
-    return routed[name][name] if name in routed else replica_load(shown.system.servers[name]).arrival_rate_rpm
-
-
-def _by_server(shown: PlannedSystem) -> dict[str, list[PoolRow]]:
-    return grouped((row.server, row) for row in shown.overview.placed)
+    return Bar(
+        name=name if is_named else server.service_class,
+        group=server.model,
+        values=_figures(shown, name, currency, figures),
+        marks=() if before is None else _figures(before, name, currency, figures),
+        type=_type_of(shown.pools.get(name, ())),
+    )
 
 
 def _figures(
-    rows: Sequence[PoolRow], currency: str | None, figures: Sequence[Shown]
+    shown: PlannedSystem, name: str, currency: str | None, figures: Sequence[Shown]
 ) -> tuple[float | None, ...]:
-    """Return total cost and replicas of a server's pools, and load-weighted means of other metrics."""
+    """Return a server's rate, total cost and replicas, and load-weighted means of other metrics."""
+    routed, rows = shown.overview.plan.routed_rpm, shown.pools.get(name, ())
+    rate = routed[name][name] if name in routed else replica_load(shown.system.servers[name]).arrival_rate_rpm
     if not rows:
-        return 0.0, 0.0, None, *(None for _ in figures)
+        return rate, 0.0, 0.0, None, *(None for _ in figures)
     weights = [row.arrival_rate_rpm for row in rows]
     if not any(weights):
         weights = [float(row.num_replicas) for row in rows]
@@ -281,6 +277,7 @@ def _figures(
         return float(sum(values) / sum(weights))
 
     return (
+        rate,
         in_cost_unit(float(sum(row.cost_cents_per_h for row in rows)), currency),
         float(sum(row.num_replicas for row in rows)),
         mean("max_batch"),
@@ -290,7 +287,6 @@ def _figures(
 
 def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[BarPanel, ...]:
     """Return the panels of every server's metrics as percentages of their targets, the tightest first."""
-    now, then = _by_server(shown), {} if before is None else _by_server(before)
     rows = _rows_of(shown, before)
     kinds = kinds_of(rows)
     # Metrics that most documents have targets for are always shown.
@@ -301,14 +297,14 @@ def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
         for name in dict.fromkeys((*METRICS, *shown_of))
         if (name in shown_of and shown_of[name].target) or any(row.targets_on(name) for row in rows)
     ]
-    shares = _target_shares(shown, now, metrics)
-    old = {} if before is None else _target_shares(before, then, metrics)
+    shares = _target_shares(shown, metrics)
+    old = {} if before is None else _target_shares(before, metrics)
     bars = [
         Bar(
             name=name,
             values=shares[name],
             marks=() if before is None else old.get(name, tuple(None for _ in metrics)),
-            type=_type_of(now.get(group_of.get(name, name), ())),
+            type=_type_of(shown.pools.get(group_of.get(name, name), ())),
         )
         for name in sorted(shares, key=lambda name: (-_tightness(shares[name]), name))[:MAX_ROWS]
         if metrics  # offline work has no latency targets
@@ -324,9 +320,7 @@ def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
     return (panel,)
 
 
-def _target_shares(
-    shown: PlannedSystem, pools: Mapping[str, Sequence[PoolRow]], metrics: Sequence[str]
-) -> dict[str, tuple[float | None, ...]]:
+def _target_shares(shown: PlannedSystem, metrics: Sequence[str]) -> dict[str, tuple[float | None, ...]]:
     """Return the metrics of each server as percentages of their targets; None without a target or replicas.
 
     Members of shared queues are separate.
@@ -338,7 +332,7 @@ def _target_shares(
             figures = _member_figures(members[name], system.target_of(stream.server))
             of_metric = {m: [each for each in figures if is_about(each.measure, m)] for m in metrics}
         else:
-            rows = pools.get(name, ())
+            rows = shown.pools.get(name, ())
             of_metric = {m: [each for row in rows for each in row.targets_on(m)] for m in metrics}
         shares[name] = tuple(_largest_share(of_metric[metric]) for metric in metrics)
     return shares
