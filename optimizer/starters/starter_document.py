@@ -12,19 +12,9 @@ from optimizer.profiles.catalogue import load_catalogue
 from optimizer.schema.files import Part, part_of, text_of
 from optimizer.schema.yaml_format import yaml_value
 from optimizer.spec.system import join_parts
-from optimizer.starters.facts import (
-    TEMPLATES,
-    Demand,
-    StarterFacts,
-    Template,
-    check_start,
-    is_path,
-    model_name,
-)
+from optimizer.starters.facts import TEMPLATES, StarterFacts, check_start, is_path, model_name
 from optimizer.starters.slices import Choice, choose_slices
 from optimizer.starters.use_cases import use_case
-
-__all__ = ["TEMPLATES", "Demand", "StarterFacts", "Template", "document_of", "notes_of"]
 
 _WIDTH = 100
 POLICY = "PriorityExhaustive"

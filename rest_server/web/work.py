@@ -295,8 +295,9 @@ def first_document(facts: str, settings: Settings) -> Opened:
     Raises:
         SpecError: a name does not exist, or a fact is missing or invalid.
     """
+    from optimizer.starters.facts import Demand, StarterFacts
     from optimizer.starters.prices import Offer
-    from optimizer.starters.starter_document import Demand, StarterFacts, document_of, notes_of
+    from optimizer.starters.starter_document import document_of, notes_of
 
     given = json.loads(facts)
     start = StarterFacts(

@@ -14,8 +14,9 @@ from optimizer.errors import SpecError
 from optimizer.money import Price
 from optimizer.schema.files import plain_value
 from optimizer.spec.system import System
+from optimizer.starters.facts import Demand, StarterFacts, Template
 from optimizer.starters.prices import Offer, read_prices
-from optimizer.starters.starter_document import Demand, StarterFacts, Template, document_of, notes_of
+from optimizer.starters.starter_document import document_of, notes_of
 from optimizer.starters.use_cases import use_case, use_cases
 
 H100 = Offer("H100", 1, Price(350, "USD"), "", 16)

@@ -228,14 +228,11 @@ class _OpenQuestion:
         self.outcome: PlanOutcome | None = None
         self.attempts = 0
         """Number of solves of this question, proved or not."""
-        self._candidates: Candidates | None = None
 
-    @property
+    @cached_property
     def candidates(self) -> Candidates:
         """Candidates of the changed system, created on first use."""
-        if self._candidates is None:
-            self._candidates = self.question.change()
-        return self._candidates
+        return self.question.change()
 
     @cached_property
     def easy(self) -> bool:

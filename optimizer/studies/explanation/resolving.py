@@ -83,19 +83,16 @@ class QuestionBudget:
 
         def answer(numbered: tuple[int, _Item]) -> tuple[_Result] | None:
             place, item = numbered
+            if self.deadline.passed:
+                return None
             try:
                 share = share_of(len(questions) - place, least_share)
-                return (work(item, self._in_time(share)),)
+                return (work(item, self.deadline.share(share)),)
             except OutOfTimeError:
                 return None
 
         answers = in_threads(answer, list(enumerate(questions.values())))
         return {key: found[0] for key, found in zip(questions, answers, strict=True) if found}
-
-    def _in_time(self, share: float) -> Deadline:
-        if self.deadline.passed:
-            raise OutOfTimeError
-        return self.deadline.share(share)
 
 
 def share_of(waiting: int, least_share: float) -> float:

@@ -1,12 +1,11 @@
 """Figure of a horizon study: load, reserved and rented cards, and cost over the hours."""
 
-from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Mapping, Sequence
 
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent
 from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, XAxis, level
-from optimizer.studies.horizon.horizon_document import Horizon, HourPlan
+from optimizer.studies.horizon.horizon_document import Horizon
 from optimizer.units import SECONDS_PER_HOUR
 
 
@@ -19,59 +18,44 @@ def horizon_figure(found: Horizon) -> Figure:
         level(item.name, in_cost_unit(item.total_cost / found.hours, found.currency))
         for item in found.policies[1:]
     ]
-    load, served = attrgetter("load_rpm"), attrgetter("served_rpm")
-    all_served = all(served(hour) == load(hour) for hour in found.plans)
+    load, served = [hour.load_rpm for hour in found.plans], [hour.served_rpm for hour in found.plans]
+    loads = {"load": load} if served == load else {"load": load, "served": served}
+    rented = [sum(item.rented * item.cards for item in hour.use) for hour in found.plans]
+    used = [sum((item.rented + item.reserved) * item.cards for item in hour.use) for hour in found.plans]
+    lines = {"reserved": [reserved] * len(rented)} if reserved else {}
+    cost = [in_cost_unit(hour.cost_cents_per_h, found.currency) for hour in found.plans]
+    title = "Cost without transitions; lines: means of the other policies"
     panels = (
-        _panel(found, "Load", "requests/min", {"load": load} | ({} if all_served else {"served": served})),
-        _panel(
-            found,
-            "Cards in use",
-            "cards",
-            {"in use": lambda hour: _cards(hour, "rented") + _cards(hour, "reserved"),
-             "rented": lambda hour: _cards(hour, "rented"),
-             **({"reserved": lambda _: float(reserved)} if reserved else {})},
-            areas=("rented",),
-        ),
-        _panel(
-            found,
-            "Cost without transitions; lines: means of the other policies",
-            f"cost [{unit}]",
-            {"reserve and rent": lambda hour: in_cost_unit(hour.cost_cents_per_h, found.currency)},
-            means,
-        ),
-    )  # fmt: skip
+        _panel(found, "Load", "requests/min", loads),
+        _panel(found, "Cards in use", "cards", {"in use": used, "rented": rented} | lines),
+        _panel(found, title, f"cost [{unit}]", {"reserve and rent": cost}, means),
+    )
     return Figure(title=f"Plan of {counted(found.hours, 'hour')}", note=note, panels=panels)
-
-
-def _cards(hour: HourPlan, which: str) -> float:
-    return float(sum(getattr(item, which) * item.cards for item in hour.use))
 
 
 def _panel(
     found: Horizon,
     title: str,
     label: str,
-    values: Mapping[str, Callable[[HourPlan], float]],
+    values: Mapping[str, Sequence[float]],
     guides: Sequence[ReferenceLine] = (),
-    areas: tuple[str, ...] = (),
 ) -> CurvePanel:
-    """Return a panel of values that are constant within each interval.
+    """Return a panel of values that are constant within each interval; rented cards are drawn as an area.
 
     Args:
         found: the horizon.
         title: title of the panel.
         label: name and unit of the y axis.
-        values: functions that return the value of an interval, by name of the curve.
+        values: values of the intervals, by name of the curve.
         guides: reference lines.
-        areas: names of the curves that are drawn as areas.
     """
     first, x = found.plans[0].time_s, list[float]()
     for hour in found.plans:
         begin = (hour.time_s - first) / SECONDS_PER_HOUR
         x += [begin, begin + hour.hours]
     axis = XAxis("time [h]", x)
-    curves = []
-    for name, value in values.items():
-        y = [y for hour in found.plans for y in (value(hour),) * 2]
-        curves.append(axis.curve(name, y, "area" if name in areas else "line"))
+    curves = [
+        axis.curve(name, [y for y in each for _ in range(2)], "area" if name == "rented" else "line")
+        for name, each in values.items()
+    ]
     return axis.panel(title, label, curves, guides)

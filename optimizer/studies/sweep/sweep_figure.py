@@ -1,13 +1,11 @@
 """Figure of a sweep: curves over one parameter, a map over two, or the cost of safety over sampled days."""
 
-from collections.abc import Callable
-
 from optimizer.limits.cards import CARDS
 from optimizer.limits.table import limit_label
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import precise, quantity, share_text
 from optimizer.schema import priority_name
-from optimizer.studies.figures.figure_document import Cell, CurvePanel, Figure, GridPanel, Series, XAxis
+from optimizer.studies.figures.figure_document import Cell, CurvePanel, Figure, GridPanel, XAxis
 from optimizer.studies.sweep.sweep_document import Axis, SampledDays, Sweep, SweepPoint
 
 MAX_COLUMNS, MAX_ROWS = 9, 21
@@ -51,42 +49,40 @@ def _curves(found: Sweep) -> list[CurvePanel]:
         for point in found.points
         for end in dict.fromkeys([point.values[0], point.until or point.values[0]])
     ]
-    points, parameter, unit = found.points, found.axes[0], cost_unit(found.currency)
+    parameter, unit = found.axes[0], cost_unit(found.currency)
     values = [parameter.value_in(end, found.currency) for _, end in ends]
     axis = XAxis(axis_label(parameter, found.currency), values)
 
-    def series(name: str, value: Callable[[SweepPoint], float | None], type_name: str = "") -> Series:
-        return axis.curve(name, [value(point) for point, _ in ends], type_name=type_name)
-
-    def shares(place: int) -> Callable[[SweepPoint], float | None]:
-        return lambda point: _percent(point.served[place].share)
-
-    def held(limit: str, item: str) -> Callable[[SweepPoint], float]:
-        return lambda point: sum(
-            b.unserved + b.dearer for b in point.binds if (b.limit, b.item) == (limit, item)
-        )
-
-    served = [
-        series(priority_name(item.priority), shares(place)) for place, item in enumerate(points[0].served)
-    ]
+    points = [point for point, _ in ends]
+    served = {
+        priority_name(item.priority): [_percent(point.served[place].share) for point in points]
+        for place, item in enumerate(points[0].served)
+    }
     binding = sorted({(bind.limit, bind.item) for point in points for bind in point.binds if bind.item})
-    cost = series("cost", lambda point: in_cost_unit(point.total_cost_cents_per_h, found.currency))
+    cost = {"cost": [in_cost_unit(point.total_cost_cents_per_h, found.currency) for point in points]}
     panels = [
-        axis.panel("Cost of the plan", f"cost [{unit}]", [cost]),
+        axis.panel("Cost of the plan", f"cost [{unit}]", cost),
         axis.panel("Served share of the load", "served [%]", served),
     ]
     if found.requires_reserve:
-        lacking = series("lack their reserve", lambda point: len(point.lacks_reserve))
-        panels.append(axis.panel("Servers that lack their reserve", "servers", [lacking]))
+        lacking = {"lack their reserve": [len(point.lacks_reserve) for point in points]}
+        panels.append(axis.panel("Servers that lack their reserve", "servers", lacking))
     if binding:
         # Other limits have no colour, and are distinguished by dashes.
-        limits = [
-            series(limit_label(limit, item), held(limit, item), item if limit == CARDS else "")
-            for limit, item in binding
-        ]
+        limits = []
+        for limit, item in binding:
+            held = [_held(point, limit, item) for point in points]
+            type_name = item if limit == CARDS else ""
+            limits.append(axis.curve(limit_label(limit, item), held, type_name=type_name))
         title = "Servers that a limit keeps from service or from a cheaper candidate"
         panels.append(axis.panel(title, "servers", limits))
     return panels
+
+
+def _held(point: SweepPoint, limit: str, item: str) -> int:
+    """Return the number of servers that a limit keeps from service or from a cheaper candidate."""
+    mine = [bind for bind in point.binds if (bind.limit, bind.item) == (limit, item)]
+    return sum(bind.unserved + bind.dearer for bind in mine)
 
 
 def _map(found: Sweep) -> GridPanel:
