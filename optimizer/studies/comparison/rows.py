@@ -7,7 +7,7 @@ so that the rows of each type add up to the total.
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, isclose
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import NamedTuple
 
 from optimizer.arrays import grouped
@@ -314,6 +314,8 @@ def figures_of(case: Case, names: Iterable[str]) -> SideMetrics | None:
     parts = [part for name in names for _, part in case.parts.get(name, ())]
     pools = [part.figures for part in parts if isinstance(part.figures, Pool)]
     loads = [case.loads[name] for name in names] if case.loads else []
+    arrives = any(load.arrival_rate_rpm for load in loads)
+    weighted = [(load, load.arrival_rate_rpm if arrives else 1.0) for load in loads]
     servers = [name for name in names if name not in case.groups]
     return SideMetrics(
         servers=len(servers),
@@ -325,11 +327,9 @@ def figures_of(case: Case, names: Iterable[str]) -> SideMetrics | None:
         cost_cents_per_h=total(part.cost_cents_per_h for part in parts),
         arrival_rate_rpm=total(load.arrival_rate_rpm for load in loads) if loads else None,
         carried_rate_rpm=total(part.rate_rpm * (1 - getattr(part.figures, "loss", 0.0)) for part in parts),
-        in_tokens=_mean_load(loads, lambda load: load.in_tokens),
-        out_tokens=_mean_load(loads, lambda load: load.out_tokens),
-        itl_ms=_mean_pool(pools, lambda pool: pool.itl_ms),
-        ttft_ms=_mean_pool(pools, lambda pool: pool.ttft_ms),
-        wait_ms=_mean_pool(pools, lambda pool: pool.wait_ms),
+        in_tokens=_mean([(load.in_tokens, weight) for load, weight in weighted]),
+        out_tokens=_mean([(load.out_tokens, weight) for load, weight in weighted]),
+        **{field: _mean_pool(pools, field) for field in ("itl_ms", "ttft_ms", "wait_ms")},
         own=_own_means(pools),
     )
 
@@ -343,7 +343,7 @@ def _own_means(pools: Sequence[Pool]) -> dict[str, float]:
         if shown.field in KindPoolFields.model_fields
     }
     means = {
-        field: _mean_pool([pool for pool in pools if field in kind_of_pool(pool).fields], attrgetter(field))
+        field: _mean_pool([pool for pool in pools if field in kind_of_pool(pool).fields], field)
         for field in sorted(fields)
     }
     return {field: mean for field, mean in means.items() if mean is not None}
@@ -384,13 +384,8 @@ def total_figures(case: Case) -> SideMetrics | None:
     return found.model_copy(update={"cost_cents_per_h": cost})
 
 
-def _mean_load(loads: Sequence[Load], figure: Callable[[Load], float]) -> float | None:
-    arrives = any(load.arrival_rate_rpm for load in loads)
-    return _mean([(figure(load), load.arrival_rate_rpm if arrives else 1.0) for load in loads])
-
-
-def _mean_pool(pools: Sequence[Pool], figure: Callable[[Pool], float]) -> float | None:
-    return _mean([(figure(pool), pool.arrival_rate_rpm) for pool in pools])
+def _mean_pool(pools: Sequence[Pool], field: str) -> float | None:
+    return _mean([(getattr(pool, field), pool.arrival_rate_rpm) for pool in pools])
 
 
 def _mean(weighted: Sequence[tuple[float, float]]) -> float | None:

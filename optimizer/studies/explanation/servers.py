@@ -29,27 +29,25 @@ ServerQuestion = tuple[int, str | None]
 """A server's index, and the only accelerator it can use; None for any accelerator other than the chosen ones.
 """
 _Alternatives = dict[ServerQuestion, Alternative]
+_Bindings = dict[str, tuple[Binding, ...]]
+"""Binding constraints of a server's candidates, by accelerator."""
 
 
 def explain_servers(
     before: BasePlan, servers: Sequence[int], answers: Mapping[ServerQuestion, Answer]
 ) -> tuple[ServerExplanation, ...]:
     """Return the explanations of some servers, given the answers to their what-if questions."""
-    candidates, plan = before.candidates, before.plan
+    candidates, names = before.candidates, before.candidates.arrays.accelerator_names
     table = CandidateTable.joined([candidates.table, candidates.over_limit])
     choose_batch = candidates.system.options.batch_sizing == "optimal"
     mine = np.flatnonzero(np.isin(table.server, servers))
     limits = binding_limits(candidates.arrays, table.take(mine), choose_batch=choose_batch)
-    bindings = {
-        row: _with_stages(candidates, table, row, found)
-        for row, found in zip(mine.tolist(), limits, strict=True)
-    }
+    bindings: dict[int, _Bindings] = {s: {} for s in servers}
+    for row, found in zip(mine.tolist(), limits, strict=True):
+        of_server = bindings[int(table.server[row])]
+        of_server[names[table.accelerator[row]]] = _with_stages(candidates, table, row, found)
     alternatives = {key: _alternative(before, answer, key[0]) for key, answer in answers.items()}
-    names, rents = candidates.arrays.server_names, before.outcome.rents
-    return tuple(
-        _explained(candidates, plan, s, table, bindings, alternatives, rents=names[s] in rents)
-        for s in servers
-    )
+    return tuple(_explained(before, s, bindings[s], alternatives) for s in servers)
 
 
 def _with_stages(
@@ -98,37 +96,25 @@ def _alternative(before: BasePlan, answer: Answer, s: int) -> Alternative:
 
 
 def _explained(
-    candidates: Candidates,
-    plan: Plan,
-    s: int,
-    table: CandidateTable,
-    bindings: dict[int, tuple[Binding, ...]],
-    alternatives: _Alternatives,
-    *,
-    rents: bool,
+    before: BasePlan, s: int, bindings: _Bindings, alternatives: _Alternatives
 ) -> ServerExplanation:
+    candidates, plan = before.candidates, before.plan
     arrays, name = candidates.arrays, candidates.arrays.server_names[s]
     server = candidates.system.servers[name]
     load_rpm, carried_rpm, fraction = _loads(candidates, plan, s)
-    of_accelerator = {
-        arrays.accelerator_names[table.accelerator[row]]: limits
-        for row, limits in bindings.items()
-        if table.server[row] == s
-    }
     pools = plan.allocations.get(name, ())
     has_reserve = name not in plan.lacks_reserve if name in plan.requires_reserve else None
     headroom = None
-    if not rents:
+    if name not in before.outcome.rents:
         headroom = _headroom_rpm(candidates, plan, s, carried_rpm, with_reserve=bool(has_reserve))
-    return ServerExplanation(
+    return ServerExplanation.taken_from(
+        server,
         server=name,
-        service_class=server.service_class,
-        model=server.model,
         priority=candidates.system.priority(server),
         load_rpm=load_rpm,
         served_fraction=fraction,
         pools=tuple(
-            ChosenPool.taken_from(pool, binding=() if pool.role else of_accelerator[pool.accelerator])
+            ChosenPool.taken_from(pool, binding=() if pool.role else bindings[pool.accelerator])
             for pool in pools
         ),
         headroom_rpm=headroom,
@@ -136,7 +122,7 @@ def _explained(
         headroom_wanted=float(arrays.servers.reserve.headroom_share[s]),
         has_reserve=has_reserve,
         next_best=alternatives.get((s, None)),
-        options=_options(candidates, s, of_accelerator, alternatives),
+        options=_options(candidates, s, bindings, alternatives),
         rejections=tuple(sorted(map(RejectedAccelerator.taken_from, candidates.rejections(s)), key=_miss)),
     )
 
@@ -176,10 +162,7 @@ def _headroom_rpm(
 
 
 def _options(
-    candidates: Candidates,
-    s: int,
-    of_accelerator: dict[str, tuple[Binding, ...]],
-    alternatives: _Alternatives,
+    candidates: Candidates, s: int, bindings: _Bindings, alternatives: _Alternatives
 ) -> tuple[Option, ...]:
     arrays, table = candidates.arrays, candidates.table
     rows = np.flatnonzero((table.server == s) & (table.members == ALL_MEMBERS))
@@ -196,7 +179,7 @@ def _options(
                 units=int(table.units[c]),
                 cost_cents_per_h=float(cost[c]),
                 max_arrival_rate_rpm=float(table.max_rate_rps[c] * SECONDS_PER_MINUTE),
-                binding=of_accelerator[accelerator],
+                binding=bindings[accelerator],
                 with_reserve=reserved.get(accelerator),
                 forced=alternatives.get((s, accelerator)),
             )

@@ -46,10 +46,9 @@ def plan_point(system: System, values: Values, memo: SizingMemo | None = None) -
     """
     solved = solve_in_full(system, memo=memo)
     plan = solved.plan
-    return SweepPoint(
+    return SweepPoint.taken_from(
+        plan,
         values=values,
-        status=plan.status,
-        total_cost_cents_per_h=plan.total_cost_cents_per_h,
         value_cents_per_h=plan.objective,
         bound_cents_per_h=plan.bound,
         unserved=len(plan.unserved),
