@@ -28,6 +28,7 @@ from plan_search import Values, Way, joined, service_levels
 
 from optimizer import Plan, System, find_candidates
 from optimizer.candidates.measuring import measure_pairs
+from optimizer.candidates.pairs import Pairs
 
 EXTERNAL = "external"
 
@@ -203,10 +204,10 @@ def _power(system: System) -> dict[tuple[str, str], Fraction]:
         for c in range(len(table)):
             server = arrays.server_names[table.server[c]]
             acc = arrays.accelerator_names[table.accelerator[c]]
-            rows = table.server[[c]], table.accelerator[[c]], table.max_batch[[c]], table.max_rate_rps[[c]]
+            pairs = Pairs.of(arrays, table.server[[c]], table.accelerator[[c]], table.max_batch[[c]])
             busy = 1.0
             if arrays.servers.load_rps[table.server[c]] > 0:
-                found_there = measure_pairs(arrays, *rows).performance
+                found_there = measure_pairs(arrays, pairs, table.max_rate_rps[[c]]).performance
                 row = system.profiles[system.servers[server].model, acc]
                 tokens = system.servers[server].current.load.out_tokens
                 assert row.decode is not None

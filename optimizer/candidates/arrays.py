@@ -7,7 +7,7 @@ index of the profile of each server–accelerator pair.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from optimizer.documents import ANY_LOSS, DEFAULT_MAX_LOSS, MAX_COUNT
 from optimizer.features.versions.streams import with_roll_back
 from optimizer.kinds.laws import LawTable
 from optimizer.kinds.queue_models import QUEUE_MODELS
-from optimizer.kinds.table import kind_of_profile
 from optimizer.queueing.measures import LOSS
 from optimizer.queueing.performance import OwnArrays
 from optimizer.queueing.targets import Targets
@@ -314,24 +313,6 @@ def profile_of(system: System, server: Server, accelerator: str) -> ModelProfile
     from optimizer.profiles.requested import requested_profile  # slow import
 
     return requested_profile(system, server, accelerator).profile
-
-
-def own_fields(arrays: SystemArrays, system: System, s: int, a: int, max_batch: int) -> Mapping[str, Any]:
-    """Return the fields of a `Pool` that only the server's kind has.
-
-    Args:
-        arrays: the system as arrays.
-        system: the system.
-        s: index of the server.
-        a: index of the accelerator.
-        max_batch: batch limit.
-    """
-    server = system.servers[arrays.server_names[s]]
-    profile = system.profiles[server.model, arrays.accelerator_names[a]]
-    kind = kind_of_profile(profile)
-    own = arrays.servers.own.get(kind.name)
-    row = None if own is None else own.of_pairs(np.array([s]), np.array([a]))
-    return kind.pool_fields(server, profile, max_batch, row)
 
 
 def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:

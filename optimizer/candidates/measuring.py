@@ -35,15 +35,13 @@ CLIENT_TIMES = frozenset({"ttft_ms", "response_ms"})
 """Fields of `Performance` to which clients add the network latency."""
 
 
-def measure_pairs(
-    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
-) -> ReplicaMetrics:
+def measure_pairs(arrays: SystemArrays, pairs: Pairs, rate_rps: FloatArray) -> ReplicaMetrics:
     """Return the performance of one replica of each of R pairs at its arrival rate > 0 [requests/s]."""
-    found = [np.zeros(len(server)) for _ in fields(Performance)]
-    measured = np.zeros((len(arrays.servers.targets.measures), len(server)))
-    own: defaultdict[str, FloatArray] = defaultdict(lambda: np.full(len(server), np.nan))
+    found = [np.zeros(len(rate_rps)) for _ in fields(Performance)]
+    measured = np.zeros((len(arrays.servers.targets.measures), len(rate_rps)))
+    own: defaultdict[str, FloatArray] = defaultdict(lambda: np.full(len(rate_rps), np.nan))
 
-    for rows, some in parts(arrays, server, accelerator, max_batch):
+    for rows, some in parts(arrays, pairs):
         mine = rows_of(arrays, some)
         of_rows = mine.analyze(rate_rps[rows])
         if not arrays.servers.is_queue[some.server[0]]:
@@ -76,11 +74,9 @@ class MemberMetrics:
 MEMBER_MEANS = ("itl_ms", "ttft_ms", "wait_ms")
 
 
-def measure_members(
-    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
-) -> Iterator[MemberMetrics]:
+def measure_members(arrays: SystemArrays, pairs: Pairs, rate_rps: FloatArray) -> Iterator[MemberMetrics]:
     """Yield the performance of each loaded member of the shared queues among R server–accelerator pairs."""
-    for rows, some in parts(arrays, server, accelerator, max_batch):
+    for rows, some in parts(arrays, pairs):
         if not arrays.servers.is_queue[some.server[0]]:
             continue
         classes = ClassRows.of(arrays, some)
@@ -97,75 +93,55 @@ def measure_members(
             yield MemberMetrics(int(rows[pair]), member, means, figures[:, q], limits[:, q])
 
 
-def largest_rates_of(
-    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
-) -> FloatArray:
+def largest_rates_of(arrays: SystemArrays, pairs: Pairs) -> FloatArray:
     """Return the maximum rate within its targets of a replica of each of R pairs [requests/s], shape (R,).
 
     The rate of a shared queue is the total of its classes, in their fixed proportions.
     """
-    return _rates_of(
-        arrays,
-        (server, accelerator, max_batch),
-        lambda mine: largest_rate(mine.queues, mine.targets).max_rate_rps,
-    )
+    return _rates_of(arrays, pairs, lambda mine: largest_rate(mine.queues, mine.targets).max_rate_rps)
 
 
-def stable_rates_of(
-    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
-) -> FloatArray:
+def stable_rates_of(arrays: SystemArrays, pairs: Pairs) -> FloatArray:
     """Return the maximum stable rate of a replica of each of R pairs [requests/s], shape (R,).
 
     The rate of a shared queue is the total of its classes, in their fixed proportions.
     """
-    return _rates_of(arrays, (server, accelerator, max_batch), lambda mine: mine.queues.stable_rate_rps)
+    return _rates_of(arrays, pairs, lambda mine: mine.queues.stable_rate_rps)
 
 
-def _rates_of(
-    arrays: SystemArrays,
-    of: tuple[IntArray, IntArray, IntArray],
-    rate_of: Callable[[ServerRows], FloatArray],
-) -> FloatArray:
-    """Return a rate of a replica of each pair [requests/s]: the smallest that `rate_of` gives for its rows.
-
-    `of` contains the server, accelerator and batch limit of each pair.
-    """
-    rates = np.zeros(len(of[0]))
-    for rows, some in parts(arrays, *of):
+def _rates_of(arrays: SystemArrays, pairs: Pairs, rate_of: Callable[[ServerRows], FloatArray]) -> FloatArray:
+    """Return a rate of a replica of each pair [requests/s]: the smallest that `rate_of` gives its rows."""
+    rates = np.zeros(len(pairs.server))
+    for rows, some in parts(arrays, pairs):
         mine = rows_of(arrays, some)
         found = mine.of_pairs(np.minimum, rate_of(mine))
         rates[rows] = found * arrays.rate_factor[some.server, some.accelerator]
     return rates
 
 
-def targets_hold(
-    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
-) -> BoolArray:
+def targets_hold(arrays: SystemArrays, pairs: Pairs, rate_rps: FloatArray) -> BoolArray:
     """Return a mask of pairs of which one replica meets all targets at its arrival rate [requests/s]."""
-    holds = np.zeros(len(server), np.bool_)
-    for rows, some in parts(arrays, server, accelerator, max_batch):
+    holds = np.zeros(len(rate_rps), np.bool_)
+    for rows, some in parts(arrays, pairs):
         mine = rows_of(arrays, some)
         holds[rows] = mine.met(mine.analyze(rate_rps[rows]))
     return holds
 
 
 def performances(
-    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
+    arrays: SystemArrays, pairs: Pairs, rate_rps: FloatArray
 ) -> Iterator[tuple[IntArray, Pairs, Performance]]:
     """Yield the performance of one replica of each pair at its arrival rate [requests/s].
 
     Each item has the positions of pairs with the same queue model, these pairs, and their performance.
     """
-    for rows, some in parts(arrays, server, accelerator, max_batch):
+    for rows, some in parts(arrays, pairs):
         yield rows, some, replicas_of(arrays, some).analyze(rate_rps[rows])
 
 
-def parts(
-    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
-) -> Iterator[tuple[IntArray, Pairs]]:
+def parts(arrays: SystemArrays, pairs: Pairs) -> Iterator[tuple[IntArray, Pairs]]:
     """Split pairs into groups that are analysed together; yield the positions and the pairs of each group."""
-    pairs = Pairs.of(arrays, server, accelerator, max_batch)
-    queued = arrays.servers.is_queue[server]
+    queued = arrays.servers.is_queue[pairs.server]
     for alike in (np.flatnonzero(~queued), np.flatnonzero(queued)):
         for rows in chunks(arrays, pairs, alike):
             yield rows, pairs.take(rows)

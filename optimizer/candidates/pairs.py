@@ -1,15 +1,17 @@
 """Server–accelerator pairs before sizing, and their queue models."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen, same_rows
+from optimizer.arrays import FloatArray, IntArray, RowArrays, frozen, same_rows
 from optimizer.candidates.arrays import OwnTable, SystemArrays, tabulate
-from optimizer.candidates.table import RejectionReason, Verdicts
+from optimizer.candidates.table import CandidateTable, RejectionReason, Verdicts
 from optimizer.documents import MAX_BATCH_LIMIT
 from optimizer.kinds.queue_models import QUEUE_MODELS
-from optimizer.kinds.table import kind_of_law
+from optimizer.kinds.table import kind_of_law, kind_of_profile
 from optimizer.parallel import in_threads
 from optimizer.queueing.performance import (
     QUEUE_TO_BATCH_RATIO,
@@ -27,8 +29,8 @@ from optimizer.tolerances import SAME
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
-    """Server–accelerator pairs before sizing, as arrays of shape (R,)."""
+class Pairs(RowArrays):
+    """Server–accelerator pairs with batch limits, as arrays of shape (R,)."""
 
     server: IntArray
     accelerator: IntArray
@@ -49,9 +51,10 @@ class Pairs:
         profile, capacity = arrays.profile_of[server, accelerator], queue_capacity(arrays, server, max_batch)
         return cls(server, accelerator, profile, max_batch, capacity, max_batch, np.full(len(server), np.nan))
 
-    def take(self, rows: IntArray | BoolArray) -> "Pairs":
-        """Return a copy with only the given rows (indices or a mask), in the given order."""
-        return Pairs(*(getattr(self, field.name)[rows] for field in fields(self)))
+    @classmethod
+    def of_rows(cls, arrays: SystemArrays, table: CandidateTable) -> "Pairs":
+        """Return the pairs of candidates."""
+        return cls.of(arrays, table.server, table.accelerator, table.max_batch)
 
 
 def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: bool) -> Pairs:
@@ -224,6 +227,26 @@ def _own_of(arrays: SystemArrays, pairs: Pairs) -> OwnArrays | None:
     laws = arrays.profiles.laws
     own = arrays.servers.own.get(kind_of_law(laws.laws[laws.law[pairs.profile[0]]]).name)
     return None if own is None else own.of_pairs(pairs.server, pairs.accelerator)
+
+
+def own_fields(
+    arrays: SystemArrays, system: System, pairs: Pairs | CandidateTable, row: int
+) -> Mapping[str, Any]:
+    """Return the fields of a `Pool` that only the kind of a pair's server has.
+
+    Args:
+        arrays: the system as arrays.
+        system: the system.
+        pairs: the pairs, or candidates.
+        row: index of the pair.
+    """
+    server_name = arrays.server_names[pairs.server[row]]
+    server, accelerator = system.servers[server_name], arrays.accelerator_names[pairs.accelerator[row]]
+    profile = system.profiles[server.model, accelerator]
+    kind = kind_of_profile(profile)
+    own = arrays.servers.own.get(kind.name)
+    mine = None if own is None else own.of_pairs(pairs.server[[row]], pairs.accelerator[[row]])
+    return kind.pool_fields(server, profile, int(pairs.max_batch[row]), mine)
 
 
 def targets_of(arrays: SystemArrays, pairs: Pairs) -> Targets:

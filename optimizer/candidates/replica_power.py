@@ -6,13 +6,14 @@ activity. The rest is proportional to the part of the computing time that grows 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, IntArray
+from optimizer.arrays import FloatArray
 from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
 from optimizer.candidates.measuring import performances
-from optimizer.candidates.pairs import law_of
+from optimizer.candidates.pairs import Pairs, law_of
 from optimizer.candidates.table import Candidates, CandidateTable
 from optimizer.features.shared_queues.offers import Subsets
 from optimizer.queueing.performance import Performance
@@ -41,46 +42,33 @@ def activity(performance: Performance, alone_ms: FloatArray) -> FloatArray:
 
 
 def power_at_rates_w(
-    arrays: SystemArrays,
-    powers: Sequence[Power],
-    server: IntArray,
-    accelerator: IntArray,
-    max_batch: IntArray,
-    rate_rps: FloatArray,
+    arrays: SystemArrays, powers: Sequence[Power], pairs: Pairs, rate_rps: FloatArray
 ) -> FloatArray:
     """Return the power of one replica of each of R pairs at its arrival rate [W], shape (R,).
 
     Args:
         arrays: the system as arrays.
         powers: power curve of each accelerator.
-        server: index of each pair's server.
-        accelerator: index of each pair's accelerator.
-        max_batch: batch limit of each pair.
+        pairs: the pairs.
         rate_rps: arrival rate of each replica [requests/s]; 0 if it is idle.
     """
-    active, loaded = np.zeros(len(server)), np.flatnonzero(rate_rps > 0)
-    columns = server[loaded], accelerator[loaded], max_batch[loaded], rate_rps[loaded]
-    for rows, some, performance in performances(arrays, *columns):
+    active, loaded = np.zeros(len(rate_rps)), np.flatnonzero(rate_rps > 0)
+    for rows, some, performance in performances(arrays, pairs.take(loaded), rate_rps[loaded]):
         times, _ = law_of(arrays, some).idle_times(some.max_batch)
         tokens = arrays.servers.out_tokens[some.server]
         alone_ms = np.where(tokens > 0, np.maximum(tokens - 1, 0) * times.itl_ms, times.first_token_ms)
         active[loaded[rows]] = activity(performance, alone_ms)
-    return _power_w(arrays, powers, server, accelerator, active)
+    return _power_w(arrays, powers, pairs, active)
 
 
 def largest_power_w(
-    arrays: SystemArrays,
-    powers: Sequence[Power],
-    server: IntArray,
-    accelerator: IntArray,
-    max_batch: IntArray,
-    max_rate_rps: FloatArray,
+    arrays: SystemArrays, powers: Sequence[Power], pairs: Pairs, max_rate_rps: FloatArray
 ) -> FloatArray:
     """Return the power of one replica of each of R pairs at its maximum rate [W]; full power without load."""
-    loaded = (arrays.servers.load_rps[server] > 0) & (max_rate_rps > 0)
-    full = _power_w(arrays, powers, server, accelerator, np.ones(len(server)))
-    rates = np.where(loaded, max_rate_rps, 0.0)
-    return np.where(loaded, power_at_rates_w(arrays, powers, server, accelerator, max_batch, rates), full)
+    loaded = (arrays.servers.load_rps[pairs.server] > 0) & (max_rate_rps > 0)
+    full = _power_w(arrays, powers, pairs, np.ones(len(loaded)))
+    at_rates = power_at_rates_w(arrays, powers, pairs, np.where(loaded, max_rate_rps, 0.0))
+    return np.where(loaded, at_rates, full)
 
 
 def power_of_rows(candidates: Candidates, table: CandidateTable) -> FloatArray:
@@ -88,34 +76,20 @@ def power_of_rows(candidates: Candidates, table: CandidateTable) -> FloatArray:
     powers = [item.power for item in candidates.system.accelerators.values()]
     power, own = np.zeros(len(table)), table.units_per_replica > 0  # rentals draw none
     part = own & (table.members != ALL_MEMBERS)
-    _add_power(power, np.flatnonzero(own & ~part), candidates.arrays, powers, table, table.server)
+    parts = [(own & ~part, candidates.arrays, table)]
     subsets = Subsets.of(candidates.system, candidates.arrays) if part.any() else None
     if subsets is not None:
-        rows = np.flatnonzero(part)
-        _add_power(power, rows, subsets.arrays, powers, table, subsets.servers_of(table))
+        parts.append((part, subsets.arrays, replace(table, server=subsets.servers_of(table))))
+    for rows, arrays, mine in parts:
+        some = mine.take(rows)
+        power[rows] = largest_power_w(arrays, powers, Pairs.of_rows(arrays, some), some.max_rate_rps)
     return power
 
 
-def _add_power(
-    power: FloatArray,
-    rows: IntArray,
-    arrays: SystemArrays,
-    powers: Sequence[Power],
-    table: CandidateTable,
-    server: IntArray,
-) -> None:
-    """Write the power of the candidates `rows` at their maximum rate [W] into `power`."""
-    columns = table.accelerator[rows], table.max_batch[rows], table.max_rate_rps[rows]
-    power[rows] = largest_power_w(arrays, powers, server[rows], *columns)
-
-
-def _power_w(
-    arrays: SystemArrays, powers: Sequence[Power], server: IntArray, accelerator: IntArray, active: FloatArray
-) -> FloatArray:
+def _power_w(arrays: SystemArrays, powers: Sequence[Power], pairs: Pairs, active: FloatArray) -> FloatArray:
     """Return the power of one replica of each of R pairs at its share of full activity [W], shape (R,)."""
-    each = np.zeros(len(server))
-    for a in np.unique(accelerator).tolist():
-        rows = accelerator == a
+    each = np.zeros(len(active))
+    for a in np.unique(pairs.accelerator).tolist():
+        rows = pairs.accelerator == a
         each[rows] = powers[a].at(active[rows])
-    profile = arrays.profile_of[server, accelerator]
-    return each * arrays.profiles.accelerators_per_replica[profile]
+    return each * arrays.profiles.accelerators_per_replica[pairs.profile]

@@ -9,11 +9,12 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import SystemArrays, tabulate_as_served
-from optimizer.candidates.measuring import largest_rates_of, measure_pairs
+from optimizer.candidates.measuring import largest_rates_of
+from optimizer.candidates.pairs import Pairs
 from optimizer.candidates.replica_power import power_of_rows
 from optimizer.features.views import JointService, sections, with_placements_elsewhere
 from optimizer.plan.document import Plan, PlanLevel, Unserved
-from optimizer.plan.rows import idle_figures, origin_of, pool_figures
+from optimizer.plan.rows import figures_at_load, origin_of
 from optimizer.plan.shortages import Shortages
 from optimizer.plan.views import PlanPlacements
 from optimizer.schema.pools import Pool
@@ -128,15 +129,11 @@ def _pools(
     serves = np.where(table.is_pool, table.max_rate_rps, 0.0)
     table = replace(table, server=owner[chosen], max_rate_rps=serves)
     most_rps, carried_rps = _shared_loads(arrays, problem, table, count)
-    loaded = carried_rps > 0
-    pairs = table.server[loaded], table.accelerator[loaded], table.max_batch[loaded]
-    idle = table.server[~loaded], table.accelerator[~loaded], table.max_batch[~loaded]
-    measured = measure_pairs(arrays, *pairs, carried_rps[loaded] / count[loaded])
-    at_load = pool_figures(arrays, candidates.system, pairs, measured)
-    without_load = iter(idle_figures(arrays, candidates.system, idle))
+    pairs = Pairs.of_rows(arrays, table)
+    figures, _ = figures_at_load(arrays, candidates.system, pairs, carried_rps / count)
     pools: dict[str, tuple[Pool, ...]] = {}
     for i, (s, a) in enumerate(table.pairs()):
-        batch, mine = int(table.max_batch[i]), next(at_load if loaded[i] else without_load)
+        batch, mine = int(table.max_batch[i]), figures[i]
         name, accelerator = arrays.server_names[s], arrays.accelerator_names[a]
         pool = Pool(
             accelerator=accelerator,
@@ -181,8 +178,8 @@ def _shared_loads(
     if queued.any():
         load = np.where(queued, arrays.servers.load_rps[table.server], load)
         partly = np.flatnonzero(queued & (load != table.load_rps))
-        columns = table.server[partly], table.accelerator[partly], table.max_batch[partly]
-        most[partly] = largest_rates_of(arrays, *columns) * count[partly]
+        pairs = Pairs.of_rows(arrays, table.take(partly))
+        most[partly] = largest_rates_of(arrays, pairs) * count[partly]
     together = np.bincount(table.server, most, minlength=len(problem.priority))[table.server]
     is_too_much = load >= together * (1 - ROUNDING)
     return most, np.where(is_too_much, np.minimum(load, together), load) * most / together

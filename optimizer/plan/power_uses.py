@@ -7,7 +7,7 @@ import numpy as np
 from optimizer.arrays import FloatArray
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.replica_power import power_at_rates_w
-from optimizer.plan.rows import pool_rows
+from optimizer.plan.rows import pool_pairs
 from optimizer.schema.pools import Pool
 from optimizer.spec.system import System
 
@@ -18,4 +18,4 @@ def power_at_load_w(system: System, arrays: SystemArrays, pools: Sequence[tuple[
         return np.zeros(0)
     powers = [item.power for item in system.accelerators.values()]
     count = np.array([pool.num_replicas for _, pool in pools])
-    return np.asarray(power_at_rates_w(arrays, powers, *pool_rows(arrays, pools)) * count)
+    return np.asarray(power_at_rates_w(arrays, powers, *pool_pairs(arrays, pools)) * count)

@@ -1,75 +1,77 @@
 """Converts pools of a plan to arrays for queue models, and metrics back to fields of pools."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, IntArray
-from optimizer.candidates.arrays import SystemArrays, own_fields
-from optimizer.candidates.measuring import ReplicaMetrics, parts
-from optimizer.candidates.pairs import law_of
+from optimizer.arrays import FloatArray
+from optimizer.candidates.arrays import SystemArrays
+from optimizer.candidates.measuring import ReplicaMetrics, measure_pairs, parts
+from optimizer.candidates.pairs import Pairs, law_of, own_fields
 from optimizer.queueing.measures import MEANS, TargetMeasure
 from optimizer.schema.pools import Pool, TargetFigure
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 
-class PoolRows(NamedTuple):
-    """Pools as server–accelerator pairs, shapes (R,)."""
+def pool_pairs(
+    arrays: SystemArrays, pools: Sequence[tuple[str, Pool]], field: str = "arrival_rate_rpm"
+) -> tuple[Pairs, FloatArray]:
+    """Return pools as server–accelerator pairs, and a rate of one replica of each [requests/s], shape (R,).
 
-    server: IntArray
-    accelerator: IntArray
-    max_batch: IntArray
-    rate_rps: FloatArray
-    """Load of one replica [requests/s]."""
-
-    def take(self, rows: IntArray) -> "PoolRows":
-        """Return a copy with only the rows with the given indices."""
-        return PoolRows(self.server[rows], self.accelerator[rows], self.max_batch[rows], self.rate_rps[rows])
-
-
-def pool_rows(arrays: SystemArrays, pools: Iterable[tuple[str, Pool]]) -> PoolRows:
-    """Convert pools, given with their server names, to rows."""
+    Args:
+        arrays: the system as arrays.
+        pools: R pools, with the names of their servers.
+        field: Python name of the pool's rate [requests/min]: its load, or its maximum rate.
+    """
     servers = {name: s for s, name in enumerate(arrays.server_names)}
     accelerators = {name: a for a, name in enumerate(arrays.accelerator_names)}
-    rows = [
-        (
-            servers[name],
-            accelerators[pool.accelerator],
-            pool.max_batch,
-            pool.arrival_rate_rpm / SECONDS_PER_MINUTE / max(pool.num_replicas, 1),
-        )
-        for name, pool in pools
-    ]
-    server, accelerator, max_batch, rate_rps = np.array(rows, np.float64).reshape(len(rows), 4).T
-    return PoolRows(
-        server.astype(np.int64), accelerator.astype(np.int64), max_batch.astype(np.int64), rate_rps
-    )
+    rows = [(servers[name], accelerators[pool.accelerator], pool.max_batch) for name, pool in pools]
+    rates = [getattr(pool, field) / SECONDS_PER_MINUTE / max(pool.num_replicas, 1) for _, pool in pools]
+    return Pairs.of(arrays, *np.array(rows, np.int64).reshape(-1, 3).T), np.array(rates, np.float64)
 
 
 MEANS_OF_POOLS = ("itl_ms", "ttft_ms", "wait_ms", "utilization", "loss")
 """Fields of `Performance` that pools state."""
 
 
+def figures_at_load(
+    arrays: SystemArrays, system: System, pairs: Pairs, rate_rps: FloatArray
+) -> tuple[list[dict[str, Any]], ReplicaMetrics]:
+    """Return the metrics of pools by field name, and the performance of the replicas that have load.
+
+    Args:
+        arrays: the system as arrays.
+        system: the system.
+        pairs: R pools as pairs.
+        rate_rps: load of one replica of each pool [requests/s], shape (R,).
+    """
+    loaded = rate_rps > 0
+    measured = measure_pairs(arrays, pairs.take(loaded), rate_rps[loaded])
+    with_load = pool_figures(arrays, system, pairs.take(loaded), measured)
+    without_load = iter(_idle_figures(arrays, system, pairs.take(~loaded)))
+    return [next(with_load if one else without_load) for one in loaded.tolist()], measured
+
+
 def pool_figures(
-    arrays: SystemArrays, system: System, pairs: tuple[IntArray, IntArray, IntArray], found: ReplicaMetrics
+    arrays: SystemArrays, system: System, pairs: Pairs, found: ReplicaMetrics
 ) -> Iterator[dict[str, Any]]:
     """Yield the metrics of pools with load: means, fields of their kinds, and targets other than means.
 
     Args:
         arrays: the system as arrays.
         system: the system.
-        pairs: indices of server and accelerator, and batch limit; shapes (R,).
+        pairs: R pools as pairs.
         found: performance of one replica of each pair.
     """
-    targets = arrays.servers.targets.take(pairs[0])
-    for i, (s, a, max_batch) in enumerate(zip(*(column.tolist() for column in pairs), strict=True)):
+    targets = arrays.servers.targets.take(pairs.server)
+    for i, s in enumerate(pairs.server.tolist()):
         means = {name: float(getattr(found.performance, name)[i]) for name in MEANS_OF_POOLS}
         own = {name: float(values[i]) for name, values in found.own.items() if not np.isnan(values[i])}
         shown = target_figures(targets.measures, found.targets[:, i], targets.limits[:, i])
         members = arrays.servers.is_queue[s]  # members have the targets
-        settings = own_fields(arrays, system, s, a, max_batch)
+        settings = own_fields(arrays, system, pairs, i)
         yield {**means, **settings, **own, "targets": () if members else shown}
 
 
@@ -77,24 +79,15 @@ IDLE = {"wait_ms": 0.0, "utilization": 0.0, "loss": 0.0, "targets": ()}
 """Metrics that are equal for all pools without load."""
 
 
-def idle_figures(
-    arrays: SystemArrays, system: System, pairs: tuple[IntArray, IntArray, IntArray]
-) -> list[dict[str, Any]]:
-    """Return the metrics of pools without load: means without queueing, and the fields of their kinds.
-
-    Args:
-        arrays: the system as arrays.
-        system: the system.
-        pairs: indices of server and accelerator, and batch limit; shapes (R,).
-    """
-    found: list[dict[str, Any]] = [{} for _ in pairs[0]]
-    for rows, some in parts(arrays, *pairs):
+def _idle_figures(arrays: SystemArrays, system: System, pairs: Pairs) -> list[dict[str, Any]]:
+    """Return the metrics of pools without load: means without queueing, and the fields of their kinds."""
+    found: list[dict[str, Any]] = [{} for _ in pairs.server]
+    for rows, some in parts(arrays, pairs):
         times, _ = law_of(arrays, some).idle_times(some.max_batch)
         ttft_ms = times.first_token_ms + arrays.servers.delay_ms[some.server, some.accelerator]
         for k, i in enumerate(rows.tolist()):
             means = {"itl_ms": float(times.itl_ms[k]), "ttft_ms": float(ttft_ms[k])}
-            own = own_fields(arrays, system, *(int(column[i]) for column in pairs))
-            found[i] = {**IDLE, **means, **own}
+            found[i] = {**IDLE, **means, **own_fields(arrays, system, some, k)}
     return found
 
 

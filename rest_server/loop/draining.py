@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from optimizer.candidates.measuring import stable_rates_of
 from optimizer.candidates.pairs import arrays_of
 from optimizer.plan import Plan
-from optimizer.plan.rows import pool_rows
+from optimizer.plan.rows import pool_pairs
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 from rest_server.loop.loads import EstimatedLoad
@@ -43,8 +43,8 @@ def with_target_shares(
     if not pools:
         return found
     arrays = arrays_of(system)
-    rows = pool_rows(arrays, pools)
-    stable_rps = stable_rates_of(arrays, rows.server, rows.accelerator, rows.max_batch)
+    pairs, _ = pool_pairs(arrays, pools)
+    stable_rps = stable_rates_of(arrays, pairs)
     within: dict[str, float] = {}
     at_most: dict[str, float] = {}
     for (name, pool), each_rps in zip(pools, stable_rps.tolist(), strict=True):

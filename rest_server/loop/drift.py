@@ -20,7 +20,7 @@ from optimizer.candidates.caution import Time, times_of, with_scaled_times
 from optimizer.candidates.measuring import performances
 from optimizer.candidates.pairs import arrays_of
 from optimizer.plan import Plan, Pool
-from optimizer.plan.rows import pool_rows
+from optimizer.plan.rows import pool_pairs
 from optimizer.queueing.performance import MS_PER_S
 from optimizer.schema import ModelProfile
 from optimizer.spec.system import System
@@ -346,7 +346,7 @@ class _Prediction:
         def times(changed: ModelProfile) -> dict[str, float]:
             profiles = {**alone.profiles, (server.model, pool.accelerator): changed}
             arrays = arrays_of(replace(alone, profiles=profiles))
-            ((_, _, performance),) = performances(arrays, *pool_rows(arrays, [(name, there)]))
+            ((_, _, performance),) = performances(arrays, *pool_pairs(arrays, [(name, there)]))
             return {field: float(getattr(performance, field)[0]) for field in PREDICTED}
 
         plain = times(profile)

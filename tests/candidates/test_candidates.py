@@ -13,6 +13,7 @@ from queue_oracles import Iteration, Linear, Machine
 from optimizer.candidates import Candidates, Rejection, find_candidates
 from optimizer.candidates.arrays import current_cost_cents_per_h
 from optimizer.candidates.measuring import measure_pairs
+from optimizer.candidates.pairs import Pairs
 from optimizer.spec.system import load_system
 
 Document = dict[str, Any]
@@ -113,7 +114,8 @@ def test_pair_performance_matches_single_replicas() -> None:
     candidates = found()
     one = np.zeros(2, np.int64)
     rates = np.array([0.5, 2.0])
-    performance = measure_pairs(candidates.arrays, one, one, np.array([16, 8]), rates).performance
+    pairs = Pairs.of(candidates.arrays, one, one, np.array([16, 8]))
+    performance = measure_pairs(candidates.arrays, pairs, rates).performance
     for row, (batch, rate) in enumerate([(16, 0.5), (8, 2.0)]):
         seen = Machine(PLAIN, batch, 10 * batch).see(rate)
         assert performance.itl_ms[row] == pytest.approx(seen.itl, rel=1e-9)

@@ -10,7 +10,7 @@ from builders import accelerator, document, server
 
 from optimizer import load_system, solve
 from optimizer.candidates import find_candidates
-from optimizer.candidates.pairs import arrays_of
+from optimizer.candidates.pairs import Pairs, arrays_of
 from optimizer.candidates.replica_power import WEIGHTS_ACTIVITY, activity, power_at_rates_w, power_of_rows
 from optimizer.profiles.catalogue import load_catalogue
 from optimizer.queueing.performance import Performance
@@ -84,12 +84,12 @@ def test_power_grows_with_the_rate_from_idle_to_at_most_full(path: str) -> None:
     arrays, table = arrays_of(system), candidates.table
     loaded = np.flatnonzero(arrays.servers.load_rps[table.server] > 0)[:40]
     powers = [Power(idle_w=100, full_w=700)] * len(arrays.accelerator_names)
-    rows = table.server[loaded], table.accelerator[loaded], table.max_batch[loaded]
-    count = arrays.profiles.accelerators_per_replica[arrays.profile_of[rows[0], rows[1]]]
+    pairs = Pairs.of_rows(arrays, table.take(loaded))
+    count = arrays.profiles.accelerators_per_replica[pairs.profile]
     before = 100.0 * count
-    assert (power_at_rates_w(arrays, powers, *rows, np.zeros(len(loaded))) == before).all()
+    assert (power_at_rates_w(arrays, powers, pairs, np.zeros(len(loaded))) == before).all()
     for share in (0.2, 0.5, 0.8, 1.0):
-        now = power_at_rates_w(arrays, powers, *rows, share * table.max_rate_rps[loaded])
+        now = power_at_rates_w(arrays, powers, pairs, share * table.max_rate_rps[loaded])
         assert (now >= before * (1 - 1e-6)).all()
         assert (now <= 700 * count * (1 + 1e-9)).all()
         before = now

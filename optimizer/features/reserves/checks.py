@@ -17,13 +17,13 @@ from optimizer.candidates.measuring import measure_pairs, targets_hold
 from optimizer.features.reserves.offers import availability_of
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.checks.levels import headroom_of
+from optimizer.plan.checks.pools import missed_targets
 from optimizer.plan.checks.unserved import is_exact, shortages_of, true_reason
 from optimizer.plan.document import Plan, Unserved
-from optimizer.plan.rows import pool_rows
+from optimizer.plan.rows import pool_pairs
 from optimizer.plan.shortages import Shortages
 from optimizer.plan.unneeded import unneeded_replicas
 from optimizer.quantities import counted, precise
-from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 from optimizer.schema import Server
 from optimizer.schema.pools import Pool
 from optimizer.spec.prices import tiered
@@ -91,7 +91,8 @@ def _missed(facts: Facts, server: Server, cases: Sequence[tuple[float, int]]) ->
     """Yield a text for each target that is missed in cases of (load [requests/min], unavailable replicas)."""
     arrays, pools = facts.arrays, facts.pools_of(server.name)
     most, one = sum(pool.max_arrival_rate_rpm for pool in pools), range(len(pools))
-    s, a, batch, _ = pool_rows(arrays, ((server.name, pool) for pool in pools)).take(np.tile(one, len(cases)))
+    pairs, _ = pool_pairs(arrays, [(server.name, pool) for pool in pools])
+    pairs = pairs.take(np.tile(one, len(cases)))
     each = [
         load * pool.max_arrival_rate_rpm / most / SECONDS_PER_MINUTE / max(pool.num_replicas - gone, 1)
         for load, gone in cases
@@ -100,17 +101,14 @@ def _missed(facts: Facts, server: Server, cases: Sequence[tuple[float, int]]) ->
     texts = [
         f"{precise(load)} requests/min" + f" without {gone} replicas" * (gone > 0) for load, gone in cases
     ]
-    if arrays.servers.is_queue[s[0]]:
-        holds = targets_hold(arrays, s, a, batch, np.array(each))
+    if arrays.servers.is_queue[pairs.server[0]]:
+        holds = targets_hold(arrays, pairs, np.array(each))
         for row in np.flatnonzero(~holds).tolist():
             yield f"a server of the queue misses a target at {texts[row // len(pools)]}"
         return
-    found = measure_pairs(arrays, s, a, batch, np.array(each))
-    targets = arrays.servers.targets.take(s)
-    for k, row in np.argwhere(~meets_target(found.targets, targets.limits, 2 * MISS_TOLERANCE)).tolist():
-        measure, limit = targets.measures[k], targets.limits[k, row]
-        figure = measure.text(found.targets[k, row])
-        yield f"{measure.label} at {texts[row // len(pools)]} is {figure}, target {measure.text(limit)}"
+    found = measure_pairs(arrays, pairs, np.array(each)).targets
+    for row, label, text in missed_targets(arrays.servers.targets.take(pairs.server), found):
+        yield f"{label} at {texts[row // len(pools)]} is {text}"
 
 
 def check_before_reserves(facts: Facts, candidates: Candidates) -> Iterator[str]:

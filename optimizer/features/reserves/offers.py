@@ -13,6 +13,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.measuring import CHUNK_STEP_TRIES, measure_pairs, targets_hold
+from optimizer.candidates.pairs import Pairs
 from optimizer.candidates.table import CandidateTable
 from optimizer.queueing.roots import smallest_integer
 from optimizer.spec.system import System
@@ -185,10 +186,10 @@ def _sized(arrays: SystemArrays, table: CandidateTable) -> tuple[FloatArray, Boo
 
 def _targets_hold(arrays: SystemArrays, table: CandidateTable, count: FloatArray) -> BoolArray:
     """Return a mask of candidates that meet all targets in every case of `shares_of_replicas`."""
-    holds = np.ones(len(table), np.bool_)
+    holds, pairs = np.ones(len(table), np.bool_), Pairs.of_rows(arrays, table)
     for rate in shares_of_replicas(arrays, table.server, count):
         within = rate <= table.max_rate_rps * (1 + ROUNDING)
-        holds &= within & targets_hold(arrays, table.server, table.accelerator, table.max_batch, rate)
+        holds &= within & targets_hold(arrays, pairs, rate)
     return holds
 
 
@@ -209,6 +210,6 @@ def _at_load(arrays: SystemArrays, table: CandidateTable) -> CandidateTable:
     if not len(table):
         return table
     rate = table.load_rps / table.num_replicas
-    found = measure_pairs(arrays, table.server, table.accelerator, table.max_batch, rate).performance
+    found = measure_pairs(arrays, Pairs.of_rows(arrays, table), rate).performance
     names = "ttft_ms", "itl_ms", "utilization", "loss"
     return replace(table, **{name: frozen(getattr(found, name)) for name in names})

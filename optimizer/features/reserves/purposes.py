@@ -10,7 +10,7 @@ from optimizer.candidates.measuring import measure_pairs
 from optimizer.features.reserves.offers import least_available, replicas_for_both
 from optimizer.features.reserves.uses import ReplicaPurposes, ReserveUse
 from optimizer.features.rollouts.uses import RolloutUse
-from optimizer.plan.rows import pool_rows
+from optimizer.plan.rows import pool_pairs
 from optimizer.schema.pools import Pool
 from optimizer.tolerances import ROUNDING
 from optimizer.units import SECONDS_PER_MINUTE
@@ -54,9 +54,8 @@ def _full_utilizations(arrays: SystemArrays, pools: Sequence[tuple[str, Pool]]) 
     """Return the utilisation of a replica of each server's pool at its maximum rate, 0 to 1, by server."""
     if not pools:
         return {}
-    each = [pool.max_arrival_rate_rpm / pool.num_replicas / SECONDS_PER_MINUTE for _, pool in pools]
-    rows = pool_rows(arrays, pools)._replace(rate_rps=np.array(each))
-    found = measure_pairs(arrays, *rows).performance.utilization.tolist()
+    largest = pool_pairs(arrays, pools, "max_arrival_rate_rpm")
+    found = measure_pairs(arrays, *largest).performance.utilization.tolist()
     return {name: value for (name, _), value in zip(pools, found, strict=True)}
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from optimizer.arrays import IntArray
 from optimizer.candidates import Candidates
 from optimizer.candidates.measuring import ReplicaMetrics, measure_pairs
+from optimizer.candidates.pairs import Pairs
 from optimizer.candidates.table import Source
 from optimizer.features.shared_cards.patterns import CardPattern, Seat, SharedCards
 from optimizer.features.shared_cards.turns import MARGIN, Turn, measure_turns, turn_of
@@ -255,7 +256,7 @@ def _measured_targets(
                 yield s, measure, inside + turn.delay_ms, turn.limits[measure] + turn.delay_ms
         return
     pairs, measured = _measured(shared, pattern, pattern.rates)
-    targets = shared.arrays.servers.targets.take(pairs[0])
+    targets = shared.arrays.servers.targets.take(pairs.server)
     for i, s in enumerate(servers):
         for k, measure in enumerate(targets.measures):
             yield s, measure, float(measured.targets[k, i]), float(targets.limits[k, i])
@@ -263,16 +264,17 @@ def _measured_targets(
 
 def _measured(
     shared: SharedCards, pattern: CardPattern, rates: Sequence[float]
-) -> tuple[tuple[IntArray, IntArray, IntArray], ReplicaMetrics]:
-    """Return server, accelerator and batch limit of each seat, and metrics at `rates` [requests/s]."""
+) -> tuple[Pairs, ReplicaMetrics]:
+    """Return the seats as pairs, and the metrics of their replicas at `rates` [requests/s]."""
     names = shared.arrays.server_names
-    pairs = (
+    pairs = Pairs.of(
+        shared.arrays,
         np.array([names.index(shared.names[seat.server]) for seat, _ in pattern.seats]),
         np.array([seat.place for seat, _ in pattern.seats]),
         np.array([seat.max_batch for seat, _ in pattern.seats]),
     )
     each_rps = np.array([rate / copies for rate, (_, copies) in zip(rates, pattern.seats, strict=True)])
-    return pairs, measure_pairs(shared.arrays, *pairs, each_rps)
+    return pairs, measure_pairs(shared.arrays, pairs, each_rps)
 
 
 def _turns(shared: SharedCards, pattern: CardPattern) -> list[Turn]:

@@ -15,6 +15,7 @@ from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates.arrays import tabulate
 from optimizer.candidates.class_rows import ClassRows
 from optimizer.candidates.measuring import parts
+from optimizer.candidates.pairs import Pairs
 from optimizer.candidates.table import Candidates, CandidateTable
 from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.units import SECONDS_PER_MINUTE
@@ -118,10 +119,10 @@ class QueueParts:
         }
         factor = float(self.candidates.arrays.rate_factor[server, accelerator])
         arrays = tabulate(replace(system, servers=MappingProxyType(variants), rate_factors={}))
-        every = np.arange(len(shares))
-        columns = every, np.full(len(every), accelerator), np.full(len(every), batch)
-        rates, holds = arrays.servers.load_rps / replicas / max(factor, 1e-9), np.zeros(len(every), np.bool_)
-        for rows, some in parts(arrays, *columns):
+        count = len(shares)
+        pairs = Pairs.of(arrays, np.arange(count), np.full(count, accelerator), np.full(count, batch))
+        rates, holds = arrays.servers.load_rps / replicas / max(factor, 1e-9), np.zeros(count, np.bool_)
+        for rows, some in parts(arrays, pairs):
             classes = ClassRows.of(arrays, some)
             stable = rates[rows] <= classes.queues.stable_rate_rps[classes.first]
             holds[rows] = stable & classes.met(classes.analyze(rates[rows]))

@@ -12,7 +12,7 @@ from optimizer.documents import MIN_RATE
 from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.features.shared_queues.uses import QueueMember, SharedQueueUse
 from optimizer.plan.document import Plan
-from optimizer.plan.rows import pool_rows, target_figures
+from optimizer.plan.rows import pool_pairs, target_figures
 from optimizer.quantities import precise
 from optimizer.schema.pools import Pool
 from optimizer.solvers.problem import Problem
@@ -116,7 +116,7 @@ def measured_members(
     rows = [(name, pool) for name, pool in pools if queues[name] and pool.arrival_rate_rpm > 0]
     if not rows:
         return
-    for found in measure_members(arrays, *pool_rows(arrays, rows)):
+    for found in measure_members(arrays, *pool_pairs(arrays, rows)):
         yield (rows[found.row][0], arrays.servers.members.names[found.member]), found
 
 

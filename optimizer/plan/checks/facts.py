@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from optimizer.candidates.arrays import SystemArrays, server_loads_rps
 from optimizer.candidates.replica_power import largest_power_w
 from optimizer.plan.document import Plan, Unserved
 from optimizer.plan.placements import services_of
-from optimizer.plan.rows import pool_rows
+from optimizer.plan.rows import pool_pairs
 from optimizer.plan.views import PlanPlacements
 from optimizer.schema.pools import Pool
 from optimizer.solvers.problem import topologies_of
@@ -44,10 +42,9 @@ class Facts:
         pools = [(name, pool) for name in self.plan.allocations for pool in self.pools_of(name)]
         if not needs_power(self.whole) or not pools:
             return {}
-        most = [pool.max_arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas for _, pool in pools]
-        rows = pool_rows(self.arrays, pools)._replace(rate_rps=np.array(most))
         powers = [item.power for item in self.whole.accelerators.values()]
-        found = largest_power_w(self.arrays, powers, *rows).tolist()
+        largest = pool_pairs(self.arrays, pools, "max_arrival_rate_rpm")
+        found = largest_power_w(self.arrays, powers, *largest).tolist()
         return {(name, pool.accelerator): each for (name, pool), each in zip(pools, found, strict=True)}
 
     @cached_property

@@ -14,13 +14,13 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates.batches import with_best_batches
 from optimizer.candidates.class_rows import ServerRows, rows_of
-from optimizer.candidates.measuring import measure_pairs, parts
+from optimizer.candidates.measuring import ReplicaMetrics, parts
 from optimizer.candidates.pairs import Pairs, law_of, queue_capacity
 from optimizer.kinds.table import KindPoolFields
 from optimizer.plan.checks.differences import differences
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.checks.service import stated_limit
-from optimizer.plan.rows import PoolRows, idle_figures, origin_of, pool_figures, pool_rows
+from optimizer.plan.rows import figures_at_load, origin_of, pool_pairs
 from optimizer.queueing.sizing import TPS_STABILITY_SHARE, largest_rate
 from optimizer.queueing.targets import MISS_TOLERANCE, TARGET_TOLERANCE, Targets, meets_target
 from optimizer.schema.pools import Pool
@@ -36,20 +36,21 @@ def check_pools(facts: Facts) -> list[str]:
     pools = facts.placed.named_pools
     if not pools:
         return []
-    rows = pool_rows(facts.arrays, pools)
-    broken = [pools[row] for row in _without_work(facts, rows)]
+    pairs, rate_rps = pool_pairs(facts.arrays, pools)
+    broken = [pools[row] for row in _without_work(facts, pairs)]
     if broken:
         return [f"{name}: no token times on {pool.accelerator} are known" for name, pool in broken]
     most_rps = np.array([pool.max_arrival_rate_rpm / pool.num_replicas for _, pool in pools])
-    most_rps = _largest_rates(facts, rows, most_rps / SECONDS_PER_MINUTE)
+    most_rps = _largest_rates(facts, pairs, most_rps / SECONDS_PER_MINUTE)
     most_rps[[pool.role is not None for _, pool in pools]] = 0.0
-    found, problems = _figures(facts, rows)
-    problems += _batches(facts, rows)
+    found, measured = figures_at_load(facts.arrays, facts.whole, pairs, rate_rps)
+    problems = [*_missed(facts, pairs, rate_rps, measured), *_batches(facts, pairs, rate_rps)]
     for i, (name, pool) in enumerate(pools):
         if np.isnan(most_rps[i]):
             problems.append(f"{name}: on {pool.accelerator} no rate meets the targets")
             continue
-        true = found[i] | _derived(facts, name, pool, float(most_rps[i]), found[i]["utilization"])
+        true = dict.fromkeys(KindPoolFields.model_fields) | found[i]
+        true |= _derived(facts, name, pool, float(most_rps[i]), found[i]["utilization"])
         problems += _differences(true, pool, f"allocations.{name}.{facts.plan.allocations[name].index(pool)}")
     return problems
 
@@ -72,50 +73,40 @@ def _derived(facts: Facts, name: str, pool: Pool, most_rps: float, utilization: 
     }
 
 
-def _without_work(facts: Facts, rows: PoolRows) -> Iterator[int]:
+def _without_work(facts: Facts, pairs: Pairs) -> Iterator[int]:
     """Yield the indices of pools whose requests take no time, except those of idle servers."""
-    loaded = np.flatnonzero(facts.arrays.servers.load_rps[rows.server] > 0)
-    for at, pairs in parts(facts.arrays, *(column[loaded] for column in rows[:3])):
-        yield from loaded[at[~law_of(facts.arrays, pairs).has_work()]].tolist()
+    loaded = np.flatnonzero(facts.arrays.servers.load_rps[pairs.server] > 0)
+    for at, some in parts(facts.arrays, pairs.take(loaded)):
+        yield from loaded[at[~law_of(facts.arrays, some).has_work()]].tolist()
 
 
 # --- metrics -------------------------------------------------------------------------------------------
 
 
-def _figures(facts: Facts, rows: PoolRows) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the metrics of pools at their loads, without queueing if idle, and texts on missed targets."""
-    arrays, system, pools = facts.arrays, facts.whole, facts.placed.named_pools
-    figures: list[dict[str, Any]] = [dict.fromkeys(KindPoolFields.model_fields) for _ in pools]
-    loaded, idle = np.flatnonzero(rows.rate_rps > 0), np.flatnonzero(rows.rate_rps == 0)
-    some = rows.take(loaded)
-    measured = measure_pairs(arrays, *some)
-    for i, one in zip(loaded.tolist(), pool_figures(arrays, system, some[:3], measured), strict=True):
-        figures[i] |= one
-    for i, one in zip(idle.tolist(), idle_figures(arrays, system, rows.take(idle)[:3]), strict=True):
-        figures[i] |= one
-    missed = _missed(arrays.servers.targets.take(some.server), measured.targets)
-    named = [pools[row] for row in loaded.tolist()]
-    return figures, [
-        f"{named[row][0]}: {label} on {named[row][1].accelerator} is {text}" for row, label, text in missed
-    ]
+def _missed(facts: Facts, pairs: Pairs, rate_rps: FloatArray, measured: ReplicaMetrics) -> Iterator[str]:
+    """Yield a text for each target that a pool with load misses, given the metrics of these pools."""
+    loaded = np.flatnonzero(rate_rps > 0)
+    targets = facts.arrays.servers.targets.take(pairs.server[loaded])
+    for row, label, text in missed_targets(targets, measured.targets):
+        name, pool = facts.placed.named_pools[loaded[row]]
+        yield f"{name}: {label} on {pool.accelerator} is {text}"
 
 
-def _missed(targets: Targets, values: FloatArray) -> Iterator[tuple[int, str, str]]:
+def missed_targets(targets: Targets, values: FloatArray) -> Iterator[tuple[int, str, str]]:
     """Yield row, name and text of each target that `values`, shape (K, R), miss."""
     for k, row in np.argwhere(~meets_target(values, targets.limits, 2 * MISS_TOLERANCE)).tolist():
         measure, limit = targets.measures[k], targets.limits[k, row]
         yield row, measure.label, f"{measure.text(values[k, row])}, target {measure.text(limit)}"
 
 
-def _batches(facts: Facts, rows: PoolRows) -> Iterator[str]:
+def _batches(facts: Facts, pairs: Pairs, rate_rps: FloatArray) -> Iterator[str]:
     """Yield an error for each optimised batch limit that contradicts load and targets (eq. 26)."""
     if facts.whole.options.batch_sizing != "optimal":
         return
     arrays, pools = facts.arrays, facts.placed.named_pools
     limits = [stated_limit(facts, facts.system.servers[name], pool.accelerator) for name, pool in pools]
-    alone = np.flatnonzero(~arrays.servers.is_queue[rows.server] | (rows.rate_rps == 0))
-    ceiling = np.array(limits).astype(np.int64)[alone]
-    pairs = Pairs.of(arrays, *(column[alone] for column in rows[:3]))
+    alone = np.flatnonzero(~arrays.servers.is_queue[pairs.server] | (rate_rps == 0))
+    ceiling, pairs = np.array(limits).astype(np.int64)[alone], pairs.take(alone)
     max_queue = queue_capacity(arrays, pairs.server, ceiling)
     best = replace(pairs, max_batch=ceiling, batch_ceiling=ceiling, max_queue=max_queue)
     for row, batch in zip(alone.tolist(), with_best_batches(arrays, best).max_batch.tolist(), strict=True):
@@ -131,7 +122,7 @@ def check_members(facts: Facts) -> list[str]:
     """
     targets, problems = facts.arrays.servers.members.targets, list[str]()
     for (_, member), found in facts.placed.members:
-        missed = _missed(replace(targets, limits=found.limits[:, None]), found.targets[:, None])
+        missed = missed_targets(replace(targets, limits=found.limits[:, None]), found.targets[:, None])
         problems += [f"{member}: {label} is {text}" for _, label, text in missed]
     return problems
 
@@ -139,20 +130,20 @@ def check_members(facts: Facts) -> list[str]:
 # --- largest rates ---------------------------------------------------------------------------------------
 
 
-def _largest_rates(facts: Facts, rows: PoolRows, stated_rps: FloatArray) -> FloatArray:
+def _largest_rates(facts: Facts, pairs: Pairs, stated_rps: FloatArray) -> FloatArray:
     """Return the maximum rate of a replica of each pool [requests/s]; the stated one if it is confirmed.
 
     The rate is NaN if no rate meets the targets.
     """
     arrays, found = facts.arrays, np.empty(len(stated_rps))
-    idle = np.flatnonzero(arrays.servers.load_rps[rows.server] == 0)
-    loaded = np.flatnonzero(arrays.servers.load_rps[rows.server] > 0)
-    for at, some in parts(arrays, *(column[idle] for column in rows[:3])):
+    idle = np.flatnonzero(arrays.servers.load_rps[pairs.server] == 0)
+    loaded = np.flatnonzero(arrays.servers.load_rps[pairs.server] > 0)
+    for at, some in parts(arrays, pairs.take(idle)):
         _, turnaround_ms = law_of(arrays, some).idle_times(some.max_batch)
         found[idle[at]] = 1000.0 * some.max_batch / turnaround_ms
 
-    for rows_of_part, some in parts(arrays, *(column[loaded] for column in rows[:3])):
-        at = loaded[rows_of_part]
+    for rows, some in parts(arrays, pairs.take(loaded)):
+        at = loaded[rows]
         factor = arrays.rate_factor[some.server, some.accelerator]
         usable = np.where(factor > 0, factor, np.nan)
         whole_rps = stated_rps[at] / np.where(factor > 0, factor, 1.0)

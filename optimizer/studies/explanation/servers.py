@@ -6,7 +6,8 @@ from functools import partial
 import numpy as np
 
 from optimizer.candidates import Candidates, CandidateTable
-from optimizer.candidates.arrays import ALL_MEMBERS, own_fields
+from optimizer.candidates.arrays import ALL_MEMBERS
+from optimizer.candidates.pairs import own_fields
 from optimizer.features.reserves.offers import share_beside_reserve
 from optimizer.kinds.batch_servers.stages import STAGE
 from optimizer.plan import Plan
@@ -54,8 +55,7 @@ def _with_stages(
     candidates: Candidates, table: CandidateTable, row: int, limits: tuple[Binding, ...]
 ) -> tuple[Binding, ...]:
     """Return the binding constraints of a candidate; if a stage limits the stable rate, name it."""
-    pair = int(table.server[row]), int(table.accelerator[row]), int(table.max_batch[row])
-    slowest = own_fields(candidates.arrays, candidates.system, *pair).get("binding")
+    slowest = own_fields(candidates.arrays, candidates.system, table, row).get("binding")
     if slowest is None or not slowest.startswith(STAGE):
         return limits
     stage = slowest.removeprefix(STAGE)

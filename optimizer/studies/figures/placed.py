@@ -119,7 +119,7 @@ class Placed:
 
     def law(self, rows: int) -> Law:
         """Return the latency model of the pair, repeated for a number of rows."""
-        return law_of(self.arrays, self._rows(rows))
+        return law_of(self.arrays, self.pair.take(np.zeros(rows, np.int64)))
 
     def queue(self) -> BirthDeathQueue:
         """Return the birth-death queue of one replica, with rates in requests/ms.
@@ -179,14 +179,12 @@ class Placed:
 
         NaN if there is none.
         """
-        pairs = replace(self._rows(len(max_batch)), max_batch=max_batch)
-        pairs = replace(pairs, max_queue=queue_capacity(self.arrays, pairs.server, max_batch))
+        pairs = self._rows(max_batch)
         return largest_rates(self.arrays, pairs, targets_of(self.arrays, pairs))
 
     def analyze(self, max_batch: IntArray, rate_rps: FloatArray) -> Performance:
         """Return the performance of a replica at given batch limits and rates above 0, shapes (R,)."""
-        pairs = self._rows(len(max_batch))
-        return measure_pairs(self.arrays, pairs.server, pairs.accelerator, max_batch, rate_rps).performance
+        return measure_pairs(self.arrays, self._rows(max_batch), rate_rps).performance
 
     @property
     def queue_model(self) -> str:
@@ -204,18 +202,17 @@ class Placed:
 
         All shapes are (R,).
         """
-        pairs = self._rows(len(rate_rps))
         known = [measure for measure in measures if self.supports_measure(measure)]
         found = {measure: np.zeros(len(rate_rps)) for measure in known}
-        for rows, _, performance in performances(
-            self.arrays, pairs.server, pairs.accelerator, max_batch, rate_rps
-        ):
+        for rows, _, performance in performances(self.arrays, self._rows(max_batch), rate_rps):
             for measure, values in found.items():
                 values[rows] = performance.figure(measure)
         return found
 
-    def _rows(self, rows: int) -> Pairs:
-        return self.pair.take(np.zeros(rows, np.int64))
+    def _rows(self, max_batch: IntArray) -> Pairs:
+        pairs = self.pair.take(np.zeros(len(max_batch), np.int64))
+        capacity = queue_capacity(self.arrays, pairs.server, max_batch)
+        return replace(pairs, max_batch=max_batch, max_queue=capacity)
 
 
 def place_unsized(system: System, server: str, accelerator: str | None, backend: str) -> Placed:

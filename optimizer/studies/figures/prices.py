@@ -12,6 +12,7 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray, RowArrays
 from optimizer.candidates import Candidates
 from optimizer.candidates.measuring import measure_pairs
+from optimizer.candidates.pairs import Pairs
 from optimizer.candidates.table import CandidateTable
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.plan import Plan, Pool
@@ -209,13 +210,8 @@ def _ways(candidates: Candidates, table: CandidateTable) -> _Configurations:
         batch.append(np.repeat(halves, len(near)))
         count.append(np.tile(near, len(halves)))
     rows, replicas = np.concatenate(of_row), np.concatenate(count)
-    measured = measure_pairs(
-        candidates.arrays,
-        table.server[rows],
-        table.accelerator[rows],
-        np.concatenate(batch),
-        float(servers.load_rps[0]) / replicas,
-    )
+    pairs = Pairs.of(candidates.arrays, table.server[rows], table.accelerator[rows], np.concatenate(batch))
+    measured = measure_pairs(candidates.arrays, pairs, float(servers.load_rps[0]) / replicas)
     found = measured.performance
     known = dict(zip(servers.targets.measures, measured.targets, strict=True))
     itl, ttft = (target_of(candidates.arrays, name)[0] for name in LATENCY_TITLES)

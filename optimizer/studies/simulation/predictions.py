@@ -10,7 +10,7 @@ from optimizer.candidates.measuring import parts, performances
 from optimizer.candidates.pairs import arrays_of
 from optimizer.kinds.replicas import Percentiles, percentiles_of
 from optimizer.plan import Pool
-from optimizer.plan.rows import pool_rows
+from optimizer.plan.rows import pool_pairs
 from optimizer.queueing.measures import LATENCIES, TargetMeasure
 from optimizer.queueing.performance import Performance
 from optimizer.queueing.targets import DELAYED
@@ -31,7 +31,7 @@ def predictions(system: System, pools: Sequence[tuple[str, Pool]]) -> list[Predi
     """Return the predictions for pools with load; each pool is given with the name of its server."""
     arrays = arrays_of(system)
     found: dict[int, Prediction] = {}
-    for rows, some, performance in performances(arrays, *pool_rows(arrays, pools)):
+    for rows, some, performance in performances(arrays, *pool_pairs(arrays, pools)):
         delay_ms = arrays.servers.delay_ms[some.server, some.accelerator]
         found |= zip(rows.tolist(), _predictions(performance, delay_ms), strict=True)
     return [found[row] for row in range(len(pools))]
@@ -45,10 +45,10 @@ def member_predictions(arrays: SystemArrays, name: str, pool: Pool) -> Iterator[
         name: name of the queue.
         pool: pool of the queue.
     """
-    row = pool_rows(arrays, [(name, pool)])
-    for _, some in parts(arrays, *row[:3]):
+    pairs, rate_rps = pool_pairs(arrays, [(name, pool)])
+    for _, some in parts(arrays, pairs):
         classes = ClassRows.of(arrays, some)
-        found = classes.analyze(row.rate_rps)
+        found = classes.analyze(rate_rps)
         names = (arrays.servers.members.names[member] for member in classes.member.tolist())
         yield from zip(names, _predictions(found, classes.delay_ms), strict=True)
 
