@@ -13,7 +13,7 @@ from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.batches import with_best_batches
 from optimizer.candidates.memo import SizingMemo
 from optimizer.candidates.pairs import Pairs, arrays_of, chunks, law_of, sizable_pairs
-from optimizer.candidates.rows import candidate_rows, no_rows
+from optimizer.candidates.rows import MEANS, candidate_rows, no_rows
 from optimizer.candidates.sized import loaded_candidates
 from optimizer.candidates.table import Candidates, CandidateTable, Verdicts
 from optimizer.features.reserves.offers import with_reserve
@@ -57,8 +57,7 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
         queue_candidates(system, arrays, verdicts, memo) if SHARED_QUEUES.name in system.features else None
     )
     if queues is not None:
-        within = CandidateTable.joined([within, queues.table])
-        more = CandidateTable.joined([more, queues.with_reserve])
+        within, more = (CandidateTable.joined(pair) for pair in zip((within, more), queues, strict=True))
     verdicts.freeze()
     size = partial(find_candidates, memo=memo)
     shared = find_patterns(system, size) if SHARED_CARDS.name in system.features else None
@@ -88,14 +87,7 @@ def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingM
 def _idle_candidates(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
     """Return candidates of idle servers, with the minimum number of replicas and llm-inferno's metrics."""
     times, turnaround_ms = law_of(arrays, pairs).idle_times(pairs.max_batch)
-    nothing = np.zeros(len(pairs.server))
-    return candidate_rows(
-        arrays,
-        pairs,
-        arrays.servers.min_replicas[pairs.server],
-        1000.0 * pairs.max_batch / turnaround_ms,
-        ttft_ms=times.first_token_ms,
-        itl_ms=times.itl_ms,
-        utilization=nothing,
-        loss=nothing,
-    )
+    means = dict.fromkeys(MEANS, np.zeros(len(pairs.server)))
+    means |= {"ttft_ms": times.first_token_ms, "itl_ms": times.itl_ms}
+    largest_rps = 1000.0 * pairs.max_batch / turnaround_ms
+    return candidate_rows(arrays, pairs, arrays.servers.min_replicas[pairs.server], largest_rps, means)

@@ -1,5 +1,6 @@
 """Builds rows of the candidate table from sized server–accelerator pairs."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,20 +10,28 @@ from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
 from optimizer.candidates.pairs import Pairs
 from optimizer.candidates.table import CandidateTable, Source
 
+MEANS = ("ttft_ms", "itl_ms", "utilization", "loss")
+"""Columns of the candidate table that are means of a replica at its load, as in `Performance`."""
+
 
 def candidate_rows(
     arrays: SystemArrays,
     pairs: Pairs,
     num_replicas: IntArray,
     max_rate_rps: FloatArray,
-    *,
-    ttft_ms: FloatArray,
-    itl_ms: FloatArray,
-    utilization: FloatArray,
-    loss: FloatArray,
+    means: Mapping[str, FloatArray],
     below: BoolArray | None = None,
 ) -> CandidateTable:
-    """Return the candidates of R sized pairs; all shapes (R,)."""
+    """Return the candidates of R sized pairs; all shapes (R,).
+
+    Args:
+        arrays: the system as arrays.
+        pairs: the pairs.
+        num_replicas: number of replicas of each candidate.
+        max_rate_rps: maximum rate of one replica [requests/s].
+        means: means of one replica at its load, by column (`MEANS`).
+        below: whether the targets are also met at all lower rates; None: they are.
+    """
     return CandidateTable(
         server=pairs.server,
         accelerator=pairs.accelerator,
@@ -32,10 +41,7 @@ def candidate_rows(
         units_per_replica=arrays.profiles.units_per_replica[pairs.profile],
         cost_per_replica=arrays.profiles.cost_per_replica[pairs.profile],
         max_rate_rps=max_rate_rps,
-        ttft_ms=ttft_ms + arrays.servers.delay_ms[pairs.server, pairs.accelerator],
-        itl_ms=itl_ms,
-        utilization=utilization,
-        loss=loss,
+        **{**means, "ttft_ms": means["ttft_ms"] + arrays.servers.delay_ms[pairs.server, pairs.accelerator]},
         meets_targets_below_max_rate=np.ones(len(num_replicas), np.bool_) if below is None else below,
         batch_ceiling=pairs.batch_ceiling,
         best_rate_rps=np.where(np.isnan(pairs.best_rate_rps), max_rate_rps, pairs.best_rate_rps),
@@ -73,10 +79,7 @@ def unsized_rows(
         "units_per_replica": 0 * ones,
         "cost_per_replica": cost_per_replica,
         "max_rate_rps": max_rate_rps,
-        "ttft_ms": zeros,
-        "itl_ms": zeros,
-        "utilization": zeros,
-        "loss": zeros,
+        **dict.fromkeys(MEANS, zeros),
         "meets_targets_below_max_rate": ones == 0,
         "batch_ceiling": ones,
         "best_rate_rps": max_rate_rps,
@@ -93,6 +96,4 @@ def unsized_rows(
 def no_rows(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
     """Return a candidate table without rows."""
     none, rows = np.zeros(0), np.zeros(0, np.int64)
-    return candidate_rows(
-        arrays, pairs.take(rows), rows, none, ttft_ms=none, itl_ms=none, utilization=none, loss=none
-    )
+    return candidate_rows(arrays, pairs.take(rows), rows, none, dict.fromkeys(MEANS, none))

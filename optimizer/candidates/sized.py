@@ -15,7 +15,7 @@ from optimizer.candidates.class_rows import ServerRows, rows_of
 from optimizer.candidates.measuring import CHUNK_STEP_TRIES
 from optimizer.candidates.memo import SizingMemo
 from optimizer.candidates.pairs import Pairs, law_of
-from optimizer.candidates.rows import candidate_rows, no_rows
+from optimizer.candidates.rows import MEANS, candidate_rows, no_rows
 from optimizer.candidates.table import CandidateTable, RejectionReason, Verdicts
 from optimizer.documents import MAX_COUNT
 from optimizer.queueing.performance import Performance
@@ -78,11 +78,8 @@ def _sized(
         pairs,
         np.minimum(needed, 2.0 * MAX_COUNT).astype(np.int64),
         largest,
-        ttft_ms=performance.ttft_ms,
-        itl_ms=performance.itl_ms,
-        utilization=performance.utilization,
-        loss=performance.loss,
-        below=rows.of_pairs(np.logical_and, sized.meets_below),
+        {name: getattr(performance, name) for name in MEANS},
+        rows.of_pairs(np.logical_and, sized.meets_below),
     )
     return table.take(holds)
 

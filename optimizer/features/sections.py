@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from optimizer.features.caches.sections import cache_sections
-from optimizer.features.external.sections import rental_sections
-from optimizer.features.offline.sections import deadline_sections
+from optimizer.features.caches.sections import cache_section
+from optimizer.features.external.sections import rental_section
+from optimizer.features.offline.sections import deadline_section
 from optimizer.features.reserves.sections import reserve_sections
-from optimizer.features.routes.sections import loss_sections, replayed_route_sections, route_sections
+from optimizer.features.routes.sections import loss_section, replayed_route_section, route_sections
 from optimizer.features.shared_cards.sections import shared_card_sections
-from optimizer.features.shared_queues.sections import shared_queue_sections
-from optimizer.features.versions.sections import version_sections
+from optimizer.features.shared_queues.sections import shared_queue_section
+from optimizer.features.versions.sections import version_section
 from optimizer.plan import Plan
 from optimizer.render.money import Money
 from optimizer.render.price_sections import tier_sections, token_section
@@ -22,12 +22,12 @@ from optimizer.studies.replay.replay_document import Replay
 
 def explained_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
     """Yield the tables that features add to explanations."""
-    yield from loss_sections(explanation, money)
+    yield from _filled(loss_section(explanation, money))
 
 
 def replayed_sections(found: Replay) -> Iterator[Section]:
     """Yield the tables that features add to replays."""
-    yield from replayed_route_sections(found)
+    yield from _filled(replayed_route_section(found))
 
 
 def group_sections(plan: Plan, queues: Iterable[QueueRow], system: System | None = None) -> Iterator[Section]:
@@ -38,9 +38,9 @@ def group_sections(plan: Plan, queues: Iterable[QueueRow], system: System | None
         queues: rows of the tables of shared queues.
         system: the system, for more details on shared cards; None if unknown.
     """
-    yield from shared_queue_sections([*queues])
+    yield from _filled(shared_queue_section(queues))
     yield from shared_card_sections(plan, system)
-    yield from route_sections(plan)
+    yield from _filled(*route_sections(plan))
 
 
 def feature_sections(plan: Plan, costs: Mapping[str, float]) -> Iterator[Section]:
@@ -50,10 +50,13 @@ def feature_sections(plan: Plan, costs: Mapping[str, float]) -> Iterator[Section
         plan: the plan.
         costs: cost per million tokens [cents], by server.
     """
-    yield from deadline_sections(plan)
-    yield from version_sections(plan)
-    yield from cache_sections(plan)
+    yield from _filled(deadline_section(plan), version_section(plan), cache_section(plan))
     yield from reserve_sections(plan)
     yield from tier_sections(plan)
-    yield from rental_sections(plan)
+    yield from _filled(rental_section(plan))
     yield token_section(plan, costs)
+
+
+def _filled(*sections: Section) -> Iterator[Section]:
+    """Yield the sections whose tables have rows."""
+    yield from (section for section in sections if section.rows)

@@ -183,19 +183,12 @@ class MasterLp:
         Raises:
             SolverError: HiGHS reports an error or an unexpected status.
         """
-        return _minimised(self._highs, time_limit_s)
-
-
-def _minimised(highs: highspy.Highs, time_limit_s: float) -> RunResult:
-    """Solve a linear program again within a time limit [s].
-
-    The clock of a used HiGHS instance continues, so the limit is added to the time so far.
-    """
-    _set(highs, time_limit=highs.getRunTime() + time_limit_s)
-    outcome, run_s = _outcome_of_run(highs)
-    solution, value = highs.getSolution(), highs.getInfo().objective_function_value
-    x, row_price = np.array(solution.col_value), np.array(solution.row_dual)
-    return RunResult(outcome, x, float(value), run_s, row_price)
+        # The clock of a used HiGHS instance continues, so the limit is added to the time so far.
+        _set(self._highs, time_limit=self._highs.getRunTime() + time_limit_s)
+        outcome, run_s = _outcome_of_run(self._highs)
+        solution, value = self._highs.getSolution(), self._highs.getInfo().objective_function_value
+        x, row_price = np.array(solution.col_value), np.array(solution.row_dual)
+        return RunResult(outcome, x, float(value), run_s, row_price)
 
 
 class _QuietHighs(highspy.Highs):

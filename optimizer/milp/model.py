@@ -35,6 +35,27 @@ class MilpModel:
     row_lower: FloatArray
     row_upper: FloatArray
 
+    @classmethod
+    def of_entries(
+        cls,
+        upper: FloatArray,
+        integer: BoolArray,
+        rows: tuple[FloatArray, FloatArray],
+        entries: tuple[IntArray, IntArray, FloatArray],
+    ) -> "MilpModel":
+        """Return the model with given entries of A in any order; the lower bounds of variables are 0.
+
+        Args:
+            upper: upper bounds of the variables, shape (n,).
+            integer: mask of the integer variables, shape (n,).
+            rows: lower and upper bounds of the rows.
+            entries: row, variable and coefficient of each entry, shapes (e,).
+        """
+        row, index, value = entries
+        order = np.lexsort((index, row))
+        start = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(rows[0])))])
+        return cls(np.zeros(len(upper)), upper, integer, start, index[order], value[order], *rows)
+
     def widened(self, upper: FloatArray, entries: tuple[IntArray, IntArray, FloatArray]) -> "MilpModel":
         """Return the model with k additional variables, whose lower bounds are 0.
 
@@ -42,21 +63,23 @@ class MilpModel:
             upper: upper bounds of the new variables, shape (k,).
             entries: row, index of the new variable (0 to k - 1) and coefficient of each entry, shapes (e,).
         """
-        n, more = len(self.lower), len(upper)
         row, variable, coefficient = entries
-        old_row = np.repeat(np.arange(len(self.row_upper)), np.diff(self.row_start))
-        rows = np.concatenate([old_row, row])
-        index = np.concatenate([self.row_index, n + variable])
-        order = np.lexsort((index, rows))
-        return replace(
-            self,
-            lower=np.concatenate([self.lower, np.zeros(more)]),
-            upper=np.concatenate([self.upper, upper]),
-            integer=np.concatenate([self.integer, np.zeros(more, np.bool_)]),
-            row_start=np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(self.row_upper)))]),
-            row_index=index[order],
-            row_value=np.concatenate([self.row_value, coefficient])[order],
+        found = MilpModel.of_entries(
+            np.concatenate([self.upper, upper]),
+            np.concatenate([self.integer, np.zeros(len(upper), np.bool_)]),
+            (self.row_lower, self.row_upper),
+            (
+                np.concatenate([self._entry_rows, row]),
+                np.concatenate([self.row_index, len(self.upper) + variable]),
+                np.concatenate([self.row_value, coefficient]),
+            ),
         )
+        return replace(found, lower=np.concatenate([self.lower, np.zeros(len(upper))]))
+
+    @property
+    def _entry_rows(self) -> IntArray:
+        """Row of each entry of A."""
+        return np.repeat(np.arange(len(self.row_upper)), np.diff(self.row_start))
 
     def with_limit(self, coefficients: FloatArray, upper: float) -> "MilpModel":
         """Return the model with one more constraint, coefficients·x ≤ upper."""
@@ -72,8 +95,9 @@ class MilpModel:
 
     def holds(self, x: FloatArray) -> bool:
         """Return whether a point, shape (n,), satisfies every bound and row."""
-        rows = np.repeat(np.arange(len(self.row_upper)), np.diff(self.row_start))
-        body = np.bincount(rows, self.row_value * x[self.row_index], minlength=len(self.row_upper))
+        body = np.bincount(
+            self._entry_rows, self.row_value * x[self.row_index], minlength=len(self.row_upper)
+        )
         integral = not (x[self.integer] % 1).any()
         within = (x >= self.lower).all() and (x <= self.upper).all()
         kept = (body >= self.row_lower - ROW) & (body <= self.row_upper + ROW)
@@ -85,11 +109,10 @@ class ModelRows:
     """Collects the rows (constraints) of a model."""
 
     count: int = 0
-    row: list[IntArray] = field(default_factory=list)
-    index: list[IntArray] = field(default_factory=list)
-    coefficient: list[FloatArray] = field(default_factory=list)
-    lower: list[FloatArray] = field(default_factory=list)
-    upper: list[FloatArray] = field(default_factory=list)
+    bounds: list[tuple[FloatArray, FloatArray]] = field(default_factory=list)
+    """Lower and upper bounds of each block of rows."""
+    entries: list[tuple[IntArray, IntArray, FloatArray]] = field(default_factory=list)
+    """Row, variable and coefficient of the entries, in blocks."""
 
     def add(
         self,
@@ -104,12 +127,8 @@ class ModelRows:
             upper: upper bounds, shape (R,).
             entries: row within the block, variable and coefficient of each entry.
         """
-        for row, index, coefficient in entries:
-            self.row.append(row + self.count)
-            self.index.append(index)
-            self.coefficient.append(coefficient)
-        self.lower.append(lower)
-        self.upper.append(upper)
+        self.entries += [(row + self.count, index, coefficient) for row, index, coefficient in entries]
+        self.bounds.append((lower, upper))
         self.count += len(lower)
         return np.arange(self.count - len(lower), self.count)
 
@@ -123,27 +142,15 @@ class ModelRows:
 
     def join(self, other: "ModelRows") -> None:
         """Add all rows of another collection."""
-        self.row += [row + self.count for row in other.row]
-        self.index += other.index
-        self.coefficient += other.coefficient
-        self.lower += other.lower
-        self.upper += other.upper
+        self.entries += [(row + self.count, index, coefficient) for row, index, coefficient in other.entries]
+        self.bounds += other.bounds
         self.count += other.count
 
     def model(self, variable_upper: FloatArray, integer: BoolArray) -> MilpModel:
         """Create the model with these rows; the lower bounds of variables are 0."""
-        row, index = np.concatenate(self.row), np.concatenate(self.index)
-        order = np.lexsort((index, row))
-        return MilpModel(
-            lower=np.zeros(len(variable_upper)),
-            upper=variable_upper,
-            integer=integer,
-            row_start=np.concatenate([[0], np.cumsum(np.bincount(row, minlength=self.count))]),
-            row_index=index[order],
-            row_value=np.concatenate(self.coefficient)[order],
-            row_lower=np.concatenate(self.lower),
-            row_upper=np.concatenate(self.upper),
-        )
+        lower, upper = map(np.concatenate, zip(*self.bounds, strict=True))
+        row, index, coefficient = map(np.concatenate, zip(*self.entries, strict=True))
+        return MilpModel.of_entries(variable_upper, integer, (lower, upper), (row, index, coefficient))
 
 
 class RunStatus(StrEnum):

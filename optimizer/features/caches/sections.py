@@ -1,16 +1,12 @@
 """The table of result caches in reports."""
 
-from collections.abc import Iterator
-
 from optimizer.plan import Plan
 from optimizer.quantities import quantity, share_text
 from optimizer.section import RPM, Column, Section, name, table
 
 
-def cache_sections(plan: Plan) -> Iterator[Section]:
-    """Yield the table of hits and misses of result caches, if there are any."""
-    if not plan.caches:
-        return
+def cache_section(plan: Plan) -> Section:
+    """Return the table of hits and misses of result caches."""
     columns = (
         name("server", "server"),
         Column("hit rate", "hit_rate", form=share_text),
@@ -18,4 +14,4 @@ def cache_sections(plan: Plan) -> Iterator[Section]:
         Column("misses", "misses_rpm", RPM, quantity),
     )
     note = "Loads and capacities are those of the misses; targets on percentiles and shares all requests'."
-    yield table("Caches", columns, plan.caches, "caches", notes=[note])
+    return table("Caches", columns, plan.caches, "caches", notes=[note])

@@ -1,17 +1,13 @@
 """The table of rented external services in reports."""
 
-from collections.abc import Iterator
-
 from optimizer.plan import Plan
 from optimizer.quantities import quantity
 from optimizer.render.money import Money
 from optimizer.section import RPM, Column, Section, name, table
 
 
-def rental_sections(plan: Plan) -> Iterator[Section]:
-    """Yield the table of external services that a plan rents, if there are any."""
-    if not plan.rented:
-        return
+def rental_section(plan: Plan) -> Section:
+    """Return the table of external services that a plan rents."""
     columns = (
         name("server", "server"),
         Column("load", "arrival_rate_rpm", RPM, quantity),
@@ -19,4 +15,4 @@ def rental_sections(plan: Plan) -> Iterator[Section]:
         Column("ITL", "itl_ms", "ms", quantity),
         Money.of(plan).column("cost", lambda item: item.cost_cents_per_h),
     )
-    yield table("Rented", columns, plan.rented)
+    return table("Rented", columns, plan.rented)

@@ -1,16 +1,12 @@
 """The table of offline work and its deadlines in reports."""
 
-from collections.abc import Iterator
-
 from optimizer.plan import Plan
 from optimizer.quantities import quantity, share_text
 from optimizer.section import RPM, Column, Section, name, table
 
 
-def deadline_sections(plan: Plan) -> Iterator[Section]:
-    """Yield the table of offline work and its completion times, if there is any."""
-    if not plan.deadlines:
-        return
+def deadline_section(plan: Plan) -> Section:
+    """Return the table of offline work and its completion times."""
     columns = (
         name("server", "server"),
         Column("requests", "requests", form=quantity),
@@ -21,4 +17,4 @@ def deadline_sections(plan: Plan) -> Iterator[Section]:
     )
     late = [item.server for item in plan.deadlines if not item.in_time]
     notes = [f"Not done by their deadlines: {', '.join(late)}."] if late else []
-    yield table("Offline work", columns, plan.deadlines, "deadlines", notes=notes)
+    return table("Offline work", columns, plan.deadlines, "deadlines", notes=notes)

@@ -14,6 +14,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.measuring import CHUNK_STEP_TRIES, measure_pairs, targets_hold
 from optimizer.candidates.pairs import Pairs
+from optimizer.candidates.rows import MEANS
 from optimizer.candidates.table import CandidateTable
 from optimizer.queueing.roots import smallest_integer
 from optimizer.spec.system import System
@@ -211,5 +212,4 @@ def _at_load(arrays: SystemArrays, table: CandidateTable) -> CandidateTable:
         return table
     rate = table.load_rps / table.num_replicas
     found = measure_pairs(arrays, Pairs.of_rows(arrays, table), rate).performance
-    names = "ttft_ms", "itl_ms", "utilization", "loss"
-    return replace(table, **{name: frozen(getattr(found, name)) for name in names})
+    return replace(table, **{name: frozen(getattr(found, name)) for name in MEANS})

@@ -21,9 +21,7 @@ class _KindRow(NamedTuple):
 
 
 def route_sections(plan: Plan) -> Iterator[Section]:
-    """Yield the tables of a plan's routes and of their kinds of requests, if there are any."""
-    if not plan.routes:
-        return
+    """Yield the tables of a plan's routes and of their kinds of requests."""
     rows = [_KindRow(route, kind) for route, use in plan.routes.items() for kind in use.kinds]
     yield table("Routes", _route_columns(Money.of(plan)), list(plan.routes.items()), "routes")
     yield table("Requests of routes", _kind_columns(), rows, "requests")
@@ -64,20 +62,19 @@ def _kind_columns() -> list[Column]:
     ]
 
 
-def loss_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
-    """Yield the table of the cost of quality limits, if there are routes."""
-    if explanation.losses:
-        columns = (
-            name("route", "route"),
-            Column("limit", lambda item: _percent(item.max_loss), "%", ".2f"),
-            Column("other limit", lambda item: _percent(item.other), "%", ".2f"),
-            Column("with it", lambda item: effect_value(item.effect, money, explanation.plan), money.unit),
-        )
-        yield table("What limits on quality cost", columns, explanation.losses, "losses")
+def loss_section(explanation: Explanation, money: Money) -> Section:
+    """Return the table of the cost of quality limits."""
+    columns = (
+        name("route", "route"),
+        Column("limit", lambda item: _percent(item.max_loss), "%", ".2f"),
+        Column("other limit", lambda item: _percent(item.other), "%", ".2f"),
+        Column("with it", lambda item: effect_value(item.effect, money, explanation.plan), money.unit),
+    )
+    return table("What limits on quality cost", columns, explanation.losses, "losses")
 
 
-def replayed_route_sections(found: Replay) -> Iterator[Section]:
-    """Yield the table of routes in a replay, if there are any."""
+def replayed_route_section(found: Replay) -> Section:
+    """Return the table of routes in a replay."""
     columns = (
         name("way", lambda row: row[0].name),
         name("route", lambda row: row[1].route),
@@ -87,5 +84,4 @@ def replayed_route_sections(found: Replay) -> Iterator[Section]:
         Column("missed", lambda row: row[1].missed / row[1].offered if row[1].offered else 0.0, form=percent),
     )
     rows = [(variant, route) for variant in found.variants for route in variant.routes]
-    if rows:
-        yield table("Routes", columns, rows, "routes")
+    return table("Routes", columns, rows, "routes")

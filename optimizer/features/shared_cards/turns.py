@@ -46,30 +46,10 @@ class Turn:
 class TurnMetrics:
     """Performance of a server that shares a card in time."""
 
-    latency_ms: float
-    wait_ms: float
-    busy: float
-    """Fraction of time in which the card computes for this server."""
-    mean_batch: float
-    fill: float
-    """Mean arrivals during a cycle in which every server has a full batch, divided by the batch limit (eq.
-    206).
-    """
-    figures: Mapping[TargetMeasure, float]
-    """Values of the target measures [ms], without the safety factor on percentiles."""
-
-    def pool_figures(self, turn: Turn) -> dict[str, Any]:
-        """Return the metrics of the server's pool, by Python field name; token metrics are 0."""
-        return {
-            "itl_ms": 0.0,
-            "ttft_ms": self.latency_ms,
-            "wait_ms": self.wait_ms,
-            "utilization": self.fill,
-            "loss": 0.0,
-            "busy": self.busy,
-            "mean_batch": self.mean_batch,
-            "batch_window_ms": turn.server.window_ms,
-        }
+    fields: dict[str, Any]
+    """Metrics of the server's pool, by Python field name; token metrics are 0."""
+    targets: Mapping[TargetMeasure, tuple[float, float]]
+    """Value and limit of each target measure [ms], without the safety factor on percentiles."""
 
 
 def turn_of(system: System, arrays: SystemArrays, name: str, accelerator: int, max_batch: int) -> Turn | None:
@@ -152,20 +132,25 @@ def measure_turns(turns: Sequence[Turn], rates_rps: FloatArray) -> list[TurnMetr
     for turn, state, rate in zip(turns, states, rates_rps.tolist(), strict=True):
         batch = state.alone.mean_batch
         own_ms = turn.server.base_ms + turn.server.slope_ms * batch
+        fields = {
+            "itl_ms": 0.0,
+            "ttft_ms": state.mean_ms + turn.delay_ms,
+            "wait_ms": max(state.mean_ms - own_ms, 0.0),
+            "utilization": state.fill,  # mean arrivals during a cycle of full batches by the limit (eq. 206)
+            "loss": 0.0,
+            "busy": rate / MS_PER_S * own_ms / batch,
+            "mean_batch": batch,
+            "batch_window_ms": turn.server.window_ms,
+        }
         values = {
             measure: state.mean_ms
             if measure.percentile is None
             else state.quantile_ms(measure.percentile / 100)
             for measure in turn.limits
         }
-        found.append(
-            TurnMetrics(
-                state.mean_ms + turn.delay_ms,
-                max(state.mean_ms - own_ms, 0.0),
-                rate / MS_PER_S * own_ms / batch,
-                batch,
-                state.fill,
-                {measure: value + turn.delay_ms for measure, value in values.items()},
-            )
-        )
+        targets = {
+            measure: (value + turn.delay_ms, turn.limits[measure] + turn.delay_ms)
+            for measure, value in values.items()
+        }
+        found.append(TurnMetrics(fields, targets))
     return found

@@ -18,7 +18,7 @@ from optimizer.features.shared_cards.patterns import CardPattern, Seat, SharedCa
 from optimizer.features.shared_cards.turns import MARGIN, Turn, measure_turns, turn_of
 from optimizer.features.shared_cards.uses import SharedCardUse, SharedPool
 from optimizer.plan.document import Plan
-from optimizer.plan.rows import pool_figures
+from optimizer.plan.rows import origin_of, pool_figures
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.targets import CARD_MISS_TOLERANCE, meets_target
 from optimizer.schema.pools import Placement, TargetFigure
@@ -179,26 +179,18 @@ def _seat_fields(
     """Return the fields of a server's pool on a seat that do not depend on the number of cards."""
     place = shared.arrays.accelerator_names[seat.place]
     server = candidates.system.servers[candidates.arrays.server_names[seat.server]]
-    profile = shared.system.profiles[server.model, place]
     whole, whole_cost = cheapest_cards(candidates, seat.server)
     accelerator = place if seat.mode == "slices" else shared.card_of[place]
-    fields = {
+    return {
         "server": server.name,
         "accelerator": accelerator,
         "max_batch": seat.max_batch,
-        "memory_gb": profile.memory_gb,
+        "memory_gb": shared.system.profiles[server.model, place].memory_gb,
         "share": seat.uses[1] if seat.mode == "shares" else None,
         "slowdown": seat.slowdown if seat.mode == "shares" else None,
         "whole_cards": whole,
         "whole_cost_cents_per_h": whole_cost,
-    }
-    found = profile.provenance
-    if found is None:
-        return fields
-    load, in_flight = server.current.load, figures["utilization"] * seat.max_batch
-    return fields | {
-        "provenance": found.of_pair(server.model, accelerator),
-        "outside": tuple(found.domain.misses(load.in_tokens, load.out_tokens, in_flight)),
+        **origin_of(candidates.system, server.name, accelerator, figures["utilization"] * seat.max_batch),
     }
 
 
@@ -226,40 +218,48 @@ def cheapest_cards(candidates: Candidates, s: int) -> tuple[Placement | None, fl
 def _figures(shared: SharedCards, pattern: CardPattern, rates: Sequence[float]) -> list[dict[str, Any]]:
     """Return the metrics of each seat by field name, at the seats' rates on one card [requests/s]."""
     if pattern.mode == "time":
-        return list(turn_figures(_turns(shared, pattern), rates))
+        return [
+            found.fields
+            | {
+                "targets": tuple(
+                    TargetFigure(measure=measure.label, value=value, limit=limit)
+                    for measure, (value, limit) in found.targets.items()
+                )
+            }
+            for found in measure_turns(_turns(shared, pattern), np.array(rates))
+        ]
     pairs, found = _measured(shared, pattern, rates)
     return list(pool_figures(shared.arrays, shared.system, pairs, found))
 
 
 def missed_targets(shared: SharedCards, pattern: CardPattern) -> Iterator[tuple[str, str]]:
     """Yield the server and a text for each target that is missed at the maximum rates of a card."""
-    for s, measure, value, limit in _measured_targets(shared, pattern):
-        if not meets_target(value, limit, CARD_MISS_TOLERANCE):
-            text = f"{measure.text(value)}, target {measure.text(limit)}"
-            yield shared.names[s], f"{measure.label} at its largest rate is {text}"
+    for (seat, _), targets in zip(pattern.seats, _measured_targets(shared, pattern), strict=True):
+        for measure, (value, limit) in targets.items():
+            if not meets_target(value, limit, CARD_MISS_TOLERANCE):
+                text = f"{measure.text(value)}, target {measure.text(limit)}"
+                yield shared.names[seat.server], f"{measure.label} at its largest rate is {text}"
 
 
 def _measured_targets(
     shared: SharedCards, pattern: CardPattern
-) -> Iterator[tuple[int, TargetMeasure, float, float]]:
-    """Yield server, measure, value and limit of each target of the seats at the maximum rates of a card.
+) -> Iterator[dict[TargetMeasure, tuple[float, float]]]:
+    """Yield value and limit of each target of each seat at the maximum rates of a card.
 
     Percentiles of servers that share a card in time include the model's safety factor.
     """
-    servers = [seat.server for seat, _ in pattern.seats]
     if pattern.mode == "time":
         turns = _turns(shared, pattern)
-        for s, turn, found in zip(servers, turns, measure_turns(turns, np.array(pattern.rates)), strict=True):
-            for measure, value in found.figures.items():
-                margin = 1.0 if measure.percentile is None else MARGIN
-                inside = margin * (value - turn.delay_ms)
-                yield s, measure, inside + turn.delay_ms, turn.limits[measure] + turn.delay_ms
+        for turn, found in zip(turns, measure_turns(turns, np.array(pattern.rates)), strict=True):
+            yield {
+                measure: (_with_margin(measure, value - turn.delay_ms) + turn.delay_ms, limit)
+                for measure, (value, limit) in found.targets.items()
+            }
         return
     pairs, measured = _measured(shared, pattern, pattern.rates)
     targets = shared.arrays.servers.targets.take(pairs.server)
-    for i, s in enumerate(servers):
-        for k, measure in enumerate(targets.measures):
-            yield s, measure, float(measured.targets[k, i]), float(targets.limits[k, i])
+    for values, limits in zip(measured.targets.T.tolist(), targets.limits.T.tolist(), strict=True):
+        yield dict(zip(targets.measures, zip(values, limits, strict=True), strict=True))
 
 
 def _measured(
@@ -285,16 +285,5 @@ def _turns(shared: SharedCards, pattern: CardPattern) -> list[Turn]:
     return [turn for turn in found if turn is not None]
 
 
-def turn_figures(turns: Sequence[Turn], rates_rps: Sequence[float]) -> Iterator[dict[str, Any]]:
-    """Yield the metrics of servers that share a card in time, at their rates on one card [requests/s].
-
-    Percentiles are those of the model, without its safety factor.
-    """
-    for turn, found in zip(turns, measure_turns(turns, np.array(rates_rps)), strict=True):
-        yield {
-            **found.pool_figures(turn),
-            "targets": tuple(
-                TargetFigure(measure=measure.label, value=value, limit=turn.limits[measure] + turn.delay_ms)
-                for measure, value in found.figures.items()
-            ),
-        }
+def _with_margin(measure: TargetMeasure, value_ms: float) -> float:
+    return value_ms if measure.percentile is None else MARGIN * value_ms

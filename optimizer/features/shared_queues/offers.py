@@ -6,7 +6,7 @@ then become candidates of the queue that record which members they serve. Equati
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -23,14 +23,6 @@ from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.queueing.targets import DELAYED
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
-
-
-@dataclass(frozen=True, slots=True)
-class QueueTables:
-    """Candidates of shared queues: within their limits on replicas, and with their reserve."""
-
-    table: CandidateTable
-    with_reserve: CandidateTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +95,7 @@ def _subsets(arrays: SystemArrays, s: int, server: SharedQueue) -> Iterator[tupl
 
 def queue_candidates(
     system: System, arrays: SystemArrays, verdicts: Verdicts, memo: SizingMemo | None
-) -> QueueTables | None:
+) -> tuple[CandidateTable, CandidateTable] | None:
     """Size the shared queues of a system; reject accelerators on which no subset of a queue can be served.
 
     Args:
@@ -111,6 +103,10 @@ def queue_candidates(
         arrays: the same system as arrays.
         verdicts: receives the rejected queue–accelerator pairs with their reasons.
         memo: cache of sizings.
+
+    Returns:
+        Candidates within the limits on replicas, and additional ones with the reserve; None if no queue has
+        load.
     """
     subsets = Subsets.of(system, arrays)
     if subsets is None:
@@ -123,7 +119,7 @@ def queue_candidates(
     over = table.num_replicas > subsets.arrays.servers.max_replicas[table.server]
     within, more = with_reserve(subsets.arrays, table.take(~over))
     _reject_queues(subsets, mine, verdicts)
-    return QueueTables(subsets.in_queues(within), subsets.in_queues(more))
+    return subsets.in_queues(within), subsets.in_queues(more)
 
 
 def _reject_queues(subsets: Subsets, mine: Verdicts, verdicts: Verdicts) -> None:
@@ -131,11 +127,8 @@ def _reject_queues(subsets: Subsets, mine: Verdicts, verdicts: Verdicts) -> None
     for s in np.unique(subsets.queue).tolist():
         own = np.flatnonzero(subsets.queue == s)
         for a in np.flatnonzero((mine.reason[own] > 0).all(axis=0)).tolist():
-            last = own[-1]
-            verdicts.reason[s, a] = mine.reason[last, a]
-            verdicts.value[s, a] = mine.value[last, a]
-            verdicts.limit[s, a] = mine.limit[last, a]
-            verdicts.measure[s, a] = mine.measure[last, a]
+            for each in fields(Verdicts):
+                getattr(verdicts, each.name)[s, a] = getattr(mine, each.name)[own[-1], a]
 
 
 def _near(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> Pairs:

@@ -1,16 +1,15 @@
 """The table of shared queues in reports: load, queueing times and latencies of their servers, and targets."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
 
 from optimizer.quantities import precise, quantity
 from optimizer.section import RPM, Column, FormattedValue, Section, name, table, words
 from optimizer.studies.overview import QueueRow
 
 
-def shared_queue_sections(rows: Sequence[QueueRow]) -> Iterator[Section]:
-    """Yield the table of the servers of shared queues by descending priority, if there are any."""
-    if rows:
-        yield table("Shared queues", _columns(), rows, "queues", may_be_empty=True)
+def shared_queue_section(rows: Iterable[QueueRow]) -> Section:
+    """Return the table of the servers of shared queues by descending priority."""
+    return table("Shared queues", _columns(), rows, "queues", may_be_empty=True)
 
 
 def _columns() -> list[Column]:

@@ -18,10 +18,8 @@ class _VersionRow(NamedTuple):
     is_first: bool
 
 
-def version_sections(plan: Plan) -> Iterator[Section]:
-    """Yield the table of versions of split servers, if there are any."""
-    if not plan.versions:
-        return
+def version_section(plan: Plan) -> Section:
+    """Return the table of versions of split servers."""
     money = Money.of(plan)
     columns = (
         name("server", lambda row: FormattedValue(row.server if row.is_first else "", row.server)),
@@ -39,7 +37,7 @@ def version_sections(plan: Plan) -> Iterator[Section]:
         for i, version in enumerate(use.versions)
     ]
     notes = [note for server, use in plan.versions.items() for note in _notes(server, use, money)]
-    yield table("Versions", columns, rows, "versions", notes=notes)
+    return table("Versions", columns, rows, "versions", notes=notes)
 
 
 def _weight(share: float) -> str:

@@ -179,16 +179,10 @@ class MasterProblem:
         row, value = np.concatenate([row, step_row]), np.concatenate([value, step_value])
         # The solver takes rows; columns come from the linear program.
         column = np.repeat(np.arange(len(start) - 1), np.diff(start))
-        order = np.argsort(row, kind="stable")
-        servers, limits = len(self.servers), self.limits
-        count = np.bincount(row, minlength=servers + len(limits))
-        return MilpModel(
-            lower=np.zeros(len(start) - 1),
-            upper=np.concatenate([np.ones(len(columns)), self.step_sizes]),
-            integer=np.arange(len(start) - 1) < len(columns),
-            row_start=np.concatenate([[0], np.cumsum(count)]),
-            row_index=column[order],
-            row_value=value[order],
-            row_lower=np.concatenate([np.ones(servers), np.full(len(limits), -np.inf)]),
-            row_upper=np.concatenate([np.ones(servers), limits]),
+        one, limits = np.ones(len(self.servers)), self.limits
+        return MilpModel.of_entries(
+            np.concatenate([np.ones(len(columns)), self.step_sizes]),
+            np.arange(len(start) - 1) < len(columns),
+            (np.append(one, np.full(len(limits), -np.inf)), np.append(one, limits)),
+            (row, column, value),
         )

@@ -11,7 +11,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
 from optimizer.milp.highs import HighsSession
-from optimizer.milp.model import RunResult, RunStatus
+from optimizer.milp.model import RunStatus
 from optimizer.solvers.branch_and_price.cuts import with_cuts
 from optimizer.solvers.branch_and_price.generation import MasterSolution
 from optimizer.solvers.branch_and_price.master import MasterProblem
@@ -289,7 +289,7 @@ class LevelSearch:
         keys = [mine.use, ~mine.served[:, None], *(mine.weights(each)[:, None] for each in objectives)]
         return columns[nondominated(mine.server, np.hstack(keys))]
 
-    def _solve(self, columns: IntArray, time_s: float) -> RunResult:
+    def _solve(self, columns: IntArray, time_s: float) -> None:
         """Solve a model of the given columns and the incumbent's; a better solution becomes the incumbent."""
         start = None
         if self.feasible:
@@ -313,7 +313,6 @@ class LevelSearch:
         self.solved_bound = np.inf if result.outcome is RunStatus.infeasible else result.bound + outside
         if result.x is not None:
             self._offer(columns[result.x[: len(columns)] > 0.5])
-        return result
 
     def _offer(self, chosen: IntArray) -> None:
         """Offer a solution, given as one column per active server, to the incumbent."""
