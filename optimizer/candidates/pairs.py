@@ -81,22 +81,12 @@ def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: boo
     server, accelerator = np.nonzero((verdicts.reason == 0) & needed[:, None])
     profile = arrays.profile_of[server, accelerator]
     batch, in_memory = _batch_and_memory(arrays, server, profile, choose_batch=choose_batch)
-    for rows, reason, value, limit in (
-        (
-            in_memory < 1,
-            RejectionReason.does_not_fit,
-            _tokens(arrays, server),
-            profiles.kv_capacity_tokens[profile],
-        ),
-        (
-            batch > MAX_BATCH_LIMIT,
-            RejectionReason.batch_limit,
-            batch,
-            np.full(len(batch), float(MAX_BATCH_LIMIT)),
-        ),
-    ):
-        verdicts.reject(server[rows], accelerator[rows], reason, value[rows], limit[rows])
-    fits = (in_memory >= 1) & (batch <= MAX_BATCH_LIMIT)
+    too_long, too_large = in_memory < 1, batch > MAX_BATCH_LIMIT
+    compared = _tokens(arrays, server), profiles.kv_capacity_tokens[profile]
+    verdicts.reject(server, accelerator, RejectionReason.does_not_fit, *compared, where=too_long)
+    compared = batch, np.full(len(batch), float(MAX_BATCH_LIMIT))
+    verdicts.reject(server, accelerator, RejectionReason.batch_limit, *compared, where=too_large)
+    fits = ~too_long & ~too_large
     return Pairs.of(arrays, server, accelerator, np.where(fits, batch, 1).astype(np.int64)).take(fits)
 
 
@@ -109,10 +99,8 @@ def _reject_places(arrays: SystemArrays, verdicts: Verdicts) -> None:
     s, a = np.nonzero(np.where(servers.is_queue[:, None], 0.0, servers.delay_ms))
     time_ms = servers.delay_ms[s, a]
     limit_ms = np.minimum(*(servers.targets.limit(metric)[s] for metric in sorted(DELAYED)))
-    far = time_ms >= limit_ms
-    verdicts.reject(s[far], a[far], RejectionReason.network, time_ms[far], limit_ms[far])
-    s, a = np.nonzero(~servers.may_serve)
-    verdicts.reject(s, a, RejectionReason.place, np.nan, np.nan)
+    verdicts.reject(s, a, RejectionReason.network, time_ms, limit_ms, where=time_ms >= limit_ms)
+    verdicts.reject(*np.nonzero(~servers.may_serve), RejectionReason.place)
 
 
 def queue_capacity(arrays: SystemArrays, server: IntArray, max_batch: IntArray) -> IntArray:

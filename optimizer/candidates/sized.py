@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.class_rows import ServerRows, rows_of
 from optimizer.candidates.measuring import CHUNK_STEP_TRIES
@@ -44,11 +44,9 @@ def _usable_pairs(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> tup
     """Reject pairs without work or a usable rate; return the others and the usable share of each rate."""
     works = law_of(arrays, pairs).has_work()
     factor = arrays.rate_factor[pairs.server, pairs.accelerator]
-    for rows, reason in (
-        (~works, RejectionReason.no_work),
-        (works & (factor == 0), RejectionReason.simulation_missed),
-    ):
-        verdicts.reject(pairs.server[rows], pairs.accelerator[rows], reason, np.nan, np.nan)
+    at = pairs.server, pairs.accelerator
+    verdicts.reject(*at, RejectionReason.no_work, where=~works)
+    verdicts.reject(*at, RejectionReason.simulation_missed, where=works & (factor == 0))
     usable = works & (factor != 0)
     pairs, factor = pairs.take(usable), factor[usable]
     return replace(pairs, best_rate_rps=pairs.best_rate_rps * factor), factor
@@ -69,9 +67,9 @@ def _sized(
     found, holds = _settled(rows, load, needed, attainable & in_window)
     _reject_missed(verdicts, pairs, rows, sized.sizing.least, found, attainable, ~holds & in_window)
     rate_rpm, lowest_rpm = load / needed * SECONDS_PER_MINUTE, lowest * SECONDS_PER_MINUTE
-    _reject(verdicts, pairs, attainable & ~in_window, RejectionReason.window, rate_rpm, lowest_rpm)
-    limit = servers.max_replicas[pairs.server]
-    _reject(verdicts, pairs, holds & (needed > limit), RejectionReason.replica_limit, needed, limit)
+    at, limit = (pairs.server, pairs.accelerator), servers.max_replicas[pairs.server]
+    verdicts.reject(*at, RejectionReason.window, rate_rpm, lowest_rpm, where=attainable & ~in_window)
+    verdicts.reject(*at, RejectionReason.replica_limit, needed, limit, where=holds & (needed > limit))
     performance = rows.mean(found)
     table = candidate_rows(
         arrays,
@@ -141,17 +139,5 @@ def _reject_missed(
         (chosen & ~attainable, RejectionReason.slo_unattainable),
         (chosen & attainable, RejectionReason.slo_missed),
     ):
-        _reject(verdicts, pairs, some, reason, value, limit)
+        verdicts.reject(pairs.server, pairs.accelerator, reason, value, limit, where=some)
         verdicts.measure[pairs.server[some], pairs.accelerator[some]] = at[0][some]
-
-
-def _reject(
-    verdicts: Verdicts,
-    pairs: Pairs,
-    rows: BoolArray,
-    reason: RejectionReason,
-    value: FloatArray,
-    limit: FloatArray | IntArray,
-) -> None:
-    """Reject the pairs in the mask `rows`, with the compared values and limits of all R pairs."""
-    verdicts.reject(pairs.server[rows], pairs.accelerator[rows], reason, value[rows], limit[rows])

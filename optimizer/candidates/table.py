@@ -213,8 +213,10 @@ class Verdicts:
         server: IntArray,
         accelerator: IntArray,
         reason: RejectionReason,
-        value: FloatArray | IntArray | float,
-        limit: FloatArray | IntArray | float,
+        value: FloatArray | IntArray | float = np.nan,
+        limit: FloatArray | IntArray | float = np.nan,
+        *,
+        where: BoolArray | bool = True,
     ) -> None:
         """Reject pairs, with a reason and the compared numbers.
 
@@ -224,10 +226,13 @@ class Verdicts:
             reason: the reason.
             value: values that were compared with limits; NaN if there are none.
             limit: limits that the values violate; NaN if there are none.
+            where: mask of the pairs to reject; True: all.
         """
-        self.reason[server, accelerator] = reason
-        self.value[server, accelerator] = value
-        self.limit[server, accelerator] = limit
+        rows = np.broadcast_to(where, server.shape)
+        at = server[rows], accelerator[rows]
+        self.reason[at] = reason
+        self.value[at] = np.broadcast_to(value, server.shape)[rows]
+        self.limit[at] = np.broadcast_to(limit, server.shape)[rows]
 
 
 _NO_ROWS = frozen(np.zeros(0, np.int64))

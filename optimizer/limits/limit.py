@@ -164,3 +164,26 @@ class Limit(ABC):
     def counted(self, amount: float) -> str:
         """Format an amount without its item: ``4 cards``."""
         return counted(int(amount) if self.whole else amount, self.unit)
+
+
+class LimitOfTotal(Limit):
+    """Base class of limits on one total, whose amount is the value of an option."""
+
+    whole: ClassVar[bool] = False
+    item: ClassVar[str]
+    """Name of the only item."""
+    total_name: ClassVar[str]
+    """Name of the total in messages."""
+
+    def amounts(self, stock: Stock) -> Mapping[str, float]:
+        """Return the amount of the only item; empty if the option is not set."""
+        amount = getattr(stock.options, self.field)
+        return {} if amount is None else {self.item: float(amount)}
+
+    def amount_text(self, item: str, amount: float) -> str:  # noqa: ARG002  there is a single item
+        """Format an amount for messages: ``700 W of power``."""
+        return f"{self.counted(amount)} of {self.total_name}"
+
+    def label(self, item: str) -> str:  # noqa: ARG002  there is a single item
+        """Return the name of the limit."""
+        return self.name

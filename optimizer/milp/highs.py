@@ -8,7 +8,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.errors import SolverError
-from optimizer.milp.model import MilpModel, RelaxingSession, RunResult, RunStatus
+from optimizer.milp.model import MilpModel, RunResult, RunStatus, Session
 from optimizer.tolerances import SAME
 
 SEED = 0
@@ -53,7 +53,7 @@ _OUTCOMES = {
 }
 
 
-class HighsSession(RelaxingSession):
+class HighsSession(Session):
     """A mixed-integer model that HiGHS minimises for several objectives.
 
     Each run uses a new HiGHS instance with a copy of the model, because in a used instance the clock for the

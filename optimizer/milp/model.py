@@ -201,15 +201,3 @@ class Session(ABC):
         Raises:
             SolverError: the solver failed.
         """
-
-
-class RelaxingSession(Session):
-    """A session that can also solve the relaxation of the model, without integrality."""
-
-    @abstractmethod
-    def relax(self, objective: FloatArray, time_limit_s: float) -> RunResult:
-        """Minimise objective·x over the relaxation; the result contains the dual values of the rows.
-
-        Raises:
-            SolverError: the solver failed.
-        """

@@ -508,6 +508,10 @@ _NO_POOL: dict[str, object] = {
 _COLUMNS = ("server", *Pool.model_fields, "served_fraction", "reason")
 
 
+_OF_LARGEST = ("accelerator", "num_replicas", "max_batch", "cost_cents_per_h", "itl_ms", "ttft_ms")
+"""Fields of the largest pool that the allocation of a server states, by Python name."""
+
+
 def _largest(pools: tuple[Pool, ...]) -> Pool | None:
     return max(pools, key=lambda pool: pool.arrival_rate_rpm, default=None)
 
@@ -527,8 +531,7 @@ def _as_allocation(pools: Sequence[tuple[CurrentPool, Pool | None]], load: Load)
     values: dict[str, Any] = {"load": load}
     main = _largest(tuple(own for _, own in pools if own is not None))
     if main is not None:
-        names = ("accelerator", "num_replicas", "max_batch", "cost_cents_per_h", "itl_ms", "ttft_ms")
-        values |= {name: getattr(main, name) for name in names}
+        values |= {name: getattr(main, name) for name in _OF_LARGEST}
     if len(pools) > 1 or (pools and main is None):
         values["pools"] = tuple(pool for pool, _ in pools)
     return AllocationData.model_construct(**values)  # planned costs can exceed the limits of documents
@@ -536,19 +539,9 @@ def _as_allocation(pools: Sequence[tuple[CurrentPool, Pool | None]], load: Load)
 
 def _reference_allocation(pools: tuple[Pool, ...], load: Load) -> dict[str, Any]:
     main = _largest(pools) or AllocationData()
-    wire: dict[str, Any] = {
-        "accelerator": main.accelerator,
-        "numReplicas": main.num_replicas,
-        "maxBatch": main.max_batch,
-        "cost": main.cost_cents_per_h,
-        "itlAverage": main.itl_ms,
-        "ttftAverage": main.ttft_ms,
-        "load": {
-            "arrivalRate": load.arrival_rate_rpm,
-            "avgInTokens": load.in_tokens,
-            "avgOutTokens": load.out_tokens,
-        },
-    }
+    of_load = ("arrival_rate_rpm", "in_tokens", "out_tokens")
+    wire = {type(main).model_fields[name].alias or name: getattr(main, name) for name in _OF_LARGEST}
+    wire["load"] = {Load.model_fields[name].alias or name: getattr(load, name) for name in of_load}
     if len(pools) > 1:
         wire["pools"] = [pool.model_dump(mode="json", by_alias=True) for pool in pools]
     return wire

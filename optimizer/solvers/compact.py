@@ -5,25 +5,28 @@ solution are recomputed in integers.
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.arrays import IntArray
-from optimizer.milp.model import MilpModel, RelaxingSession, RunStatus, Session
+from optimizer.milp.model import MilpModel, RunStatus, Session
 from optimizer.solvers.compact_model import formulate
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.level_solver import Incumbent, KnownBounds, LevelResult, LevelSolver
+from optimizer.solvers.level_solver import KnownBounds, LevelResult, LevelSolver
 from optimizer.solvers.lexicographic import LexicographicSolve
 from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import Problem, gap_target
-from optimizer.solvers.related import RelatedSolution, repaired
+from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution
-from optimizer.solvers.warm_starts import best_initial_solution, in_columns
+from optimizer.solvers.warm_starts import initial_incumbent
+
+if TYPE_CHECKING:
+    from optimizer.milp.highs import HighsSession
 
 SessionFactory = Callable[[MilpModel], Session]
 
 
-def highs_session(model: MilpModel, *, lean: bool = False) -> RelaxingSession:
+def highs_session(model: MilpModel, *, lean: bool = False) -> "HighsSession":
     """Load a model into HiGHS, which is imported here because that is slow.
 
     `lean` makes HiGHS focus on the bound.
@@ -53,23 +56,19 @@ def solve_milp(
         SolverError: the solver failed, or its solution exceeds a limit.
     """
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
-    starts = [best_initial_solution(problem)]
-    starts += [] if related is None else [repaired(problem, related.replicas)]
-    solver = CompactModel(problem, session, starts)
+    solver = CompactModel(problem, session, related)
     return LexicographicSolve(solver, deadline, related, None if related is None else deadline).solve()
 
 
 class CompactModel(LevelSolver):
     """The compact model of a problem, loaded into a solver."""
 
-    def __init__(self, problem: Problem, session: SessionFactory, starts: list[IntArray]) -> None:
+    def __init__(self, problem: Problem, session: SessionFactory, related: RelatedSolution | None) -> None:
         self.formulation = formulate(problem)
         self._session = session
-        columns = self.formulation.columns
-        incumbent = Incumbent(problem, [in_columns(columns, problem, start) for start in starts])
-        super().__init__(
-            problem, self.formulation.servers, incumbent, gap_target(problem.options, len(columns))
-        )
+        incumbent = initial_incumbent(problem, self.formulation.columns, related)
+        gap = gap_target(problem.options, len(self.formulation.columns))
+        super().__init__(problem, self.formulation.servers, incumbent, gap)
 
     def restart(self) -> None:
         """Restart with the first level, in a model without constraints on earlier levels."""

@@ -190,7 +190,7 @@ def _add_covering(found: Formulation) -> None:
     """
     problem, reserve, table = found.problem, found.problem.reserve, found.problem.table
     load = problem.grown_load_rps[found.servers]
-    bare = 1 / problem.growth[found.servers]
+    bare = 1 / problem.reserve.growth[found.servers]
     loaded = np.flatnonzero((load > 0) & ~problem.joint_load[found.servers])
     block, mine = _block_of(found, loaded)
     row, columns = found.row[mine], found.columns[mine]

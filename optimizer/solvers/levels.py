@@ -88,7 +88,7 @@ def values_of(problem: Problem, replicas: IntArray) -> FloatArray:
     pools, here = replicas * problem.table.cost_per_replica, problem.on_current
     cost, elsewhere = problem.by_server(pools), problem.by_server(np.where(here, 0.0, pools))
     stays, same = problem.has_some_of(here & (replicas > 0)), unchanged(problem, replicas)
-    same &= ~problem.has_some_of((replicas > 0) & ~problem.own)
+    same &= ~problem.has_some_of((replicas > 0) & ~problem.table.alone)
     return problem.transition_value(np.arange(len(cost)), cost, elsewhere, stays, same)
 
 

@@ -126,11 +126,6 @@ class Problem:
         """Keys by which candidates of topologies never dominate each other, shapes (C,)."""
         return tuple(key for each in self.topologies for key in each.apart(self.table))
 
-    @property
-    def own(self) -> BoolArray:
-        """Mask of the candidates whose replicas serve only their own server, shape (C,)."""
-        return self.table.alone
-
     @cached_property
     def replica_value(self) -> FloatArray:
         """Transition cost of one replica of each candidate [cents/h], shape (C,)."""
@@ -172,7 +167,7 @@ class Problem:
         """Transition cost of each candidate with all its replicas [cents/h], shape (C,)."""
         cost, here = self.table.cost_cents_per_h, self.on_current
         elsewhere = np.where(here, 0.0, cost)
-        same = ~self.changed & self.own
+        same = ~self.changed & self.table.alone
         return frozen(self.transition_value(self.table.server, cost, elsewhere, here, same))
 
     @cached_property
@@ -210,14 +205,9 @@ class Problem:
         return frozen(self.table.meets_targets_below_max_rate & ~as_sized)
 
     @cached_property
-    def growth(self) -> FloatArray:
-        """Load that several pools must carry for a reserve, as a multiple of the load, shape (S,)."""
-        return frozen(self.reserve.growth)
-
-    @cached_property
     def grown_load_rps(self) -> FloatArray:
-        """Load of each server times `growth` [requests/s], shape (S,)."""
-        return frozen(self.load_rps * self.growth)
+        """Load of each server times the growth that its reserve requires [requests/s], shape (S,)."""
+        return frozen(self.load_rps * self.reserve.growth)
 
     @cached_property
     def off_preferred_rpm(self) -> FloatArray:

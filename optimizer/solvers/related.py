@@ -72,10 +72,10 @@ def repaired(problem: Problem, replicas: IntArray) -> IntArray:
     If a limit is exceeded, servers lose their replicas from the lowest priority up. Among equal priorities,
     servers with the smallest use are first.
     """
-    shares = (replicas[~problem.own] > 0).any()
+    shares = (replicas[~problem.table.alone] > 0).any()
     if shares and not ((problem.left_by(replicas) < 0).any() or _short(problem, replicas).any()):
         return problem.without_idle(replicas)
-    own, table = problem.own, problem.table
+    own, table = problem.table.alone, problem.table
     problem = problem if own.all() else replace(problem, full=problem.full & own)
     replicas = np.where(own, replicas, 0)
     fitting = np.where(_short(problem, replicas)[table.server], 0, replicas)

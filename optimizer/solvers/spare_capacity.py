@@ -32,7 +32,7 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
         replicas: replicas of each candidate, shape (C,).
     """
     table, spare = problem.table, problem.spare_share
-    own_cards = problem.own
+    own_cards = problem.table.alone
     chosen = np.flatnonzero((replicas > 0) & problem.full & (replicas == table.num_replicas) & own_cards)
     pools = problem.by_server(replicas > 0)
     chosen = chosen[pools[table.server[chosen]] == 1]

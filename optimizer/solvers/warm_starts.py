@@ -7,10 +7,11 @@ import numpy as np
 
 from optimizer.arrays import IntArray
 from optimizer.solvers.greedy import best_of_each
+from optimizer.solvers.level_solver import Incumbent
 from optimizer.solvers.levels import is_better
 from optimizer.solvers.model_columns import current_allocations
 from optimizer.solvers.problem import Problem
-from optimizer.solvers.related import repaired
+from optimizer.solvers.related import RelatedSolution, repaired
 
 
 def best_initial_solution(problem: Problem) -> IntArray:
@@ -22,6 +23,19 @@ def best_initial_solution(problem: Problem) -> IntArray:
     nothing = np.zeros(len(problem.table), np.int64)
     greedy, staying = (repaired(problem, replicas) for replicas in (nothing, _staying(problem)))
     return staying if is_better(problem, staying, greedy) else greedy
+
+
+def initial_incumbent(problem: Problem, columns: IntArray, related: RelatedSolution | None) -> Incumbent:
+    """Return the best initial solution that the columns of a model can express.
+
+    Args:
+        problem: the planning problem.
+        columns: candidates that are columns of the model.
+        related: solution of a problem that differs in one change, which is used if it is better.
+    """
+    starts = [best_initial_solution(problem)]
+    starts += [] if related is None else [repaired(problem, related.replicas)]
+    return Incumbent(problem, [in_columns(columns, problem, start) for start in starts])
 
 
 def _staying(problem: Problem) -> IntArray:
@@ -36,7 +50,7 @@ def _staying(problem: Problem) -> IntArray:
         pools, _ = current_allocations(problem, np.flatnonzero(problem.current_pools[table.server] > 1))
         staying[pools] = problem.current_count[pools]
         enough &= ~problem.has_some_of(pools)[table.server]
-    rows = best_of_each(problem, np.flatnonzero(problem.full & problem.own & enough))
+    rows = best_of_each(problem, np.flatnonzero(problem.full & problem.table.alone & enough))
     staying[rows] = table.num_replicas[rows]
     return staying
 
@@ -66,7 +80,9 @@ def in_columns(columns: IntArray, problem: Problem, replicas: IntArray) -> IntAr
         mine = columns[slice(*np.searchsorted(server, (table.server[c], table.server[c] + 1)))]
         can = (groups[mine] == groups[c]) & problem.full[mine] & (table.reserved[mine] >= table.reserved[c])
         can &= table.members[mine] & table.members[c] == table.members[c]
-        can &= problem.own[mine] == problem.own[c]  # other candidates need more than their own replicas
+        can &= (
+            problem.table.alone[mine] == problem.table.alone[c]
+        )  # other candidates need more than their own replicas
         can &= (use[mine] * table.num_replicas[mine][:, None] <= answer[c] * use[c]).all(axis=1)
         answer[c] = 0
         if can.any():

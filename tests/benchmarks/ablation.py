@@ -20,7 +20,7 @@ from optimizer import find_candidates
 from optimizer.generate import generate_system
 from optimizer.milp import highs
 from optimizer.milp.highs import HighsSession
-from optimizer.milp.model import RelaxingSession
+from optimizer.milp.model import Session
 from optimizer.solvers import compact, deadline, exact, lexicographic
 from optimizer.solvers.branch_and_price import cuts, search
 from optimizer.solvers.branch_and_price.search import LevelSearch
@@ -66,7 +66,7 @@ def _nothing(*_arguments: Any, **_options: Any) -> None:
 
 
 def _not_lean(session: HighsSession, model: Any, *, lean: bool = False) -> None:  # noqa: ARG001
-    RelaxingSession.__init__(session, model)
+    Session.__init__(session, model)
     session._lean = False
 
 

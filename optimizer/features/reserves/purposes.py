@@ -86,13 +86,13 @@ def _count(
     grown = needed(load_rps * (1 + reserve.headroom_wanted))
     headroom = min(grown - needed(load_rps), left)
     spares = min(reserve.spare_replicas, left - headroom)
-    availability, both = 0, None
+    availability, both_from = 0, None
     if reserve.availability_target is not None:
         there = float(arrays.profiles.availability[arrays.profile_of[s, a]])
         target = reserve.availability_target
         enough = least_available(np.array([grown]), np.array([there]), np.array([target]))[0]
         availability = max(int(min(enough - grown - spares, left - headroom - spares)), 0)
-        both = full, replicas_for_both(there, target, full or 0.0, WANTED_UTILIZATION)
+        both_from = replicas_for_both(there, target, full or 0.0, WANTED_UTILIZATION)
     return ReplicaPurposes(
         replicas=pool.num_replicas,
         load=pool.num_replicas - headroom - spares - availability,
@@ -101,7 +101,7 @@ def _count(
         availability=availability,
         rollout=extra,
         availability_target=reserve.availability_target,
-        utilization=pool.utilization if both else None,
-        full_utilization=both[0] if both else None,
-        both_from=both[1] if both else None,
+        utilization=None if reserve.availability_target is None else pool.utilization,
+        full_utilization=full,
+        both_from=both_from,
     )

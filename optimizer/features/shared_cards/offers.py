@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from optimizer.arrays import frozen
+from optimizer.arrays import frozen, grouped
 from optimizer.candidates.caution import slower
 from optimizer.candidates.table import Candidates
 from optimizer.errors import SpecError
@@ -76,11 +76,14 @@ def find_patterns(
     index = {name: s for s, name in enumerate(system.servers)}
     rates = zip(sized.arrays.server_names, sized.arrays.servers.load_rps.tolist(), strict=True)
     loads = {index[name]: rate for name, rate in rates}
-    patterns = [
-        pattern
-        for a, card in enumerate(system.accelerators.values())
-        for pattern in _patterns_of(system, sized, (a, card), seats.get(card.name, []), loads, can_take_turns)
-    ]
+    patterns: list[CardPattern] = []
+    for a, card in enumerate(system.accelerators.values()):
+        of_mode = grouped((seat.mode, seat) for seat in seats.get(card.name, []))
+        whole, shares, slices = (of_mode.get(mode, []) for mode in ("whole", "shares", "slices"))
+        patterns += [CardPattern(a, "whole", ((seat, 1),), (seat.rate_rps,)) for seat in whole]
+        patterns += _multisets((a, card), "shares", shares, (card.memory_gb, 1.0))
+        patterns += _multisets((a, card), "slices", slices, (MEMORY_SLICES, COMPUTE_SLICES))
+        patterns += _turns(system, sized, (a, card), whole, loads, can_take_turns)
     servers = sorted({seat.server for pattern in patterns for seat, _ in pattern.seats})
     return SharedCards(
         tuple(patterns),
@@ -179,35 +182,6 @@ def _seats(system: System, sized: Candidates, parts: Mapping[str, _Part]) -> dic
 # --- patterns ------------------------------------------------------------------------------------------
 
 
-def _patterns_of(
-    system: System,
-    sized: Candidates,
-    card: tuple[int, Accelerator],
-    seats: Sequence[Seat],
-    loads: Mapping[int, float],
-    can_take_turns: Callable[[frozenset[int]], bool],
-) -> list[CardPattern]:
-    """Return the patterns of one type of card: full cards, shares, slices, and time-sharing.
-
-    Args:
-        system: the system.
-        sized: the candidates of parts of cards.
-        card: the card's accelerator, with its index.
-        seats: the seats on the card.
-        loads: load of each server [requests/s], by index.
-        can_take_turns: as for `find_patterns`.
-
-    Raises:
-        SpecError: there are too many patterns.
-    """
-    a, item = card
-    by_mode = {mode: [seat for seat in seats if seat.mode == mode] for mode in ("whole", "shares", "slices")}
-    found = [CardPattern(a, "whole", ((seat, 1),), (seat.rate_rps,)) for seat in by_mode["whole"]]
-    found += _multisets(card, "shares", by_mode["shares"], (item.memory_gb, 1.0))
-    found += _multisets(card, "slices", by_mode["slices"], (MEMORY_SLICES, COMPUTE_SLICES))
-    return found + list(_turns(system, sized, card, by_mode["whole"], loads, can_take_turns))
-
-
 def _multisets(
     card: tuple[int, Accelerator], mode: SharingMode, seats: Sequence[Seat], limits: tuple[float, float]
 ) -> Iterator[CardPattern]:
@@ -234,6 +208,14 @@ def _turns(
     """Yield the patterns in which servers share a card in time, in proportion to their loads (eq. 232).
 
     A second set of patterns has the proportions of the loads that remain after filling full cards.
+
+    Args:
+        system: the system.
+        sized: the candidates of parts of cards.
+        card: the card's accelerator, with its index.
+        seats: the seats on the full card.
+        loads: load of each server [requests/s], by index.
+        can_take_turns: as for `find_patterns`.
     """
     names = tuple(system.servers)
     tried = [

@@ -13,12 +13,8 @@ from optimizer.features.shared_cards.patterns import SharedCards
 
 def card_rows(candidates: Candidates, shared: SharedCards) -> list[CandidateTable]:
     """Return the candidates of shared cards: servers on shared cards, and a unit of each pattern."""
-    return [_servers(candidates, shared), _units(candidates, shared)]
-
-
-def _servers(candidates: Candidates, shared: SharedCards) -> CandidateTable:
     arrays, count = candidates.arrays, len(shared.servers)
-    return unsized_rows(
+    servers = unsized_rows(
         Source.on_cards,
         shared.servers,
         np.full(count, len(arrays.accelerator_names) + 1),
@@ -27,14 +23,11 @@ def _servers(candidates: Candidates, shared: SharedCards) -> CandidateTable:
         max_rate_rps=shared.load_rps,
         load_rps=shared.load_rps,
     )
-
-
-def _units(candidates: Candidates, shared: SharedCards) -> CandidateTable:
-    arrays, count = candidates.arrays, len(shared.patterns)
+    count = len(shared.patterns)
     accelerator = np.array([one.accelerator for one in shared.patterns], np.int64)
     documents = list(candidates.system.accelerators.values())
     cards = [documents[a] for a in accelerator.tolist()]
-    return unsized_rows(
+    units = unsized_rows(
         Source.units,
         np.full(count, len(arrays.server_names)),
         accelerator,
@@ -46,3 +39,4 @@ def _units(candidates: Candidates, shared: SharedCards) -> CandidateTable:
         meets_targets_below_max_rate=np.ones(count, np.bool_),
         pattern=np.arange(count),
     )
+    return [servers, units]

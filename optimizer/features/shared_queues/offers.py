@@ -140,6 +140,5 @@ def _near(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> Pairs:
         np.minimum.at(least_ms, members.server[loaded], members.targets.limit(metric)[loaded])
     time_ms, limit_ms = arrays.servers.delay_ms[pairs.server, pairs.accelerator], least_ms[pairs.server]
     far = (time_ms > 0) & (time_ms >= limit_ms)
-    at = pairs.server[far], pairs.accelerator[far]
-    verdicts.reject(*at, RejectionReason.network, time_ms[far], limit_ms[far])
+    verdicts.reject(pairs.server, pairs.accelerator, RejectionReason.network, time_ms, limit_ms, where=far)
     return pairs.take(~far)

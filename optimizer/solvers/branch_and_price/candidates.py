@@ -128,7 +128,7 @@ def candidates_of(problem: Problem) -> PatternCandidates:
         row=row,
         server=server,
         divisible=divisible,
-        share=np.minimum(share, problem.growth[server]),
+        share=np.minimum(share, problem.reserve.growth[server]),
         row_used=row_used,
         use=use,
         cost=problem.replica_value[row] - problem.discount[row],

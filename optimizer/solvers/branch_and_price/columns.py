@@ -167,8 +167,8 @@ def first_columns(problem: Problem, candidates: PatternCandidates) -> PatternCol
     found = _of_one(problem, candidates, np.ones(len(problem.priority)))
     if not problem.options.heterogeneous:
         return found
-    if (problem.growth > 1).any():
-        found = found.joined(_of_one(problem, candidates, problem.growth))
+    if (problem.reserve.growth > 1).any():
+        found = found.joined(_of_one(problem, candidates, problem.reserve.growth))
     return found.joined(_as_it_runs(problem, candidates))
 
 

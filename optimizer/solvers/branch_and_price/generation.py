@@ -41,8 +41,6 @@ class MasterSolution:
     """Whether no column has a negative reduced cost, so that the relaxation is solved to optimality."""
     feasible: bool
     """Whether the relaxation serves every server that must be served."""
-    value: float = np.inf
-    """Optimum of the restricted master problem."""
 
 
 def generate_columns(
@@ -142,7 +140,7 @@ class RestrictedMaster:
             value = result.bound + self.master.objective.outside
             done = not gained or value - bound <= self.tolerance
             if best is None or bound > best.bound or done:
-                best = self._solution(duals, bound, result.x, value, finished=done)
+                best = self._solution(duals, bound, result.x, finished=done)
             if not done:
                 continue
             # If a server still uses its artificial column, raise the cost of these columns until none does.
@@ -223,15 +221,13 @@ class RestrictedMaster:
         self._add(new)
         return np.minimum(least, result.floor), len(new) > 0
 
-    def _solution(
-        self, duals: FloatArray, bound: float, x: FloatArray, value: float, *, finished: bool
-    ) -> MasterSolution:
+    def _solution(self, duals: FloatArray, bound: float, x: FloatArray, *, finished: bool) -> MasterSolution:
         count = len(self.servers)
         feasible = bool(x[:count].max(initial=0.0) <= ROUNDING)
         count += self.steps
         taken = np.flatnonzero(x[count:] > ROUNDING)
         used = self.rows[self.columns[taken]]
-        return MasterSolution(duals, bound, used, x[count:][taken], finished, feasible, value)
+        return MasterSolution(duals, bound, used, x[count:][taken], finished, feasible)
 
 
 def _best_of_each(server: IntArray, cost: FloatArray, items: IntArray) -> IntArray:

@@ -102,7 +102,7 @@ def subproblems_of(problem: Problem, candidates: PatternCandidates) -> PricingSu
         most=problem.max_replicas[server].astype(np.float64),
         value=np.concatenate([move, np.zeros(len(keeps))]) - problem.current_cost[server],
     )
-    return found.with_growth(problem.growth)
+    return found.with_growth(problem.reserve.growth)
 
 
 def enumerate_patterns(

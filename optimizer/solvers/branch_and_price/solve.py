@@ -3,9 +3,6 @@
 It solves a `Problem` with limits and returns a `Solution`.
 """
 
-from collections.abc import Sequence
-
-from optimizer.arrays import IntArray
 from optimizer.solvers.branch_and_price.generation import MasterSolution, generate_columns
 from optimizer.solvers.branch_and_price.master import MasterProblem
 from optimizer.solvers.branch_and_price.new_columns import search_new_columns
@@ -13,13 +10,13 @@ from optimizer.solvers.branch_and_price.nodes import Node
 from optimizer.solvers.branch_and_price.pool import ColumnPool
 from optimizer.solvers.branch_and_price.search import LevelSearch
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.level_solver import Incumbent, KnownBounds, LevelResult, LevelSolver
+from optimizer.solvers.level_solver import KnownBounds, LevelResult, LevelSolver
 from optimizer.solvers.lexicographic import LexicographicSolve
 from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import Problem, gap_target
-from optimizer.solvers.related import RelatedSolution, repaired
+from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution
-from optimizer.solvers.warm_starts import best_initial_solution, in_columns
+from optimizer.solvers.warm_starts import initial_incumbent
 from optimizer.tolerances import ROUNDING
 
 
@@ -45,9 +42,7 @@ def solve_patterns(
         SolverError: the solver failed, or its solution exceeds a limit.
     """
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
-    starts = [best_initial_solution(problem)]
-    starts += [] if related is None else [repaired(problem, related.replicas)]
-    solver = ColumnGeneration(problem, deadline, starts, related, only_complete=service_by is not None)
+    solver = ColumnGeneration(problem, deadline, related, only_complete=service_by is not None)
     return LexicographicSolve(solver, deadline, related, service_by).solve()
 
 
@@ -55,18 +50,12 @@ class ColumnGeneration(LevelSolver):
     """Formulation with one column per server and pattern."""
 
     def __init__(
-        self,
-        problem: Problem,
-        deadline: Deadline,
-        starts: Sequence[IntArray],
-        related: RelatedSolution | None = None,
-        *,
-        only_complete: bool = False,
+        self, problem: Problem, deadline: Deadline, related: RelatedSolution | None, *, only_complete: bool
     ) -> None:
         self.pool = ColumnPool.of(problem, deadline)
         self.only_complete, self.related = only_complete, related
         row = self.pool.candidates.row
-        incumbent = Incumbent(problem, [in_columns(row, problem, start) for start in starts])
+        incumbent = initial_incumbent(problem, row, related)
         # Without limits the relaxation is integral.
         gap = gap_target(problem.options, len(row) if problem.is_limited else 0)
         super().__init__(problem, self.pool.candidates.servers, incumbent, gap)

@@ -138,7 +138,7 @@ class BasePlan:
         table = problem.table
         if len(table) != len(old.table) or differing(problem, old).any():
             return False
-        if not (problem.own.all() and old.own.all()):  # maximum rates on shared cards can differ
+        if not (table.alone.all() and old.table.alone.all()):  # maximum rates on shared cards can differ
             return False
         ones = np.ones(len(table), np.int64)
         now, then = (each.limits.scaled(ones)[-1] for each in (problem, old))
