@@ -240,15 +240,15 @@ def tabulate(system: System) -> SystemArrays:
     types = sorted({item.type for item in accelerators} | set(system.capacity))
     type_index = {name: i for i, name in enumerate(types)}
     place_of = {name: i for i, name in enumerate(system.accelerators)}
-    models = sorted({model for model, _ in system.profiles})
-    model_index = {name: i for i, name in enumerate(models)}
-    by_model = np.full((len(models), len(accelerators)), -1)
-    for i, (model, accelerator) in enumerate(system.profiles):
-        by_model[model_index[model], place_of[accelerator]] = i
+    index = {key: i for i, key in enumerate(system.profiles)}
+    of_model = {
+        model: [index.get((model, name), -1) for name in place_of] for model in {model for model, _ in index}
+    }
     profiles = [*system.profiles.values()]
     if system.options.safety != "none":
         profiles = [cautious(profile) for profile in profiles]
-    profile_of = by_model[[model_index[server.model] for server in system.servers.values()]]
+    rows = [of_model[server.model] for server in system.servers.values()]
+    profile_of = np.array(rows, np.int64).reshape(len(rows), len(accelerators))
     misfits = _with_estimates(system, profiles, profile_of)
     return SystemArrays(
         server_names=tuple(system.servers),
@@ -315,6 +315,10 @@ def profile_of(system: System, server: Server, accelerator: str) -> ModelProfile
     return requested_profile(system, server, accelerator).profile
 
 
+_OF_LOAD = ("in_tokens", "out_tokens", "arrival_cv", "in_tokens_cv", "out_tokens_cv")
+"""Fields of a load that are arrays of servers."""
+
+
 def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     servers = list(system.servers.values())
     loads, load_rps = [replica_load(server) for server in servers], server_loads_rps(system)
@@ -325,8 +329,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         return frozen(np.array(values, dtype=np.int64))
 
     return ServerArrays(
-        in_tokens=frozen(np.array([load.in_tokens for load in loads])),
-        out_tokens=frozen(np.array([load.out_tokens for load in loads])),
+        **{name: frozen(np.array([getattr(load, name) for load in loads])) for name in _OF_LOAD},
         load_rps=frozen(load_rps),
         priority=integers([system.priority(server) for server in servers]),
         has_target=frozen(np.array([target is not None for target in targets], dtype=np.bool_)),
@@ -344,9 +347,6 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         current_pools=integers([len(_places(server.current.stated_pools)) for server in servers]),
         running=frozen(np.array([server.current.is_running for server in servers], dtype=np.bool_)),
         current_cost=frozen(np.array([current_cost_cents_per_h(system, name) for name in system.servers])),
-        arrival_cv=frozen(np.array([load.arrival_cv for load in loads])),
-        in_tokens_cv=frozen(np.array([load.in_tokens_cv for load in loads])),
-        out_tokens_cv=frozen(np.array([load.out_tokens_cv for load in loads])),
         own=_own_tables(system, len(place_of)),
         reserve=reserve_arrays(system, load_rps),
         preference=frozen(np.array([server.preferred is not None for server in servers], dtype=np.bool_)),

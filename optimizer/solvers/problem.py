@@ -30,6 +30,8 @@ from optimizer.units import SECONDS_PER_MINUTE
 SomeTopology = TypeVar("SomeTopology", bound=Topology)
 Array = Any
 """Array of any type with one entry per server, shape (S,)."""
+_OF_SERVERS = ("load_rps", "min_replicas", "current_pools", "current_cost", "is_queue")
+"""Arrays of a system's servers that a problem also has, with 0 for the extra servers of topologies."""
 GAP_FREE_COLUMNS = 2000
 """Maximum number of columns for which the default gap is 0; larger models use `DEFAULT_GAP`."""
 DEFAULT_GAP = 1e-4
@@ -408,13 +410,10 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         table=table,
         full=frozen(~np.isin(table.server * accelerators + table.accelerator, over)),
         to_serve=frozen(by_server(to_serve) & ~idle),
-        load_rps=by_server(servers.load_rps),
+        **{name: by_server(getattr(servers, name)) for name in _OF_SERVERS},
         priority=by_server(servers.priority, int(servers.priority.max(initial=1))),
-        min_replicas=by_server(servers.min_replicas),
         max_replicas=by_server(servers.max_replicas, MAX_COUNT),
         current_replicas=_current_replicas(candidates, extra),
-        current_pools=by_server(servers.current_pools),
-        current_cost=by_server(servers.current_cost),
         none_changed=by_server(servers.running),
         limits=limits,
         options=system.options,
@@ -422,7 +421,6 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         tiers=tiers_of(system.accelerators, system.capacity, limits.keys),
         preference=bool(servers.preference.any()),
         members=replace(members, load_rps=np.where(idle[members.server], 0.0, members.load_rps)),
-        is_queue=by_server(servers.is_queue),
         queue_parts=QueueParts(candidates) if partly else None,
         topologies=topologies,
         excluded=frozenset(s for s, name in enumerate(names) if name in excluded),

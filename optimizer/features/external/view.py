@@ -43,11 +43,10 @@ def rental(server: Server, rate_rpm: float, cost_cents_per_h: float) -> Rented:
         cost_cents_per_h: cost of the external service at that load [cents/h].
     """
     assert server.external is not None
-    return Rented(
+    return Rented.taken_from(
+        server.external,
         server=server.name,
         arrival_rate_rpm=rate_rpm,
         cost_cents_per_h=cost_cents_per_h,
         cost_per_million=rented_per_million(server.external, server.current.load),
-        itl_ms=server.external.itl_ms,
-        ttft_ms=server.external.ttft_ms,
     )

@@ -14,13 +14,12 @@ def deadline_uses(
     system: System, parts: Mapping[str, Sequence[tuple[PlacementRow, Serving]]]
 ) -> tuple[DeadlineUse, ...]:
     """Return the offline work of every server that has any, with its completion time."""
-    uses = []
-    for name, server in system.servers.items():
-        if server.deadline is not None:
-            mine = (part for row, part in parts.get(name, ()) if row.mode != "shared")
-            capacity = sum(part.max_rate_rpm for part in mine)
-            uses.append(_use(name, server.deadline, capacity))
-    return tuple(uses)
+    capacities = {
+        name: sum(part.max_rate_rpm for row, part in parts.get(name, ()) if row.mode != "shared")
+        for name in system.servers
+    }
+    servers = system.servers.items()
+    return tuple(_use(name, one.deadline, capacities[name]) for name, one in servers if one.deadline)
 
 
 def _use(name: str, work: OfflineWork, capacity_rpm: float) -> DeadlineUse:
@@ -28,10 +27,9 @@ def _use(name: str, work: OfflineWork, capacity_rpm: float) -> DeadlineUse:
     per_hour = capacity_rpm * MINUTES_PER_HOUR
     finishes = work.requests / per_hour if per_hour else None
     in_time = finishes is not None and finishes <= work.hours * (1 + SAME)
-    return DeadlineUse(
+    return DeadlineUse.taken_from(
+        work,
         server=name,
-        requests=work.requests,
-        hours=work.hours,
         capacity_rpm=capacity_rpm,
         finishes_h=finishes,
         done_in_time=min(work.requests, per_hour * work.hours),

@@ -210,9 +210,8 @@ def _use(route: Route, division: Division | None, pools: Sequence[Pool], all_lar
     cost = sum(pool.cost_cents_per_h for pool in pools)
     large = large_rpm(route, shares, routed=routed) if served else 0.0
     small = small_rpm(route, shares)
-    return RouteUse(
-        small=route.small,
-        large=route.large,
+    return RouteUse.taken_from(
+        route,
         served=served,
         routed=routed,
         kinds=tuple(
@@ -226,13 +225,11 @@ def _use(route: Route, division: Division | None, pools: Sequence[Pool], all_lar
             )
             for i, (kind, flow, share) in enumerate(zip(route.kinds, flows_of(route), shares, strict=True), 1)
         ),
-        arrival_rate_rpm=route.arrival_rate_rpm,
         small_rpm=small,
         large_rpm=large,
         rerun_rpm=small + large - route.arrival_rate_rpm if route.rerun and routed else 0.0,
         small_token_share=small_token_share(route, shares),
         quality_lost=quality_lost(route, shares),
-        max_loss=route.max_loss,
         cost_cents_per_h=cost,
         all_large_cents_per_h=all_large,
         saving=1 - cost / all_large if served and all_large else None,

@@ -202,24 +202,18 @@ def with_roll_back(server: Server, share: float) -> float:
     return share
 
 
-def target_key(server: Server, targets: Mapping[tuple[str, str], ModelTarget]) -> tuple[str, str]:
-    """Return the service class and model whose targets apply to a server.
+def target_key(version: Version, targets: Mapping[tuple[str, str], ModelTarget]) -> tuple[str, str]:
+    """Return the service class and model whose targets apply to a version.
 
-    A version whose model has no targets in the class gets those of the server's own model.
+    If its model has no targets in the class, they are those of the server's own model.
     """
-    own = server.service_class, server.model
-    return (
-        (server.service_class, server.whole.model)
-        if isinstance(server, Version) and own not in targets
-        else own
-    )
+    own = version.service_class, version.model
+    return own if own in targets else (version.service_class, version.whole.model)
 
 
-def target_of_version(target: ModelTarget, server: Server) -> ModelTarget:
+def target_of_version(target: ModelTarget, version: Version) -> ModelTarget:
     """Return the targets of a version: equal latencies, and its share of the throughput target."""
-    if not isinstance(server, Version):
-        return target
-    return target.model_copy(update={"model": server.model, "tps": target.tps * server.weight})
+    return target.model_copy(update={"model": version.model, "tps": target.tps * version.weight})
 
 
 # --- checks --------------------------------------------------------------------------------------------
