@@ -100,7 +100,8 @@ def _reject_places(arrays: SystemArrays, verdicts: Verdicts) -> None:
     time_ms = servers.delay_ms[s, a]
     limit_ms = np.minimum(*(servers.targets.limit(metric)[s] for metric in sorted(DELAYED)))
     verdicts.reject(s, a, RejectionReason.network, time_ms, limit_ms, where=time_ms >= limit_ms)
-    verdicts.reject(*np.nonzero(~servers.may_serve), RejectionReason.place)
+    s, a = np.nonzero(~servers.may_serve)
+    verdicts.reject(s, a, RejectionReason.place)
 
 
 def queue_capacity(arrays: SystemArrays, server: IntArray, max_batch: IntArray) -> IntArray:

@@ -42,11 +42,15 @@ class DualLevel:
     left_out: BoolArray
     """Mask of the servers that the solution does not serve, shape (S,)."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether the values of the level are integers."""
+        return bool(self.master.objective.step)
+
     def reported(self, bound: float) -> float:
         """Convert a bound of the master problem to a bound of the level in its reported unit."""
-        objective = self.master.objective
-        least = float(np.ceil(bound - WHOLE * max(1.0, abs(bound)) ** 0.5)) if objective.step else bound
-        return objective.reported(least, self.left_out)
+        least = float(np.ceil(bound - WHOLE * max(1.0, abs(bound)) ** 0.5)) if self.whole else bound
+        return self.master.objective.reported(least, self.left_out)
 
     def duals(self, multipliers: DualMultipliers) -> FloatArray:
         """Return dual values in the order of the master problem's shared rows."""
