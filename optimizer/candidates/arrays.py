@@ -398,7 +398,9 @@ def _member_arrays(system: System, targets: list[ModelTarget | None]) -> tuple[T
     kinds = system.server_kinds()
     mine = [system.target_of(part) for _, _, part in parts]
     loss = [largest_loss(system, one) for one in (*servers, *(part for _, _, part in parts))]
-    joined = _targets([*targets, *mine], loss, frozen(_tps([*targets, *mine]) > 0))
+    every = [*targets, *mine]
+    tps = np.array([target is not None and target.tps > 0 for target in every], np.bool_)
+    joined = _targets(every, loss, frozen(tps))
     rates = [
         kinds[s].demand_rps(replica_load(part), target.tps if target else 0.0)
         for (s, _, part), target in zip(parts, mine, strict=True)
@@ -515,11 +517,6 @@ def _own_tables(system: System, accelerators: int) -> dict[str, OwnTable]:
 def _targets_of(system: System) -> list[ModelTarget | None]:
     """Return the targets of each server in the document; None if it has none."""
     return [system.target_of(server) for server in system.servers.values()]
-
-
-def _tps(targets: Sequence[ModelTarget | None]) -> FloatArray:
-    """Return the throughput target of each server [tokens/s], shape (S,); 0 if there is none."""
-    return np.array([target.tps if target else 0.0 for target in targets])
 
 
 def largest_loss(system: System, server: Server) -> float:

@@ -53,10 +53,8 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
     more = within.take(np.zeros(0, np.int64))
     if arrays.servers.reserve.wanted.any():
         within, more = with_reserve(arrays, within)
-    queues = (
-        queue_candidates(system, arrays, verdicts, memo) if SHARED_QUEUES.name in system.features else None
-    )
-    if queues is not None:
+    if SHARED_QUEUES.name in system.features:
+        queues = queue_candidates(system, arrays, verdicts, memo)
         within, more = (CandidateTable.joined(pair) for pair in zip((within, more), queues, strict=True))
     verdicts.freeze()
     size = partial(find_candidates, memo=memo)

@@ -75,10 +75,8 @@ MEMBER_MEANS = ("itl_ms", "ttft_ms", "wait_ms")
 
 
 def measure_members(arrays: SystemArrays, pairs: Pairs, rate_rps: FloatArray) -> Iterator[MemberMetrics]:
-    """Yield the performance of each loaded member of the shared queues among R server–accelerator pairs."""
+    """Yield the performance of each loaded member of R pairs of a shared queue and an accelerator."""
     for rows, some in parts(arrays, pairs):
-        if not arrays.servers.is_queue[some.server[0]]:
-            continue
         classes = ClassRows.of(arrays, some)
         found = classes.analyze(rate_rps[rows])
         late = found.wait_quantile(0.95)

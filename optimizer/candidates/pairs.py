@@ -305,8 +305,6 @@ def _with_best_rows(arrays: SystemArrays, name: str, own: OwnTable) -> SystemArr
     """
     pairs = sizable_pairs(arrays, Verdicts.none(arrays.profile_of.shape), choose_batch=False)
     pairs = pairs.take(own.count[pairs.server] > 1)
-    if not len(pairs.server):
-        return arrays
     best_rate, best = np.full(len(pairs.server), -np.inf), own.chosen[pairs.server, pairs.accelerator]
     for row in range(own.count.max()):
         rows = own.first + np.minimum(row, own.count - 1)

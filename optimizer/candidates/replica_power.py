@@ -77,8 +77,8 @@ def power_of_rows(candidates: Candidates, table: CandidateTable) -> FloatArray:
     power, own = np.zeros(len(table)), table.units_per_replica > 0  # rentals draw none
     part = own & (table.members != ALL_MEMBERS)
     parts = [(own & ~part, candidates.arrays, table)]
-    subsets = Subsets.of(candidates.system, candidates.arrays) if part.any() else None
-    if subsets is not None:
+    if part.any():
+        subsets = Subsets.of(candidates.system, candidates.arrays)
         parts.append((part, subsets.arrays, replace(table, server=subsets.servers_of(table))))
     for rows, arrays, mine in parts:
         some = mine.take(rows)

@@ -147,7 +147,9 @@ def _use(
     """
     card = candidates.arrays.accelerator_names[pattern.accelerator]
     cost = count * candidates.system.accelerators[card].cost_cents_per_h
-    weights = [card_share(pattern.mode, seat.uses[1], seat.uses[0], copies) for seat, copies in pattern.seats]
+    # The cost of a card is divided by shares, by memory slices, or equally if servers take turns.
+    each = [{"shares": seat.uses[1], "slices": seat.uses[0]}.get(seat.mode, 1.0) for seat, _ in pattern.seats]
+    weights = [copies * one for (_, copies), one in zip(pattern.seats, each, strict=True)]
     rates = [rate * shares[seat.server] for (seat, _), rate in zip(pattern.seats, pattern.rates, strict=True)]
     servers = [
         SharedPool(
@@ -192,11 +194,6 @@ def _seat_fields(
         "whole_cost_cents_per_h": whole_cost,
         **origin_of(candidates.system, server.name, accelerator, figures["utilization"] * seat.max_batch),
     }
-
-
-def card_share(mode: str, share: float, memory_slices: float, copies: int) -> float:
-    """Return a server's weight in the cost of a card: shares, memory slices, or 1 for time-sharing."""
-    return copies * {"shares": share, "slices": memory_slices}.get(mode, 1.0)
 
 
 def cheapest_cards(candidates: Candidates, s: int) -> tuple[Placement | None, float | None]:

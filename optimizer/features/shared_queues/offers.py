@@ -37,8 +37,8 @@ class Subsets:
     """Bit mask of the members in each subset, shape (V,)."""
 
     @classmethod
-    def of(cls, system: System, arrays: SystemArrays) -> "Subsets | None":
-        """Create all subsets of a system's queues; None if no shared queue has load."""
+    def of(cls, system: System, arrays: SystemArrays) -> "Subsets":
+        """Create all subsets of a system's queues that have load."""
         servers: list[SharedQueue] = []
         queue, members = [], []
         for s in np.flatnonzero(arrays.servers.is_queue).tolist():
@@ -48,8 +48,6 @@ class Subsets:
                 servers.append(part)
                 queue.append(s)
                 members.append(bits)
-        if not servers:
-            return None
         names = [f"{i:06d}" for i in range(len(servers))]
         factors = {
             (name, accelerator): factor
@@ -95,7 +93,7 @@ def _subsets(arrays: SystemArrays, s: int, server: SharedQueue) -> Iterator[tupl
 
 def queue_candidates(
     system: System, arrays: SystemArrays, verdicts: Verdicts, memo: SizingMemo | None
-) -> tuple[CandidateTable, CandidateTable] | None:
+) -> tuple[CandidateTable, CandidateTable]:
     """Size the shared queues of a system; reject accelerators on which no subset of a queue can be served.
 
     Args:
@@ -105,12 +103,9 @@ def queue_candidates(
         memo: cache of sizings.
 
     Returns:
-        Candidates within the limits on replicas, and additional ones with the reserve; None if no queue has
-        load.
+        Candidates within the limits on replicas, and additional ones with the reserve.
     """
     subsets = Subsets.of(system, arrays)
-    if subsets is None:
-        return None
     mine = Verdicts.none(subsets.arrays.profile_of.shape)
     pairs = _near(subsets.arrays, sizable_pairs(subsets.arrays, mine, choose_batch=False), mine)
     rows = chunks(subsets.arrays, pairs, np.arange(len(pairs.server)))
