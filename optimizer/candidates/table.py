@@ -59,13 +59,15 @@ class RejectionReason(IntEnum):
     @property
     def label(self) -> str:
         """Text of the reason in outputs."""
-        if self is RejectionReason.network:
-            return RejectionReason.place.name
-        return (
-            RejectionReason.slo_unattainable.name
-            if self in {RejectionReason.slo_missed, RejectionReason.window}
-            else self.name
-        )
+        return _LABELS.get(self, self.name)
+
+
+_LABELS = {
+    RejectionReason.network: "place",
+    RejectionReason.slo_missed: "slo_unattainable",
+    RejectionReason.window: "slo_unattainable",
+}
+"""Texts of reasons that outputs do not distinguish from others."""
 
 
 @dataclass(frozen=True, slots=True)
