@@ -15,20 +15,12 @@ from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 
-def pool_pairs(
-    arrays: SystemArrays, pools: Sequence[tuple[str, Pool]], field: str = "arrival_rate_rpm"
-) -> tuple[Pairs, FloatArray]:
-    """Return pools as server–accelerator pairs, and a rate of one replica of each [requests/s], shape (R,).
-
-    Args:
-        arrays: the system as arrays.
-        pools: R pools, with the names of their servers.
-        field: Python name of the pool's rate [requests/min]: its load, or its maximum rate.
-    """
+def pool_pairs(arrays: SystemArrays, pools: Sequence[tuple[str, Pool]]) -> tuple[Pairs, FloatArray]:
+    """Return R pools, given with their server names, as pairs, and the load of one replica [requests/s]."""
     servers = {name: s for s, name in enumerate(arrays.server_names)}
     accelerators = {name: a for a, name in enumerate(arrays.accelerator_names)}
     rows = [(servers[name], accelerators[pool.accelerator], pool.max_batch) for name, pool in pools]
-    rates = [getattr(pool, field) / SECONDS_PER_MINUTE / max(pool.num_replicas, 1) for _, pool in pools]
+    rates = [pool.arrival_rate_rpm / SECONDS_PER_MINUTE / max(pool.num_replicas, 1) for _, pool in pools]
     return Pairs.of(arrays, *np.array(rows, np.int64).reshape(-1, 3).T), np.array(rates, np.float64)
 
 

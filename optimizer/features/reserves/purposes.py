@@ -54,8 +54,9 @@ def _full_utilizations(arrays: SystemArrays, pools: Sequence[tuple[str, Pool]]) 
     """Return the utilisation of a replica of each server's pool at its maximum rate, 0 to 1, by server."""
     if not pools:
         return {}
-    largest = pool_pairs(arrays, pools, "max_arrival_rate_rpm")
-    found = measure_pairs(arrays, *largest).performance.utilization.tolist()
+    each = [pool.max_arrival_rate_rpm / pool.num_replicas / SECONDS_PER_MINUTE for _, pool in pools]
+    pairs, _ = pool_pairs(arrays, pools)
+    found = measure_pairs(arrays, pairs, np.array(each)).performance.utilization.tolist()
     return {name: value for (name, _), value in zip(pools, found, strict=True)}
 
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from optimizer.candidates.arrays import SystemArrays, server_loads_rps
 from optimizer.candidates.replica_power import largest_power_w
 from optimizer.plan.document import Plan, Unserved
@@ -43,8 +45,9 @@ class Facts:
         if not needs_power(self.whole) or not pools:
             return {}
         powers = [item.power for item in self.whole.accelerators.values()]
-        largest = pool_pairs(self.arrays, pools, "max_arrival_rate_rpm")
-        found = largest_power_w(self.arrays, powers, *largest).tolist()
+        most = [pool.max_arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas for _, pool in pools]
+        pairs, _ = pool_pairs(self.arrays, pools)
+        found = largest_power_w(self.arrays, powers, pairs, np.array(most)).tolist()
         return {(name, pool.accelerator): each for (name, pool), each in zip(pools, found, strict=True)}
 
     @cached_property
