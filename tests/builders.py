@@ -17,6 +17,12 @@ Json = dict[str, Any]
 
 GONE = "Z9"
 """An accelerator that a server may run on though no catalogue has it."""
+LLAMA = {
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 131072,
+    "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+    "tie_word_embeddings": False,
+}  # fmt: skip
+"""The configuration of Llama-3.1-8B."""
 
 
 def accelerator(name: str, kind: str = "", cost: float = 10.0, multiplicity: int = 1) -> Json:

@@ -138,17 +138,17 @@ def browser(started_browser: Any) -> "Iterator[Any]":
 
 
 @pytest.fixture(scope="module")
-def running_service() -> "Iterator[TestClient]":
-    """A stateful service, whose fleet the tests of a file share."""
+def running_service(request: pytest.FixtureRequest) -> "Iterator[TestClient]":
+    """A service that the tests of a file share, with a fleet unless `STATEFUL` of the module is false."""
     from api_clients import client
 
-    with client(stateful=True) as found:
+    with client(stateful=getattr(request.module, "STATEFUL", True)) as found:
         yield found
 
 
 @pytest.fixture
 def service(running_service: "TestClient") -> "TestClient":
-    """A stateful service whose fleet is empty."""
+    """A service whose fleet, if it has one, is empty."""
     from api_clients import state_of
 
     from rest_server.state import FleetStore

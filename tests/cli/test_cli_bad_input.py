@@ -394,21 +394,6 @@ def test_a_failing_run_leaves_an_existing_file_as_it_is(run: Run, tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.json", "out.json"]
 
 
-def test_a_disk_that_is_full_leaves_an_existing_file_as_it_is(
-    run: Run, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "out.json").write_text("before")
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "replace", full)
-    monkeypatch.setattr(os, "replace", full)
-    is_refusal(run("solve", good, "-o", tmp_path / "out.json"), "out.json: cannot be written: no space left")
-    assert (tmp_path / "out.json").read_text() == "before"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["good.json", "out.json"]
-
-
 # --- odd, but no mistake -------------------------------------------------------------------------------
 
 

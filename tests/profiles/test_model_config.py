@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import LLAMA
 
 from optimizer import SpecError
 from optimizer.profiles import Deployment, ModelFacts, load_catalogue, read_model_config
@@ -15,11 +16,6 @@ from optimizer.profiles.iterations import Iterations
 from optimizer.profiles.memory import Memory
 from optimizer.profiles.model_config import model_of_config
 
-LLAMA = {
-    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 131072,
-    "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 128256,
-    "tie_word_embeddings": False,
-}  # fmt: skip
 DEEPSEEK = {
     "model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432,
     "moe_intermediate_size": 2048,

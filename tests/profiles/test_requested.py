@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import LLAMA
 
 from optimizer import compare, explain, find_candidates, load_system, make_report, solve, verify
 from optimizer.candidates.arrays import profile_of
@@ -205,11 +206,7 @@ def test_what_cannot_be_estimated_is_refused_at_its_place(
 
 
 def test_configs_are_read_only_from_the_documents_folder(tmp_path: Path) -> None:
-    config = {
-        "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
-        "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
-        "max_position_embeddings": 131072, "torch_dtype": "bfloat16", "tie_word_embeddings": False,
-    }  # fmt: skip
+    config = LLAMA | {"torch_dtype": "bfloat16"}
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_text(json.dumps(config))
     raw = document({"estimate": {"config": "mine/config.json"}})

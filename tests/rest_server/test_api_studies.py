@@ -1,10 +1,9 @@
 """The routes of /v1 for studies: what the library answers, and refusals with their path."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from api_clients import client, refused
+from api_clients import refused
 from builders import accelerator, document, server
 from fastapi.testclient import TestClient
 from patience import until
@@ -27,12 +26,7 @@ if TYPE_CHECKING:
     from optimizer.render.pages import PageFormat
 
 Json = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[TestClient]:
-    with client() as found:
-        yield found
+STATEFUL = False
 
 
 def scarce() -> Json:

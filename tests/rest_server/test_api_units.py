@@ -1,22 +1,16 @@
 """Units and estimates over HTTP: /v1 takes both, the reference's wire takes plain numbers only."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from api_clients import client, refused
+from api_clients import refused
 from builders import accelerator, document, server
 from fastapi.testclient import TestClient
 
 from optimizer import load_system, solve
 
 Json = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[TestClient]:
-    with client() as found:
-        yield found
+STATEFUL = False
 
 
 def small(cost: object = 250, rate: object = 60) -> Json:

@@ -1,6 +1,5 @@
 """Routes of a stored fleet: documents, loads by route, targets of both servers, and the state file."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,10 @@ def source(specs: Path) -> Json:
 
 
 @pytest.fixture
-def service(source: Json) -> Iterator[TestClient]:
+def service(service: TestClient, source: Json) -> TestClient:
     """A stateful service with that fleet."""
-    with client(stateful=True) as found:
-        assert found.put("/v1/fleet", json=source).status_code == 200
-        yield found
+    assert service.put("/v1/fleet", json=source).status_code == 200
+    return service
 
 
 def planned(service: TestClient, loads: Json) -> Plan:

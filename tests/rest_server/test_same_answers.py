@@ -1,7 +1,7 @@
 """The command, the route and the library give the same answer to a question, whatever its options."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_clients import client
 from builders import accelerator, document, profile, server, service_class
 from commands import Run
 from fastapi.testclient import TestClient
@@ -33,6 +32,7 @@ from optimizer.jobs.sweeping import SweepOptions, sweep_system
 from optimizer.simulation.replicas import Effort
 
 Given = dict[str, Any]
+STATEFUL = False
 SOURCE = document(
     [server("s"), server("t", 2000.0)],
     [accelerator("A"), accelerator("B", cost=25.0)],
@@ -105,12 +105,6 @@ CASES: list[tuple[str, str, Given, Callable[[System], Any]]] = [
 BY_COMMAND = [list(cases) for _, cases in groupby(CASES, key=itemgetter(0))]
 FIRST = [cases[0] for cases in BY_COMMAND]
 MORE = [case for cases in BY_COMMAND for case in cases[1:]]
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[TestClient]:
-    with client() as found:
-        yield found
 
 
 def flags(given: Given) -> list[object]:

@@ -73,6 +73,18 @@ CASES = {
         [server("a", 50, replicas=2), server("b", 50, replicas=2), server("c", 100, replicas=3)],
         A, {"A": 4}, {"a": ("A", 2), "b": ("A", 2)}, {SERVERS: 1},
     ),
+    "priorities before rate and servers": Case(  # b and c would carry 900 requests/min on 5 units
+        [
+            server("a", 1, replicas=3), server("b", 400, replicas=3, service="free"),
+            server("c", 500, replicas=2, service="free"),
+        ],
+        A, {"A": 4}, {"a": ("A", 3)},
+        {
+            RATE: 0, SERVERS: 0, "priority 9: unserved rate": 900, "priority 9: unserved servers": 2,
+            VALUE: 33, CHANGES: 1,
+        },
+        {"classes": GOLD_AND_FREE},
+    ),
     "a thousandth of a request a minute": Case(
         [server("a", 400.001, replicas=3), server("b", 400, replicas=2)],
         A, {"A": 4}, {"a": ("A", 3)}, {RATE: 400},
@@ -118,7 +130,24 @@ CASES = {
             "classes": TWO_MODELS,
         },
     ),
+    "all accelerators of a type share its units": Case(  # 4xA takes 8 units: 8 + 3 would fit
+        [server("a", replicas=1), server("b", replicas=1)],
+        [accelerator("1xA", "A", 10), accelerator("4xA", "A", 30, multiplicity=4)],
+        {"A": 11}, {"a": ("1xA", 1), "b": ("1xA", 1)}, {},
+        {"models": [profile("m", "1xA", count=3), profile("m", "4xA", count=2)]},
+    ),
+    "a dearer column with fewer units is of use": Case(
+        [server("a", replicas=1), server("b", replicas=1, accelerators=["A"])],
+        [accelerator("A", "T", cost=1), accelerator("B", "T", cost=20)],
+        {"T": 5}, {"a": ("B", 1), "b": ("A", 1)}, {},
+        {"models": [profile("m", "A", count=4), profile("m", "B", count=1)]},
+    ),
     # Value: the cost, less that of what runs, and the penalty of moves.
+    "moving costs the penalty on both": Case(  # to B: 9 - 10 + 0.1 × (10 + 9) = 0.9 > 0
+        [server("a", replicas=1, current=running("A", 1, 10))],
+        [accelerator("A", cost=10), accelerator("B", cost=9)],
+        {"A": 9, "B": 9}, {"a": ("A", 1)}, {VALUE: 0},
+    ),
     "changing only replicas costs no penalty": Case(
         [server("a", replicas=3, current=running("A", 1, 10))],
         A, {"A": 9}, {"a": ("A", 3)}, {VALUE: 20, CHANGES: 1},
@@ -150,6 +179,10 @@ CASES = {
         AT_ONE_PRICE, {"A": 9, "B": 3}, {"a": ("A", 2), "b": ("B", 2), "c": ("B", 1)}, {CHANGES: 1},
         FREE_MOVES,
     ),
+    "at equal value a running server precedes a new one": Case(
+        [server("a", replicas=2), server("b", replicas=2, current=running("A", 1))],
+        A, {"A": 2}, {"b": ("A", 2)}, {CHANGES: 1}, FREE_MOVES,
+    ),
     "value before changes": Case(
         [server("a", replicas=1, current=running("A", 1))],
         [accelerator("A", cost=10), accelerator("B", cost=9.99)],
@@ -177,41 +210,6 @@ def test_plans_are_those_worked_out_by_hand(name: str) -> None:
     assert {level: found[level] for level in case.levels} == pytest.approx(case.levels)
 
 
-def test_higher_priorities_are_served_before_lower_ones() -> None:
-    servers = [
-        server("small", 1, replicas=3),
-        server("big", 400, replicas=3, service="free"),
-        server("bigger", 500, replicas=2, service="free"),
-    ]
-    plan = solve(system(servers, A, {"A": 4}, classes=GOLD_AND_FREE))
-    assert placed(plan) == {"small": ("A", 3)}  # big and bigger would carry 900 requests/min on 5 units
-    assert levels(plan) == {
-        RATE: 0,
-        SERVERS: 0,
-        "priority 9: unserved rate": 900,
-        "priority 9: unserved servers": 2,
-        VALUE: pytest.approx(33),  # 3 replicas × 10 cents, and 0.1 of that for starting
-        CHANGES: 1,
-    }
-
-
-def test_units_are_shared_by_all_accelerators_of_a_type() -> None:
-    accelerators = [accelerator("1xA", "A", 10), accelerator("4xA", "A", 30, multiplicity=4)]
-    fast = [profile("m", "1xA", count=3), profile("m", "4xA", count=2)]
-    servers = [server("a", replicas=1), server("b", replicas=1)]
-    plan = solve(system(servers, accelerators, {"A": 11}, models=fast))
-    assert sorted(placed(plan).values()) == [("1xA", 1), ("1xA", 1)]  # 4xA takes 8 units: 8 + 3 would fit
-    assert [(item.type, item.used, item.limit) for item in plan.capacity] == [("A", 6, 11)]
-
-
-def test_a_dearer_column_with_fewer_units_is_not_thrown_away() -> None:
-    accelerators = [accelerator("A", "T", cost=1), accelerator("B", "T", cost=20)]
-    servers = [server("a", replicas=1), server("b", replicas=1)]
-    models = [profile("m", "A", count=4), profile("m", "B", count=1)]
-    plan = solve(system(servers, accelerators, {"T": 5}, models=models))
-    assert sorted(placed(plan).values()) == [("A", 1), ("B", 1)]
-
-
 @pytest.mark.parametrize("units", [{}, {"A": 0}, {"B": 100}])
 def test_a_type_that_is_not_listed_has_no_units(units: dict[str, int]) -> None:
     plan = solve(load_system(document([server("a")], A, units, unlimited=False)))
@@ -226,41 +224,6 @@ def test_millions_of_units_are_counted_to_the_last_one() -> None:
     assert solve(system(servers, accelerators, {"A": 3_000_003})).complete
     short = solve(system(servers, accelerators, {"A": 3_000_002}))
     assert placed(short) == {"a": ("A", 1_500_001)}
-
-
-@pytest.mark.parametrize(
-    ("penalty", "cost", "chosen"),
-    [
-        (0.1, 9, "A"),  # moving to B: 9 - 10 + 0.1 × (10 + 9) = 0.9 > 0
-        (0.1, 8, "B"),  # 8 - 10 + 0.1 × 18 = -0.2 < 0
-        (0.0, 9.75, "B"),
-        (1.0, 0.5, "A"),  # 0.5 - 10 + 10.5 = 1
-    ],
-)
-def test_a_server_moves_only_if_it_saves_more_than_the_penalty(
-    penalty: float, cost: float, chosen: str
-) -> None:
-    accelerators = [accelerator("A", cost=10), accelerator("B", cost=cost)]
-    servers = [server("a", replicas=1, current=running("A", 1, 10))]
-    plan = solve(system(servers, accelerators, {"A": 9, "B": 9}, transitionPenalty=penalty))
-    assert placed(plan) == {"a": (chosen, 1)}
-
-
-@pytest.mark.parametrize("here", ["A", "B"])
-def test_a_move_of_equal_value_is_not_made(here: str) -> None:
-    source = [server("a", replicas=1, current=running(here, 1))]
-    plan = solve(system(source, AT_ONE_PRICE, {"A": 1, "B": 1}, **FREE_MOVES))
-    assert placed(plan) == {"a": (here, 1)}
-    assert plan.changes == ()
-
-
-@pytest.mark.parametrize(("new", "old"), [("a", "b"), ("b", "a")])
-def test_at_equal_value_a_running_server_precedes_a_new_one(new: str, old: str) -> None:
-    """Serving either costs 10 more than now; to stop the one and start the other is two changes."""
-    servers = [server(new, replicas=2), server(old, replicas=2, current=running("A", 1))]
-    plan = solve(system(servers, A, {"A": 2}, **FREE_MOVES))
-    assert placed(plan) == {old: ("A", 2)}
-    assert levels(plan)[CHANGES] == 1
 
 
 @pytest.mark.parametrize(

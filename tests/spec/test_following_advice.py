@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from builders import Json, accelerator, document, profile, server, service_class
+from builders import Json
+from test_advice import load, model, sound
 
 from optimizer import SpecError, load_system
 
@@ -43,14 +44,6 @@ SETTINGS: dict[str, tuple[str, Json]] = {
 MAX_STEPS = 6
 
 
-def sound() -> Json:
-    source = document(
-        [server("s")], [accelerator("A")], {"A": 9}, models=[profile("m", "A")],
-        classes=[service_class("gold", itl=100)],
-    )  # fmt: skip
-    return copy.deepcopy(source)
-
-
 def combined(law: str, queue: str | None, settings: tuple[str, ...]) -> Json:
     source = sound()
     model, target = source["models"][0], source["serviceClasses"][0]["modelTargets"][0]
@@ -64,16 +57,6 @@ def combined(law: str, queue: str | None, settings: tuple[str, ...]) -> Json:
         place, values = SETTINGS[name]
         places[place] |= values
     return source
-
-
-def model_of(source: Json) -> Json:
-    found: Json = source["models"][0]
-    return found
-
-
-def load_of(source: Json) -> Json:
-    found: Json = source["servers"][0]["currentAlloc"]["load"]
-    return found
 
 
 def remove(source: Json, path: str, _: re.Match[str]) -> None:
@@ -104,7 +87,7 @@ def with_server(**fields: object) -> Change:
 
 
 def with_load(**fields: object) -> Change:
-    return lambda source, _, __: load_of(source).update(fields)
+    return lambda source, _, __: load(source).update(fields)
 
 
 def with_window(source: Json, _: str, found: re.Match[str]) -> None:
@@ -112,13 +95,13 @@ def with_window(source: Json, _: str, found: re.Match[str]) -> None:
 
 
 def with_queue(source: Json, _: str, found: re.Match[str]) -> None:
-    model_of(source)["queueModel"] = found[1]
+    model(source)["queueModel"] = found[1]
 
 
 def with_iterations(source: Json, _: str, __: re.Match[str]) -> None:
     for key in (*LINEAR, "batching", "queueModel"):
-        model_of(source).pop(key, None)
-    model_of(source)["perfParms"] = PERF
+        model(source).pop(key, None)
+    model(source)["perfParms"] = PERF
 
 
 def with_latency(source: Json, _: str, __: re.Match[str]) -> None:

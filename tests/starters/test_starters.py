@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from builders import LLAMA
 from commands import Run, is_one_line
 
 from optimizer import load_system, make_report, solve
@@ -97,11 +98,7 @@ def test_slices_are_offered_as_far_as_cards_exist_and_models_fit() -> None:
 
 
 def test_a_config_is_named_relative_to_the_document(tmp_path: Path) -> None:
-    config = {
-        "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
-        "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
-        "max_position_embeddings": 131072, "torch_dtype": "bfloat16", "tie_word_embeddings": False,
-    }  # fmt: skip
+    config = LLAMA | {"torch_dtype": "bfloat16"}
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_text(json.dumps(config))
     path = tmp_path / "docs" / "system.yaml"
