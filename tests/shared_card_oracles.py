@@ -1,28 +1,20 @@
-"""Random systems with shared cards, and two independent ways to plan them.
-
-One enumerates the units of every pattern; the other is a mixed-integer program without patterns, which puts
-replicas on single cards, for another solver (CBC).
-"""
+"""Random systems with shared cards, and their plans by enumeration of the units of every pattern."""
 
 import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pulp
 from plan_search import (
     Way,
     joined,
-    minimised,
     rounded,
     service_levels,
     transition_value,
     within,
-    without_announcements,
 )
 
-from optimizer.candidates import Candidates, find_candidates
-from optimizer.features.shared_cards.patterns import COMPUTE_SLICES, MEMORY_SLICES, Seat
+from optimizer.candidates import find_candidates
 from optimizer.spec.system import System, load_system
 
 TOLERANCE = 2e-9
@@ -238,84 +230,3 @@ def _units(choices: Choices, rates: np.ndarray) -> Iterator[tuple[int, ...]]:
                 yield (count, *others)
 
     yield from below(0, list(choices.cards))
-
-
-# --- a program without patterns ------------------------------------------------------------------------
-
-
-@without_announcements()
-def best_by_cards(system: System) -> tuple[float, ...]:
-    """Return the levels of the best plan by a program that puts replicas on single cards, solved by CBC.
-
-    For systems without time sharing and of one accelerator per server.
-    """
-    choices = Choices(system)
-    shared = choices.candidates.shared
-    assert shared is not None
-    model = pulp.LpProblem("cards", pulp.LpMinimize)
-    used: dict[int, list[Any]] = {kind: [] for kind in range(len(choices.kinds))}
-    sums: dict[str, list[Any]] = {level: [] for level in choices.levels()}
-    on_cards = {}
-    for s in range(len(choices.servers)):
-        picks = []
-        ways: list[dict[int, int] | None] = [*choices.own(s), {}, *([None] if s in shared.servers else [])]
-        for i, pools in enumerate(ways):
-            x = pulp.LpVariable(f"x{s}_{i}", cat="Binary")
-            picks.append(x)
-            for level, added in choices.adds(s, pools).items():
-                sums[level].append(added * x)
-            for a, n in (pools or {}).items():
-                used[choices.kind_of(a)].append(n * x)
-            if pools is None:
-                on_cards[s] = x
-        model += pulp.lpSum(picks) == 1
-    carried: dict[int, list[Any]] = {s: [] for s in on_cards}
-    _single_cards(choices, model, used, sums["value"], carried)
-    for s, z in on_cards.items():
-        model += pulp.lpSum(carried[s]) >= choices.loads[s] * (1 - 1e-9) * z
-    for kind, items in used.items():
-        model += pulp.lpSum(items) <= choices.cards[kind]
-    objectives = {level: pulp.lpSum(parts) for level, parts in sums.items()}
-    slacks = {"rate": 1e-4, "value": 1e-6}
-    return tuple(minimised(model, objectives, lambda name, _: slacks.get(name.split()[-1], 0.5)).values())
-
-
-def _single_cards(
-    choices: Choices,
-    model: pulp.LpProblem,
-    used: dict[int, list[Any]],
-    value: list[Any],
-    carried: dict[int, list[Any]],
-) -> None:
-    """Add every card that may be shared: used or not, how it is divided, and its replicas."""
-    seats = _seats(choices.candidates)
-    for a, by_mode in seats.items():
-        card = choices.system.accelerators[choices.candidates.arrays.accelerator_names[a]]
-        limits = {
-            "shares": (card.memory_gb, 1.0),
-            "slices": (MEMORY_SLICES, COMPUTE_SLICES),
-            "whole": (card.memory_gb, 1.0),
-        }
-        for k in range(choices.cards[choices.kind_of(a)]):
-            modes = {mode: pulp.LpVariable(f"m{a}_{k}_{mode}", cat="Binary") for mode in by_mode}
-            is_used = pulp.lpSum(modes.values())
-            model += is_used <= 1
-            used[choices.kind_of(a)].append(is_used)
-            value.append(choices.price(a) * (1 + choices.penalty) * is_used)
-            for mode, mine in by_mode.items():
-                counts = [pulp.LpVariable(f"n{a}_{k}_{mode}_{i}", 0, cat="Integer") for i in range(len(mine))]
-                for resource in (0, 1):
-                    uses = pulp.lpSum(n * seat.uses[resource] for n, seat in zip(counts, mine, strict=True))
-                    model += uses <= limits[mode][resource] * modes[mode]
-                for n, seat in zip(counts, mine, strict=True):
-                    carried[seat.server].append(n * seat.rate_rps)
-
-
-def _seats(candidates: Candidates) -> dict[int, dict[str, list[Seat]]]:
-    """Return the seats of each card by the way in which it is divided."""
-    assert candidates.shared is not None
-    found: dict[int, dict[str, dict[Seat, None]]] = {}
-    for pattern in candidates.shared.patterns:
-        for seat, _ in pattern.seats:
-            found.setdefault(pattern.accelerator, {}).setdefault(pattern.mode, {})[seat] = None
-    return {a: {mode: [*seats] for mode, seats in by_mode.items()} for a, by_mode in found.items()}

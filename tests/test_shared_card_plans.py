@@ -9,7 +9,7 @@ import builders
 import numpy as np
 import pytest
 from builders import Json, accelerator
-from shared_card_oracles import best_by_cards, best_by_enumeration, random_document, random_system
+from shared_card_oracles import best_by_enumeration, random_system
 from slow_cases import mostly_slow
 
 from optimizer import Plan, SpecError, load_system, solve, verify
@@ -259,35 +259,6 @@ def test_documents_without_shared_cards_have_no_patterns() -> None:
 # --- what is refused -----------------------------------------------------------------------------------
 
 
-def test_missing_figures_are_named() -> None:
-    bare = model("a")
-    del bare["memory"]
-    with pytest.raises(SpecError, match="the memory of 'a' on one card is unknown"):
-        load_system(document([bare], [sharing("a", 60)]))
-    text = document([model("a")], [sharing("a", 60)])
-    del text["accelerators"][0]["memSize"]
-    with pytest.raises(SpecError, match=r"the memory of T4 is unknown; add memSize \[GB\] to it"):
-        load_system(text)
-    tokens = {"name": "a", "acc": "T4", "memory": 4, "decodeParms": {"alpha": 10, "beta": 0.2}}
-    text = document([tokens], [sharing("a", 60)])
-    text["serviceClasses"][0]["modelTargets"] = [{"model": "a", "slo-itl": 50}]
-    text["servers"][0]["currentAlloc"]["load"] |= {"avgInTokens": 10, "avgOutTokens": 10}
-    with pytest.raises(SpecError, match="'a' cannot run on a part of a card; give its profiles shares, or"):
-        load_system(text)
-
-
-def test_a_slice_needs_a_card_of_its_type() -> None:
-    text = document([model("a")], [sharing("a", 60)])
-    text["accelerators"].append(
-        {"name": "s", "type": "T4", "slice": {"card": "x", "memory": 1, "compute": 1}}
-    )
-    with pytest.raises(SpecError, match=r"accelerators\[1\].slice.card: 'x' is not a complete card"):
-        load_system(text)
-    text["accelerators"][1] |= {"type": "Q", "slice": {"card": "T4", "memory": 1, "compute": 1}}
-    with pytest.raises(SpecError, match="must be one card of type 'Q'"):
-        load_system(text)
-
-
 # --- against other computations ------------------------------------------------------------------------
 
 
@@ -310,20 +281,6 @@ def test_random_plans_in_turns_match_the_enumeration(seed: int) -> None:
     system = random_system(seed, 3, cards=2, turns=True)
     if find_candidates(system).shared is not None:
         assert _as_good(solve_in_full(system).plan, best_by_enumeration(system))
-
-
-def _larger(seed: int) -> System:
-    rng = np.random.default_rng(seed)
-    text = random_document(rng, int(rng.integers(5, 8)), cards=4)
-    text["optimizer"]["heterogeneous"] = False
-    return load_system(text)
-
-
-@pytest.mark.parametrize("seed", mostly_slow(range(1000, 1050), 1))
-def test_larger_plans_match_a_program_without_patterns(seed: int) -> None:
-    system = _larger(seed)
-    if find_candidates(system).shared is not None:
-        assert _as_good(solve_in_full(system).plan, best_by_cards(system))
 
 
 def _shared_pools(plan: Plan) -> Iterator[SharedPool]:

@@ -26,8 +26,15 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "rest_server")]
 
 from emulated import emulated  # noqa: E402
 from scaling_rules import PERIOD_S, RULES, SLOTS, Seen  # noqa: E402
+from test_loop_ten_minutes import (  # noqa: E402
+    BACK_S,
+    LOW_RPS,
+    SECONDS,
+    STEP_S,
+    TARGET_MS,
+    requests_of,
+)  # fmt: skip
 
-from optimizer.simulation.requests import Requests  # noqa: E402
 from optimizer.spec.system import System, load_system  # noqa: E402
 from rest_server.emulator.driver import MeasuredLoad, ServerLoad, drive  # noqa: E402
 from rest_server.loop.config import LoopConfig  # noqa: E402
@@ -37,8 +44,7 @@ from rest_server.loop.kubernetes import Cluster, connected  # noqa: E402
 from rest_server.loop.scrape import ScrapeReader  # noqa: E402
 from rest_server.loop.window import Reading, Window  # noqa: E402
 
-SECONDS, STEP_S, BACK_S, START_S = 600.0, 120.0, 360.0, 30.0
-LOW_RPS, HIGH_RPS, TARGET_MS = 2.0, 12.0, 1500.0
+START_S = 30.0
 TOKENS, MAX_REPLICAS, RECENT = 10, 12, 4
 """Few and long tokens, so that an emulator carries the load at a high speed; periods in a minute."""
 FLEET = f"""\
@@ -63,16 +69,6 @@ NAMES = (
 
 Step = Callable[[float], int]
 """Function that looks at the fleet at a time [s], scales it, and returns the desired replicas."""
-
-
-def requests_of(seed: int) -> Requests:
-    """Return Poisson arrivals at a low, a high and a low rate, with geometric lengths."""
-    rng, times_s, at_s = np.random.default_rng(seed), [], 0.0
-    while at_s < SECONDS:
-        at_s += rng.exponential(1 / (HIGH_RPS if STEP_S <= at_s < BACK_S else LOW_RPS))
-        times_s.append(at_s)
-    count = len(times_s) - 1
-    return Requests(np.full(count, 40), rng.geometric(1 / TOKENS, count), 1000 * np.array(times_s[:-1]))
 
 
 class FirstTokenTimes:
@@ -200,7 +196,7 @@ def live(name: str, speed: float, seed: int) -> Result:
         speed: emulated time per time of the machine.
         seed: random seed of the requests.
     """
-    load = ServerLoad(SERVER, "chat", streams=True, rate_rps=LOW_RPS, requests=requests_of(seed))
+    load = ServerLoad(SERVER, "chat", streams=True, rate_rps=LOW_RPS, requests=requests_of(seed, TOKENS))
     driven: list[MeasuredLoad] = []
     with tempfile.TemporaryDirectory() as folder:
         document = Path(folder) / "fleet.yaml"

@@ -19,13 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import accelerator, document, profile, server, service_class
+from builders import Json, accelerator, document, profile, server, service_class
 from commands import ROOT, Answer, Run
 from patience import PATIENCE_S
 
 from optimizer.schema.files import MAX_YAML_BYTES
-
-Json = dict[str, Any]
 
 
 def sound() -> Json:
@@ -99,22 +97,16 @@ def test_an_unreadable_special_file(run: Run) -> None:
         ("x.yaml", "servers: []\nservers: []\n", "x.yaml:2:1: "),
         ("x.json", "{}", "x.json: expected a document with sections such as 'servers', but found none"),
         ("x", "{}", "x: expected a document with sections such as 'servers', but found none"),
+        ("x", b"\x89PNG\r\n\x1a\n\x00", "x: not UTF-8 text (byte 0)"),
+        ("x.json", b"\xff\xfe{\x00}\x00", "x.json: not UTF-8 text (byte 0)"),
+        ("x.yaml", b"\x00\x01\x02", "x.yaml:"),
     ],
 )
-def test_text_that_is_no_document(run: Run, tmp_path: Path, name: str, text: str, place: str) -> None:
-    (tmp_path / name).write_text(text)
-    refused_by_all(run, tmp_path / name, f"{tmp_path}/{place}", tmp_path)
-
-
-@pytest.mark.parametrize("name", ["x.yaml", "x.json", "x"])
-@pytest.mark.parametrize(
-    "data",
-    [b"\x00\x01\x02", b"\xff\xfe{\x00}\x00", b"servers: \xe9", b"\x89PNG\r\n\x1a\n\x00", b"\x1f\x8b\x08\x00"],
-)
-def test_binary_rubbish(run: Run, tmp_path: Path, name: str, data: bytes) -> None:
+def test_text_that_is_no_document(run: Run, tmp_path: Path, name: str, text: str | bytes, place: str) -> None:
+    data = text.encode() if isinstance(text, str) else text
     (tmp_path / name).write_bytes(data)
-    refused_by_all(run, tmp_path / name, f"{tmp_path}/{name}", tmp_path)
     is_refusal(run("check", "-", stdin=data), "standard input")
+    refused_by_all(run, tmp_path / name, f"{tmp_path}/{place}", tmp_path)
 
 
 def wrong(change: Callable[[Json], object]) -> Json:
@@ -141,17 +133,6 @@ def wrong(change: Callable[[Json], object]) -> Json:
 def test_a_document_that_is_wrong_in_one_place(run: Run, tmp_path: Path, source: Json, place: str) -> None:
     (tmp_path / "x.json").write_text(json.dumps(source))
     refused_by_all(run, tmp_path / "x.json", f"{tmp_path}/x.json: {place}", tmp_path)
-
-
-@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e400", "-1e400"])
-@pytest.mark.parametrize(("section", "key"), [("accelerators", "cost"), ("count", "count")])
-def test_json_numbers_that_are_not_finite(
-    run: Run, tmp_path: Path, value: str, section: str, key: str
-) -> None:
-    source = sound()
-    source[section][0][key] = "HERE"
-    (tmp_path / "x.json").write_text(json.dumps(source).replace('"HERE"', value))
-    refused_by_all(run, tmp_path / "x.json", f"x.json: {section}[0].{key}: must be a", tmp_path)
 
 
 # --- rubbish of 50 MB ----------------------------------------------------------------------------------
@@ -441,9 +422,7 @@ def one_server(
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize(
-    "tokens", [(1, 1), (0, 1), (100_000, 1), (1, 100_000), (0, 100_000), (100_000, 100_000)]
-)
+@pytest.mark.parametrize("tokens", [(1, 1), (0, 1), (100_000, 1), (0, 100_000), (100_000, 100_000)])
 @pytest.mark.parametrize("rate", [0, 1e-9, 1e9])
 def test_loads_of_every_size_are_planned_or_rejected_with_reason(
     run: Run, tmp_path: Path, law: str, tokens: tuple[float, float], rate: float

@@ -2,16 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from builders import accelerator, document
+from builders import Json, accelerator, document
 from commands import Run
 
 from optimizer import load_plan, load_system, solve, verify
 from optimizer.studies.figures.making import PLAN_FIGURES
 
-Json = dict[str, Any]
 SOURCES: list[Json] = [{"servers": []}, document([], [accelerator("A"), accelerator("B")], {"A": 3})]
 
 

@@ -3,18 +3,15 @@
 import json
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 import pytest
-from builders import accelerator, document, server, service_class
+from builders import Json, accelerator, document, server, service_class
 from commands import Run, is_one_line
 from fastapi.testclient import TestClient
 
 from optimizer import compare, explain, load_system, solve
 from rest_server.app import create_app
 from rest_server.settings import Settings
-
-Json = dict[str, Any]
 
 
 @pytest.fixture

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import accelerator, document, server
+from builders import Json, accelerator, document, server
 
 from optimizer import load_system, solve
 from optimizer.cli.main import main
 
-Json = dict[str, Any]
 Run = Callable[..., Any]
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import yaml
-from builders import accelerator, document, profile, server
+from builders import Json, accelerator, document, profile, server
 from commands import ROOT, Run, is_one_line
 from doc_pages import blocks, read_page
-from test_manifests import Json, kustomized, needs_kustomize, problems, scale_down_window_s
+from test_manifests import kustomized, needs_kustomize, problems, scale_down_window_s
 
 from optimizer import Plan, load_system, solve
 from optimizer.render.alternatives import settings_elsewhere

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from builders import accelerator, document, profile, server, service_class
+from builders import Json, accelerator, document, profile, server, service_class
 from commands import ROOT, Run, is_one_line
 
 from optimizer import Plan, load_system, solve, verify
@@ -24,7 +24,6 @@ from optimizer.render.autoscalers import metrics_api_trigger, prometheus_trigger
 from optimizer.render.manifests import MAX_NAME, deployment_patch, unique_names, variants
 from rest_server.settings import load_settings
 
-Json = dict[str, Any]
 MANIFESTS = ROOT / "manifests"
 OVERLAYS = ("stateless", "stateful", "compatibility")
 COMPONENTS = ("keda", "prometheus", "network-policy")

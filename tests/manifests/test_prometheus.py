@@ -5,10 +5,9 @@ import re
 import subprocess
 import urllib.request
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from builders import accelerator, document, running, server, service_class
+from builders import Json, accelerator, document, running, server, service_class
 from patience import PATIENCE_S
 from prometheus_runs import COMPONENT, asked, needs_prometheus, scraping
 from service_runs import Service, in_a_thread
@@ -16,8 +15,6 @@ from service_runs import Service, in_a_thread
 from optimizer import load_system, solve
 from optimizer.render.autoscalers import adapter_rules, prometheus_trigger
 from optimizer.render.manifests import variants
-
-Json = dict[str, Any]
 
 pytestmark = needs_prometheus
 FLEET = document(

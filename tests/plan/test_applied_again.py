@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import accelerator, document, refusal, running, server
+from builders import Json, accelerator, document, refusal, running, server
 from feature_fleets import random_with_routes
 from mixed_oracles import mixed_brute_force, random_mixed_document
 from slow_cases import mostly_slow
@@ -19,7 +19,6 @@ from optimizer.solvers.exact import solve_exactly
 from optimizer.solvers.levels import levels_of
 from optimizer.solvers.problem import build_problem
 
-Json = dict[str, Any]
 TWO = [{"accelerator": "A", "numReplicas": 2, "cost": 20}, {"accelerator": "B", "numReplicas": 1, "cost": 9}]
 
 

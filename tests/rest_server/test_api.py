@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from api_clients import PROBLEM, client, refused
-from builders import accelerator, document, server
+from builders import Json, accelerator, document, server
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from strategies import documents
@@ -23,8 +23,6 @@ from optimizer import (
 )
 from optimizer.cli.main import main
 from rest_server.v1 import examples as api_examples
-
-Json = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
@@ -304,10 +302,6 @@ def test_numbers_that_are_not_finite(service: TestClient, path: str, value: str)
 )
 def test_a_body_that_is_no_document(service: TestClient, path: str, body: bytes, place: str) -> None:
     refused(service.post(f"/v1/{path}", content=body), 422, place)
-
-
-def test_a_body_over_the_limit_is_refused(service: TestClient) -> None:
-    refused(service.post("/v1/plan", content=b" " * (4 * 2**20 + 1)), 413, "4")
 
 
 # --- OpenAPI -------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 from api_clients import PROBLEM, refused
-from builders import accelerator, document, profile, running, server, service_class
+from builders import Json, accelerator, document, profile, running, server, service_class
 from fastapi.testclient import TestClient
 
 from optimizer import SolverError, load_system, solve
@@ -25,8 +25,6 @@ from optimizer.schema import (
 from optimizer.stabilisation.stabilise import plan_next
 from rest_server.v1 import control_loop
 from rest_server.workers import RequestTimeoutError
-
-Json = dict[str, Any]
 
 
 class Kind(NamedTuple):

@@ -1,10 +1,10 @@
 """The routes of /v1 for studies: what the library answers, and refusals with their path."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from api_clients import refused
-from builders import accelerator, document, server
+from builders import Json, accelerator, document, server
 from fastapi.testclient import TestClient
 from patience import until
 from service_runs import in_a_thread
@@ -25,7 +25,6 @@ from rest_server.v1 import examples as api_examples
 if TYPE_CHECKING:
     from optimizer.render.pages import PageFormat
 
-Json = dict[str, Any]
 STATEFUL = False
 
 

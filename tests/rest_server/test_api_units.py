@@ -1,15 +1,12 @@
 """Units and estimates over HTTP: /v1 takes both, the reference's wire takes plain numbers only."""
 
-from typing import Any
-
 import pytest
 from api_clients import refused
-from builders import accelerator, document, server
+from builders import Json, accelerator, document, server
 from fastapi.testclient import TestClient
 
 from optimizer import load_system, solve
 
-Json = dict[str, Any]
 STATEFUL = False
 
 

@@ -2,11 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from api_clients import client, refused, state_of
-from builders import accelerator, document, server
+from builders import Json, accelerator, document, server
 from fastapi.testclient import TestClient
 from slow_cases import mostly_slow
 
@@ -15,8 +14,6 @@ from optimizer.stabilisation.rules import Rules
 from rest_server.app import create_app
 from rest_server.settings import Settings
 from rest_server.state import FleetStore
-
-Json = dict[str, Any]
 
 
 def source(*names: str) -> Json:

@@ -1,11 +1,11 @@
 """Routes of a stored fleet: documents, loads by route, targets of both servers, and the state file."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from api_clients import client, state_of
+from builders import Json
 from fastapi.testclient import TestClient
 
 from optimizer import Plan, load_system, solve, verify
@@ -13,7 +13,6 @@ from optimizer.schema import Route
 from optimizer.stabilisation.decisions import TargetReason
 from optimizer.stabilisation.rules import RECOMMENDED
 
-Json = dict[str, Any]
 RATE = 6000.0
 
 

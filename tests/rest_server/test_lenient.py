@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 import pytest
+from builders import Json
 from fastapi.testclient import TestClient
 from wire_client import LOAD, one_server
 
@@ -16,8 +17,6 @@ from optimizer.schema import Accelerator, Capacity, ModelProfile, Server, Servic
 from rest_server.compat.answers import json_response, notice_headers
 from rest_server.compat.lenient import read_entity
 from rest_server.compat.serializers import plain_json
-
-Json = dict[str, Any]
 
 
 def read(model: Any, raw: object, path: str = "") -> tuple[Any, list[str]]:

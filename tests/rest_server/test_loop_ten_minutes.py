@@ -31,14 +31,14 @@ SLOWER = {"alpha: 20.0": "alpha: 24.0", "beta: 1.0": "beta: 1.2", "gamma: 0.0001
 """Token times of the emulated fleet, 20 % longer than those of the loop's profile."""
 
 
-def requests_of(seed: int) -> Requests:
+def requests_of(seed: int, tokens: int = 30) -> Requests:
     """Return Poisson arrivals at a low, a high and a low rate, with geometric lengths."""
     rng, times_s, at_s = np.random.default_rng(seed), [], 0.0
     while at_s < SECONDS:
         at_s += rng.exponential(1 / (HIGH_RPS if STEP_S <= at_s < BACK_S else LOW_RPS))
         times_s.append(at_s)
     count = len(times_s) - 1
-    return Requests(np.full(count, 40), rng.geometric(1 / 30, count), 1000 * np.array(times_s[:-1]))
+    return Requests(np.full(count, 40), rng.geometric(1 / tokens, count), 1000 * np.array(times_s[:-1]))
 
 
 class LoopProcess:

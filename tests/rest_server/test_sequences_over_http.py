@@ -1,12 +1,11 @@
 """The control loop over HTTP: loads in, targets out, whatever comes."""
 
 import random
-from typing import Any
 from urllib.parse import quote
 
 import pytest
 from api_clients import client
-from builders import accelerator, document, server, service_class
+from builders import Json, accelerator, document, server, service_class
 from fastapi.testclient import TestClient
 from fleets import Cluster, random_fleet, units
 from slow_cases import mostly_slow
@@ -14,7 +13,6 @@ from slow_cases import mostly_slow
 from optimizer import load_system, verify
 from optimizer.plan import Plan
 
-Json = dict[str, Any]
 Place = tuple[str, str]
 SEEDS = mostly_slow(range(40), 2)
 

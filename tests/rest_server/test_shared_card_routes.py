@@ -1,13 +1,12 @@
 """Shared cards over HTTP: plans of documents, and the target of each kind of shared card."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
+from builders import Json
 from fastapi.testclient import TestClient
 
-Json = dict[str, Any]
 SAMPLE = Path(__file__).resolve().parents[2] / "specs" / "shared-cards.yaml"
 
 

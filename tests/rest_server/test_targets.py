@@ -8,13 +8,12 @@ from urllib.parse import quote
 
 import pytest
 from api_clients import PROBLEM, client
-from builders import accelerator, document, profile, running, server, service_class
+from builders import Json, accelerator, document, profile, running, server, service_class
 from fastapi.testclient import TestClient
 from patience import until
 from prometheus_client.parser import text_string_to_metric_families
 from service_runs import in_a_thread
 
-Json = dict[str, Any]
 SLASHED, SPACED = "serving/llama 70b", "4x A100/80GB"
 CLASSES = {SLASHED: "gold", "idle": "gold", "lost": "hard", "none": "hard"}
 

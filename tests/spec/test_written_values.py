@@ -4,15 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import accelerator, document, profile, refusal, server, service_class
+from builders import Json, accelerator, document, profile, refusal, server, service_class
 
 from optimizer import load_system, solve, verify
 from optimizer.spec.loads import with_loads
 from optimizer.spec.writing import write_document
 from optimizer.stabilisation.rules import Rules
 from optimizer.studies.checking import check_documents
-
-Json = dict[str, Any]
 
 
 def one_server(**options: Any) -> Json:

@@ -5,7 +5,7 @@ import random
 from typing import Any
 
 import pytest
-from builders import accelerator, document, profile, running, server, service_class
+from builders import Json, accelerator, document, profile, running, server, service_class
 from fleets import RULES, Loop, desired
 
 from optimizer import load_system, verify
@@ -17,7 +17,6 @@ from optimizer.stabilisation.running import RunningPool
 from optimizer.stabilisation.stabilise import stabilise
 from optimizer.stabilisation.transition import MoveGoal, Transition
 
-Json = dict[str, Any]
 REPLICA_RPM = 540.0
 """Load that a replica of the builders' profile carries within its targets."""
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import accelerator, running, server, service_class, system
+from builders import Json, accelerator, running, server, service_class, system
 
 from optimizer import load_system, solve
 from optimizer.plan import Plan
@@ -18,8 +18,6 @@ from optimizer.stabilisation.decisions import (
 )
 from optimizer.stabilisation.rules import RECOMMENDED, Rules, StepLimit, read_rules
 from optimizer.stabilisation.stabilise import denoise_loads, stabilise
-
-Json = dict[str, Any]
 
 
 def fleet(rate_rpm: float = 60.0, cost_of_a: float = 10.0) -> System:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import accelerator, document, server, service_class
+from builders import Json, accelerator, document, server, service_class
 
 from optimizer import load_system, make_report, solve
 from optimizer.cli.main import main
@@ -14,8 +14,6 @@ from optimizer.render.plan_sections import estimates_section
 from optimizer.spec.system import System
 from optimizer.studies import estimates
 from optimizer.studies.estimates import price_of_estimates
-
-Json = dict[str, Any]
 
 
 def source(**options: Any) -> Json:
