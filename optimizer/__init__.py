@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from optimizer.library import estimate, fit, horizon, repair, simulate, sweep, to_text
     from optimizer.pipeline import Timings, solve
     from optimizer.plan import Plan, Pool, Unserved, load_plan, verify
-    from optimizer.profiles import ProfileEstimate
+    from optimizer.profiles.estimate import ProfileEstimate
     from optimizer.render.pages import render_report
     from optimizer.render.plots import draw
     from optimizer.schema import SystemSpec

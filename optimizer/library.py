@@ -19,8 +19,8 @@ from optimizer.jobs.horizons import HorizonOptions, horizon_of
 from optimizer.jobs.simulating import SimulateOptions, repair_plan, simulate_plan
 from optimizer.jobs.sweeping import SweepOptions, sweep_system
 from optimizer.plan import Plan
-from optimizer.profiles import Deployment, ProfileEstimate, estimate_profile
-from optimizer.profiles.estimate import find_model, find_slice
+from optimizer.profiles.deployment import Deployment
+from optimizer.profiles.estimate import ProfileEstimate, estimate_profile, find_model, find_slice
 from optimizer.render.terminal import Output, show
 from optimizer.schema.messages import did_you_mean, validated
 from optimizer.spec.arguments import checks_documents

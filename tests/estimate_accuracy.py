@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from optimizer.profiles import Efficiency, load_catalogue
+from optimizer.profiles.catalogue import load_catalogue
+from optimizer.profiles.efficiency import Efficiency
 from optimizer.profiles.points import PointEstimate, estimate_points
 
 ROOFLINE = Efficiency(

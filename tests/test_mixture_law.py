@@ -11,14 +11,15 @@ from optimizer import load_system, solve, verify
 from optimizer.jobs.simulating import SimulateOptions, simulate_plan
 from optimizer.kinds.laws import laws_known
 from optimizer.kinds.replicas import Replica, analyze_replicas
-from optimizer.profiles import Deployment, ProfileEstimate, load_catalogue
-from optimizer.profiles.catalogue import facts_of
+from optimizer.profiles.catalogue import load_catalogue
+from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.efficiency import Efficiency
+from optimizer.profiles.estimate import ProfileEstimate
 from optimizer.profiles.iterations import Iterations
 from optimizer.timing import IterationLaw, MixtureIterationLaw, RequestShapes
 
 MANY = settings(derandomize=True, deadline=None, max_examples=200)
-MIXTURES = [model for model in map(facts_of, load_catalogue().models.values()) if model.experts]
+MIXTURES = [model for model in (entry.facts for entry in load_catalogue().models.values()) if model.experts]
 PARMS = {"alpha": 6.0, "beta": 0.03, "gamma": 2e-5, "expertRead": 20.0, "expertShare": 0.0625}
 
 

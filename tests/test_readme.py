@@ -11,7 +11,7 @@ from service_runs import as_a_program
 
 from optimizer import load_system
 from optimizer.cli.main import main
-from optimizer.profiles import load_catalogue
+from optimizer.profiles.catalogue import load_catalogue
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 OVERVIEW = read_page("index.md")

@@ -3,7 +3,7 @@
 import argparse
 
 from optimizer.cli.command import Command, add_output, print_json, show_tables
-from optimizer.profiles import load_catalogue
+from optimizer.profiles.catalogue import load_catalogue
 from optimizer.profiles.documents import entry_document
 from optimizer.render.estimate_sections import catalogue_sections, entry_sections
 

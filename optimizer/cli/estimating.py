@@ -9,9 +9,9 @@ from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.memory import SETTINGS, MemoryQuestion, memory_of
 from optimizer.jobs.requests import Request
-from optimizer.profiles import Deployment, estimate_profile
+from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.documents import estimate_document
-from optimizer.profiles.estimate import find_model, find_slice
+from optimizer.profiles.estimate import estimate_profile, find_model, find_slice
 from optimizer.profiles.points import estimate_points
 from optimizer.render.estimate_sections import estimate_sections, point_sections
 from optimizer.render.memory_sections import memory_sections

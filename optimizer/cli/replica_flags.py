@@ -18,7 +18,7 @@ from optimizer.jobs.requests import ModelOptions, Request
 from optimizer.kinds.batch_servers.rows import BatchRow
 from optimizer.kinds.replicas import LatencyTargets, Replica
 from optimizer.kinds.token_batching import LENGTHS_NEEDED
-from optimizer.profiles import Deployment
+from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.replicas import EstimatedReplica, estimate_replica
 from optimizer.schema.messages import validated
 from optimizer.timing import BatchParms, DecodeParms, PerfParms, PrefillParms

@@ -13,8 +13,9 @@ from optimizer.units import GIGABYTES, SHARE, TOKENS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from optimizer.profiles import AcceleratorFacts, ModelFacts
     from optimizer.profiles.deployment import Deployment
+    from optimizer.profiles.facts import AcceleratorFacts
+    from optimizer.profiles.layers import ModelFacts
     from optimizer.profiles.memory_document import MemoryAnswer
 
 Tokens = Annotated[float | None, Flag("TOKENS", TOKENS)]

@@ -4,10 +4,9 @@ Lookups by name ignore case and dashes, and accept aliases; models can also be l
 """
 
 import difflib
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
@@ -16,15 +15,12 @@ from typing import Any, TypeVar
 from optimizer.errors import SpecError
 from optimizer.profiles.facts import AcceleratorFacts, ModelEntry, Sourced
 from optimizer.profiles.layers import ModelFacts
-from optimizer.profiles.model_config import model_of_config
 from optimizer.schema.files import plain_value
 from optimizer.schema.messages import validated
 
 _Entry = TypeVar("_Entry", bound=Sourced)
 _TUNED = re.compile(r"(instruct|chat|base|hf|it|\d{4})$")
 """Suffixes of repository names that do not change the architecture, such as "instruct" or a date."""
-_MAX_DEVIATION = 0.01
-"""Maximum relative difference between the counted and the declared number of parameters."""
 _CARDS = re.compile(r"^(\d+)\s*[x×]\s*(.+)$", re.IGNORECASE)
 
 
@@ -49,7 +45,7 @@ class Catalogue:
         Raises:
             SpecError: the catalogue has no such model.
         """
-        return facts_of(_found(name, self.models, "model"))
+        return _found(name, self.models, "model").facts
 
     def repository(self, name: str) -> str:
         """Return the repository of a model, looked up by name; empty if the catalogue does not state it.
@@ -79,30 +75,6 @@ def load_catalogue() -> Catalogue:
     accelerators = read_entries(_text("accelerators.yaml"), "accelerators.yaml", AcceleratorFacts)
     models = read_entries(_text("models.yaml"), "models.yaml", ModelEntry)
     return Catalogue(MappingProxyType(accelerators), MappingProxyType(models))
-
-
-def facts_of(entry: ModelEntry) -> ModelFacts:
-    """Return the architecture of a model, from its entry in the catalogue.
-
-    Raises:
-        SpecError: the config cannot be interpreted, or contradicts the declared number of parameters.
-    """
-    return _facts(json.dumps(entry.model_dump()))
-
-
-@cache
-def _facts(text: str) -> ModelFacts:
-    entry = ModelEntry.model_validate_json(text, by_name=True)
-    facts = model_of_config(entry.config, entry.name, f"models.yaml: {entry.name}")
-    counted = facts.parameters / 1e9
-    if abs(counted / entry.parameters_b - 1) > _MAX_DEVIATION:
-        raise SpecError(
-            f"{entry.name}: the sizes give {counted:.2f} billion parameters, but parametersB is "
-            f"{entry.parameters_b:g}; they must agree within 1 %: correct the sizes"
-        )
-    return replace(
-        facts, note=entry.note, source=entry.source, as_of=entry.as_of, checked_against=entry.checked_against
-    )
 
 
 def slice_of(name: str) -> tuple[int, str]:

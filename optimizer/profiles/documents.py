@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from optimizer.profiles.catalogue import facts_of
 from optimizer.profiles.efficiency import VERSION
 from optimizer.profiles.estimate import ProfileEstimate
 from optimizer.profiles.facts import AcceleratorFacts, ModelEntry
@@ -47,7 +46,7 @@ def entry_document(entry: AcceleratorFacts | ModelEntry) -> dict[str, Any]:
     """Convert a catalogue entry to plain values."""
     values = entry.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     if isinstance(entry, ModelEntry):
-        facts = facts_of(entry)
+        facts = entry.facts
         values["countedParametersB"] = round(facts.parameters / 1e9, 3)
         values["layers"] = [
             f"{layer.count} x {layer.attention}, {layer.feed_forward}" for layer in facts.layers

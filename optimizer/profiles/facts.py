@@ -1,16 +1,23 @@
 """Catalogue entries: data sheets of accelerators and architectures of models, with sources."""
 
+from dataclasses import replace
+from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from optimizer.documents import Document, Name
+from optimizer.errors import SpecError
+from optimizer.profiles.layers import ModelFacts
+from optimizer.profiles.model_config import model_of_config
 
 Positive = Annotated[float, Field(gt=0, le=1e15)]
 Dimension = Annotated[int, Field(ge=1, le=10**9)]
 
 IDLE_SHARE = 0.12
 """Idle power as a share of the power limit, used if it was not measured; measured shares are 0.04 to 0.15."""
+_MAX_DEVIATION = 0.01
+"""Maximum relative difference between the counted and the declared number of parameters."""
 _FOUND_BY_CATALOGUE = Field("", max_length=253)
 
 
@@ -106,3 +113,21 @@ class ModelEntry(Sourced):
     """Declared number of parameters [10⁹]."""
     config: dict[str, Any]
     """Values of the config.json, by key."""
+
+    @cached_property
+    def facts(self) -> ModelFacts:
+        """Architecture of the model.
+
+        Raises:
+            SpecError: the config cannot be interpreted, or contradicts the declared number of parameters.
+        """
+        facts = model_of_config(self.config, self.name, f"models.yaml: {self.name}")
+        counted = facts.parameters / 1e9
+        if abs(counted / self.parameters_b - 1) > _MAX_DEVIATION:
+            raise SpecError(
+                f"{self.name}: the sizes give {counted:.2f} billion parameters, but parametersB is "
+                f"{self.parameters_b:g}; they must agree within 1 %: correct the sizes"
+            )
+        return replace(
+            facts, note=self.note, source=self.source, as_of=self.as_of, checked_against=self.checked_against
+        )

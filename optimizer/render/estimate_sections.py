@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
-from optimizer.profiles.catalogue import Catalogue, facts_of
+from optimizer.profiles.catalogue import Catalogue
 from optimizer.profiles.documents import entry_document
 from optimizer.profiles.efficiency import VERSION
 from optimizer.profiles.estimate import ProfileEstimate
@@ -174,7 +174,7 @@ def catalogue_sections(catalogue: Catalogue) -> list[Section]:
         name("published in", "checkpoint", rank=3),
         name("also", lambda model: (*catalogue.models[model.name].aliases, "")[0], rank=4),
     )
-    cards, known = catalogue.accelerators.values(), list(map(facts_of, catalogue.models.values()))
+    cards, known = catalogue.accelerators.values(), [model.facts for model in catalogue.models.values()]
     return [
         table(f"Accelerators ({len(cards)})", accelerators, cards, "accelerators"),
         table(f"Models ({len(known)})", models, known, "models"),

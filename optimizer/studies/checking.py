@@ -14,7 +14,7 @@ from optimizer.candidates import Candidates, find_candidates
 from optimizer.errors import SpecError
 from optimizer.kinds.laws import laws_known
 from optimizer.plan.shortages import nearest_miss
-from optimizer.profiles import load_catalogue
+from optimizer.profiles.catalogue import load_catalogue
 from optimizer.profiles.requested import check_request
 from optimizer.schema import Accelerator, Server
 from optimizer.schema.faults import Fault, sorted_faults

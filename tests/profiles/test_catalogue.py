@@ -6,8 +6,7 @@ from importlib import resources
 import pytest
 
 from optimizer import SpecError
-from optimizer.profiles import load_catalogue
-from optimizer.profiles.catalogue import facts_of, read_entries
+from optimizer.profiles.catalogue import load_catalogue, read_entries
 from optimizer.profiles.facts import AcceleratorFacts, ModelEntry
 
 CATALOGUE = load_catalogue()
@@ -41,7 +40,7 @@ def test_the_sizes_of_every_model_give_its_declared_parameters(name: str) -> Non
 def test_every_model_is_of_a_known_type_and_understood(name: str) -> None:
     facts = CATALOGUE.model(name)
     assert (facts.assumed, facts.unknown_weights) == (False, "")
-    assert facts.count == facts_of(CATALOGUE.models[name]).count > 0
+    assert facts.count == CATALOGUE.models[name].facts.count > 0
 
 
 @pytest.mark.parametrize("name", STORED)
@@ -54,7 +53,7 @@ def test_sizes_must_match_declared_parameters() -> None:
     assert "layers: 80" in text
     entries = read_entries(text.replace("layers: 80", "layers: 79", 1), "models.yaml", ModelEntry)
     with pytest.raises(SpecError, match=r"llama-2-70b: the sizes give 68.12 billion .* is 68.98"):
-        facts_of(entries["llama-2-70b"])
+        _ = entries["llama-2-70b"].facts
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ from estimate_accuracy import (
 )
 
 from optimizer import SpecError
-from optimizer.profiles import Deployment, estimate_profile, load_catalogue
+from optimizer.profiles.catalogue import load_catalogue
+from optimizer.profiles.deployment import Deployment
+from optimizer.profiles.estimate import estimate_profile
 from optimizer.profiles.formats import weight_format
 from optimizer.profiles.points import estimate_points
 

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from optimizer.profiles import Deployment, Efficiency, estimate_profile, load_catalogue
+from optimizer.profiles.catalogue import load_catalogue
+from optimizer.profiles.deployment import Deployment
+from optimizer.profiles.efficiency import Efficiency
+from optimizer.profiles.estimate import estimate_profile
 from optimizer.profiles.iterations import Iterations, mean_seen
 
 CATALOGUE = load_catalogue()

@@ -10,11 +10,13 @@ import pytest
 from builders import LLAMA
 
 from optimizer import SpecError
-from optimizer.profiles import Deployment, ModelFacts, load_catalogue, read_model_config
+from optimizer.profiles.catalogue import load_catalogue
+from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.formats import weight_format
 from optimizer.profiles.iterations import Iterations
+from optimizer.profiles.layers import ModelFacts
 from optimizer.profiles.memory import Memory
-from optimizer.profiles.model_config import model_of_config
+from optimizer.profiles.model_config import model_of_config, read_model_config
 
 DEEPSEEK = {
     "model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432,

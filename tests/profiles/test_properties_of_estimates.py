@@ -6,15 +6,13 @@ from typing import Any
 import pytest
 from slow_cases import mostly_slow
 
-from optimizer.profiles import (
-    AcceleratorFacts,
-    Deployment,
-    Efficiency,
-    ModelFacts,
-    ProfileEstimate,
-    load_catalogue,
-)
+from optimizer.profiles.catalogue import load_catalogue
+from optimizer.profiles.deployment import Deployment
+from optimizer.profiles.efficiency import Efficiency
+from optimizer.profiles.estimate import ProfileEstimate
+from optimizer.profiles.facts import AcceleratorFacts
 from optimizer.profiles.iterations import Iterations
+from optimizer.profiles.layers import ModelFacts
 
 CATALOGUE = load_catalogue()
 BATCHES = (1, 2, 7, 32, 128, 1000)

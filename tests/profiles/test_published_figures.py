@@ -11,12 +11,14 @@ import pytest
 from slow_cases import mostly_slow
 
 from optimizer import SpecError
-from optimizer.profiles import Deployment, ModelFacts, load_catalogue
 from optimizer.profiles.capacity import CacheCapacity, CacheSettings
+from optimizer.profiles.catalogue import load_catalogue
 from optimizer.profiles.config_keys import is_harmless, parts_table
+from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.estimate import find_slice
 from optimizer.profiles.intervals import tokens_in_memory
 from optimizer.profiles.iterations import Iterations
+from optimizer.profiles.layers import ModelFacts
 from optimizer.profiles.memory import Memory
 from optimizer.profiles.model_config import model_of_config
 

@@ -14,7 +14,8 @@ from optimizer import compare, explain, find_candidates, load_system, make_repor
 from optimizer.candidates.arrays import profile_of
 from optimizer.cli.main import main
 from optimizer.errors import SpecError
-from optimizer.profiles import Deployment, estimate_profile
+from optimizer.profiles.deployment import Deployment
+from optimizer.profiles.estimate import estimate_profile
 from optimizer.render.pages import render_report
 from optimizer.schema import SystemSpec
 from optimizer.simulation.replicas import TokenReplica
