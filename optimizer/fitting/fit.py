@@ -66,9 +66,13 @@ def fit(
     _, of_throughput, compared = errors_in(closed, "throughput_rps")
     law = _perf_parms(solution.names, solution.values)
     law_errors = _perf_parms(solution.names, solution.standard_errors())
-    broken = _below_bounds(benchmarks, model, options, law, law_errors)
+    cards = options.key.cards or cards_of(benchmarks)
+    bounds = bounds_of(model, options.key.accelerator, cards, options.key.weights)
+    accepted = max(benchmark.accepted_tokens for benchmark in benchmarks)
+    broken = [] if bounds is None else tell_bounds(bounds, law, law_errors, accepted)
     warnings = [*broken, *told, *light, *dropped, *shape_warnings(kept), *options.settings.notes()]
     warnings += [note for benchmark in benchmarks for note in benchmark.notes]
+    warnings += _unusable_notes(len(runs) - len(usable))
     report = FitReport(
         standard_errors=law_errors,
         condition_number=rounded(min(solution.condition(), 1e15), ERROR_DIGITS),
@@ -77,29 +81,18 @@ def fit(
         held_out=errors_of(rated) if rated else None,
         held_out_throughput=of_throughput if compared else None,
         left_out=_left_out(problem, solution, kept, progress) if options.leave_out else {},
-        warnings=tuple(dict.fromkeys([*warnings, *_unusable_notes(len(runs) - len(usable))])),
+        warnings=tuple(dict.fromkeys(warnings)),
     )
     return FittedProfile(
         name=model,
         accelerator=options.key.accelerator,
-        acc_count=options.key.cards or cards_of(benchmarks),
+        acc_count=cards,
         iteration=law,
-        **options.settings.profile_fields(_most_in_flight(usable)),
+        **options.settings.profile_fields(max(1, round(max(map(mean_in_flight, usable))))),
         provenance=_provenance(benchmarks, options.key, kept, report.errors),
         fit=report,
         points=tuple(_point(*pair, fitted=i < len(kept)) for i, pair in enumerate(replayed)),
     )
-
-
-def _below_bounds(
-    benchmarks: Sequence[Benchmark], model: str, options: FitOptions, law: PerfParms, errors: PerfParms
-) -> list[str]:
-    """Return sentences about fitted parameters that are below the hardware's lower bounds."""
-    bounds = bounds_of(
-        model, options.key.accelerator, options.key.cards or cards_of(benchmarks), options.key.weights
-    )
-    accepted = max(benchmark.accepted_tokens for benchmark in benchmarks)
-    return [] if bounds is None else list(tell_bounds(bounds, law, errors, accepted))
 
 
 # --- the result -------------------------------------------------------------------------------------------
@@ -144,10 +137,6 @@ def _perf_parms(names: Sequence[str], values: Sequence[float] | np.ndarray) -> P
 
 def _unusable_notes(count: int) -> list[str]:
     return [f"runs excluded because they have neither a TTFT nor an ITL: {count:,}"] if count else []
-
-
-def _most_in_flight(runs: Sequence[BenchmarkRun]) -> int:
-    return max(1, round(max(mean_in_flight(run) for run in runs)))
 
 
 def _provenance(

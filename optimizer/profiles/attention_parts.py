@@ -38,9 +38,7 @@ def attention_of(config: Config, type_: str) -> Layer:
     return _ordinary(config, type_)
 
 
-def matrices_of(
-    config: Config, part: str, place: str, more: Mapping[str, int], use: str = "dense"
-) -> list[Matrix]:
+def matrices_of(config: Config, part: str, place: str, more: Mapping[str, int]) -> list[Matrix]:
     """Return the weight matrices of a part that layer_parts.yaml describes.
 
     Args:
@@ -48,14 +46,13 @@ def matrices_of(
         part: name of the part.
         place: name in checkpoints of the module that contains the matrices.
         more: sizes that the config does not state, by name.
-        use: use of the weights, as in `Matrix.use`.
     """
     found: list[Matrix] = []
     for line in parts_table()[part]["weights"]:
         name, *factors = line.split()
         parameters = prod(_factor(config, factor, more) for factor in factors)
         if parameters:
-            found.append(Matrix(f"{place}.{name}" if place else name, parameters, use))
+            found.append(Matrix(f"{place}.{name}" if place else name, parameters, "dense"))
     return found
 
 

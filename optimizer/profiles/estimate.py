@@ -14,7 +14,6 @@ from optimizer.printed import Printed
 from optimizer.profiles.capacity import MAX_TP, split_problem
 from optimizer.profiles.catalogue import load_catalogue, slice_of
 from optimizer.profiles.deployment import Deployment
-from optimizer.profiles.efficiency import Efficiency
 from optimizer.profiles.facts import AcceleratorFacts
 from optimizer.profiles.formats import reached_tflops
 from optimizer.profiles.intervals import Estimated, UncertaintyFactors, tokens_in_memory, uncertainty_of_times
@@ -180,7 +179,6 @@ def estimate_profile(
     deployment: Deployment | None = None,
     *,
     at_batch: int | None = None,
-    efficiency: Efficiency | None = None,
 ) -> ProfileEstimate:
     """Estimate the profile of a model on an accelerator.
 
@@ -189,18 +187,12 @@ def estimate_profile(
         accelerator: a name in the catalogue, or facts.
         deployment: the settings; None selects one device and the defaults.
         at_batch: batch at which to state α; None selects half the maximum batch.
-        efficiency: constants of the estimator; None selects the current version.
 
     Raises:
         SpecError: a name is unknown, a setting is out of range, or the model does not fit
             (`DoesNotFitError`).
     """
-    iterations = Iterations(
-        find_model(model),
-        find_accelerator(accelerator),
-        deployment or Deployment(),
-        efficiency or Efficiency(),
-    )
+    iterations = Iterations(find_model(model), find_accelerator(accelerator), deployment or Deployment())
     memory = Memory(iterations)
     if _max_batch(memory) < 1:
         raise DoesNotFitError(memory)

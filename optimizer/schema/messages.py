@@ -210,12 +210,8 @@ def unknown_key(key: str, known: Collection[str]) -> str:
     It names the most similar known key, or all if they are few.
     """
     hint = did_you_mean(key, known).removeprefix("; ")
-    return UNKNOWN_KEY + (hint or f"remove it or {_alternatives(known)}")
-
-
-def _alternatives(known: Collection[str]) -> str:
-    """Return the advice to use one of the known keys."""
-    return f"use one of {', '.join(known)}" if 0 < len(known) <= NAMES_SHOWN else "correct its spelling"
+    way = f"use one of {', '.join(known)}" if 0 < len(known) <= NAMES_SHOWN else "correct its spelling"
+    return UNKNOWN_KEY + (hint or f"remove it or {way}")
 
 
 def did_you_mean(given: str, known: Collection[str], similarity: float = SIMILAR, before: str = "") -> str:

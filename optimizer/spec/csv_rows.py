@@ -24,7 +24,11 @@ def csv_rows(
     """
     rows = csv.reader(lines_of(read_text(path)), strict=True)
     try:
-        header = _header(next(rows, []), path, column_of, required)
+        names = [name.strip() for name in next(rows, [])]
+        try:
+            header = _header(names, column_of, required)
+        except SpecError as error:
+            raise SpecError(f"{path}:1: {error}") from None
         for row in rows:
             if not any(field.strip() for field in row):
                 continue
@@ -36,20 +40,11 @@ def csv_rows(
         raise SpecError(f"{path}:{rows.line_num}: not valid CSV: {error}") from None
 
 
-def _header(
-    names: list[str],
-    path: str | os.PathLike[str],
-    column_of: Callable[[str, list[str]], str],
-    required: str,
-) -> list[str]:
-    stripped = [name.strip() for name in names]
-    try:
-        header = [column_of(name, stripped) for name in stripped]
-    except SpecError as error:
-        raise SpecError(f"{path}:1: {error}") from None
+def _header(names: list[str], column_of: Callable[[str, list[str]], str], required: str) -> list[str]:
+    header = [column_of(name, names) for name in names]
     twice = next((name for name in header if header.count(name) > 1), None)
     if twice is not None:
-        raise SpecError(f"{path}:1: column {twice!r} occurs twice")
+        raise SpecError(f"column {twice!r} occurs twice")
     if required and required not in header:
-        raise SpecError(f"{path}:1: the header must name the column {required!r}")
+        raise SpecError(f"the header must name the column {required!r}")
     return header
