@@ -15,12 +15,13 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates.caution import cautious
 from optimizer.documents import ANY_LOSS, DEFAULT_MAX_LOSS, MAX_COUNT
 from optimizer.features.versions.streams import with_roll_back
+from optimizer.kinds.fields import DEFAULT_MAX_BATCH
 from optimizer.kinds.laws import LawTable
 from optimizer.kinds.queue_models import QUEUE_MODELS
 from optimizer.queueing.measures import LOSS
 from optimizer.queueing.performance import OwnArrays
 from optimizer.queueing.targets import Targets
-from optimizer.schema import DEFAULT_MAX_BATCH, CurrentPool, ModelProfile, ModelTarget, Server
+from optimizer.schema import CurrentPool, ModelProfile, ModelTarget, Server
 from optimizer.spec.streams import has_members, members_of, replica_load
 from optimizer.spec.system import System
 

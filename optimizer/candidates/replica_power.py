@@ -17,7 +17,7 @@ from optimizer.candidates.pairs import Pairs, law_of
 from optimizer.candidates.table import Candidates, CandidateTable
 from optimizer.features.shared_queues.offers import Subsets
 from optimizer.queueing.performance import Performance
-from optimizer.schema import Power
+from optimizer.schema.accelerators import Power
 
 WEIGHTS_ACTIVITY = 0.55
 """Share of full activity of a computing replica whose times do not grow with the batch. It is fitted to

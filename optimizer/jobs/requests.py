@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
-from optimizer.schema import AnyCasePolicy, EstimateEnd, OptimizerOptions
+from optimizer.schema import EstimateEnd, OptimizerOptions
+from optimizer.schema.options import AnyCasePolicy
 from optimizer.spec.changes import with_default
 from optimizer.spec.loads import with_loads
 from optimizer.spec.system import System

@@ -15,7 +15,8 @@ from optimizer.profiles.estimate import DoesNotFitError, ProfileEstimate, estima
 from optimizer.profiles.facts import AcceleratorFacts
 from optimizer.profiles.layers import ModelFacts
 from optimizer.profiles.model_config import read_model_config
-from optimizer.schema import Accelerator, EstimateEnd, EstimateSettings, ModelProfile, Server
+from optimizer.schema import Accelerator, EstimateEnd, ModelProfile, Server
+from optimizer.schema.profiles import EstimateSettings
 from optimizer.spec.system import System
 
 _REMEMBERED = 2**14

@@ -7,7 +7,7 @@ from optimizer.plan import Plan
 from optimizer.quantities import counted, quantity, share_text
 from optimizer.render.money import Money
 from optimizer.render.plan_text import level_unit
-from optimizer.schema import priority_name
+from optimizer.schema.classes import priority_name
 from optimizer.section import FormattedValue, Section, titled_list
 from optimizer.solvers.objectives import VALUE
 from optimizer.studies.explanation.explanation_document import Binding, Effect, EffectRange, ServiceChange

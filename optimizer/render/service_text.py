@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from optimizer.quantities import counted, percent, share_text
-from optimizer.schema import priority_name
+from optimizer.schema.classes import priority_name
 from optimizer.section import Column, words
 from optimizer.studies.comparison.comparison_document import PriorityRow
 from optimizer.studies.service import PriorityService

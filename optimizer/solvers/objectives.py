@@ -14,7 +14,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import CandidateTable
 from optimizer.candidates.arrays import MemberArrays
-from optimizer.schema import priority_name
+from optimizer.schema.classes import priority_name
 from optimizer.tolerances import ROUNDING, SAME, value_slack
 from optimizer.units import SECONDS_PER_MINUTE
 

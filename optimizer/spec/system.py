@@ -45,7 +45,6 @@ from optimizer.features.versions.streams import (
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.schema import (
-    OFFLINE_PRIORITY,
     Accelerator,
     Capacity,
     Load,
@@ -65,6 +64,7 @@ from optimizer.schema.assumptions import (
     check_target,
     check_variability,
 )
+from optimizer.schema.classes import OFFLINE_PRIORITY
 from optimizer.schema.current_pools import pool_problems, undefined_accelerators
 from optimizer.schema.faults import MAX_FAULTS, Fault, FaultyDocumentsError
 from optimizer.schema.files import Part, read_parts, spec_from_value

@@ -14,7 +14,7 @@ from optimizer.candidates.pairs import Pairs, arrays_of
 from optimizer.candidates.replica_power import WEIGHTS_ACTIVITY, activity, power_at_rates_w, power_of_rows
 from optimizer.profiles.catalogue import load_catalogue
 from optimizer.queueing.performance import Performance
-from optimizer.schema import Power
+from optimizer.schema.accelerators import Power
 from optimizer.studies.overview import describe
 
 DECODE = Path(__file__).parent.parent / "data/power/decode.csv"

@@ -16,7 +16,7 @@ from shown_text import csv_rows, page_of
 
 from optimizer import Report, System, load_system, make_report, render_report, scale_loads, solve
 from optimizer.render.pages import PageMetadata
-from optimizer.schema import Power
+from optimizer.schema.accelerators import Power
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = [

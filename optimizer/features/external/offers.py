@@ -9,9 +9,10 @@ import numpy as np
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.rows import unsized_rows
 from optimizer.candidates.table import CandidateTable, Source
+from optimizer.features.external.fields import External
 from optimizer.kinds.fields import Load
 from optimizer.queueing.targets import meets_target
-from optimizer.schema import External, ModelTarget, Server
+from optimizer.schema import ModelTarget, Server
 from optimizer.spec.system import System
 from optimizer.units import MINUTES_PER_HOUR, SECONDS_PER_MINUTE
 

@@ -5,9 +5,10 @@ from math import isclose
 
 from optimizer.documents import Document
 from optimizer.errors import SpecError
+from optimizer.features.offline.fields import OfflineWork
 from optimizer.kinds.fields import Load
 from optimizer.quantities import precise
-from optimizer.schema import OfflineWork, Server
+from optimizer.schema import Server
 from optimizer.schema.messages import validated
 from optimizer.schema.positions import Location
 from optimizer.tolerances import ROUNDING

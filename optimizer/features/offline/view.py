@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from optimizer.features.offline.fields import OfflineWork
 from optimizer.features.offline.uses import DeadlineUse
 from optimizer.plan.placements import PlacementRow, Serving
-from optimizer.schema import OfflineWork
 from optimizer.spec.system import System
 from optimizer.tolerances import SAME
 from optimizer.units import MINUTES_PER_HOUR

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from optimizer.documents import MIN_RATE, Document
+from optimizer.features.routes.fields import RequestKind
 from optimizer.kinds.queue_models import REFERENCE
 from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.quantities import precise
-from optimizer.schema import ModelProfile, RequestKind, Route, Server
+from optimizer.schema import ModelProfile, Route, Server
 from optimizer.schema.assumptions import could_use
 from optimizer.schema.files import Part
 from optimizer.schema.names import Entry, Finding, Index

@@ -13,7 +13,8 @@ from typing import Any
 from optimizer.documents import MIN_RATE
 from optimizer.errors import SpecError
 from optimizer.features.caches.streams import thinned
-from optimizer.schema import AllocationData, Load, ModelProfile, ModelTarget, Server, VersionShare
+from optimizer.features.versions.fields import VersionShare
+from optimizer.schema import AllocationData, Load, ModelProfile, ModelTarget, Server
 from optimizer.schema.assumptions import check_lengths, check_server, check_target, check_variability
 from optimizer.schema.current_pools import pool_problems, undefined_accelerators
 from optimizer.schema.names import Entry, Finding, Index

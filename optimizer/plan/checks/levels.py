@@ -13,7 +13,8 @@ from optimizer.plan.checks.differences import close
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.document import EXTERNAL, PlanLevel
 from optimizer.quantities import precise
-from optimizer.schema import Server, priority_name
+from optimizer.schema import Server
+from optimizer.schema.classes import priority_name
 from optimizer.solvers.objectives import CHANGES, OFF_PREFERRED, VALUE, proved_within, reserve_level
 from optimizer.solvers.problem import gap_target
 from optimizer.spec.system import System

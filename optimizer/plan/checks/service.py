@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from optimizer.candidates.arrays import profile_of, rolls_out
 from optimizer.documents import MAX_BATCH_LIMIT
 from optimizer.features.external.offers import missed_target
+from optimizer.kinds.fields import DEFAULT_MAX_BATCH
 from optimizer.plan.checks.differences import close
 from optimizer.plan.checks.facts import Facts
 from optimizer.quantities import be, counted, precise
-from optimizer.schema import DEFAULT_MAX_BATCH, Server
+from optimizer.schema import Server
 from optimizer.spec.streams import has_members, members_of
 from optimizer.tolerances import SAME
 

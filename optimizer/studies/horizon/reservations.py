@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from optimizer.documents import UnlimitedCards
+from optimizer.features.tiers.fields import PriceTier
 from optimizer.plan import Plan
 from optimizer.plan.placements import placements_of
 from optimizer.plan.tier_uses import accelerators_used, tier_cost
-from optimizer.schema import Accelerator, PriceTier
+from optimizer.schema import Accelerator
 from optimizer.spec.system import System
 
 Taken = Mapping[str, tuple[int, ...]]

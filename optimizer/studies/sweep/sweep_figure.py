@@ -4,7 +4,7 @@ from optimizer.limits.cards import CARDS
 from optimizer.limits.table import limit_label
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import precise, quantity, share_text
-from optimizer.schema import priority_name
+from optimizer.schema.classes import priority_name
 from optimizer.studies.figures.figure_document import Cell, CurvePanel, Figure, GridPanel, XAxis
 from optimizer.studies.sweep.sweep_document import Axis, SampledDays, Sweep, SweepPoint
 
