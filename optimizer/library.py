@@ -11,9 +11,8 @@ from importlib import import_module
 from typing import Any
 
 from optimizer.errors import SpecError
-from optimizer.fitting.options import FitOptions, MeasuredSetup
+from optimizer.fitting.options import FitOptions, MeasuredSetup, ServerSettings
 from optimizer.fitting.profile import FittedProfile
-from optimizer.fitting.server import ServerSettings
 from optimizer.jobs.fitting import fit_reports
 from optimizer.jobs.horizons import HorizonOptions, horizon_of
 from optimizer.jobs.simulating import SimulateOptions, repair_plan, simulate_plan

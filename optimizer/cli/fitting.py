@@ -9,8 +9,7 @@ from pydantic import Field
 from optimizer.cli.command import Command, add_output, print_stderr, show_answer
 from optimizer.cli.flags import add_request, request_of
 from optimizer.errors import SpecError
-from optimizer.fitting.options import UNKNOWN, FitOptions, MeasuredSetup
-from optimizer.fitting.server import ServerSettings
+from optimizer.fitting.options import UNKNOWN, FitOptions, MeasuredSetup, ServerSettings
 from optimizer.jobs.fitting import add_profile, fit_reports, predict_points
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request

@@ -11,7 +11,7 @@ from pydantic import Field
 from optimizer.documents import NUMBERS_ONLY, AnswerTokens, BatchLimit, Count, Document, Quantity, Tokens
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.kinds.queue_models import REFERENCE
-from optimizer.kinds.replicas import LatencyTargets, Replica, ReplicaPerformance, analyze_as, size_replicas
+from optimizer.kinds.replicas import LatencyTargets, Replica, analyze_as, size_replicas
 from optimizer.kinds.rows import Row, UnstableReplica
 from optimizer.kinds.simulated import simulate_replica
 from optimizer.schema.files import json_value
@@ -101,7 +101,7 @@ class QueueProblem(Row):
         if isinstance(sizing, AnalysisError):
             raise sizing
         rates = {name: getattr(sizing, name) or 0.0 for name in ("rate_ttft_rps", "rate_itl_rps")}
-        return answer_of(QueueAnswer, sizing.at_max_rate, **rates)
+        return QueueAnswer.taken_from(sizing.at_max_rate, **rates)
 
     def targets(self) -> LatencyTargets:
         """Return the latency targets of the problem."""
@@ -135,16 +135,3 @@ def read_problems(
                 yield validated(mine, value, f"{place}: ", NUMBERS_ONLY)
             except SpecError as error:
                 yield error
-
-
-def answer_of(answer_type: type[_Document], found: ReplicaPerformance, **own: object) -> _Document:
-    """Convert an analysis to another type of document.
-
-    Args:
-        answer_type: the type; its fields have names of metrics.
-        found: the analysis.
-        own: values of further fields.
-    """
-    return answer_type.model_validate(
-        {name: value for name, value in found if name in answer_type.model_fields} | own
-    )

@@ -108,28 +108,6 @@ class FitProblem:
         whole, short = (self.logs_of(names, [values], replays)[0] for replays in (self.whole, self.short))
         return self.rows.weight * (whole - self.rows.log_measured), whole - short
 
-    def residuals(
-        self,
-        names: Sequence[str],
-        points: Sequence[FloatArray],
-        replays: Sequence[BenchmarkReplay],
-        excess: FloatArray | float = 0.0,
-    ) -> list[FloatArray]:
-        """Return the residuals of runs, then the prior residuals, at each of several points; shapes (N + K,).
-
-        Args:
-            names: names of the parameters.
-            points: values of the parameters, one array for each point.
-            replays: the full or the short runs.
-            excess: log(full/short) of each metric, which is added to the residuals of short runs.
-        """
-        return [
-            np.append(
-                self.rows.weight * (found + excess - self.rows.log_measured), prior_residuals(names, point)
-            )
-            for found, point in zip(self.logs_of(names, points, replays), points, strict=True)
-        ]
-
     def without(self, rows: BoolArray) -> "FitProblem":
         """Return the problem without the residuals in a mask, and without runs that then have none left."""
         runs, place = np.unique(self.rows.run[~rows], return_inverse=True)
@@ -249,10 +227,7 @@ def soft_l1(residuals: FloatArray) -> float:
 
 
 def fitted_parameters(
-    problem: FitProblem,
-    names: Sequence[str],
-    begin: Iterable[StartPoint],
-    progress: Progress = lambda _: None,
+    problem: FitProblem, names: Sequence[str], begin: Iterable[StartPoint], progress: Progress
 ) -> FitResult:
     """Fit non-negative parameters from several starting points; return the best result.
 
@@ -265,26 +240,26 @@ def fitted_parameters(
     Raises:
         FitError: no starting point gives positive times.
     """
-    tried: list[tuple[float, FloatArray, FloatArray]] = []
+    tried: list[tuple[float, FloatArray, _ScaledSearch]] = []
     for number, start in enumerate(begin, start=1):
-        scales = np.array([start[name] for name in names])
+        search = _ScaledSearch(problem, names, np.array([start[name] for name in names]))
         try:
-            x, loss = _descend(problem, names, scales, np.ones(len(names)), 0.0, FIRST_JACOBIANS)
+            x, loss = search.descend(np.ones(len(names)), 0.0, FIRST_JACOBIANS)
         except AnalysisError as error:
             progress(f"start {number} leads nowhere: {error}")
             continue
         progress(f"start {number}: loss {loss:.4g}")
-        tried.append((loss, x, scales))
+        tried.append((loss, x, search))
     if not tried:
         raise FitError("no start values give positive times; check that the measured times are in ms")
-    _, x, scales = min(tried, key=lambda found: found[0])
-    return _settle(problem, names, scales, x, progress)
+    _, x, search = min(tried, key=lambda found: found[0])
+    return search.settle(x, progress)
 
 
-def refine(problem: FitProblem, solution: FitResult, progress: Progress = lambda _: None) -> FitResult:
+def refine(problem: FitProblem, solution: FitResult, progress: Progress) -> FitResult:
     """Continue the search from a given result; return the best parameters nearby."""
     x = np.maximum(solution.values / solution.scales, MIN_SHARE)
-    return _settle(problem, solution.names, solution.scales, x, progress)
+    return _ScaledSearch(problem, solution.names, solution.scales).settle(x, progress)
 
 
 def refit_without(problem: FitProblem, solution: FitResult, rows: BoolArray) -> FloatArray | None:
@@ -299,12 +274,13 @@ def refit_without(problem: FitProblem, solution: FitResult, rows: BoolArray) -> 
     if np.linalg.matrix_rank((jacobian * root[:, None])[:, free]) < int(free.sum()):
         return None
     kept, names, scales = problem.without(rows), solution.names, solution.scales
+    search = _ScaledSearch(kept, names, scales)
     x = solution.values / scales
     residuals = np.append(solution.residuals[~rows], prior_residuals(names, solution.values))
     loss = soft_l1(residuals)
     for _ in range(MAX_CHORDS):
         tried = [_damped(jacobian, residuals, x, damping) for damping in CHORD_DAMPINGS]
-        found = kept.residuals(names, [point * scales for point in tried], kept.whole)
+        found = search.residuals(tried, kept.whole)
         losses = [soft_l1(one) for one in found]
         best = int(np.argmin(losses))
         gain = loss - losses[best]
@@ -315,65 +291,89 @@ def refit_without(problem: FitProblem, solution: FitResult, rows: BoolArray) -> 
     return np.asarray(x * scales)
 
 
-def _settle(
-    problem: FitProblem, names: Sequence[str], scales: FloatArray, x: FloatArray, progress: Progress
-) -> FitResult:
-    """Alternate between minimising on short runs and evaluating full runs until the loss stops improving."""
-    least, best = np.inf, x
-    for _ in range(MAX_ROUNDS):
-        residuals, excess = problem.take(names, x * scales)
-        loss = soft_l1(np.append(residuals, prior_residuals(names, x * scales)))
-        progress(f"loss {loss:.4g}")
-        better, worth = loss < least, loss < least * (1 - WORTH_A_ROUND)
-        if better:
-            least, best = loss, x
-        if not worth:
-            break
-        x, _ = _descend(problem, names, scales, x, excess, MAX_JACOBIANS)
-    x = np.where(best < 2 * MIN_SHARE, 0.0, best)
-    residuals, _ = problem.take(names, x * scales)
-    jacobian = _differences(problem, names, scales, x, np.full(len(x), FIRST_STEP))
-    jacobian = _differences(problem, names, scales, x, _steps(jacobian))
-    count = len(residuals)
-    return FitResult(
-        tuple(names), x * scales, scales, residuals, jacobian[:count], jacobian[count:], soft_l1(residuals)
-    )
+@dataclass(frozen=True, slots=True)
+class _ScaledSearch:
+    """A search for the best parameters; points are parameters divided by their scales, shape (P,)."""
 
+    problem: FitProblem
+    names: Sequence[str]
+    scales: FloatArray
 
-def _descend(
-    problem: FitProblem,
-    names: Sequence[str],
-    scales: FloatArray,
-    begin: FloatArray,
-    excess: FloatArray | float,
-    jacobians: int,
-) -> tuple[FloatArray, float]:
-    """Minimise the loss of the short runs; return the parameters divided by their scales, and the loss.
-
-    The method is iteratively reweighted Levenberg-Marquardt. The bounded linear problem is solved for several
-    dampings and all solutions are evaluated, because on a rough function a search that tries one at a time
-    can get stuck.
-    """
-    x = begin
-    residuals = problem.residuals(names, [x * scales], problem.short, excess)[0]
-    loss = soft_l1(residuals)
-    damping, steps = 1.0, np.full(len(x), FIRST_STEP)
-    for _ in range(jacobians):
-        jacobian = _differences(problem, names, scales, x, steps)
-        steps = _steps(jacobian)
-        tried = [_damped(jacobian, residuals, x, damping * factor) for factor in DAMPINGS]
-        found = problem.residuals(names, [point * scales for point in tried], problem.short, excess)
-        losses = [soft_l1(one) for one in found]
-        best = int(np.argmin(losses))
-        if losses[best] < loss:
-            gain = loss - losses[best]
-            x, residuals, loss = tried[best], found[best], losses[best]
-            if gain < TOLERANCE * loss:
+    def settle(self, x: FloatArray, progress: Progress) -> FitResult:
+        """Alternate between minimising on short runs and evaluating full runs until the loss stays."""
+        least, best = np.inf, x
+        for _ in range(MAX_ROUNDS):
+            values = x * self.scales
+            residuals, excess = self.problem.take(self.names, values)
+            loss = soft_l1(np.append(residuals, prior_residuals(self.names, values)))
+            progress(f"loss {loss:.4g}")
+            better, worth = loss < least, loss < least * (1 - WORTH_A_ROUND)
+            if better:
+                least, best = loss, x
+            if not worth:
                 break
-        elif damping * DAMPINGS[-1] > MAX_DAMPING:
-            break
-        damping = min(damping * DAMPINGS[best], MAX_DAMPING) if losses[best] <= loss else damping * 100
-    return np.maximum(x, MIN_SHARE), loss
+            x, _ = self.descend(x, excess, MAX_JACOBIANS)
+        x = np.where(best < 2 * MIN_SHARE, 0.0, best)
+        values = x * self.scales
+        residuals, _ = self.problem.take(self.names, values)
+        jacobian = self.differences(x, np.full(len(x), FIRST_STEP))
+        jacobian = self.differences(x, _steps(jacobian))
+        of_runs, of_priors = np.split(jacobian, [len(residuals)])
+        loss = soft_l1(residuals)
+        return FitResult(tuple(self.names), values, self.scales, residuals, of_runs, of_priors, loss)
+
+    def descend(self, x: FloatArray, excess: FloatArray | float, jacobians: int) -> tuple[FloatArray, float]:
+        """Minimise the loss of the short runs; return the best point and its loss.
+
+        The method is iteratively reweighted Levenberg-Marquardt. The bounded linear problem is solved for
+        several dampings and all solutions are evaluated, because on a rough function a search that tries one
+        at a time can get stuck.
+        """
+        short = self.problem.short
+        residuals = self.residuals([x], short, excess)[0]
+        loss = soft_l1(residuals)
+        damping, steps = 1.0, np.full(len(x), FIRST_STEP)
+        for _ in range(jacobians):
+            jacobian = self.differences(x, steps)
+            steps = _steps(jacobian)
+            tried = [_damped(jacobian, residuals, x, damping * factor) for factor in DAMPINGS]
+            found = self.residuals(tried, short, excess)
+            losses = [soft_l1(one) for one in found]
+            best = int(np.argmin(losses))
+            if losses[best] < loss:
+                gain = loss - losses[best]
+                x, residuals, loss = tried[best], found[best], losses[best]
+                if gain < TOLERANCE * loss:
+                    break
+            elif damping * DAMPINGS[-1] > MAX_DAMPING:
+                break
+            damping = min(damping * DAMPINGS[best], MAX_DAMPING) if losses[best] <= loss else damping * 100
+        return np.maximum(x, MIN_SHARE), loss
+
+    def differences(self, x: FloatArray, steps: FloatArray) -> FloatArray:
+        """Return the derivatives of residuals and prior residuals by finite differences, shape (N + K, P)."""
+        moved = [x + step * unit for step, unit in zip(steps, np.eye(len(x)), strict=True)]
+        middle, *others = self.residuals([x, *moved], self.problem.short)
+        return np.column_stack([(one - middle) / step for one, step in zip(others, steps, strict=True)])
+
+    def residuals(
+        self,
+        points: Sequence[FloatArray],
+        replays: Sequence[BenchmarkReplay],
+        excess: FloatArray | float = 0.0,
+    ) -> list[FloatArray]:
+        """Return the residuals of runs, then the prior residuals, at each of several points; shapes (N + K,).
+
+        Args:
+            points: the points.
+            replays: the full or the short runs.
+            excess: log(full/short) of each metric, which is added to the residuals of short runs.
+        """
+        rows, values = self.problem.rows, [point * self.scales for point in points]
+        return [
+            np.append(rows.weight * (found + excess - rows.log_measured), prior_residuals(self.names, given))
+            for found, given in zip(self.problem.logs_of(self.names, values, replays), values, strict=True)
+        ]
 
 
 def _damped(jacobian: FloatArray, residuals: FloatArray, x: FloatArray, damping: float) -> FloatArray:
@@ -387,15 +387,6 @@ def _damped(jacobian: FloatArray, residuals: FloatArray, x: FloatArray, damping:
     wanted = np.concatenate([-residuals * root, np.zeros(len(x))])
     step = lsq_linear(damped, wanted, bounds=(-x - 1e-12, np.inf), method="bvls").x
     return np.asarray(np.maximum(x + step, 0.0))
-
-
-def _differences(
-    problem: FitProblem, names: Sequence[str], scales: FloatArray, x: FloatArray, steps: FloatArray
-) -> FloatArray:
-    """Return the derivatives of residuals and prior residuals by finite differences, shape (N + K, P)."""
-    moved = [(x + step * unit) * scales for step, unit in zip(steps, np.eye(len(x)), strict=True)]
-    middle, *others = problem.residuals(names, [x * scales, *moved], problem.short)
-    return np.column_stack([(one - middle) / step for one, step in zip(others, steps, strict=True)])
 
 
 def _steps(jacobian: FloatArray) -> FloatArray:

@@ -1,11 +1,11 @@
 """Fits a model profile to benchmark reports."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from optimizer.errors import FitError
-from optimizer.fitting.accuracy import ERROR_DIGITS, errors_in, errors_of, rounded
 from optimizer.fitting.bounds import bounds_of, tell_bounds
 from optimizer.fitting.estimation import FitProblem, FitResult, Progress, refit_without, simulate_all
 from optimizer.fitting.identifiability import fit_identifiable
@@ -30,6 +30,10 @@ from optimizer.fitting.selection import (
 from optimizer.schema.provenance import Domain, FitErrors, Provenance
 from optimizer.timing import PerfParms
 
+ReplayedRun = tuple[BenchmarkRun, RunMetrics]
+"""A run and its predicted metrics."""
+ERROR_DIGITS = 4
+"""Significant digits of errors and condition numbers in documents."""
 LOW_LOAD = 0.85
 """Fraction of a shape's maximum rate below which its runs count in cross-validation."""
 
@@ -61,9 +65,6 @@ def fit(
     replays = [BenchmarkReplay.of(run, limits, MANY_REQUESTS) for run in (*kept, *held_out)]
     figures = simulate_all(replays, [coefficients(solution.names, solution.values)])[0]
     replayed = list(zip((*kept, *held_out), figures, strict=True))
-    seen, held = replayed[: len(kept)], replayed[len(kept) :]
-    rated, closed = ([pair for pair in held if pair[0].is_full == full] for full in (False, True))
-    _, of_throughput, compared = errors_in(closed, "throughput_rps")
     law = _perf_parms(solution.names, solution.values)
     law_errors = _perf_parms(solution.names, solution.standard_errors())
     cards = options.key.cards or cards_of(benchmarks)
@@ -75,11 +76,10 @@ def fit(
     warnings += _unusable_notes(len(runs) - len(usable))
     report = FitReport(
         standard_errors=law_errors,
-        condition_number=rounded(min(solution.condition(), 1e15), ERROR_DIGITS),
+        condition_number=_rounded(min(solution.condition(), 1e15), ERROR_DIGITS),
         fitted_terms=tuple(BY_NAME[name].key for name in solution.names),
-        errors=errors_of(seen),
-        held_out=errors_of(rated) if rated else None,
-        held_out_throughput=of_throughput if compared else None,
+        errors=errors_of(replayed[: len(kept)]),
+        **_errors_of_held_out(replayed[len(kept) :]),
         left_out=_left_out(problem, solution, kept, progress) if options.leave_out else {},
         warnings=tuple(dict.fromkeys(warnings)),
     )
@@ -132,7 +132,7 @@ def _share_of_most(runs: Sequence[BenchmarkRun], i: int, mine: Sequence[int]) ->
 
 def _perf_parms(names: Sequence[str], values: Sequence[float] | np.ndarray) -> PerfParms:
     given = dict(zip(names, map(float, values), strict=True))
-    return PerfParms.model_validate({name: rounded(value) for name, value in given.items()})
+    return PerfParms.model_validate({name: _rounded(value) for name, value in given.items()})
 
 
 def _unusable_notes(count: int) -> list[str]:
@@ -150,7 +150,7 @@ def _provenance(
         *((run.prompts.mean, run.answers.mean, rate_of(run), mean_in_flight(run)) for run in runs),
         strict=True,
     )
-    ends = ((rounded(min(values)), rounded(max(values))) for values in measured)
+    ends = ((_rounded(min(values)), _rounded(max(values))) for values in measured)
     return Provenance(
         source=shown,
         tool=", ".join(tools),
@@ -165,5 +165,46 @@ def _provenance(
 
 def _point(run: BenchmarkRun, found: RunMetrics, *, fitted: bool) -> MeasuredPoint:
     predicted = {name: getattr(found, name) for name in RunMeasurements._fields}
-    known = {f"predicted_{name}": rounded(value) for name, value in predicted.items() if np.isfinite(value)}
+    known = {f"predicted_{name}": _rounded(value) for name, value in predicted.items() if np.isfinite(value)}
     return MeasuredPoint.of(run).model_copy(update={"fitted": fitted, **known})
+
+
+# --- errors -----------------------------------------------------------------------------------------------
+
+
+def errors_of(runs: Sequence[ReplayedRun]) -> FitErrors:
+    """Return the errors of TTFT and ITL: Σ|predicted − measured| / Σ measured, and median relative error."""
+    ttft, itl = (_errors_in(runs, name) for name in ("ttft_ms", "itl_ms"))
+    return FitErrors(
+        ttft=ttft[0], ttft_median=ttft[1], itl=itl[0], itl_median=itl[1], runs=max(ttft[2], itl[2])
+    )
+
+
+def _errors_of_held_out(runs: Sequence[ReplayedRun]) -> dict[str, Any]:
+    """Return the errors of held-out runs: those at rates, and the throughput of closed loops; or None."""
+    rated, closed = ([pair for pair in runs if pair[0].is_full == full] for full in (False, True))
+    _, of_throughput, compared = _errors_in(closed, "throughput_rps")
+    return {
+        "held_out": errors_of(rated) if rated else None,
+        "held_out_throughput": of_throughput if compared else None,
+    }
+
+
+def _errors_in(runs: Sequence[ReplayedRun], name: str) -> tuple[float, float, int]:
+    """Return the relative error of a metric over all runs, its median, and the number of runs compared."""
+    pairs = [
+        (getattr(found, name), getattr(run.measured, name))
+        for run, found in runs
+        if getattr(run.measured, name) is not None and np.isfinite(getattr(found, name))
+    ]
+    if not pairs:
+        return 0.0, 0.0, 0
+    predicted, measured = np.array(pairs).T
+    off = np.abs(predicted - measured)
+    total, middle = off.sum() / measured.sum(), np.median(off / measured)
+    return _rounded(total, ERROR_DIGITS), _rounded(middle, ERROR_DIGITS), len(pairs)
+
+
+def _rounded(value: float, digits: int = 6) -> float:
+    """Round a value to significant digits, as in documents."""
+    return float(f"{value:.{digits}g}")

@@ -149,12 +149,12 @@ def _gain(solution: FitResult, more: FitResult) -> float:
 def _weakest(solution: FitResult) -> tuple[str | None, str]:
     """Return the parameter to drop next and the reason; None if the runs identify all parameters."""
     droppable = [name for name in SIMPLIFIED_FIRST if name in solution.names]
-    free = [name for name, value in zip(solution.names, solution.values, strict=True) if value > 0]
+    values = dict(zip(solution.names, solution.values, strict=True))
+    free = [name for name, value in values.items() if value > 0]
     zero = [name for name in droppable if name not in free]
     if zero:
         return zero[0], IT_IS_0
-    compute = dict(zip(solution.names, solution.values, strict=True)).get("compute_per_token_ms")
-    if compute == 0 and "kv_read_per_token_ms" in droppable:
+    if values.get("compute_per_token_ms") == 0 and "kv_read_per_token_ms" in droppable:
         return "kv_read_per_token_ms", "beside it beta would be 0, which no engine reaches"
     unseen = solution.without_effect()
     for name in droppable:
@@ -169,7 +169,6 @@ def _weakest(solution: FitResult) -> tuple[str | None, str]:
                 why = f"these shapes and rates cannot distinguish it from {others}"
                 return name, f"{why} (condition number {condition:.0f})" if condition < HOPELESS else why
     errors = dict(zip(solution.names, solution.standard_errors(), strict=True))
-    values = dict(zip(solution.names, solution.values, strict=True))
     for name in droppable:
         little = name in DRAWN and values[name] < LITTLE * plausible(name, values)
         if errors[name] > (LITTLE_KNOWN if little else MAX_RELATIVE_ERROR) * values[name]:

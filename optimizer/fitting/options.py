@@ -1,12 +1,15 @@
-"""Options of a fit, and facts about the measurement that reports do not contain."""
+"""Options of a fit, and facts about the measurement and the server that reports do not contain."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from optimizer.fitting.parameters import FULL_LAW
-from optimizer.fitting.server import ServerSettings
+from optimizer.simulation.limits import UNLIMITED, Limits
+from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, SchedulerName
 
 UNKNOWN = "unknown"
 """Name of a model or an accelerator that is not stated."""
+MAX_SEQS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,41 @@ class MeasuredSetup:
     weights: str | None = None
     engine: str | None = None
     """Serving engine and its version; None if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Limits and scheduler of the measured engine."""
+
+    kv_capacity_tokens: int | None = None
+    """KV cache capacity [tokens]; None if unknown, which is treated as unlimited."""
+    max_batch_size: int | None = None
+    """Maximum requests in an iteration; None or 0 if unknown, which is treated as unlimited."""
+    max_num_tokens: int = DEFAULT_MAX_NUM_TOKENS
+    """Maximum number of tokens in an iteration."""
+    scheduler: SchedulerName = "chunked"
+
+    def limits(self) -> Limits:
+        """Return the limits for the simulator."""
+        return Limits(
+            max_batch=self.max_batch_size or MAX_SEQS,
+            max_num_tokens=self.max_num_tokens,
+            kv_tokens=UNLIMITED if self.kv_capacity_tokens is None else self.kv_capacity_tokens,
+            prefill_first=self.scheduler == "prefill-first",
+        )
+
+    def profile_fields(self, max_batch_size: int) -> dict[str, Any]:
+        """Return the settings as fields of a profile; `max_batch_size` replaces an unknown batch limit."""
+        return {**asdict(self), "max_batch_size": self.max_batch_size or max_batch_size}
+
+    def notes(self) -> list[str]:
+        """Return sentences on the assumptions about missing settings."""
+        found = []
+        if self.kv_capacity_tokens is None:
+            found.append("KV cache unknown (--kv-capacity): assumed sufficient for every run")
+        if self.max_batch_size is None:
+            found.append("maximum batch unknown (--max-seqs): assumed sufficient for every run")
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from optimizer.documents import Count, Document, Name, PositiveCount, Quantity, SliceCount, is_none
 from optimizer.errors import FitError, SpecError
+from optimizer.fitting.options import ServerSettings
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
-from optimizer.fitting.server import ServerSettings
 from optimizer.printed import Printed
 from optimizer.schema.files import plain_value, read_text
 from optimizer.schema.messages import validated
@@ -156,9 +156,7 @@ class FittedProfile(Printed, Document):
     @property
     def settings(self) -> ServerSettings:
         """Settings of the measured server."""
-        return ServerSettings(
-            self.kv_capacity_tokens, self.max_batch_size or None, self.max_num_tokens, self.scheduler
-        )
+        return ServerSettings(**{field.name: getattr(self, field.name) for field in fields(ServerSettings)})
 
     @property
     def coefficients(self) -> IterationCoefficients:

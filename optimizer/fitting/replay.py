@@ -7,7 +7,7 @@ only because of their times.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,9 +45,9 @@ class RunMetrics(NamedTuple):
     throughput_rps: float
     """Completed requests divided by the duration [requests/s]."""
     completed: int
-    ttft_percentiles: tuple[float, ...] = ()
+    ttft_percentiles: Sequence[float] = ()
     """Percentiles of the TTFT at `PERCENTILES` [ms]."""
-    itl_percentiles: tuple[float, ...] = ()
+    itl_percentiles: Sequence[float] = ()
     in_flight: float = math.nan
     """Mean number of requests in flight."""
 
@@ -103,7 +103,8 @@ class BenchmarkReplay:
         return _mean([self._simulate(requests, times, detailed=detailed) for requests in self.draws])
 
     def _simulate(self, requests: Requests, times: IterationCoefficients, *, detailed: bool) -> RunMetrics:
-        if requests.think_ms is not None and (pause_ms := self._pause_ms(requests, times)) > 0:
+        users_pause = requests.think_ms is not None
+        if users_pause and (pause_ms := self.run.think_ms + self._lag_ms(requests, times)) > 0:
             requests = replace(requests, think_ms=np.full(len(requests), pause_ms))
         machine = initial_state(requests, self.limits)
         advance(machine, times, self.limits, self.span_ms)
@@ -117,11 +118,8 @@ class BenchmarkReplay:
         endless = requests.think_ms is not None and self.run.requests is None
         return endless and len(requests) <= min(sent, MAX_REQUESTS - 1) and self.span_ms < math.inf
 
-    def _pause_ms(self, requests: Requests, times: IterationCoefficients) -> float:
-        """Return think time plus the client's delay in a closed loop [ms], estimated from a few requests."""
-        return self.run.think_ms + self._lag_ms(requests, times)
-
     def _lag_ms(self, requests: Requests, times: IterationCoefficients) -> float:
+        """Return the client's delay in a closed loop [ms], estimated from a few requests."""
         users = self.run.max_in_flight or 1
         if users == 1 or not (times.pipeline_depth or times.front_end_lag):
             return times.client_offset_ms
@@ -159,16 +157,10 @@ def _mean(found: Sequence[RunMetrics]) -> RunMetrics:
     if len(found) == 1 or not known:
         return found[0]
     columns = {name: [getattr(figures, name) for figures in known] for name in RunMetrics._fields}
-    means = {name: np.mean(column, axis=0) for name, column in columns.items()}
-    return RunMetrics(
-        ttft_ms=float(means["ttft_ms"]),
-        itl_ms=float(means["itl_ms"]),
-        throughput_rps=sum(figures.throughput_rps for figures in known) / len(found),
-        completed=round(sum(figures.completed for figures in known) / len(found)),
-        ttft_percentiles=tuple(map(float, means["ttft_percentiles"])),
-        itl_percentiles=tuple(map(float, means["itl_percentiles"])),
-        in_flight=float(means["in_flight"]),
-    )
+    means: dict[str, Any] = {name: np.mean(column, axis=0).tolist() for name, column in columns.items()}
+    means["throughput_rps"] = sum(columns["throughput_rps"]) / len(found)
+    means["completed"] = round(sum(columns["completed"]) / len(found))
+    return RunMetrics(**means)
 
 
 def _figures(run: SimulatedRun, span_ms: float, *, detailed: bool) -> RunMetrics:
@@ -238,7 +230,5 @@ def _arrivals_ms(run: BenchmarkRun, count: int, rng: np.random.Generator) -> Flo
     return np.concatenate([np.zeros(burst), arrival_times_ms(run.rate_rps, count - burst, rng, run.cv)])
 
 
-def _percentiles(values: FloatArray) -> tuple[float, ...]:
-    if not len(values):
-        return ()
-    return tuple(float(value) for value in np.percentile(values, PERCENTILES))
+def _percentiles(values: FloatArray) -> list[float]:
+    return np.percentile(values, PERCENTILES).tolist() if len(values) else []

@@ -15,7 +15,6 @@ from optimizer.profiles.capacity import MAX_TP, split_problem
 from optimizer.profiles.catalogue import load_catalogue, slice_of
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.facts import AcceleratorFacts
-from optimizer.profiles.formats import reached_tflops
 from optimizer.profiles.intervals import Estimated, UncertaintyFactors, tokens_in_memory, uncertainty_of_times
 from optimizer.profiles.iterations import Iterations
 from optimizer.profiles.layers import ModelFacts
@@ -153,7 +152,7 @@ class ProfileEstimate(Printed):
     @cached_property
     def max_batch(self) -> int:
         """Maximum batch: number of full-length requests that fit in memory, at most `max_requests`."""
-        return _max_batch(self.memory)
+        return self.memory.max_batch
 
     @cached_property
     def max_batch_low(self) -> int:
@@ -194,11 +193,11 @@ def estimate_profile(
     """
     iterations = Iterations(find_model(model), find_accelerator(accelerator), deployment or Deployment())
     memory = Memory(iterations)
-    if _max_batch(memory) < 1:
+    if memory.max_batch < 1:
         raise DoesNotFitError(memory)
     if at_batch is not None and at_batch < 1:
         raise SpecError(f"at-batch: must be at least 1, not {at_batch}")
-    return ProfileEstimate(iterations, at_batch or max(1, _max_batch(memory) // 2))
+    return ProfileEstimate(iterations, at_batch or max(1, memory.max_batch // 2))
 
 
 def find_model(
@@ -255,23 +254,17 @@ def find_slice(name: str, tp: int | None = None) -> tuple[AcceleratorFacts, int]
     return facts, devices if tp is None else tp
 
 
-def _max_batch(memory: Memory) -> int:
-    return min(memory.requests(memory.free_bytes[1]), memory.iterations.deployment.max_requests)
-
-
 def _fits(memory: Memory, tp: int | None = None, accelerator: AcceleratorFacts | None = None) -> bool:
     old = memory.iterations
     deployment = replace(old.deployment, tp=tp or old.deployment.tp)
-    return (
-        _max_batch(Memory(replace(old, deployment=deployment, accelerator=accelerator or old.accelerator)))
-        >= 1
-    )
+    other = Memory(replace(old, deployment=deployment, accelerator=accelerator or old.accelerator))
+    return other.max_batch >= 1
 
 
 def _warnings(estimate: ProfileEstimate) -> Iterator[str]:
     """Yield reasons why an estimate can be less accurate than its interval states."""
     accelerator, model, deployment = estimate.accelerator, estimate.model, estimate.deployment
-    tp, form = deployment.tp, estimate.iterations.format
+    tp, form, flop_per_ms = deployment.tp, estimate.iterations.format, estimate.iterations.flop_per_ms
     if accelerator.over_pcie and tp > 2:
         yield "more than two devices over PCIe: without peer-to-peer access, much slower than estimated"
     if tp > NODE and not accelerator.name.startswith("GB"):
@@ -280,7 +273,7 @@ def _warnings(estimate: ProfileEstimate) -> Iterator[str]:
     if split is not None:
         yield f"{split}; most engines reject that"
     main = form.form("routed") or form.form("dense")
-    if main not in {"bf16", "fp32"} and _rate(estimate, main) <= _rate(estimate, "bf16"):
+    if main not in {"bf16", "fp32"} and flop_per_ms(main) <= flop_per_ms("bf16"):
         yield f"{accelerator.name} computes no faster in {form.name}; the 16-bit rate is used"
     if model.context is not None and deployment.request_tokens > model.context:
         yield f"requests of {deployment.request_tokens:g} tokens exceed the context of {model.context:,}"
@@ -291,8 +284,3 @@ def _warnings(estimate: ProfileEstimate) -> Iterator[str]:
     for facts in (model, accelerator):
         if facts.note:
             yield f"{facts.name}: {facts.note}"
-
-
-def _rate(estimate: ProfileEstimate, form: str) -> float:
-    facts = estimate.accelerator
-    return reached_tflops(facts.dense_tflops, form, estimate.iterations.efficiency.shares(facts.generation))

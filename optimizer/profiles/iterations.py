@@ -44,7 +44,7 @@ class Iterations:
     def _bytes_per_ms(self) -> float:
         return self.accelerator.device_bandwidth_gb_per_s * 1e6
 
-    def _flop_per_ms(self, name: str) -> float:
+    def flop_per_ms(self, name: str) -> float:
         """Return the arithmetic rate that one device reaches for weights of a format [flop/ms] (eq. E6)."""
         shares = self.efficiency.shares(self.accelerator.generation)
         rate = reached_tflops(self.accelerator.dense_tflops, name, shares)
@@ -113,10 +113,10 @@ class Iterations:
         """Time of arithmetic and all-reduce traffic for one input or output token [ms] (eq. E12)."""
         tp = self.deployment.tp
         time = sum(
-            2 * item.parameters / (tp * self._flop_per_ms(item.form)) for item in self.format.of("dense")
+            2 * item.parameters / (tp * self.flop_per_ms(item.form)) for item in self.format.of("dense")
         )
         for item in self.format.of("routed"):
-            rate = self._flop_per_ms(item.form) * self.efficiency.experts
+            rate = self.flop_per_ms(item.form) * self.efficiency.experts
             time += 2 * item.parameters * self.expert_share / (tp * rate)
         if tp > 1:
             traffic = self._parts * self.model.hidden * ACTIVATION_BYTES * 2 * (tp - 1) / tp
@@ -133,7 +133,7 @@ class Iterations:
     def answer_ms(self) -> float:
         """Additional time of an output token [ms]: host, output head, states of layers (eq. E13)."""
         head = sum(
-            2 * item.parameters / (self.deployment.tp * self._flop_per_ms(item.form))
+            2 * item.parameters / (self.deployment.tp * self.flop_per_ms(item.form))
             for item in self.format.of("head")
         )
         rate = self._bytes_per_ms * self.efficiency.cache_bandwidth

@@ -4,6 +4,7 @@ The total weights, the cache, the largest batch and the token times are sums ove
 numbers are those of docs/estimate.md.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -199,7 +200,4 @@ class ModelFacts:
 
 def grouped(layers: Iterable[Layer]) -> tuple[Layer, ...]:
     """Merge equal layers to groups, in the order in which they first occur."""
-    counts: dict[Layer, int] = {}
-    for layer in layers:
-        counts[layer] = counts.get(layer, 0) + 1
-    return tuple(replace(layer, count=count) for layer, count in counts.items())
+    return tuple(replace(layer, count=count) for layer, count in Counter(layers).items())

@@ -105,6 +105,11 @@ class Memory:
         length = self.iterations.deployment.request_tokens
         return max(free_bytes, 0.0) / self.request_bytes(length) * length
 
+    @cached_property
+    def max_batch(self) -> int:
+        """Number of requests of the deployment's length that are expected to fit, at most its maximum."""
+        return min(self.requests(self.free_bytes[1]), self.iterations.deployment.max_requests)
+
     def requests(self, free_bytes: float) -> int:
         """Return the number of requests of the deployment's length that fit."""
         return int(max(free_bytes, 0.0) // self.request_bytes(self.iterations.deployment.request_tokens))

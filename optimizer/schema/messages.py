@@ -90,6 +90,7 @@ def _short(text: str) -> str:
 
 UNKNOWN_KEY = "unknown key; "
 """Start of the message about an unknown key."""
+_NOT_A_DOCUMENT = ("model_type", "model_attributes_type")
 _TEXTS = {
     "missing": "missing; this key is required",
     "string_too_short": "must not be empty",
@@ -98,28 +99,21 @@ _TEXTS = {
     "greater_than": "must be more than {gt}, not {value}",
     "less_than_equal": "must be at most {le}, not {value}",
     "less_than": "must be less than {lt}, not {value}",
-    "literal_error": "must be {expected}, not {value}",
+    **dict.fromkeys(("literal_error", "enum"), "must be {expected}, not {value}"),
     "string_too_long": "must have at most {max_length} characters, not {value}",
     "string_pattern_mismatch": "must match the regular expression {pattern}, not {value}",
     "too_short": "the number of items must be at least {min_length}, not {actual_length}",
     "too_long": "the number of items must be at most {max_length}, not {actual_length}",
     "path_type": "must be the path of a file, not {value}",
-    "enum": "must be {expected}, not {value}",
     "union_tag_invalid": "{discriminator} must be {expected_tags}, not '{tag}'",
     "union_tag_not_found": "{discriminator} is missing; this key is required",
     "int_parsing_size": "must have fewer digits, not {value}",
     "string_type": "must be text (in YAML put it in quotes), not {value}",
-    "float_type": "must be a number, not {value}",
-    "int_type": "must be an integer, not {value}",
-    "int_from_float": "must be an integer, not {value}",
-    "bool_type": "must be true or false, not {value}",
-    "bool_parsing": "must be true or false, not {value}",
-    "float_parsing": "must be a number, not {value}",
-    "int_parsing": "must be an integer, not {value}",
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number, not {value}"),
+    **dict.fromkeys(("int_type", "int_from_float", "int_parsing"), "must be an integer, not {value}"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false, not {value}"),
     "tuple_type": "must be a list, not {value}",
-    "dict_type": "must be an object with keys, not {value}",
-    "model_type": "must be an object with keys, not {value}",
-    "model_attributes_type": "must be an object with keys, not {value}",
+    **dict.fromkeys(("dict_type", *_NOT_A_DOCUMENT), "must be an object with keys, not {value}"),
 }
 
 
@@ -167,9 +161,6 @@ def _hint(problem: Mapping[str, Any], limits: Mapping[str, str], model: type[Bas
     if error in {"less_than_equal", "less_than"} and _may_be_percent(given, problem["ctx"]):
         return f"; did you mean {precise(given / 100)}?"
     return ""
-
-
-_NOT_A_DOCUMENT = {"model_type", "model_attributes_type"}
 
 
 def _keys_needed(model: type[BaseModel], location: tuple[int | str, ...]) -> str:

@@ -14,7 +14,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from optimizer.compat.queue_service import QueueProblem, answer_of
+from optimizer.compat.queue_service import QueueProblem
 from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.kinds.replicas import ReplicaSizing, size_replicas
@@ -129,7 +129,7 @@ def _answer(
     }
     if sizing is None:
         return ConcurrencyAnswer.model_validate(found)
-    return answer_of(ConcurrencyAnswer, sizing.at_max_rate, **found)
+    return ConcurrencyAnswer.taken_from(sizing.at_max_rate, **found)
 
 
 # --- handlers ------------------------------------------------------------------------------------------

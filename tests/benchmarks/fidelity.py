@@ -19,14 +19,13 @@ from guidellm_html import as_json
 
 from optimizer.errors import InferplanError
 from optimizer.fitting.fit import fit
-from optimizer.fitting.options import FitOptions
+from optimizer.fitting.options import FitOptions, ServerSettings
 from optimizer.fitting.parameters import REFERENCE_LAW
 from optimizer.fitting.prediction import predict
 from optimizer.fitting.profile import FittedProfile
 from optimizer.fitting.readers.report import Benchmark
 from optimizer.fitting.readers.table import parse_benchmark
 from optimizer.fitting.runs import BenchmarkRun
-from optimizer.fitting.server import ServerSettings
 from optimizer.kinds.replicas import Replica, analyze_replicas
 
 SWEEPS = {"llama-3.1-8b": 447_936, "qwen2.5-14b": 226_992}

@@ -6,15 +6,13 @@ import pytest
 from synthetic import FULL, LIMITS, REFERENCE, SHAPES, sweep
 
 from optimizer.errors import FitError
-from optimizer.fitting.accuracy import errors_of
-from optimizer.fitting.fit import fit
-from optimizer.fitting.options import FitOptions, MeasuredSetup
+from optimizer.fitting.fit import errors_of, fit
+from optimizer.fitting.options import FitOptions, MeasuredSetup, ServerSettings
 from optimizer.fitting.parameters import BY_NAME, REFERENCE_LAW
 from optimizer.fitting.profile import FittedProfile
 from optimizer.fitting.readers.report import Benchmark
 from optimizer.fitting.replay import BenchmarkReplay
 from optimizer.fitting.runs import BenchmarkRun
-from optimizer.fitting.server import ServerSettings
 from optimizer.simulation.law import IterationCoefficients
 
 

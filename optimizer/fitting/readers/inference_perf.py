@@ -10,10 +10,6 @@ from optimizer.fitting.readers.paths import Table, find, measured, number_in, pl
 from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, having
 from optimizer.fitting.runs import Arrivals
 
-_PROMPTS, _OUTPUTS = (
-    ("successes/prompt_tokens", "successes/prompt_len"),
-    ("successes/output_tokens", "successes/output_len"),
-)
 TABLE: Table = {
     "offered_rps": plain("load_summary/requested_rate"),
     "sent_rps": plain("load_summary/achieved_rate"),
@@ -26,8 +22,11 @@ TABLE: Table = {
     "completed": plain("successes/count"),
     "failed": plain("failures/count"),
     "duration_s": plain("benchmark_time_seconds"),
-    **{f"prompt_{name}": plain(*(f"{path}/{name}" for path in _PROMPTS)) for name in ("mean", "p10", "p90")},
-    **{f"output_{name}": plain(*(f"{path}/{name}" for path in _OUTPUTS)) for name in ("mean", "p10", "p90")},
+    **{
+        f"{side}_{name}": plain(f"successes/{side}_tokens/{name}", f"successes/{side}_len/{name}")
+        for side in ("prompt", "output")
+        for name in ("mean", "p10", "p90")
+    },
     "ttft_ms": measured("s", "successes/latency/time_to_first_token/mean"),
     "ttft_median_ms": measured("s", "successes/latency/time_to_first_token/median"),
     "itl_ms": measured("s", "successes/latency/inter_token_latency/mean"),
