@@ -6,7 +6,9 @@ tools.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from optimizer.fitting.notes import Say
@@ -55,62 +57,57 @@ TIMES = {
 def why_broken(record: RunRecord) -> str | None:
     """Return the reason why a run contains no information about the engine; None if it does."""
     checks = (_no_requests, _no_tokens, _no_times, _other_unit, _broken_clocks)
-    return record.unusable or next((why for check in checks if (why := check(record))), None)
+    return record.unusable or next(chain.from_iterable(check(record) for check in checks), None)
 
 
-def _no_requests(record: RunRecord) -> str | None:
+def _no_requests(record: RunRecord) -> Iterator[str]:
     if record.completed == 0:
-        return f"nothing was completed{f', {failures(record)}' if record.lost else ''}"
+        yield f"nothing was completed{f', {failures(record)}' if record.lost else ''}"
     if record.duration_s is not None and not 0 < record.duration_s < math.inf:
-        return f"its duration is {quantity(record.duration_s)} s"
+        yield f"its duration is {quantity(record.duration_s)} s"
     if record.offered_rps is None and record.users is None:
-        return "neither a request rate nor a concurrency is stated"
+        yield "neither a request rate nor a concurrency is stated"
     if record.offered_rps is not None and not record.offered_rps > 0:
-        return f"its offered rate is {quantity(record.offered_rps)} requests/s"
-    return None
+        yield f"its offered rate is {quantity(record.offered_rps)} requests/s"
 
 
-def _no_tokens(record: RunRecord) -> str | None:
+def _no_tokens(record: RunRecord) -> Iterator[str]:
     for lengths, label in ((record.prompt, "prompt"), (record.output, "output")):
         if lengths.mean is None:
-            return f"its {label} tokens are not stated"
-        if not 0 < lengths.mean <= MAX_TOKENS:
-            return f"its mean {label} has {counted(lengths.mean, 'token')}"
-    return None
+            yield f"its {label} tokens are not stated"
+        elif not 0 < lengths.mean <= MAX_TOKENS:
+            yield f"its mean {label} has {counted(lengths.mean, 'token')}"
 
 
-def _no_times(record: RunRecord) -> str | None:
+def _no_times(record: RunRecord) -> Iterator[str]:
     for name, label in TIMES.items():
         value = getattr(record, name)
         if not _is_possible(value):
-            return f"its {label} is {quantity(value)} ms"
-    return None
+            yield f"its {label} is {quantity(value)} ms"
 
 
-def _other_unit(record: RunRecord) -> str | None:
-    """Return the reason why a run's times must have a wrong unit: too short or too long (L1); else None."""
+def _other_unit(record: RunRecord) -> Iterator[str]:
+    """Yield the reasons why a run's times must have a wrong unit: too short or too long (L1)."""
     each = [value for value in (record.itl_ms, record.tpot_ms, record.tpot_median_ms) if value]
     if each and max(each) < LEAST_TOKEN_MS:
-        return f"no engine reaches its {ms(max(each))} a token: its times are probably in s instead of ms"
+        yield f"no engine reaches its {ms(max(each))} a token: its times are probably in s instead of ms"
     rate, done = record.throughput_rps, record.completed
     whole_s = record.duration_s or (done / rate if done and rate else math.inf)
     lifetime = _lifetime_ms(record, max(each, default=None))
     if lifetime is not None and lifetime > OUTLAST * 1000 * whole_s:
-        return f"its requests last {ms(lifetime)} in a run of {quantity(whole_s)} s: the unit is another one"
-    return None
+        yield f"its requests last {ms(lifetime)} in a run of {quantity(whole_s)} s: the unit is another one"
 
 
-def _broken_clocks(record: RunRecord) -> str | None:
-    """Describe a contradiction between the times of a run (T1); None if there is none."""
+def _broken_clocks(record: RunRecord) -> Iterator[str]:
+    """Yield the contradictions between the times of a run (T1)."""
     mean, median, latency = record.ttft_ms, record.ttft_median_ms, record.latency_ms
     if mean and latency and mean >= latency and (record.output.mean or 0.0) > 1:
-        return (
+        yield (
             f"its mean TTFT, {ms(mean)}, is not below its mean latency, {ms(latency)}: answers were not "
             "streamed, or tokens of the reasoning were not counted"
         )
     if mean and median and median > LATE_MEDIAN * mean:
-        return f"its median TTFT, {ms(median)}, is far above its mean, {ms(mean)}: its times are wrong"
-    return None
+        yield f"its median TTFT, {ms(median)}, is far above its mean, {ms(mean)}: its times are wrong"
 
 
 def why_other_load(record: RunRecord, itl_ms: float | None) -> str | None:

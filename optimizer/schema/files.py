@@ -50,9 +50,10 @@ WRAPPERS = {
     "optimizerdata",
 }
 """Keys that wrap the sections of a document in llm-inferno (docs/glossary.md), in lower case."""
-_SECTIONS = {
+SECTIONS = {
     (field.alias or name).lower(): field.alias or name for name, field in SystemSpec.model_fields.items()
 }
+"""Keys of the sections of a document, by their lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +321,7 @@ def section_items(text: Text, section: str) -> list[Any]:
 def is_system(raw: object) -> bool:
     """Return whether plain values have a section of a system document, or a wrapper of llm-inferno."""
     return isinstance(raw, Mapping) and any(
-        str(key).lower() in _SECTIONS or str(key).lower() in WRAPPERS for key in raw
+        str(key).lower() in SECTIONS or str(key).lower() in WRAPPERS for key in raw
     )
 
 
@@ -351,10 +352,10 @@ def _unwrapped(
             lower in WRAPPERS or (lower == "optimizer" and [str(k).lower() for k in value] == ["optimizer"])
         ):
             inner = _unwrapped(value, prefix, depth + 1, unknown)
-        elif lower in _SECTIONS:
-            inner = {_SECTIONS[lower]: value}
+        elif lower in SECTIONS:
+            inner = {SECTIONS[lower]: value}
         else:
-            problem = unknown_key(str(key), _SECTIONS.values())
+            problem = unknown_key(str(key), SECTIONS.values())
             if unknown is None:
                 raise SpecError(f"{prefix}{path_text([str(key)])}: {problem}")
             unknown.append(((str(key),), problem))

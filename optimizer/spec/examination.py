@@ -8,12 +8,11 @@ import os
 from dataclasses import dataclass
 
 from optimizer.errors import SpecError
-from optimizer.schema import SystemSpec
 from optimizer.schema.faults import MAX_FAULTS, Fault, FaultyDocumentsError, sorted_faults
-from optimizer.schema.files import Part, Text, document_files, part_of, read_document, sound_spec
+from optimizer.schema.files import SECTIONS, Part, Text, document_files, part_of, read_document, sound_spec
 from optimizer.spec.system import contradictions
 
-_ALL_SECTIONS = frozenset(field.alias or name for name, field in SystemSpec.model_fields.items())
+_ALL_SECTIONS = frozenset(SECTIONS.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,9 @@ def refused_problems(documents: Documents, used: Collection[str]) -> Iterator[Fi
             refused = feature.refused_fields
             for name, reason in refused.items():
                 if _is_stated(server, name):
-                    yield Finding(part, (*at, _key(server, name)), f"{reason}; remove it, or {given}")
+                    yield Finding(part, (*at, _key(Server, name)), f"{reason}; remove it, or {given}")
             for name in (name for name in of_class if name in refused):
-                text = f"class {server.service_class!r} has {_key(server, name)}; {refused[name]}"
+                text = f"class {server.service_class!r} has {_key(Server, name)}; {refused[name]}"
                 yield Finding(part, (*at, "class"), f"{text}; remove it, or {given}")
         for given, text in _untried(features[server.name]):
             yield Finding(part, (*at, given), text)
@@ -60,8 +60,8 @@ def refused_options(options: OptimizerOptions, used: Collection[str]) -> Iterato
         if feature.name in used:
             for name, reason in feature.refused_options.items():
                 if _is_stated(options, name):
-                    other = _field(Server, feature.fields[0]) if feature.fields else feature.name
-                    yield _key(options, name), f"{reason}; remove it, or {other}"
+                    other = _key(Server, feature.fields[0]) if feature.fields else feature.name
+                    yield _key(OptimizerOptions, name), f"{reason}; remove it, or {other}"
 
 
 def _is_stated(document: Document, name: str) -> bool:
@@ -70,10 +70,6 @@ def _is_stated(document: Document, name: str) -> bool:
     return bool(getattr(document, name) != default)
 
 
-def _key(document: Document, name: str) -> str:
+def _key(document: type[Document], name: str) -> str:
     """Return the name of a field as written in documents."""
-    return _field(type(document), name)
-
-
-def _field(document: type[Document], name: str) -> str:
     return document.model_fields[name].alias or name
