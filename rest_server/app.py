@@ -17,10 +17,9 @@ from functools import partial
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import uvicorn
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
@@ -42,10 +41,10 @@ from rest_server.memory import return_large_memory
 from rest_server.metrics import ServiceMetrics
 from rest_server.security import OPEN_PATHS, AuthMiddleware, KeyFiles
 from rest_server.settings import Settings, load_settings
-from rest_server.state import FleetStore, Snapshot
+from rest_server.state import FleetStore
 from rest_server.state_file import open_state
 from rest_server.stopping import ctrl_c_blocked, end_on_signals, ended_by_signals, silence_resource_tracker
-from rest_server.v1.problems import Answers, messages
+from rest_server.v1.problems import messages
 from rest_server.v1.v1_routes import api_router
 from rest_server.web.access import CookieAccess
 from rest_server.workers import SolverWorkers
@@ -63,6 +62,11 @@ STEP_S = 0.1
 """Interval at which the supervisor of workers checks for signals [s]."""
 EXIT_S = 10.0
 """Maximum time that a worker process can take to end after its last request [s]."""
+
+
+_health_router = APIRouter(tags=["health"])
+"""Routes by which monitoring checks the health of the service."""
+_Readiness = dict[str, str | int]
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -112,9 +116,9 @@ def bare_app(settings: Settings, page: str | None = None) -> FastAPI:
     app.state.workers, app.state.study_workers = _workers(settings)
     rules = _rules(settings)
     app.state.held = FleetStore(rules=rules) if settings.state is None else open_state(settings.state, rules)
-    app.state.metrics = _metrics(app, settings)
+    app.state.metrics = ServiceMetrics(settings, app.state)
     app.state.ready = False
-    _add_health(app)
+    app.include_router(_health_router)
     add_error_handlers(app)
     _add_middleware(app, settings, page)
     return app
@@ -156,42 +160,6 @@ def add_page(app: FastAPI, prefix: str, path: str | None = None) -> None:
     mount_page(app, prefix, path)
 
 
-def _add_health(app: FastAPI) -> None:
-    """Add the routes by which monitoring checks the health of the service."""
-    given: dict[str, Any] = {"methods": ["GET"], "tags": ["health"]}
-    readiness = dict[str, str | int]
-    not_ready: Answers = {503: {"model": readiness, "description": "No process can solve."}}
-    openmetrics: Answers = {
-        200: {"content": {"application/openmetrics-text": {"schema": {"type": "string"}}}}
-    }
-    app.add_api_route(
-        "/healthz",
-        _health,
-        name="health",
-        summary="Check that the service is alive",
-        response_model=dict[str, str],
-        **given,
-    )
-    app.add_api_route(
-        "/readyz",
-        _readiness,
-        name="readiness",
-        summary="Check that the service accepts requests",
-        response_model=readiness,
-        responses=not_ready,
-        **given,
-    )
-    app.add_api_route(
-        "/metrics",
-        _scraped,
-        name="metrics",
-        summary="Metrics for Prometheus",
-        response_class=PlainTextResponse,
-        responses=messages() | openmetrics,
-        **given,
-    )
-
-
 def _add_middleware(app: FastAPI, settings: Settings, page: str | None) -> None:
     """Add the middleware to an application, innermost first."""
     app.add_middleware(BodyLimit, settings=settings)
@@ -218,24 +186,6 @@ def _rules(settings: Settings) -> Rules:
     return RECOMMENDED if settings.stabilise == "recommended" else read_rules(Path(settings.stabilise))
 
 
-def _metrics(app: FastAPI, settings: Settings) -> ServiceMetrics:
-    def fleet() -> Snapshot:
-        now: Snapshot = app.state.held.snapshot()
-        return now
-
-    def workers() -> dict[str, SolverWorkers]:
-        return {"plans": app.state.workers, "studies": app.state.study_workers}
-
-    return ServiceMetrics(settings, fleet if settings.stateful else None, workers)
-
-
-def _scraped(request: Request) -> Response:
-    """Return the metrics in Prometheus' text format."""
-    metrics: ServiceMetrics = request.app.state.metrics
-    text, media_type = metrics.exposition(request.headers.get("accept", ""))
-    return Response(text, headers={"Content-Type": media_type})
-
-
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     return_large_memory()
@@ -255,11 +205,21 @@ def _workers(settings: Settings) -> tuple[SolverWorkers, SolverWorkers]:
     return SolverWorkers(settings), SolverWorkers(settings, studies=True)
 
 
+@_health_router.get(
+    "/healthz", name="health", summary="Check that the service is alive", response_model=dict[str, str]
+)
 async def _health() -> Response:
     """Report that the service is alive; this never waits for a solve."""
     return JSONResponse({"status": "ok"})
 
 
+@_health_router.get(
+    "/readyz",
+    name="readiness",
+    summary="Check that the service accepts requests",
+    response_model=_Readiness,
+    responses={503: {"model": _Readiness, "description": "No process can solve."}},
+)
 async def _readiness(request: Request) -> Response:
     """Report whether the service can solve, and the number of requests in progress."""
     state = request.app.state
@@ -271,6 +231,21 @@ async def _readiness(request: Request) -> Response:
         "waiting": sum(workers.waiting for workers in pools),
     }
     return JSONResponse(body, 200 if ready else 503)
+
+
+@_health_router.get(
+    "/metrics",
+    name="metrics",
+    summary="Metrics for Prometheus",
+    response_class=PlainTextResponse,
+    responses=messages()
+    | {200: {"content": {"application/openmetrics-text": {"schema": {"type": "string"}}}}},
+)
+def _scraped(request: Request) -> Response:
+    """Return the metrics in Prometheus' text format."""
+    metrics: ServiceMetrics = request.app.state.metrics
+    text, media_type = metrics.exposition(request.headers.get("accept", ""))
+    return Response(text, headers={"Content-Type": media_type})
 
 
 # --- the server ----------------------------------------------------------------------------------------

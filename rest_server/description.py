@@ -5,7 +5,6 @@ The pages work without a network: Swagger UI and Redoc come from the package ``f
 
 import hashlib
 import json
-import threading
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import cache
 from html import escape
@@ -70,62 +69,47 @@ def add_description(app: FastAPI, *, keyless: Collection[str] | None, stateful: 
         keyless: the paths that need no API key; None if no path needs one.
         stateful: whether the service is stateful.
     """
-    _name_problems(app)
-    if keyless is not None:
-        _add_security(app, keyless)
-    app.add_route(OPENAPI_PATH, _Description(app).answer, include_in_schema=False)
+    _complete(app, keyless)
+    app.add_route(OPENAPI_PATH, _described(app), include_in_schema=False)
     app.add_route("/", _front_page(app, stateful=stateful), include_in_schema=False)
     app.add_route("/docs", _shown(app, _swagger, _SWAGGER_POLICY), include_in_schema=False)
     app.add_route("/redoc", _shown(app, _redoc, _REDOC_POLICY), include_in_schema=False)
     app.add_route(f"{ASSETS_PATH}/{{name}}", _asset, include_in_schema=False)
 
 
-def _name_problems(app: FastAPI) -> None:
-    """Add the schema of error responses, to which all routes refer by its name."""
+def _complete(app: FastAPI, keyless: Collection[str] | None) -> None:
+    """Add to the description the schema of error responses, to which all routes refer by its name, and keys.
+
+    If there are API keys, the paths in `keyless` are exempted from them.
+    """
     described = app.openapi
 
     def openapi() -> dict[str, Any]:
         document = described()
-        document.setdefault("components", {}).setdefault("schemas", {})["Problem"] = PROBLEM
+        components = document.setdefault("components", {})
+        components.setdefault("schemas", {})["Problem"] = PROBLEM
+        if keyless is not None:
+            components["securitySchemes"] = SECURITY_SCHEMES
+            document["security"] = [{name: []} for name in SECURITY_SCHEMES]
+            for path in document["paths"].keys() & keyless:
+                for operation in document["paths"][path].values():
+                    operation["security"] = []
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI has it done
 
 
-def _add_security(app: FastAPI, keyless: Collection[str]) -> None:
-    """Add the API-key schemes to the description, and exempt the paths that need no key."""
-    described = app.openapi
+def _described(app: FastAPI) -> Handler:
+    """Return the handler for the description, which is cached, because generating it takes a second."""
 
-    def openapi() -> dict[str, Any]:
-        document = described()
-        document.setdefault("components", {})["securitySchemes"] = SECURITY_SCHEMES
-        document["security"] = [{name: []} for name in SECURITY_SCHEMES]
-        for path in document["paths"].keys() & keyless:
-            for operation in document["paths"][path].values():
-                operation["security"] = []
-        return document
+    @cache
+    def text() -> bytes:
+        return json.dumps(app.openapi(), separators=(",", ":")).encode()
 
-    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI has it done
+    async def answer(_: Request) -> Response:
+        return Response(await run_in_threadpool(text), media_type="application/json")
 
-
-class _Description:
-    """OpenAPI description, cached because generating it takes a second and it never changes."""
-
-    def __init__(self, app: FastAPI) -> None:
-        self._app = app
-        self._lock = threading.Lock()
-        self._made: bytes | None = None
-
-    def _once(self) -> bytes:
-        with self._lock:
-            if self._made is None:
-                self._made = json.dumps(self._app.openapi(), separators=(",", ":")).encode()
-            return self._made
-
-    async def answer(self, _: Request) -> Response:
-        """Return the description; it is generated in a thread when it is first requested."""
-        made = self._made or await run_in_threadpool(self._once)
-        return Response(made, media_type="application/json")
+    return answer
 
 
 def _root(request: Request) -> str:

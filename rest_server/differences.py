@@ -5,11 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optimizer.documents import Document
-from optimizer.schema import Capacity
-from rest_server.fleet import Entities
-
-Key = tuple[str, ...]
-"""Names of an item: one name, or model and accelerator for a profile; empty for the options."""
+from rest_server.fleet import SECTIONS, Entities, Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +13,7 @@ class SectionDiff:
     """One section of a fleet, with its items before and after a change, in order."""
 
     name: str
-    """Name of the section as in documents; ``profilelessModels`` for models themselves, which no document
-    contains.
-    """
+    """Name of the section in `SECTIONS`."""
     before: Mapping[Any, Any]
     """Items before the change, by name or by names."""
     after: Mapping[Any, Any]
@@ -37,55 +31,15 @@ class SectionDiff:
 
     def items(self) -> dict[Key, Document | None]:
         """Return the items after the change, by key."""
-        capacity = self.name == "count"
-        return {
-            _key(name): Capacity.of(name, item) if capacity else item for name, item in self.after.items()
-        }
+        return {_key(name): item for name, item in self.after.items()}
 
 
 def fleet_sections(before: Entities, after: Entities) -> Iterator[SectionDiff]:
     """Yield every section in which two fleets can differ."""
-    for name, field in (
-        ("accelerators", "accelerators"),
-        ("serviceClasses", "service_classes"),
-        ("servers", "servers"),
-        ("count", "capacity"),
-        ("routes", "routes"),
-    ):
-        old, new = getattr(before, field), getattr(after, field)
-        if old is not new:
-            yield SectionDiff(name, old, new)
-    if before.optimizer is not after.optimizer:
-        yield SectionDiff("optimizer", {(): before.optimizer}, {(): after.optimizer})
-    yield from _models(before, after)
+    for name, section in SECTIONS.items():
+        if getattr(before, section.field) is not getattr(after, section.field):
+            yield SectionDiff(name, before.section(name), after.section(name))
 
 
 def _key(name: str | Key) -> Key:
     return (name,) if isinstance(name, str) else name
-
-
-def _models(before: Entities, after: Entities) -> Iterator[SectionDiff]:
-    changed = [
-        model
-        for model in {**before.models, **after.models}
-        if before.models.get(model) is not after.models.get(model)
-    ]
-    if changed or list(before.models) != list(after.models):
-        yield SectionDiff(MODELS, dict.fromkeys(_names(before)), dict.fromkeys(_names(after)))
-        yield SectionDiff("models", _profiles(before, changed), _profiles(after, changed))
-
-
-MODELS = "profilelessModels"
-"""Name of the section of models themselves, which can exist without profiles and have an order."""
-
-
-def _names(entities: Entities) -> Iterator[Key]:
-    return ((model,) for model in entities.models)
-
-
-def _profiles(entities: Entities, models: list[str]) -> dict[Key, Any]:
-    return {
-        (model, accelerator): profile
-        for model in models
-        for accelerator, profile in entities.models.get(model, {}).items()
-    }

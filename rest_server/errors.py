@@ -94,7 +94,7 @@ def error_response(
     slug = re.sub(r"\W+", "-", title.lower()) if title else ""
     problem = {
         "type": f"urn:inferplan:problem:{slug}" if slug else "about:blank",
-        "title": title or _phrase(status),
+        "title": title or http.HTTPStatus(status).phrase,
         "status": status,
         "detail": detail,
     }
@@ -104,13 +104,6 @@ def error_response(
     if request_id is not None:
         problem["requestId"] = request_id
     return _json(problem, status, PROBLEM_JSON, headers)
-
-
-def _phrase(status: int) -> str:
-    try:
-        return http.HTTPStatus(status).phrase
-    except ValueError:
-        return "Error"
 
 
 def _json(value: object, status: int, media_type: str, headers: Mapping[str, str] | None) -> Response:
@@ -130,9 +123,8 @@ async def _of_the_library(request: Request, error: Exception) -> Response:
     assert isinstance(error, InferplanError)
     if isinstance(error, ClientDisconnectedError):
         return Response(status_code=error.http_status)
-    headers = None
-    if isinstance(error, QueueFullError | SolverUnavailableError | StateNotWrittenError):
-        headers = {"Retry-After": str(error.retry_after_s)}
+    retry_after_s = getattr(error, "retry_after_s", None)
+    headers = None if retry_after_s is None else {"Retry-After": str(retry_after_s)}
     title = next((title for kind, title in _TITLES if isinstance(error, kind)), None)
     message = " ".join(str(error).split())
     path = error.path if isinstance(error, BodyError) else field_path(message)
@@ -166,7 +158,9 @@ def query_names(request: Request) -> list[str]:
 
 async def _of_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    unknown_route = error.status_code in {404, 405} and error.detail == _phrase(error.status_code)
+    unknown_route = (
+        error.status_code in {404, 405} and error.detail == http.HTTPStatus(error.status_code).phrase
+    )
     if not is_api(request.scope["path"]) and unknown_route:
         return PlainTextResponse(NOT_FOUND_TEXT, 404)  # like the reference, which never answers 405
     detail = str(error.detail)

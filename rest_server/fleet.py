@@ -4,8 +4,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
+from optimizer.documents import Document
 from optimizer.features.routes.streams import routes_by_server, without_routed_loads
 from optimizer.features.shared_queues.streams import with_shared_queues
 from optimizer.features.versions.streams import (
@@ -30,6 +31,41 @@ from optimizer.schema.files import Part
 from optimizer.spec.streams import planned_name, planned_names
 from optimizer.spec.system import System, join_parts
 
+Key = tuple[str, ...]
+"""Names of an item: one name, or model and accelerator of a profile; empty for the options."""
+
+
+class Section(NamedTuple):
+    """A section of the fleet's document."""
+
+    field: str
+    """Field of `Entities` that stores the items."""
+    document: type[Document]
+
+
+MODELS = "profilelessModels"
+"""Name of the section of models themselves, which no document contains: they can exist without profiles."""
+SECTIONS: Mapping[str, Section] = {
+    "accelerators": Section("accelerators", Accelerator),
+    "serviceClasses": Section("service_classes", ServiceClass),
+    "servers": Section("servers", Server),
+    "count": Section("count", Capacity),
+    "routes": Section("routes", Route),
+    "optimizer": Section("optimizer", OptimizerOptions),
+    MODELS: Section("models", ModelProfile),
+    "models": Section("models", ModelProfile),
+}
+"""Sections in which fleets can differ, by name."""
+_NAMED = ("accelerators", "service_classes", "servers", "count", "routes")
+"""Fields of `Entities` that store items by name; documents have them as lists."""
+
+
+def key_of(item: Any) -> Key:
+    """Return the key of a named item."""
+    if isinstance(item, ModelProfile):
+        return item.name, item.accelerator
+    return (item.type if isinstance(item, Capacity) else item.name,)
+
 
 def _nothing() -> Mapping[str, Any]:
     return MappingProxyType({})
@@ -47,18 +83,19 @@ class Entities:
     """Service classes by name."""
     servers: Mapping[str, Server] = field(default_factory=_nothing)
     """Servers by name, with their current and desired allocations."""
-    capacity: Mapping[str, int] = field(default_factory=_nothing)
-    """Number of cards by accelerator type."""
+    count: Mapping[str, Capacity] = field(default_factory=_nothing)
+    """Capacities by accelerator type."""
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
     """Optimizer options of the fleet."""
     routes: Mapping[str, Route] = field(default_factory=_nothing)
     """Routes by name; the servers of a route have no separate load."""
 
     def __post_init__(self) -> None:
-        for name in ("accelerators", "service_classes", "servers", "capacity", "routes"):
+        for name in _NAMED:
             object.__setattr__(self, name, _frozen(getattr(self, name)))
-        models = {model: _frozen(profiles) for model, profiles in self.models.items()}
-        object.__setattr__(self, "models", MappingProxyType(models))
+        if not isinstance(self.models, MappingProxyType):
+            models = {model: _frozen(profiles) for model, profiles in self.models.items()}
+            object.__setattr__(self, "models", MappingProxyType(models))
 
     @classmethod
     def of(cls, document: SystemSpec) -> "Entities":
@@ -66,15 +103,28 @@ class Entities:
         models: dict[str, dict[str, ModelProfile]] = {}
         for profile in document.models:
             models.setdefault(profile.name, {})[profile.accelerator] = profile
-        return cls(
-            {item.name: item for item in document.accelerators},
-            models,
-            {item.name: item for item in document.service_classes},
-            {item.name: item for item in document.servers},
-            {item.type: item.cards for item in document.count},
-            document.optimizer,
-            {item.name: item for item in document.routes},
-        )
+        named: dict[str, Any] = {
+            name: {key_of(item)[0]: item for item in getattr(document, name)} for name in _NAMED
+        }
+        return cls(models=models, optimizer=document.optimizer, **named)
+
+    def section(self, name: str) -> Mapping[Any, Any]:
+        """Return the items of a section: by name, profiles by model and accelerator, options by ``()``."""
+        if name == "models":
+            return {
+                (model, accelerator): profile
+                for model, profiles in self.models.items()
+                for accelerator, profile in profiles.items()
+            }
+        if name == "optimizer":
+            return {(): self.optimizer}
+        items: Mapping[str, Any] = getattr(self, SECTIONS[name].field)
+        return dict.fromkeys(items) if name == MODELS else items
+
+    @property
+    def capacity(self) -> dict[str, int]:
+        """Number of cards by accelerator type."""
+        return {name: item.cards for name, item in self.count.items()}
 
     @cached_property
     def routed(self) -> Mapping[str, str]:
@@ -86,9 +136,11 @@ class Entities:
         """Servers and routes by the names under which loads are stated."""
         return {**self.servers, **self.routes}
 
-    def with_routes(self, changed: Mapping[str, Route]) -> "Entities":
-        """Return a copy in which some routes, given by name, are replaced."""
-        return replace(self, routes={**self.routes, **changed})
+    def with_items(self, field: str, changed: Mapping[str, Any]) -> "Entities":
+        """Return a copy with some items of a field added, replaced in their positions, or removed if None."""
+        items = {**getattr(self, field), **changed}
+        changes: dict[str, Any] = {field: {name: item for name, item in items.items() if item is not None}}
+        return replace(self, **changes)
 
     def with_routes_of(self, servers: Collection[str]) -> "tuple[Entities, list[str]]":
         """Return a copy with only the routes whose servers are given, and the names of the other routes."""
@@ -101,15 +153,9 @@ class Entities:
 
     def spec(self) -> SystemSpec:
         """Return all items as one document, which cannot contain models without profiles."""
-        return SystemSpec.model_construct(
-            accelerators=tuple(self.accelerators.values()),
-            models=tuple(profile for profiles in self.models.values() for profile in profiles.values()),
-            service_classes=tuple(self.service_classes.values()),
-            servers=tuple(self.servers.values()),
-            count=tuple(Capacity.of(kind, cards) for kind, cards in self.capacity.items()),
-            optimizer=self.optimizer,
-            routes=tuple(self.routes.values()),
-        )
+        lists: dict[str, Any] = {name: tuple(getattr(self, name).values()) for name in _NAMED}
+        lists["models"] = tuple(self.section("models").values())
+        return SystemSpec.model_construct(optimizer=self.optimizer, **lists)
 
     def with_loads_of(self, system: System) -> "Entities":
         """Return a copy with the loads of a system that has the same servers and routes."""
@@ -143,11 +189,7 @@ class Entities:
         servers = self.planned
         system = System(
             accelerators=self.accelerators,
-            profiles={
-                (model, accelerator): profile
-                for model, profiles in self.models.items()
-                for accelerator, profile in profiles.items()
-            },
+            profiles=self.section("models"),
             service_classes={
                 **self.service_classes,
                 **{name: ServiceClass.model_construct(name=name) for name in named},

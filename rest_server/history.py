@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from optimizer.plan import Plan
-from rest_server.differences import MODELS, fleet_sections
-from rest_server.fleet import Entities
+from rest_server.differences import fleet_sections
+from rest_server.fleet import MODELS, Entities
 
 MAX_EVENTS = 1_000
 """Maximum number of events that are stored."""

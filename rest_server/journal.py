@@ -10,8 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from optimizer.errors import InferplanError
-from rest_server.differences import Key, SectionDiff, fleet_sections
+from rest_server.differences import SectionDiff, fleet_sections
 from rest_server.file_lock import FileLock, InUseError
+from rest_server.fleet import Key
 from rest_server.history import MAX_EVENTS
 from rest_server.state import Snapshot
 from rest_server.state_rows import decisions_text, document_text, event_text, key_text, read_positions

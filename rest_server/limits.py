@@ -18,7 +18,7 @@ from optimizer.features.fields import SystemFeatureFields
 from optimizer.schema import SystemSpec
 from rest_server.errors import error_response
 from rest_server.logs import ACCESS, FIELDS
-from rest_server.settings import PREFIX, Settings
+from rest_server.settings import Settings, variable_of
 from rest_server.workers import ClientDisconnectedError
 
 DRAIN_FACTOR = 8
@@ -66,7 +66,7 @@ def check_size(document: SystemSpec, settings: Settings) -> None:
             what = "different models" if setting == "max_models" and path == "models" else "items"
             raise SpecError(
                 f"{path}: {number:,} {what} exceed the limit of {limit:,} of this service; "
-                f"split the system, or raise {_variable(setting)}"
+                f"split the system, or raise {variable_of(setting)}"
             )
     batches = [("models", i, item.max_batch_size) for i, item in enumerate(document.models)]
     batches += [("servers", i, item.max_batch_size) for i, item in enumerate(document.servers)]
@@ -74,12 +74,8 @@ def check_size(document: SystemSpec, settings: Settings) -> None:
         if batch > settings.max_batch:
             raise SpecError(
                 f"{section}[{i}].maxBatchSize: {batch:,} requests exceed the limit of "
-                f"{settings.max_batch:,} of this service; lower it, or raise {_variable('max_batch')}"
+                f"{settings.max_batch:,} of this service; lower it, or raise {variable_of('max_batch')}"
             )
-
-
-def _variable(setting: str) -> str:
-    return f"{PREFIX}{setting.upper()}"
 
 
 # --- the body ------------------------------------------------------------------------------------------
@@ -154,7 +150,7 @@ class _Body:
             await self._refuse(
                 503,
                 f"the bodies of all requests have reached the limit of {most:,} bytes; "
-                f"try again in {BUSY_S} s, or raise {_variable('max_bodies_bytes')}",
+                f"try again in {BUSY_S} s, or raise {variable_of('max_bodies_bytes')}",
             )
         return message
 

@@ -6,18 +6,18 @@ plan, desired replicas are absent instead of zero.
 
 import time
 from collections import Counter as Counted
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.datastructures import State
 
 from rest_server.settings import Settings
-from rest_server.state import Snapshot
+from rest_server.state import FleetStore, Snapshot
 from rest_server.v1.targets import TargetState, readings, unavailable_reason
-from rest_server.workers import SolverWorkers
 
 LABELS = ("server", "model", "service_class", "accelerator")
 ALIAS_LABELS = ("variant_name", "namespace", "accelerator_type")
@@ -31,18 +31,12 @@ _SECONDS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 class ServiceMetrics:
     """Metrics of one service."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        fleet: Callable[[], Snapshot] | None,
-        workers: Callable[[], Mapping[str, SolverWorkers]],
-    ) -> None:
+    def __init__(self, settings: Settings, state: State) -> None:
         """Create the metrics of a service.
 
         Args:
             settings: settings of the service.
-            fleet: function that returns the current fleet; None if the service is stateless.
-            workers: functions that return the solver workers, by kind.
+            state: state of the application, with its solver workers and its fleet.
         """
         disable_created_metrics()  # type: ignore[no-untyped-call]  # when a counter began is of no use
         self._registry = CollectorRegistry()
@@ -57,9 +51,9 @@ class ServiceMetrics:
             "inferplan_solve_seconds", "Time that a solver worker spent on a request.", ("route",),
             buckets=_SECONDS, registry=self._registry,
         )  # fmt: skip
-        self._registry.register(_WorkerCollector(workers))
-        if fleet is not None:
-            self._registry.register(_FleetCollector(settings, fleet))
+        self._registry.register(_WorkerCollector(state))
+        if settings.stateful:
+            self._registry.register(_FleetCollector(settings, state.held))
 
     def observe(self, scope: Mapping[str, Any], status: int, spent_s: float) -> None:
         """Count a request that was answered.
@@ -96,28 +90,26 @@ def _route(scope: Mapping[str, Any]) -> str:
 class _WorkerCollector(Collector):
     """Collector of the use of the solver workers."""
 
-    def __init__(self, workers: Callable[[], Mapping[str, SolverWorkers]]) -> None:
-        self._workers = workers
+    def __init__(self, state: State) -> None:
+        self._state = state
 
     def collect(self) -> Iterable[Metric]:
         """Yield the current metrics of the solver workers."""
-        number = GaugeMetricFamily("inferplan_solver_workers", "Solver workers.", labels=("kind",))
-        busy = GaugeMetricFamily("inferplan_solver_workers_busy", "Busy solver workers.", labels=("kind",))
-        waiting = GaugeMetricFamily(
-            "inferplan_requests_waiting", "Requests that wait for one.", labels=("kind",)
-        )
-        for kind, workers in self._workers().items():
-            number.add_metric((kind,), workers.size)
-            busy.add_metric((kind,), workers.running)
-            waiting.add_metric((kind,), workers.waiting)
-        return (number, busy, waiting)
+        kinds = {"plans": self._state.workers, "studies": self._state.study_workers}
+        for name, text, field in (
+            ("inferplan_solver_workers", "Solver workers.", "size"),
+            ("inferplan_solver_workers_busy", "Busy solver workers.", "running"),
+            ("inferplan_requests_waiting", "Requests that wait for one.", "waiting"),
+        ):
+            values = (((kind,), getattr(workers, field)) for kind, workers in kinds.items())
+            yield _gauges(name, text, ("kind",), values)
 
 
 class _FleetCollector(Collector):
     """Collector of the metrics of the fleet."""
 
-    def __init__(self, settings: Settings, fleet: Callable[[], Snapshot]) -> None:
-        self._settings, self._fleet = settings, fleet
+    def __init__(self, settings: Settings, held: FleetStore) -> None:
+        self._settings, self._held = settings, held
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing, because the available metrics depend on the fleet."""
@@ -125,7 +117,7 @@ class _FleetCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the current metrics of the fleet."""
-        now = self._fleet()
+        now = self._held.snapshot()
         yield _gauge("inferplan_revision", "Revision of the fleet.", now.revision)
         yield from _replicas(now)
         unknown = unavailable_reason(now, self._settings.stale_after_s)
@@ -144,6 +136,16 @@ class _FleetCollector(Collector):
 
 def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, value=float(value))
+
+
+def _gauges(
+    name: str, text: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]
+) -> Metric:
+    """Return a metric with values by the values of its labels."""
+    found = GaugeMetricFamily(name, text, labels=labels)
+    for place, value in values:
+        found.add_metric(place, value)
+    return found
 
 
 def _labels(now: Snapshot, server: str, accelerator: str) -> tuple[str, ...]:
@@ -200,27 +202,20 @@ def _missing_reserves(now: Snapshot) -> Metric:
     """
     assert now.plan is not None
     plan, planned = now.plan.plan, now.entities.planned
-    missing = GaugeMetricFamily(
-        "inferplan_reserve_missing_servers", "Servers that lack their reserve.", labels=("service_class",)
-    )
     of_class = {name: planned[name].service_class for name in plan.requires_reserve if name in planned}
     lacking = Counted(of_class[name] for name in plan.lacks_reserve if name in of_class)
-    for service_class in sorted({*of_class.values()}):
-        missing.add_metric((service_class,), lacking[service_class])
-    return missing
+    values = (((name,), lacking[name]) for name in sorted({*of_class.values()}))
+    text = "Servers that lack their reserve."
+    return _gauges("inferplan_reserve_missing_servers", text, ("service_class",), values)
 
 
 def _units(now: Snapshot) -> Iterator[Metric]:
     assert now.plan is not None
-    used = GaugeMetricFamily(
-        "inferplan_units_used", "Units that the plan uses.", labels=("accelerator_type",)
-    )
-    limit = GaugeMetricFamily("inferplan_units", "Units that exist.", labels=("accelerator_type",))
-    for item in now.plan.plan.capacity:
-        used.add_metric((item.type,), item.used)
-        if item.limit is not None:
-            limit.add_metric((item.type,), item.limit)
-    yield from (used, limit)
+    labels, uses = ("accelerator_type",), now.plan.plan.capacity
+    used = (((item.type,), item.used) for item in uses)
+    yield _gauges("inferplan_units_used", "Units that the plan uses.", labels, used)
+    limits = (((item.type,), item.limit) for item in uses if item.limit is not None)
+    yield _gauges("inferplan_units", "Units that exist.", labels, limits)
 
 
 def _desired(found: Sequence[TargetState], now: Snapshot, aliases: Sequence[str]) -> Iterator[Metric]:

@@ -142,7 +142,7 @@ class Settings(BaseSettings):
         texts["stabilise"] = "" if self.stabilise is None else str(self.stabilise)
         texts["metric_aliases"] = ",".join(self.metric_aliases)
         texts["api_key_files"] = os.pathsep.join(str(path.absolute()) for path in self.api_key_files)
-        return {f"{PREFIX}{name.upper()}": text for name, text in texts.items()}
+        return {variable_of(name): text for name, text in texts.items()}
 
     @property
     def max_solve_s(self) -> float:
@@ -208,9 +208,10 @@ def load_settings(**given: object) -> Settings:
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         name = str(problem["loc"][0])
-        shown = f"--{name.replace('_', '-')}" if name in given else _variable(name)
+        shown = f"--{name.replace('_', '-')}" if name in given else variable_of(name)
         raise SpecError(f"{shown}: {problem_text(problem)}") from None
 
 
-def _variable(name: str) -> str:
+def variable_of(name: str) -> str:
+    """Return the environment variable of a setting, given its name or the variable itself."""
     return name if name.isupper() else f"{PREFIX}{name.upper()}"

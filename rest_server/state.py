@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Protocol
 
 from optimizer.plan import Plan
@@ -41,6 +42,10 @@ class PlanRecord:
     """Time at which it was made [s since the epoch]."""
 
 
+Estimates = Mapping[str, LoadEstimate]
+"""Estimates of loads, by server."""
+NO_ESTIMATES: Estimates = MappingProxyType({})
+NOTHING_SEEN = Observation(0.0)
 Arrival = tuple[Entities, Plan | None]
 """A fleet that replaces the current one, and its plan if there is one."""
 
@@ -60,20 +65,6 @@ class _LazyFleet:
             if self._built is None:
                 self._built = self._build()
             return self._built
-
-
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """Facts that clients reported together with loads."""
-
-    missing: frozenset[str] = frozenset()
-    """Servers whose loads were not reported."""
-    unusable: frozenset[str] = frozenset()
-    """Missing servers whose load was never known well enough to plan."""
-    replicas: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
-    """Existing replicas as reported, by server and accelerator."""
-    estimates: Mapping[str, LoadEstimate] = field(default_factory=dict)
-    """Estimates of the loads, by server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +93,8 @@ class Snapshot:
             return self
         entities, plan = self.arriving.built()
         built = replace(self, entities=entities, arriving=None)
-        return built if plan is None else built.planned(plan, self.revision, self.arriving.arrived_at)
+        seen = Observation(self.arriving.arrived_at)
+        return built if plan is None else built.planned(plan, self.revision, seen)
 
     def changed(self, entities: Entities, cause: str) -> "Snapshot":
         """Return the next snapshot, with changed items of the fleet.
@@ -116,23 +108,21 @@ class Snapshot:
         return replace(self, revision=revision, entities=entities, changed_at=revision, history=history)
 
     def planned(
-        self, plan: Plan, stands_for: int, made_at: float, reported: "Reported | None" = None
+        self, plan: Plan, stands_for: int, seen: Observation, estimates: Estimates = NO_ESTIMATES
     ) -> "Snapshot":
         """Return the next snapshot, with a new plan and its desired replicas.
 
         Args:
             plan: the plan.
             stands_for: revision of the fleet for which it was made.
-            made_at: time [s since the epoch].
-            reported: facts reported with the loads; None if nothing is missing.
+            seen: time of the plan, and what was reported with the loads.
+            estimates: estimates of the loads, by server.
         """
-        reported = reported or Reported()
-        history = self.history.with_plan(self.revision, made_at, plan, stands_for)
-        there = {**self.replicas, **reported.replicas}
-        seen = Observation(made_at, reported.missing, reported.replicas, reported.unusable)
+        history = self.history.with_plan(self.revision, seen.now_s, plan, stands_for)
+        there = {**self.replicas, **seen.replicas}
         system = self.entities.loose_system()
-        decisions = stabilise(plan, system, self.rules, self.decisions, seen, reported.estimates)
-        record = PlanRecord(plan, stands_for, made_at)
+        decisions = stabilise(plan, system, self.rules, self.decisions, seen, estimates)
+        record = PlanRecord(plan, stands_for, seen.now_s)
         return replace(self, plan=record, history=history, decisions=decisions, replicas=there)
 
 
@@ -194,12 +184,14 @@ class FleetStore:
 
     def read(self) -> tuple[int, Entities]:
         """Return the current revision and the items of the fleet."""
-        now = self._built()
+        now = self.snapshot()
         return now.revision, now.entities
 
     def snapshot(self) -> Snapshot:
-        """Return the current snapshot."""
-        return self._built()
+        """Return the current snapshot, after building its fleet if necessary."""
+        while (now := self._now).arriving is not None:
+            self._exchanged(now, now.built())
+        return now
 
     @property
     def is_built(self) -> bool:
@@ -221,25 +213,27 @@ class FleetStore:
                 self._now = replace(self._now.changed(self._now.entities, "fleet"), arriving=arriving)
             return
         entities, plan = arrival()
-        with self._writing:
-            before = self._now
+
+        def arrived(before: Snapshot) -> Snapshot:
             after = before.changed(entities, "fleet")
-            self._put(before, after if plan is None else after.planned(plan, after.revision, time.time()))
+            return after if plan is None else after.planned(plan, after.revision, Observation(time.time()))
 
-    def _built(self) -> Snapshot:
-        """Return the current snapshot, after building its fleet if necessary."""
-        while (now := self._now).arriving is not None:
-            self._exchanged(now, now.built())
-        return now
+        self._write(arrived)
 
-    def _put(self, before: Snapshot, after: Snapshot) -> bool:
-        """Write a snapshot to the journal, then make it current; return whether `before` was still current.
+    def _write(self, step: Callable[[Snapshot], Snapshot]) -> Snapshot:
+        """Write the snapshot that follows the current one to the journal, make it current, and return it.
 
-        With a journal it always is, because every writer holds the lock of the writers.
+        If another fleet has arrived in the meantime, `step` is called again. With a journal none can arrive,
+        because every writer holds the lock of the writers.
         """
-        if self._journal is not None and after is not before:
-            self._journal.write(before, after)
-        return self._exchanged(before, after)
+        with self._writing:
+            while True:
+                before = self.snapshot()
+                after = step(before)
+                if self._journal is not None and after is not before:
+                    self._journal.write(before, after)
+                if self._exchanged(before, after):
+                    return after
 
     def _exchanged(self, before: Snapshot, after: Snapshot) -> bool:
         """Make `after` the current snapshot if `before` still is; return whether it was."""
@@ -273,27 +267,28 @@ class FleetStore:
             RevisionConflictError: the fleet is at another revision.
             InferplanError: the journal cannot be written; nothing has changed.
         """
-        with self._writing:
-            while True:
-                before = self._built()
-                if if_revision is not None and if_revision != before.revision:
-                    raise RevisionConflictError(before.revision, if_revision)
-                entities = change(before.entities)
-                after = before if entities is before.entities else before.changed(entities, cause)
-                if self._put(before, after):
-                    return after.revision, after.entities
+
+        def changed(before: Snapshot) -> Snapshot:
+            if if_revision is not None and if_revision != before.revision:
+                raise RevisionConflictError(before.revision, if_revision)
+            entities = change(before.entities)
+            return before if entities is before.entities else before.changed(entities, cause)
+
+        after = self._write(changed)
+        return after.revision, after.entities
 
     @property
     def plan(self) -> PlanRecord | None:
         """The last plan; None if there is none."""
-        return self._built().plan
+        return self.snapshot().plan
 
     def keep_plan(
         self,
         plan: Plan,
         desired: Mapping[str, AllocationData],
         revision: int,
-        reported: "Reported | None" = None,
+        seen: Observation = NOTHING_SEEN,
+        estimates: Estimates = NO_ESTIMATES,
     ) -> int:
         """Store a plan with its desired replicas as the last plan, even if the fleet has changed since.
 
@@ -303,7 +298,8 @@ class FleetStore:
             plan: the plan.
             desired: desired allocations by server.
             revision: revision from which the plan was made.
-            reported: facts reported with the loads; None if nothing is missing.
+            seen: what was reported with the loads.
+            estimates: estimates of the loads, by server.
 
         Returns:
             The revision that the plan describes: the one after this change, or if the fleet had changed
@@ -312,13 +308,16 @@ class FleetStore:
         Raises:
             InferplanError: the journal cannot be written; nothing has changed.
         """
-        with self._writing:
-            while True:
-                before = self._built()
-                if before.plan is not None and before.plan.revision > revision:
-                    return revision
-                stands_for = before.revision + 1 if before.changed_at <= revision else revision
-                entities = before.entities.with_desired(desired)
-                after = replace(before, revision=before.revision + 1, entities=entities)
-                if self._put(before, after.planned(plan, stands_for, time.time(), reported)):
-                    return stands_for
+        stands_for = revision
+
+        def kept(before: Snapshot) -> Snapshot:
+            nonlocal stands_for
+            if before.plan is not None and before.plan.revision > revision:
+                return before
+            stands_for = before.revision + 1 if before.changed_at <= revision else revision
+            entities = before.entities.with_desired(desired)
+            after = replace(before, revision=before.revision + 1, entities=entities)
+            return after.planned(plan, stands_for, replace(seen, now_s=time.time()), estimates)
+
+        self._write(kept)
+        return stands_for

@@ -10,21 +10,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from optimizer.documents import Document
-from optimizer.schema import (
-    Accelerator,
-    AllocationData,
-    Capacity,
-    CurrentPool,
-    Load,
-    ModelProfile,
-    OptimizerOptions,
-    Route,
-    Server,
-    ServiceClass,
-)
+from optimizer.schema import Accelerator, AllocationData, CurrentPool, Load, OptimizerOptions, Server
 from optimizer.stabilisation.decisions import Decisions, ReplicaStatus
-from rest_server.differences import MODELS, Key
-from rest_server.fleet import Entities
+from rest_server.fleet import MODELS, SECTIONS, Entities, Key
 from rest_server.history import Event, History, KeptPlan
 from rest_server.state import PlanRecord, Snapshot
 
@@ -50,15 +38,6 @@ TABLES = (
         revision INTEGER NOT NULL UNIQUE, made_at REAL NOT NULL, packed BLOB NOT NULL
     )""",
 )
-_DOCUMENTS: dict[str, type[Document]] = {
-    "accelerators": Accelerator,
-    "models": ModelProfile,
-    "serviceClasses": ServiceClass,
-    "servers": Server,
-    "count": Capacity,
-    "optimizer": OptimizerOptions,
-    "routes": Route,
-}
 
 
 def key_text(key: Key) -> str:
@@ -83,22 +62,19 @@ def read_entities(connection: sqlite3.Connection) -> Entities:
         ValueError: a row is not a valid item.
         sqlite3.Error: the file is damaged.
     """
-    found: dict[str, dict[Key, Any]] = {section: {} for section in (*_DOCUMENTS, MODELS)}
+    found: dict[str, dict[Key, Any]] = {section: {} for section in SECTIONS}
     rows = connection.execute("SELECT section, key, document FROM items ORDER BY position")
     for section, key, text in rows:
-        found[section][tuple(json.loads(key))] = text and _item(_DOCUMENTS[section], text)
-    models: dict[str, dict[str, Any]] = {model: {} for (model,) in found[MODELS]}
-    for (model, accelerator), profile in found["models"].items():
+        found[section][tuple(json.loads(key))] = text and _item(SECTIONS[section].document, text)
+    options = found.pop("optimizer").get((), OptimizerOptions())
+    models: dict[str, dict[str, Any]] = {model: {} for (model,) in found.pop(MODELS)}
+    for (model, accelerator), profile in found.pop("models").items():
         models[model][accelerator] = profile
-    return Entities(
-        _by_name(found["accelerators"]),
-        models,
-        _by_name(found["serviceClasses"]),
-        _by_name(found["servers"]),
-        {type_name: item.cards for (type_name,), item in found["count"].items()},
-        found["optimizer"].get((), OptimizerOptions()),
-        _by_name(found["routes"]),
-    )
+    named: dict[str, Any] = {
+        SECTIONS[section].field: {name: item for (name,), item in items.items()}
+        for section, items in found.items()
+    }
+    return Entities(models=models, optimizer=options, **named)
 
 
 def read_snapshot(connection: sqlite3.Connection) -> tuple[str, Snapshot]:
@@ -142,10 +118,6 @@ def read_positions(connection: sqlite3.Connection) -> dict[str, dict[Key, int]]:
     return found
 
 
-def _by_name(items: Mapping[Key, Any]) -> dict[str, Any]:
-    return {name: item for (name,), item in items.items()}
-
-
 def _item(type_: type[Document], text: str) -> Document:
     """Convert JSON text to an item.
 
@@ -161,10 +133,10 @@ def _item(type_: type[Document], text: str) -> Document:
     except ValidationError:
         if type_ is not Server:
             raise
-    allocations = {name: _allocation(values.pop(name)) for name in _ALLOCATIONS if name in values}
-    server = Server.model_validate_json(json.dumps(values))
-    fields = {_ALLOCATIONS[name]: item for name, item in allocations.items()}
-    return server.model_copy(update=fields)
+    allocations = {
+        field: _allocation(values.pop(name)) for name, field in _ALLOCATIONS.items() if name in values
+    }
+    return Server.model_validate_json(json.dumps(values)).model_copy(update=allocations)
 
 
 _ALLOCATIONS = {"currentAlloc": "current", "desiredAlloc": "desired"}
@@ -172,19 +144,20 @@ _ALLOCATIONS = {"currentAlloc": "current", "desiredAlloc": "desired"}
 
 def _allocation(values: Mapping[str, Any]) -> AllocationData:
     """Return an allocation from stored values; its cost can exceed the maximum of documents."""
-    names = {field.alias or name: name for name, field in AllocationData.model_fields.items()}
-    given: dict[str, Any] = {names[wire]: value for wire, value in values.items()}
-    if "load" in given:
-        given["load"] = Load.model_validate_json(json.dumps(given["load"]))
-    if "pools" in given:
-        given["pools"] = tuple(_current_pool(item) for item in given["pools"])
-    return AllocationData.model_construct(_fields_set=set(given), **given)
+    parts: dict[str, Any] = {}
+    if "load" in values:
+        parts["load"] = Load.model_validate_json(json.dumps(values["load"]))
+    if "pools" in values:
+        parts["pools"] = tuple(_unchecked(CurrentPool, item) for item in values["pools"])
+    allocation: AllocationData = _unchecked(AllocationData, {**values, **parts})
+    return allocation
 
 
-def _current_pool(values: Mapping[str, Any]) -> CurrentPool:
-    names = {field.alias or name: name for name, field in CurrentPool.model_fields.items()}
+def _unchecked(model: type[Document], values: Mapping[str, Any]) -> Any:
+    """Return a document with values by wire name, without checks."""
+    names = {field.alias or name: name for name, field in model.model_fields.items()}
     given: dict[str, Any] = {names[wire]: value for wire, value in values.items()}
-    return CurrentPool.model_construct(_fields_set=set(given), **given)
+    return model.model_construct(_fields_set=set(given), **given)
 
 
 def history_in(connection: sqlite3.Connection) -> History:

@@ -25,7 +25,7 @@ from optimizer.render.comparison_text import (
     money_of,
     queue_names,
 )
-from optimizer.render.estimates import estimates_note
+from optimizer.render.estimates import estimates_notes
 from optimizer.render.figures import BINDING, OTHER_STATISTIC, columns_of, stated, tightest_of, with_statistic
 from optimizer.render.money import Money, difference, signed
 from optimizer.render.names import shortened
@@ -153,8 +153,7 @@ def outcome_section(found: Comparison) -> Section:
         if found.transition_value_cents_per_h is not None:
             value = money_of(found).text(found.transition_value_cents_per_h)
             text.append(Paragraph(f"Transition value: {value} (with the penalty on moves)"))
-    estimates = estimates_note(found.first.plan, found.second.plan)
-    notes = (*found.notes, *([estimates] if estimates else []))
+    notes = (*found.notes, *estimates_notes(found.first.plan, found.second.plan))
     return Section(text=[*text, *(Paragraph(f"Note: {note}.", "yellow") for note in notes)])
 
 
@@ -439,16 +438,13 @@ def _reserve(reserves: Mapping[str, ReserveUse], row: ServerRow) -> str:
     item = reserves.get(row.server)
     if item is None:
         return "requires none"
-    parts = {
-        f"{item.headroom_wanted:.0%} headroom": item.headroom_wanted,
-        counted(item.spare_replicas, "spare"): item.spare_replicas,
-        f"availability {item.availability_target:.4g}"
-        if item.availability_target
-        else "": item.availability_target,
-    }
-    return (
-        f"{'has' if item.has_reserve else 'lacks'} {', '.join(text for text, size in parts.items() if size)}"
+    parts = (
+        (item.headroom_wanted, f"{item.headroom_wanted:.0%} headroom"),
+        (item.spare_replicas, counted(item.spare_replicas, "spare")),
+        (item.availability_target, f"availability {item.availability_target or 0:.4g}"),
     )
+    wanted = ", ".join(text for size, text in parts if size)
+    return f"{'has' if item.has_reserve else 'lacks'} {wanted}"
 
 
 def _exist(row: TypeComparison) -> SidePair | int | None:

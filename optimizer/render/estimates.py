@@ -21,14 +21,14 @@ def marked(accelerator: str, estimated: str | None) -> str:
     return accelerator if estimated is None else accelerator + MARK
 
 
-def estimates_note(*plans: Plan) -> str | None:
-    """Describe the sources of token times: estimates, measurements, and pools outside their domain.
+def estimates_notes(*plans: Plan) -> list[str]:
+    """Return a note on the sources of token times: estimates, measurements, and pools outside their domain.
 
-    None if all token times were given as plain numbers.
+    There is none if all token times were given as plain numbers.
     """
     pools = [pool for plan in plans for pools in plan.allocations.values() for pool in pools]
     found = [*_estimated(pools), *_measured(pools), *outside_range(plans)]
-    return ". ".join(found) or None
+    return [". ".join(found)] if found else []
 
 
 def estimate_note(end: EstimateEnd) -> str:

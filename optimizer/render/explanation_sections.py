@@ -12,7 +12,7 @@ from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL, SHARED, Unserved
 from optimizer.plan.placements import parts_by_server, place_name, placements_of
 from optimizer.quantities import counted, precise, quantity, share_text, significant
-from optimizer.render.estimates import estimates_note
+from optimizer.render.estimates import estimates_notes
 from optimizer.render.explanation_proof import proof_sections
 from optimizer.render.explanation_text import (
     binding_text,
@@ -52,8 +52,7 @@ _BY_IDLE = "an idle server then lacks its minimum number of replicas, whose card
 def explanation_sections(explanation: Explanation) -> list[Section]:
     """Return all sections of an explanation: servers, cards, repairs, targets and proofs."""
     money, plan = Money.of(explanation.plan), explanation.plan
-    estimates = estimates_note(plan)
-    notes = [*explanation.notes, *([estimates] if estimates else [])]
+    notes = [*explanation.notes, *estimates_notes(plan)]
     parts = [_headline(explanation), *(sentence(f"Note: {note}.") for note in notes)]
     overload = overload_section(explanation.overload, plan)
     if explanation.server is None:

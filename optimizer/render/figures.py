@@ -103,9 +103,9 @@ def _plan_columns(
     if shown.percentile_ranks:
         percentiles = target_percentiles(shown, pools, "plan")
         for percentile in percentiles:
-            beside = partial(_beside_limit, shown, f"p{percentile:g}")
+            beside = partial(_beside_limit, shown, percentile)
             rank = CSV_ONLY if len(percentiles) == 1 else OTHER_STATISTIC
-            yield base._replace(name=f"p{percentile:g} {shown.heading}", of=beside, rank=rank)
+            yield base._replace(name=f"{percentile} {shown.heading}", of=beside, rank=rank)
 
 
 def tightest_of(figures: Iterable[TargetFigure]) -> TargetFigure | None:
@@ -164,10 +164,16 @@ def _target(shown: Shown, pool: PoolRow) -> Value:
 
 def _beside_limit(shown: Shown, statistic: str, pool: PoolRow) -> FormattedValue | None:
     """Return one statistic of a pool's metric with its limit; None if the pool has no such target."""
-    for figure in pool.measured(shown.metric) if of_pool(pool, shown.metric, "plan") else ():
-        if statistic_of(figure.measure) == statistic:
-            return FormattedValue(f"{shown.text(figure.value)} ({precise(figure.limit)})", figure.value)
-    return None
+    found = figure_of(pool, shown.metric, statistic) if of_pool(pool, shown.metric, "plan") else None
+    if found is None:
+        return None
+    return FormattedValue(f"{shown.text(found.value)} ({precise(found.limit)})", found.value)
+
+
+def figure_of(pool: PoolRow, metric: str, statistic: str) -> TargetFigure | None:
+    """Return the target on a statistic of a pool's metric, with its value; None without such a target."""
+    found = pool.measured(metric)
+    return next((figure for figure in found if statistic_of(figure.measure) == statistic), None)
 
 
 def of_pool(pool: Document, metric: str, table: TableName) -> Shown | None:
@@ -178,11 +184,11 @@ def of_pool(pool: Document, metric: str, table: TableName) -> Shown | None:
     return kind_of_pool(pool).shown(table).get(metric)
 
 
-def target_percentiles(shown: Shown, pools: Iterable[PoolRow], table: TableName) -> list[float]:
-    """Return the percentiles of a metric that the targets of pools limit, in ascending order."""
+def target_percentiles(shown: Shown, pools: Iterable[PoolRow], table: TableName) -> list[str]:
+    """Return the percentiles of a metric that the targets of pools limit (``p95``), in ascending order."""
     mine = (pool for pool in pools if of_pool(pool, shown.metric, table))
     found = {statistic_of(figure.measure) for pool in mine for figure in pool.measured(shown.metric)}
-    return sorted(float(statistic.removeprefix("p")) for statistic in found - {"mean"})
+    return sorted(found - {"mean"}, key=lambda statistic: float(statistic.removeprefix("p")))
 
 
 def measured_in_columns(pool: PoolRow, shown: Shown) -> tuple[TargetFigure, ...]:

@@ -9,7 +9,7 @@ import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -259,9 +259,4 @@ def replica_patch(one: CardContainer) -> dict[str, Any]:
 
 def manifests_text(manifests: Iterable[Mapping[str, Any]]) -> str:
     """Return manifests as YAML text, one document after the other."""
-    return "---\n".join(_documents(manifests))
-
-
-def _documents(manifests: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    for manifest in manifests:
-        yield yaml_text(manifest)
+    return "---\n".join(map(yaml_text, manifests))

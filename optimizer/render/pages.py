@@ -9,6 +9,7 @@ import hashlib
 import io
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib.resources import files
 from typing import Literal, NamedTuple
 
@@ -18,7 +19,7 @@ from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KINDS, KindPoolFields, KindRowFields, kind_of_pool, kinds_of
 from optimizer.render.plots import draw
 from optimizer.render.report_sections import plan_headline, report_sections, status
-from optimizer.section import FOR_PROGRAMS, Column, Section
+from optimizer.section import FOR_PROGRAMS, Paragraph, Section
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.figures.figure_document import Figure
@@ -108,38 +109,31 @@ def _html(report: Report, system: System, origin: PageMetadata) -> str:
     )
 
 
-class _PagePart(NamedTuple):
-    """A section whose values are converted to text, for HTML."""
+def _parts(report: Report, system: System) -> list[Section]:
+    """Return the sections of a report that have content, with all values as text, and totals as last rows.
 
-    name: str
-    title: str
-    text: list[str]
-    columns: list[Column]
-    rows: list[list[str]]
-    """Rows of the table, with the total as the last row, if there is one."""
-    has_total: bool
-    notes: list[str]
-    picture: str
-    alert: bool
-
-    @classmethod
-    def of(cls, section: Section) -> "_PagePart":
-        """Convert a section with all columns that have values, except columns that only spell out marks."""
-        held = [] if section.hidden else section.held()
-        held = [i for i in held if section.columns[i].rank < FOR_PROGRAMS]
-        columns = [section.columns[i] for i in held]
-        rows = [[section.columns[i].cell(row[i]) for i in held] for row in section.all_rows()]
-        text = [printable(paragraph.text) for paragraph in section.text]
-        notes = [printable(note) for note in section.notes]
-        head = section.name, printable(section.title), text
-        has_total = section.total is not None
-        return cls(*head, columns, rows if columns else [], has_total, notes, section.picture, section.alert)
+    They have all columns that have values, except columns that only spell out marks.
+    """
+    return [
+        part
+        for part in map(_as_text, report_sections(report, system))
+        if part.text or part.rows or part.notes
+    ]
 
 
-def _parts(report: Report, system: System) -> list[_PagePart]:
-    """Return the sections of a report that have content, converted to text."""
-    parts = map(_PagePart.of, report_sections(report, system))
-    return [part for part in parts if part.text or part.rows or part.notes]
+def _as_text(section: Section) -> Section:
+    held = [] if section.hidden else section.held()
+    held = [i for i in held if section.columns[i].rank < FOR_PROGRAMS]
+    columns = [section.columns[i] for i in held]
+    rows = [tuple(section.columns[i].cell(row[i]) for i in held) for row in section.all_rows() if held]
+    return replace(
+        section,
+        title=printable(section.title),
+        text=[Paragraph(printable(paragraph.text)) for paragraph in section.text],
+        columns=columns,
+        rows=rows,
+        notes=[*map(printable, section.notes)],
+    )
 
 
 def _picture(shown: PlannedSystem, name: str) -> str:
@@ -160,7 +154,7 @@ def _markdown(report: Report, system: System, origin: PageMetadata) -> str:
         lines += [] if lines[-1] == "" else [""]
         lines += [f"## {section.title}", ""] if section.title else []
         for paragraph in section.text:
-            lines += [_escaped(paragraph), ""]
+            lines += [_escaped(paragraph.text), ""]
         if section.rows:
             lines += [_line(column.heading for column in section.columns)]
             lines += [_line(["---:" if column.content == "number" else "---" for column in section.columns])]

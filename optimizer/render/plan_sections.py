@@ -15,7 +15,7 @@ from optimizer.plan import Plan
 from optimizer.plan.placements import PlacementRow, Serving, parts_of, place_name
 from optimizer.plan.token_costs import token_costs
 from optimizer.quantities import counted, percent, quantity, share_text
-from optimizer.render.estimates import ENDS, estimates_note, marked
+from optimizer.render.estimates import ENDS, estimates_notes, marked
 from optimizer.render.explanation_text import part_text
 from optimizer.render.figures import columns_of, other_targets, plan_columns
 from optimizer.render.money import Money
@@ -118,8 +118,7 @@ def _allocations(plan: Plan, system: System) -> Section:
         for server in sorted(plan.allocations, key=lambda key: (system.priority(system.servers[key]), key))
         for i, pool in enumerate(pools.get(server, [None]))
     )
-    note = estimates_note(plan)
-    return table("Allocations", columns, rows, notes=[*([note] if note else []), *_bottlenecks(plan)])
+    return table("Allocations", columns, rows, notes=[*estimates_notes(plan), *_bottlenecks(plan)])
 
 
 def _allocation_columns(money: Money, kinds: Sequence[Kind], pools: Sequence[PoolRow]) -> list[Column]:
@@ -355,21 +354,11 @@ def candidate_sections(candidates: Candidates) -> list[Section]:
         name("estimated", estimated, rank=FOR_PROGRAMS),
     )
     found = table(f"Candidates ({len(rows)})", columns, range(len(rows)), "candidates")
-    return [found, rejected_section("Rejected pairs", candidates.rejections(), name("server", "server"))]
+    pair = name("server", "server"), name("accelerator", "accelerator")
+    return [found, rejected_section("Rejected pairs", candidates.rejections(), pair)]
 
 
-def rejected_section(title: str, items: Iterable[Any], first: Column) -> Section:
-    """Return the table of rejected pairs with the reasons.
-
-    Args:
-        title: title of the table.
-        items: the rejected pairs.
-        first: first column, before accelerator and reason.
-    """
-    columns = (
-        first,
-        name("accelerator", "accelerator"),
-        name("reason", "reason", rank=1),
-        words("detail", "detail"),
-    )
-    return table(title, columns, items, "rejected", may_be_empty=True)
+def rejected_section(title: str, items: Iterable[Any], columns: Iterable[Column]) -> Section:
+    """Return the table of pairs that cannot serve, with the reasons after the given columns."""
+    reasons = name("reason", "reason", rank=1), words("detail", "detail")
+    return table(title, (*columns, *reasons), items, "rejected", may_be_empty=True)

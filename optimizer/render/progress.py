@@ -16,7 +16,13 @@ def working(what: str) -> Iterator[None]:
         yield
         return
     done = threading.Event()
-    thread = threading.Thread(target=_show, args=(what, done), daemon=True)
+
+    def show() -> None:
+        if not done.wait(PATIENCE_S):
+            with telling(what):
+                done.wait()
+
+    thread = threading.Thread(target=show, daemon=True)
     thread.start()
     try:
         yield
@@ -35,10 +41,9 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda _done, _total: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TimeElapsedColumn
 
-    count = TextColumn("{task.fields[count]}")
-    columns = (TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn())
+    columns = ("{task.description}", BarColumn(), "{task.fields[count]}", TimeElapsedColumn())
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as shown:
         task = shown.add_task(what, total=None, count="")  # the number of parts is not known yet
 
@@ -55,21 +60,9 @@ def telling(what: str) -> Iterator[Callable[[str], None]]:
         yield lambda _text: None
         return
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (SpinnerColumn(), "{task.description}", TimeElapsedColumn())
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as shown:
         task = shown.add_task(what)
         yield lambda text: shown.update(task, description=f"{what}: {text}")
-
-
-def _show(what: str, done: threading.Event) -> None:
-    if done.wait(PATIENCE_S):
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:
-        progress.add_task(what)
-        done.wait()

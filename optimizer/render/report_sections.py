@@ -12,7 +12,7 @@ from optimizer.money import in_cost_unit
 from optimizer.plan import Plan, TargetFigure
 from optimizer.plan.placements import services_of
 from optimizer.quantities import be, counted, percent, quantity, share_text, significant
-from optimizer.queueing.measures import LATENCIES, label_of, statistic_of
+from optimizer.queueing.measures import LATENCIES, label_of
 from optimizer.queueing.targets import target_share
 from optimizer.render.comparison_sections import limits_sections
 from optimizer.render.decision_sections import (
@@ -21,8 +21,8 @@ from optimizer.render.decision_sections import (
     reason_sections,
     repair_sections,
 )
-from optimizer.render.estimates import estimates_note, marked
-from optimizer.render.figures import of_pool, other_targets, target_percentiles
+from optimizer.render.estimates import estimates_notes, marked
+from optimizer.render.figures import figure_of, of_pool, other_targets, target_percentiles
 from optimizer.render.money import Money
 from optimizer.render.plan_sections import (
     estimates_section,
@@ -208,8 +208,8 @@ def _assignment(overview: Overview) -> Section:
         Column("capacity", _pool(lambda row: row.max_arrival_rate_rpm), RPM, quantity),
         Money.of(overview.plan).column("cost", _pool(lambda row: row.cost_cents_per_h, 0.0)),
     )
-    note = estimates_note(overview.plan)
-    text = [f"{note}."] if note else [] if overview.pools else [NOTHING_RUNS]
+    text = [f"{note}." for note in estimates_notes(overview.plan)]
+    text = text or ([] if overview.pools else [NOTHING_RUNS])
     rows = (*overview.pools, *overview.unplaced, *overview.idle)
     return table("Assignment", columns, rows, picture="assignment", text=[*map(Paragraph, text)])
 
@@ -307,45 +307,43 @@ def _columns(kind: Kind, shown: Shown, pools: Sequence[PoolRow]) -> Iterator[Col
     percentiles = target_percentiles(shown, pools, "latencies") if shown.percentile_ranks else []
     parts = [part for part in kind.shown("latencies").values() if part.part_of == shown.metric]
     has_percentiles = any(pool.measured(shown.metric) for pool in pools)
-    for percentile in (None, *percentiles):
-        statistic = "mean" if percentile is None else f"p{percentile:g}"
+    for statistic in ("mean", *percentiles):
         title = f"{statistic} {shown.title}" if shown.percentile_ranks else shown.title
-        value = partial(_latency_text_of, shown, percentile)
+        value = partial(_latency_text_of, shown, statistic)
         yield Column(title, value, shown.unit, content="name" if shown.is_text else "number")
         for part in parts:
-            part_title = part.title if percentile is None and not has_percentiles else f"{part.title} (mean)"
+            is_mean = statistic != "mean" or has_percentiles
+            part_title = f"{part.title} (mean)" if is_mean else part.title
             yield Column(part_title, partial(_value_text, part.metric, "latencies"), part.unit)
         if shown.metric in LATENCIES:
-            limit = partial(_limit, shown, percentile)
+            limit = partial(_limit, shown, statistic)
             yield Column("target", limit, shown.unit, significant(5), none="none")
-            yield Column("margin", partial(_margin, shown, percentile), form=".0%")
+            yield Column("margin", partial(_margin, shown, statistic), form=".0%")
 
 
-def _target(shown: Shown, percentile: float | None, pool: PoolRow) -> TargetFigure | None:
-    """Return the target on a metric or on one of its percentiles, with its value; None without a target."""
+def _target(shown: Shown, statistic: str, pool: PoolRow) -> TargetFigure | None:
+    """Return the target on a statistic of a metric, with its value; None without a target."""
     if not shown.percentile_ranks:
         return pool.target_on(shown.metric) if shown.metric in LATENCIES else None
-    statistic = "mean" if percentile is None else f"p{percentile:g}"
-    found = pool.measured(shown.metric)
-    return next((figure for figure in found if statistic_of(figure.measure) == statistic), None)
+    return figure_of(pool, shown.metric, statistic)
 
 
-def _limit(shown: Shown, percentile: float | None, pool: PoolRow) -> float | None:
-    found = _target(shown, percentile, pool)
+def _limit(shown: Shown, statistic: str, pool: PoolRow) -> float | None:
+    found = _target(shown, statistic, pool)
     return None if found is None else found.limit
 
 
-def _margin(shown: Shown, percentile: float | None, pool: PoolRow) -> float | None:
-    found = _target(shown, percentile, pool)
+def _margin(shown: Shown, statistic: str, pool: PoolRow) -> float | None:
+    found = _target(shown, statistic, pool)
     share = None if found is None else target_share(found.value, found.limit)
     return None if share is None else 1 - share
 
 
-def _latency_text_of(shown: Shown, percentile: float | None, pool: PoolRow) -> str | None:
+def _latency_text_of(shown: Shown, statistic: str, pool: PoolRow) -> str | None:
     """Return a latency of a pool as text: the value that its target limits, else the mean."""
-    found = _target(shown, percentile, pool)
+    found = _target(shown, statistic, pool)
     if found is None:
-        return None if percentile is not None else _value_text(shown.metric, "latencies", pool)
+        return None if statistic != "mean" else _value_text(shown.metric, "latencies", pool)
     prefix = found.measure.removesuffix(label_of(shown.metric))
     return ("" if shown.percentile_ranks else prefix) + shown.text(found.value)
 

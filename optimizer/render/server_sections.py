@@ -20,6 +20,7 @@ from optimizer.render.explanation_text import (
     service_sentence,
 )
 from optimizer.render.money import Money
+from optimizer.render.plan_sections import rejected_section
 from optimizer.render.plan_text import figures_text
 from optimizer.section import Column, FormattedValue, Section, name, sentence, table, words
 from optimizer.studies.explanation.explanation_document import (
@@ -202,10 +203,5 @@ def _miss(pair: RejectedAccelerator) -> FormattedValue | None:
 
 
 def _rejections(item: ServerExplanation) -> Section:
-    columns = (
-        name("accelerator", "accelerator"),
-        Column("misses by", _miss),
-        name("reason", "reason", rank=1),
-        words("detail", "detail"),
-    )
-    return table("Where it cannot run", columns, item.rejections, "rejected")
+    columns = name("accelerator", "accelerator"), Column("misses by", _miss)
+    return rejected_section("Where it cannot run", item.rejections, columns)

@@ -1,7 +1,8 @@
 """Sections of a simulation: predicted and simulated metrics, missed targets and repairs; pools as CSV."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import kinds_of, shown_in
@@ -148,7 +149,8 @@ def _predicted(found: SimulatedLatency | SimulatedFigure, statistic: str) -> flo
         return found.predicted
     if statistic == "mean":
         return found.predicted_mean
-    return _percentiles_of(found)[PERCENTILES.index(statistic)]
+    known = found.predicted_percentiles
+    return None if known is None else getattr(known, f"{statistic}_ms")
 
 
 def _simulated_statistic(found: SimulatedLatency | SimulatedFigure, statistic: str) -> ConfidenceInterval:
@@ -239,58 +241,46 @@ def _lost_line(item: LostServer) -> str:
 
 def simulation_csv(found: Simulation) -> str:
     """Return the simulated pools as CSV, one row per pool, with all digits."""
-    own = sorted({metric for pool in found.pools for metric in pool.own})
-    figures = [f"{statistic}{name.upper()}" for name in LATENCIES for statistic in STATISTICS]
-    predicted = [f"predicted{name.upper()}" for name in LATENCIES]
-    widths = [f"{figure}HalfWidth" for figure in figures]
-    more = [f"{before}{metric}{after}" for metric in own for before, after in _OWN]
-    headings = [*_HEAD, *predicted, *figures, *widths, *_TAIL, *_percentile_names(found), *more]
-    rows = []
-    for pool in found.pools:
-        shown = [getattr(pool, name) if of_pool(pool, name, "simulated") else None for name in LATENCIES]
-        cells = [getattr(one, name, None) for one in shown for name in STATISTICS]
-        shares = [pool.within_ttft, pool.within_itl, pool.within_e2e, pool.within_all]
-        row = [pool.server, pool.accelerator, pool.num_replicas, pool.rate_rps]
-        row += [None if one is None else one.predicted_mean for one in shown]
-        row += [_value(cell) for cell in cells]
-        row += [None if cell is None else cell.half_width for cell in cells]
-        row += [pool.throughput_rps.value, pool.loss.value, pool.preemptions, *map(_value, shares)]
-        row += [pool.goodput_rps, "true" if pool.holds else "false", pool.verdict]
-        if _percentile_names(found):
-            row += [value for one in shown for value in _percentiles_of(one)]
-        row += [value for metric in own for value in _own_values(pool.own.get(metric))]
-        rows.append(tuple(row))
-    return Section(columns=list(map(Column, headings)), rows=rows).csv()
-
-
-_HEAD = ("server", "accelerator", "numReplicas", "replicaRate")
-_TAIL = (
-    "throughput", "loss", "preemptions", "withinTTFT", "withinITL", "withinE2E", "withinAll", "goodput",
-    "holds", "verdict",
-)  # fmt: skip
-_OWN = (("predicted ", ""), ("", ""), ("", " half-width"))
-"""Text before and after a metric's name in CSV headings, for metrics that only some kinds have."""
-
-
-def _own_values(found: SimulatedFigure | None) -> tuple[float | None, float | None, float | None]:
-    if found is None:
-        return None, None, None
-    return found.predicted, found.simulated.value, found.simulated.half_width
-
-
-def _percentile_names(found: Simulation) -> list[str]:
-    """Return the CSV headings of predicted percentiles; empty if no pool has them."""
     latencies = [getattr(pool, name) for pool in found.pools for name in LATENCIES]
     known = any(one is not None and one.predicted_percentiles is not None for one in latencies)
-    names = [f"{statistic.upper()}{name.upper()}" for name in LATENCIES for statistic in PERCENTILES]
-    return [f"predicted{name}" for name in names] if known else []
+    statistics = [(name, statistic) for name in LATENCIES for statistic in STATISTICS]
+    percentiles = [(name, statistic) for name in LATENCIES for statistic in PERCENTILES if known]
+    paths = [
+        ("server", "server"),
+        ("accelerator", "accelerator"),
+        ("numReplicas", "num_replicas"),
+        ("replicaRate", "rate_rps"),
+        *((f"predicted{name.upper()}", f"{name}.predicted_mean") for name in LATENCIES),
+        *((f"{one}{name.upper()}", f"{name}.{one}.value") for name, one in statistics),
+        *((f"{one}{name.upper()}HalfWidth", f"{name}.{one}.half_width") for name, one in statistics),
+        ("throughput", "throughput_rps.value"),
+        ("loss", "loss.value"),
+        ("preemptions", "preemptions"),
+        *((f"within{name.upper()}", f"within_{name}.value") for name in LATENCIES),
+        ("withinAll", "within_all.value"),
+        ("goodput", "goodput_rps"),
+        ("holds", "holds"),
+        ("verdict", "verdict"),
+        *(
+            (f"predicted{one.upper()}{name.upper()}", f"{name}.predicted_percentiles.{one}_ms")
+            for name, one in percentiles
+        ),
+    ]
+    for metric in sorted({metric for pool in found.pools for metric in pool.own}):
+        paths += [
+            (f"predicted {metric}", f"own.{metric}.predicted"),
+            (metric, f"own.{metric}.simulated.value"),
+            (f"{metric} half-width", f"own.{metric}.simulated.half_width"),
+        ]
+    return table("", [Column(heading, partial(_at, path)) for heading, path in paths], found.pools).csv()
 
 
-def _percentiles_of(latency: SimulatedLatency | None) -> list[float | None]:
-    """Return the predicted percentiles of a latency [ms]; None for unknown ones."""
-    known = None if latency is None else latency.predicted_percentiles
-    return [None if known is None else getattr(known, f"{name}_ms") for name in PERCENTILES]
-
-
-def _value(figure: ConfidenceInterval | None) -> float | None:
-    return None if figure is None else figure.value
+def _at(path: str, pool: SimulatedPool) -> Any:
+    """Return the value at an attribute path of a pool, for CSV; None if a part of the path is missing."""
+    first, *rest = path.split(".")
+    if first in LATENCIES and of_pool(pool, first, "simulated") is None:
+        return None
+    value: Any = getattr(pool, first)
+    for part in rest:
+        value = value.get(part) if isinstance(value, Mapping) else getattr(value, part, None)
+    return str(value).lower() if isinstance(value, bool) else value

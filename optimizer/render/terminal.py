@@ -12,7 +12,7 @@ from typing import IO, Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -57,26 +57,26 @@ def show(sections: Sequence[Section], file: IO[str], output: Output | None = Non
         SpecError: the requested table does not exist.
     """
     output = output or Output()
-    shown: list[RenderableType] = [_Shown(section, output.hint) for section in sections]
     if output.as_csv or output.table is not None:
         chosen = _chosen(sections, output.table)
         if output.as_csv:
             file.write(chosen.csv())
             return
         chosen.on_request, chosen.text = False, []
-        shown = [_Shown(chosen, output.hint)] if chosen.rows else [Text(f"{chosen.title}: none")]
+        sections = [chosen]
     width = UNBOUNDED if output.wide else output.width or _columns()
     plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False, "force_jupyter": False}
+    text = io.StringIO()
     if file.isatty():
         height = width and 25  # any value: for a simple terminal the library needs both or neither
         console = Console(file=file, width=width, height=height, **plain)
-        console.print(*shown, sep="", end="", crop=False, overflow="ignore")
-        return
-    text = io.StringIO()
-    console = Console(
-        file=text, width=width or WIDTH_WITHOUT_TERMINAL, force_terminal=False, color_system=None, **plain
-    )
-    console.print(*shown, sep="", end="", crop=False, overflow="ignore")
+    else:
+        plain |= {"force_terminal": False, "color_system": None}
+        console = Console(file=text, width=width or WIDTH_WITHOUT_TERMINAL, **plain)
+    parts = [part for section in sections for part in _drawn(section, console.width, output.hint)]
+    if output.table is not None and not sections[0].rows:
+        parts = [Text(f"{sections[0].title}: none")]
+    console.print(Group(*parts), sep="", end="", crop=False, overflow="ignore")
     file.writelines(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
 
 
@@ -98,23 +98,16 @@ def _chosen(sections: Sequence[Section], name: str | None) -> Section:
     return found[0]
 
 
-class _Shown:
-    """A section with its layout for the width at which it is printed."""
-
-    def __init__(self, section: Section, hint: str) -> None:
-        self.section, self.hint = section, hint
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the title, sentences, table and notes of the section for the rich library."""
-        section, width = self.section, options.max_width
-        if section.title and (section.text or not section.hidden):
-            yield from _lines(Paragraph(section.title, "bold"), width)
-        for paragraph in section.text:
-            yield from _lines(paragraph, width)
-        if section.text:
-            yield Text("")
-        if not section.hidden:
-            yield from _table(section, width, self.hint)
+def _drawn(section: Section, width: int, hint: str) -> Iterator[RenderableType]:
+    """Yield the title, sentences, table and notes of a section, laid out for a width [characters]."""
+    if section.title and (section.text or not section.hidden):
+        yield from _lines(Paragraph(section.title, "bold"), width)
+    for paragraph in section.text:
+        yield from _lines(paragraph, width)
+    if section.text:
+        yield Text("")
+    if not section.hidden:
+        yield from _table(section, width, hint)
 
 
 def _table(section: Section, width: int, hint: str) -> Iterator[RenderableType]:
@@ -122,7 +115,7 @@ def _table(section: Section, width: int, hint: str) -> Iterator[RenderableType]:
     columns = [section.columns[i] for i in held]
     cells = [[section.columns[i].cell(row[i]) for i in held] for row in section.all_rows()]
     layout = _layout(columns, cells, width)
-    yield _drawn(columns, cells, layout, total=section.total is not None)
+    yield _grid(columns, cells, layout, total=section.total is not None)
     dropped = [
         column.name
         for column, size in zip(columns, layout, strict=True)
@@ -205,7 +198,7 @@ def _grow(found: list[int], natural: Sequence[int], growing: Sequence[int], left
     return left
 
 
-def _drawn(
+def _grid(
     columns: Sequence[Column], cells: Sequence[Sequence[str]], layout: Sequence[int], *, total: bool
 ) -> Table:
     """Return the table of the columns that are not hidden; `total` marks the last row as a total."""

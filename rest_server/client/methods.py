@@ -8,6 +8,7 @@ from urllib.parse import quote
 from pydantic import BaseModel
 from pydantic_core import to_json
 
+from optimizer.documents import Document
 from optimizer.jobs.memory import MemoryQuestion
 from optimizer.jobs.study import StudyEntry
 from optimizer.jobs.table import Studies
@@ -40,6 +41,7 @@ from rest_server.client.calls import (
     text,
     text_of_system,
 )
+from rest_server.fleet import key_of
 from rest_server.v1.models import (
     AcceleratorList,
     Analyses,
@@ -205,9 +207,7 @@ class Methods(Studies):
         Raises:
             UnavailableError: there is no plan, or it is stale; raised immediately.
         """
-        return Call(
-            "GET", "/v1/targets", lambda body: TargetList.model_validate_json(body).targets, waits=False
-        )
+        return _listed("targets", TargetList, waits=False)
 
     @Sent
     def target(self, server: str, accelerator: str) -> Call[TargetAnswer]:
@@ -269,34 +269,32 @@ class Methods(Studies):
     @Sent
     def accelerators(self) -> Call[tuple[Accelerator, ...]]:
         """Return the accelerators of the fleet."""
-        return _listed("accelerators", lambda body: AcceleratorList.model_validate_json(body).accelerators)
+        return _listed("accelerators", AcceleratorList)
 
     @Sent
     def models(self) -> Call[tuple[ModelProfile, ...]]:
         """Return the model profiles of the fleet."""
-        return _listed("models", lambda body: ModelList.model_validate_json(body).models)
+        return _listed("models", ModelList)
 
     @Sent
     def service_classes(self) -> Call[tuple[ServiceClass, ...]]:
         """Return the service classes of the fleet."""
-        return _listed(
-            "service-classes", lambda body: ServiceClassList.model_validate_json(body).service_classes
-        )
+        return _listed("service-classes", ServiceClassList)
 
     @Sent
     def servers(self) -> Call[tuple[Server, ...]]:
         """Return the servers of the fleet."""
-        return _listed("servers", lambda body: ServerList.model_validate_json(body).servers)
+        return _listed("servers", ServerList)
 
     @Sent
     def capacity(self) -> Call[tuple[Capacity, ...]]:
         """Return the number of cards of the fleet by accelerator type."""
-        return _listed("capacity", lambda body: CapacityList.model_validate_json(body).count)
+        return _listed("capacity", CapacityList)
 
     @Sent
     def routes(self) -> Call[tuple[Route, ...]]:
         """Return the routes of the fleet, which divide requests between a small and a large model."""
-        return _listed("routes", lambda body: RouteList.model_validate_json(body).routes)
+        return _listed("routes", RouteList)
 
     @Sent
     def put(self, entity: Entity, *, if_match: str | None = None) -> Call[None]:
@@ -325,18 +323,17 @@ def _effort(options: EffortOptions | None, *, repair: bool) -> SimulateOptions:
 
 
 def _path_of(entity: Entity) -> str:
-    names = [entity.type if isinstance(entity, Capacity) else entity.name]
-    if isinstance(entity, ModelProfile):
-        names.append(entity.accelerator)
-    return _path(_COLLECTIONS[type(entity)], *names)
+    return _path(_COLLECTIONS[type(entity)], *key_of(entity))
 
 
 def _path(collection: str, *names: str) -> str:
     return "/".join(("/v1", collection, *(quote(name, safe="") for name in names)))
 
 
-def _listed(collection: str, read: Callable[[bytes], Answer]) -> Call[Answer]:
-    return Call("GET", f"/v1/{collection}", read)
+def _listed(path: str, model: type[Document], **how: Any) -> Call[Any]:
+    """Return a request for a document with a single field, a list, whose items are returned."""
+    (field,) = model.model_fields
+    return Call("GET", f"/v1/{path}", lambda body: getattr(model.model_validate_json(body), field), **how)
 
 
 def _read(path: str, model: type[Answer]) -> Call[Answer]:

@@ -3,29 +3,16 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from optimizer.documents import ANY_LOSS, NUMBERS_ONLY, Document
+from optimizer.documents import ANY_LOSS, NUMBERS_ONLY
 from optimizer.errors import SpecError
-from optimizer.schema import (
-    Accelerator,
-    Capacity,
-    ModelProfile,
-    OptimizerOptions,
-    Server,
-    ServiceClass,
-    SystemSpec,
-)
+from optimizer.schema import OptimizerOptions, ServiceClass, SystemSpec
 from optimizer.schema.files import MAX_WRAPPERS, WRAPPERS, spec_from_value
 from optimizer.schema.messages import json_type, path_text
 from rest_server.compat.lenient import checked, is_flat, read_entity, read_object
+from rest_server.fleet import SECTIONS
 
-SECTIONS: dict[str, type[Document]] = {
-    "accelerators": Accelerator,
-    "models": ModelProfile,
-    "serviceClasses": ServiceClass,
-    "servers": Server,
-    "count": Capacity,
-}
-"""Document types of the items in a system's lists, by the wire names of the lists."""
+LISTS = ("accelerators", "models", "serviceClasses", "servers", "count")
+"""Sections that are lists of items in llm-inferno's systems, in the order in which they are read."""
 
 
 def read_list(section: str, raw: object, ignored: list[str]) -> list[Any] | None:
@@ -46,7 +33,7 @@ def read_list(section: str, raw: object, ignored: list[str]) -> list[Any] | None
 def _read_items(section: str, raw: object, ignored: list[str]) -> list[Any]:
     if not isinstance(raw, list):
         raise SpecError(f"{section}: must be a list, not {json_type(raw)}")
-    model = SECTIONS[section]
+    model: type[Any] = SECTIONS[section].document
     return [read_entity(model, item, f"{section}[{i}]", ignored) for i, item in enumerate(raw)]
 
 
@@ -76,7 +63,7 @@ def read_reference_system(raw: object, ignored: list[str]) -> SystemSpec:
         spec = spec_from_value(document, context=NUMBERS_ONLY)
     except SpecError:
         sections = _sections(document, "", ignored)
-        lists = {name: tuple(_read_items(name, sections.get(name, []), ignored)) for name in SECTIONS}
+        lists = {name: tuple(_read_items(name, sections.get(name, []), ignored)) for name in LISTS}
         named = classes_by_name(lists["serviceClasses"], sections.get("serviceClasses", []))
         options = read_entity(OptimizerOptions, sections.get("optimizer", {}), "optimizer", ignored)
         return SystemSpec.model_construct(
@@ -133,7 +120,7 @@ def _sections(raw: Mapping[str, Any], path: str, ignored: list[str], depth: int 
         ignored: list to which the paths of unknown keys are added.
         depth: number of wrappers around it.
     """
-    known = {name.lower(): name for name in (*SECTIONS, "optimizer")}
+    known = {name.lower(): name for name in (*LISTS, "optimizer")}
     sections: dict[str, Any] = {}
     for key, value in raw.items():
         lower, here = key.lower(), f"{path}{path_text([key])}"

@@ -1,7 +1,6 @@
 """Changes of the fleet's items on llm-inferno's routes: find, add or replace, remove, reject."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from optimizer.errors import InferplanError, SpecError
@@ -35,19 +34,6 @@ def found(index: Mapping[str, Any], name: str, message: str) -> Any:
     if name not in index:
         raise WireRefusalError(404, message)
     return index[name]
-
-
-def with_items(entities: Entities, section: str, changed: Mapping[str, Any]) -> Entities:
-    """Return the fleet with some items of a section added or replaced, by name."""
-    changes: dict[str, Any] = {section: {**getattr(entities, section), **changed}}
-    return replace(entities, **changes)
-
-
-def without_item(entities: Entities, section: str, name: str) -> Entities:
-    """Return the fleet without one item of a section."""
-    kept = {key: value for key, value in getattr(entities, section).items() if key != name}
-    changes: dict[str, Any] = {section: kept}
-    return replace(entities, **changes)
 
 
 def echoed(items: Iterable[Any] | None, shape: Callable[[Any], Any]) -> list[Any] | None:

@@ -6,16 +6,8 @@ from typing import Any
 
 from optimizer.schema import ModelTarget, ServiceClass
 from rest_server.compat.bodies import classes_by_name, read_list
-from rest_server.compat.changes import (
-    Change,
-    Changed,
-    WireRefusalError,
-    echoed,
-    found,
-    spelled,
-    with_items,
-    without_item,
-)
+from rest_server.compat.changes import Change, Changed, WireRefusalError, echoed, found, spelled
+from rest_server.compat.entities import SERVICE_CLASSES
 from rest_server.compat.lenient import read_entity, read_object
 from rest_server.compat.serializers import plain_json, service_class_json, target_json
 from rest_server.fleet import Entities
@@ -23,32 +15,12 @@ from rest_server.fleet import Entities
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
-def service_classes(entities: Entities) -> Any:
-    """Return the response to ``/getServiceClasses``."""
-    return {"serviceClasses": [service_class_json(item) for item in entities.service_classes.values()]}
-
-
-def _class(entities: Entities, name: str) -> ServiceClass:
-    item: ServiceClass = found(entities.service_classes, name, f"service class {name} not found")
-    return item
-
-
-def service_class(entities: Entities, name: str) -> Any:
-    """Return the response to ``/getServiceClass/:name``."""
-    return service_class_json(_class(entities, name))
-
-
 def add_service_class(entities: Entities, name: str, priority: str) -> Changed:
     """Carry out ``/addServiceClass/:name/:priority``, which adds a class without targets."""
     if not _WHOLE_NUMBER.fullmatch(priority):
         raise WireRefusalError(400, f"service class priority {priority} invalid")
     item = read_entity(ServiceClass, {"name": name, "priority": int(priority)}, "", [])
-    return with_items(entities, "service_classes", {name: item}), service_class_json(item)
-
-
-def remove_service_class(entities: Entities, name: str) -> Changed:
-    """Carry out ``/removeServiceClass/:name``."""
-    return without_item(entities, "service_classes", name), service_class(entities, name)
+    return SERVICE_CLASSES.put(entities, [item]), service_class_json(item)
 
 
 def set_service_classes(raw: object, ignored: list[str]) -> Change:
@@ -61,7 +33,7 @@ def set_service_classes(raw: object, ignored: list[str]) -> Change:
         shape["priority"] = plain_json(spelled(given).get("priority", 0))
         if "model_targets" not in item.model_fields_set:
             shape["modelTargets"] = None
-    return lambda entities: (with_items(entities, "service_classes", named), answer)
+    return lambda entities: (entities.with_items("service_classes", named), answer)
 
 
 def add_targets(raw: object, ignored: list[str]) -> Change:
@@ -87,17 +59,17 @@ def add_targets(raw: object, ignored: list[str]) -> Change:
 
 def _retargeted(entities: Entities, item: ServiceClass, targets: Iterable[ModelTarget]) -> Changed:
     changed = item.model_copy(update={"model_targets": tuple(targets)})
-    return with_items(entities, "service_classes", {item.name: changed}), service_class_json(changed)
+    return SERVICE_CLASSES.put(entities, [changed]), service_class_json(changed)
 
 
 def target(entities: Entities, name: str, model: str) -> Any:
     """Return the response to ``/getServiceClassModelTarget/:name/:model``."""
-    targets = {item.model: item for item in _class(entities, name).model_targets}
+    targets = {item.model: item for item in SERVICE_CLASSES.item(entities, name).model_targets}
     return target_json(found(targets, model, f"model {model} not found"))
 
 
 def remove_target(entities: Entities, name: str, model: str) -> Changed:
     """Carry out ``/removeServiceClassModelTarget/:name/:model``."""
-    answer, item = target(entities, name, model), _class(entities, name)
+    answer, item = target(entities, name, model), SERVICE_CLASSES.item(entities, name)
     changed, _ = _retargeted(entities, item, (each for each in item.model_targets if each.model != model))
     return changed, answer

@@ -21,6 +21,7 @@ from optimizer.spec.streams import planned_names
 from rest_server.compat import classes, entities
 from rest_server.compat.answers import WireRoute, json_response, notice_headers
 from rest_server.compat.changes import Change, Changed, WireRefusalError, check_fleet
+from rest_server.compat.entities import ACCELERATORS, CAPACITIES, SERVERS, SERVICE_CLASSES
 from rest_server.compat.lenient import json_body
 from rest_server.compat.planning import PlanningResult, plan_document, plan_state, planned_fleet, with_outcome
 from rest_server.fleet import Entities
@@ -30,28 +31,28 @@ from rest_server.v1.requests import held_fleet
 
 _READERS: dict[str, Callable[..., Any]] = {
     "/getAccelerators": entities.accelerators,
-    "/getAccelerator/{name}": entities.accelerator,
-    "/getCapacities": entities.capacities,
-    "/getCapacity/{name}": entities.capacity,
+    "/getAccelerator/{name}": ACCELERATORS.one,
+    "/getCapacities": CAPACITIES.all,
+    "/getCapacity/{name}": CAPACITIES.one,
     "/getModels": entities.models,
     "/getModel/{name}": entities.model,
-    "/getServiceClasses": classes.service_classes,
-    "/getServiceClass/{name}": classes.service_class,
+    "/getServiceClasses": SERVICE_CLASSES.all,
+    "/getServiceClass/{name}": SERVICE_CLASSES.one,
     "/getServiceClassModelTarget/{name}/{model}": classes.target,
-    "/getServers": entities.servers,
-    "/getServer/{name}": entities.server,
+    "/getServers": SERVERS.all,
+    "/getServer/{name}": SERVERS.one,
     "/getModelAcceleratorPerf/{name}/{acc}": entities.profile,
 }
 """GET routes of both modes: functions from the fleet and the names in the path to the response."""
 _CHANGES: dict[str, Callable[..., Changed]] = {
-    "/removeAccelerator/{name}": entities.remove_accelerator,
+    "/removeAccelerator/{name}": ACCELERATORS.removed,
     "/removeCapacity/{name}": entities.remove_capacity,
     "/addModel/{name}": entities.add_model,
     "/removeModel/{name}": entities.remove_model,
     "/addServiceClass/{name}/{priority}": classes.add_service_class,
-    "/removeServiceClass/{name}": classes.remove_service_class,
+    "/removeServiceClass/{name}": SERVICE_CLASSES.removed,
     "/removeServiceClassModelTarget/{name}/{model}": classes.remove_target,
-    "/removeServer/{name}": entities.remove_server,
+    "/removeServer/{name}": SERVERS.removed,
     "/removeModelAcceleratorPerf/{name}/{acc}": entities.remove_profile,
     "/applyAllocation": entities.apply_allocation,
 }
@@ -59,16 +60,16 @@ _CHANGES: dict[str, Callable[..., Changed]] = {
 the response.
 """
 _WRITERS: dict[str, Callable[[object, list[str]], Change]] = {
-    "/setAccelerators": entities.set_accelerators,
-    "/addAccelerator": entities.add_accelerator,
-    "/setCapacities": entities.set_capacities,
-    "/setCapacity": entities.set_capacity,
+    "/setAccelerators": ACCELERATORS.set_all,
+    "/addAccelerator": ACCELERATORS.add,
+    "/setCapacities": CAPACITIES.set_all,
+    "/setCapacity": CAPACITIES.add,
     "/setModels": entities.set_models,
     "/setServiceClasses": classes.set_service_classes,
     "/addServiceClassModelTargets": classes.add_targets,
     "/addServiceClassModelTarget": classes.add_targets,
-    "/setServers": entities.set_servers,
-    "/addServer": entities.add_server,
+    "/setServers": SERVERS.set_all,
+    "/addServer": SERVERS.add,
     "/addModelAcceleratorPerf": entities.add_profile,
 }
 """POST routes of stateful mode: functions from the body to a change of the fleet."""

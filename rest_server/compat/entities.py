@@ -4,91 +4,90 @@ A reader returns the response, given the fleet's items and the names in the path
 items and the response. A writer converts a body to a change.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from optimizer.errors import SpecError
-from optimizer.schema import Accelerator, AllocationData, Capacity, ModelProfile, Server
+from optimizer.schema import AllocationData, ModelProfile
 from rest_server.compat.bodies import read_list
-from rest_server.compat.changes import Change, Changed, echoed, found, with_items, without_item
+from rest_server.compat.changes import Change, Changed, echoed, found
 from rest_server.compat.lenient import read_entity, read_object
 from rest_server.compat.serializers import (
     accelerator_json,
-    capacity_json,
     profile_json,
     server_json,
+    service_class_json,
 )
-from rest_server.fleet import Entities
+from rest_server.fleet import SECTIONS, Entities, key_of
 
 MAX_NAME = 253
 """Maximum length of a name [characters]."""
 
 
-# --- accelerators --------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class NamedItems:
+    """Handlers of the routes for a section whose items have single names."""
+
+    section: str
+    """Name of the section in documents and bodies."""
+    shape: Callable[[Any], dict[str, Any]]
+    """Function that returns an item in llm-inferno's JSON format."""
+    missing: str
+    """Message if there is no item with a name, which takes the place of the braces."""
+    echo: Callable[[Any], dict[str, Any]] | None = None
+    """Function that returns the format in which the response to a write repeats an item; None: `shape`."""
+
+    @property
+    def _field(self) -> str:
+        return SECTIONS[self.section].field
+
+    def all(self, entities: Entities) -> Any:
+        """Return the response to the route that lists the items."""
+        return {self.section: [self.shape(item) for item in entities.section(self.section).values()]}
+
+    def item(self, entities: Entities, name: str) -> Any:
+        """Return the item with a name.
+
+        Raises:
+            WireRefusalError: there is no such item.
+        """
+        return found(entities.section(self.section), name, self.missing.format(name))
+
+    def one(self, entities: Entities, name: str) -> Any:
+        """Return the response to the route that reads one item."""
+        return self.shape(self.item(entities, name))
+
+    def removed(self, entities: Entities, name: str) -> Changed:
+        """Carry out the route that removes one item."""
+        answer = self.one(entities, name)
+        return entities.with_items(self._field, {name: None}), answer
+
+    def put(self, entities: Entities, items: Iterable[Any]) -> Entities:
+        """Return the fleet with some items added or replaced."""
+        return entities.with_items(self._field, {key_of(item)[0]: item for item in items})
+
+    def set_all(self, raw: object, ignored: list[str]) -> Change:
+        """Read the body of the route that adds or replaces several items; the response repeats them."""
+        items = read_list(self.section, raw, ignored)
+        answer = {self.section: echoed(items, self.echo or self.shape)}
+        return lambda entities: (self.put(entities, items or ()), answer)
+
+    def add(self, raw: object, ignored: list[str]) -> Change:
+        """Read the body of the route that adds or replaces one item; the response repeats it."""
+        item = read_entity(SECTIONS[self.section].document, read_object(raw), "", ignored)
+        return lambda entities: (self.put(entities, [item]), (self.echo or self.shape)(item))
 
 
-def accelerators(entities: Entities) -> Any:
-    """Return the response to ``/getAccelerators``."""
-    return [accelerator_json(item) for item in entities.accelerators.values()]
-
-
-def accelerator(entities: Entities, name: str) -> Any:
-    """Return the response to ``/getAccelerator/:name``."""
-    return accelerator_json(found(entities.accelerators, name, f"accelerator {name} not found"))
-
-
-def remove_accelerator(entities: Entities, name: str) -> Changed:
-    """Carry out ``/removeAccelerator/:name``."""
-    return without_item(entities, "accelerators", name), accelerator(entities, name)
-
-
-def set_accelerators(raw: object, ignored: list[str]) -> Change:
-    """Read the body of ``/setAccelerators``."""
-    items: list[Accelerator] | None = read_list("accelerators", raw, ignored)
-    named = {item.name: item for item in items or ()}
-    answer = {"accelerators": echoed(items, accelerator_json)}
-    return lambda entities: (with_items(entities, "accelerators", named), answer)
-
-
-def add_accelerator(raw: object, ignored: list[str]) -> Change:
-    """Read the body of ``/addAccelerator``."""
-    item = read_entity(Accelerator, read_object(raw), "", ignored)
-    return lambda entities: (with_items(entities, "accelerators", {item.name: item}), accelerator_json(item))
-
-
-# --- capacities ----------------------------------------------------------------------------------------
-
-
-def capacities(entities: Entities) -> Any:
-    """Return the response to ``/getCapacities``."""
-    return {"count": [capacity_json(type_name, count) for type_name, count in entities.capacity.items()]}
-
-
-def capacity(entities: Entities, name: str) -> Any:
-    """Return the response to ``/getCapacity/:type``."""
-    return capacity_json(name, found(entities.capacity, name, f"capacity for {name} not found"))
-
-
-def remove_capacity(entities: Entities, name: str) -> Changed:
-    """Carry out ``/removeCapacity/:type``."""
-    count = found(entities.capacity, name, f"accelerator type {name} not found")
-    return without_item(entities, "capacity", name), capacity_json(name, count)
-
-
-def set_capacities(raw: object, ignored: list[str]) -> Change:
-    """Read the body of ``/setCapacities``."""
-    items: list[Capacity] | None = read_list("count", raw, ignored)
-    counts = {item.type: item.cards for item in items or ()}
-    answer = {"count": echoed(items, lambda item: capacity_json(item.type, item.count))}
-    return lambda entities: (with_items(entities, "capacity", counts), answer)
-
-
-def set_capacity(raw: object, ignored: list[str]) -> Change:
-    """Read the body of ``/setCapacity``."""
-    item = read_entity(Capacity, read_object(raw), "", ignored)
-    answer = capacity_json(item.type, item.count)
-    return lambda entities: (with_items(entities, "capacity", {item.type: item.cards}), answer)
+ACCELERATORS = NamedItems("accelerators", accelerator_json, "accelerator {} not found")
+CAPACITIES = NamedItems(
+    "count",
+    lambda item: {"type": item.type, "count": item.cards},
+    "capacity for {} not found",
+    lambda item: {"type": item.type, "count": item.count},
+)
+SERVICE_CLASSES = NamedItems("serviceClasses", service_class_json, "service class {} not found")
+SERVERS = NamedItems("servers", server_json, "server {} not found")
 
 
 # --- models and their profiles -------------------------------------------------------------------------
@@ -113,34 +112,32 @@ def add_model(entities: Entities, name: str) -> Changed:
     """Carry out ``/addModel/:name``, which adds a model without profiles, or removes its profiles."""
     if len(name) > MAX_NAME:
         raise SpecError(f"name: must have at most {MAX_NAME} characters")
-    return with_items(entities, "models", {name: {}}), name
+    return entities.with_items("models", {name: {}}), name
 
 
 def remove_model(entities: Entities, name: str) -> Changed:
     """Carry out ``/removeModel/:name``."""
     _profiles(entities, name)
-    return without_item(entities, "models", name), name
+    return entities.with_items("models", {name: None}), name
 
 
 def set_models(raw: object, ignored: list[str]) -> Change:
     """Read the body of ``/setModels``."""
     items: list[ModelProfile] | None = read_list("models", raw, ignored)
     answer = {"models": echoed(items, profile_json)}
-    return lambda entities: (replace(entities, models=with_profiles(entities, items or ())), answer)
+    return lambda entities: (with_profiles(entities, items or ()), answer)
 
 
-def with_profiles(entities: Entities, items: Iterable[ModelProfile]) -> dict[str, Mapping[str, ModelProfile]]:
-    """Return the models with some profiles added.
+def with_profiles(entities: Entities, items: Iterable[ModelProfile]) -> Entities:
+    """Return the fleet with some profiles added.
 
     A profile replaces the one of the same model and accelerator.
     """
-    added: dict[str, dict[str, ModelProfile]] = {}
+    changed: dict[str, dict[str, ModelProfile]] = {}
     for item in items:
-        added.setdefault(item.name, {})[item.accelerator] = item
-    return {
-        **entities.models,
-        **{name: {**entities.models.get(name, {}), **mine} for name, mine in added.items()},
-    }
+        mine = changed.setdefault(item.name, {**entities.models.get(item.name, {})})
+        mine[item.accelerator] = item
+    return entities.with_items("models", changed)
 
 
 def profile(entities: Entities, name: str, acc: str) -> Any:
@@ -154,7 +151,7 @@ def add_profile(raw: object, ignored: list[str]) -> Change:
 
     def change(entities: Entities) -> Changed:
         _profiles(entities, item.name)
-        return replace(entities, models=with_profiles(entities, [item])), profile_json(item)
+        return with_profiles(entities, [item]), profile_json(item)
 
     return change
 
@@ -163,39 +160,21 @@ def remove_profile(entities: Entities, name: str, acc: str) -> Changed:
     """Carry out ``/removeModelAcceleratorPerf/:name/:acc``."""
     answer = profile(entities, name, acc)
     kept = {key: item for key, item in _profiles(entities, name).items() if key != acc}
-    return with_items(entities, "models", {name: kept}), answer
+    return entities.with_items("models", {name: kept}), answer
 
 
-# --- servers -------------------------------------------------------------------------------------------
+# --- accelerators, capacities and servers ---------------------------------------------------------------
 
 
-def servers(entities: Entities) -> Any:
-    """Return the response to ``/getServers``."""
-    return {"servers": [server_json(item) for item in entities.servers.values()]}
+def accelerators(entities: Entities) -> Any:
+    """Return the response to ``/getAccelerators``, which is a list without a name."""
+    return ACCELERATORS.all(entities)["accelerators"]
 
 
-def server(entities: Entities, name: str) -> Any:
-    """Return the response to ``/getServer/:name``."""
-    return server_json(found(entities.servers, name, f"server {name} not found"))
-
-
-def remove_server(entities: Entities, name: str) -> Changed:
-    """Carry out ``/removeServer/:name``."""
-    return without_item(entities, "servers", name), server(entities, name)
-
-
-def set_servers(raw: object, ignored: list[str]) -> Change:
-    """Read the body of ``/setServers``."""
-    items: list[Server] | None = read_list("servers", raw, ignored)
-    named = {item.name: item for item in items or ()}
-    answer = {"servers": echoed(items, server_json)}
-    return lambda entities: (with_items(entities, "servers", named), answer)
-
-
-def add_server(raw: object, ignored: list[str]) -> Change:
-    """Read the body of ``/addServer``."""
-    item = read_entity(Server, read_object(raw), "", ignored)
-    return lambda entities: (with_items(entities, "servers", {item.name: item}), server_json(item))
+def remove_capacity(entities: Entities, name: str) -> Changed:
+    """Carry out ``/removeCapacity/:type``."""
+    found(entities.count, name, f"accelerator type {name} not found")
+    return CAPACITIES.removed(entities, name)
 
 
 def apply_allocation(entities: Entities) -> Changed:
@@ -210,7 +189,7 @@ def apply_allocation(entities: Entities) -> Changed:
             stays = server.current.num_replicas > 0 and not _is_planned(server.desired)
             current = server.current if stays else nothing
             servers[name] = server.model_copy(update={"current": current})
-    return with_items(entities.with_desired_applied(), "servers", servers), "Done"
+    return entities.with_desired_applied().with_items("servers", servers), "Done"
 
 
 def _is_planned(desired: AllocationData) -> bool:

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel
-
 from optimizer.documents import NUMBERS_ONLY, Document
 from optimizer.errors import SpecError
 from optimizer.kinds.queue_models import REFERENCE
@@ -21,7 +19,6 @@ from optimizer.schema import (
     Accelerator,
     Capacity,
     ModelProfile,
-    ModelTarget,
     SaturationPolicy,
     Server,
     ServiceClass,
@@ -186,24 +183,18 @@ def _keys(model: type[Document]) -> dict[str, _Key]:
     keys = {}
     for name, field in model.model_fields.items():
         wire = field.alias or name
-        model_of = next(_documents(field.annotation), None)
-        keys[wire.lower()] = _Key(wire, model_of, any(_tuples(field.annotation)))
+        parts = list(_parts(field.annotation))
+        models = [each for each in parts if isinstance(each, type) and issubclass(each, Document)]
+        is_list = any(get_origin(each) is tuple for each in parts)
+        keys[wire.lower()] = _Key(wire, models[0] if models else None, is_list)
     return keys
 
 
-def _tuples(annotation: Any) -> Iterator[bool]:
-    """Yield, for each part of a type annotation, whether it is a list type."""
-    yield get_origin(annotation) is tuple
+def _parts(annotation: Any) -> Iterator[Any]:
+    """Yield a type annotation and all types within it."""
+    yield annotation
     for part in get_args(annotation):
-        yield from _tuples(part)
-
-
-def _documents(annotation: Any) -> Iterator[Any]:
-    """Yield the document types in a type annotation."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for part in get_args(annotation):
-        yield from _documents(part)
+        yield from _parts(part)
 
 
 def _fitted(model: type[Document], raw: object, path: str, ignored: list[str]) -> object:
@@ -260,9 +251,7 @@ def checked(entity: _Model, path: str) -> _Model:
         check_load(entity.current.load, f"{path}.currentAlloc.load." if path else "currentAlloc.load.")
     if not isinstance(entity, ServiceClass):
         return entity
-    targets: dict[str, ModelTarget] = {}
-    for target in entity.model_targets:
-        targets[target.model] = target
+    targets = {target.model: target for target in entity.model_targets}
     if len(targets) == len(entity.model_targets):
         return entity
     return entity.model_copy(update={"model_targets": tuple(targets.values())})

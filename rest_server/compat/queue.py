@@ -101,11 +101,7 @@ def _sizings(problem: QueueProblem, batches: list[int]) -> list[ReplicaSizing | 
 
 def _brackets(problem: QueueProblem) -> tuple[int, int]:
     """Return the largest batches that meet the ITL target when full, and the TTFT target by prefill alone."""
-    replica, batches, ones = (
-        problem.replica(),
-        np.arange(1.0, problem.max_batch + 1),
-        np.ones(problem.max_batch),
-    )
+    replica, ones = problem.replica(), np.ones(problem.max_batch)
     shapes = RequestShapes(replica.in_tokens * ones, replica.out_tokens * ones)
     law = IterationLaw.of_rows(np.outer(IterationLaw.parameters(replica), ones), shapes)
     batches = np.arange(1.0, problem.max_batch + 1)

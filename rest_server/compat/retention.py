@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from optimizer.documents import UnlimitedCards
 from optimizer.plan import Plan
-from optimizer.schema import AllocationData
+from optimizer.schema import AllocationData, Capacity
 from optimizer.spec.system import System
 from optimizer.stabilisation.free_cards import FreeCards
 from optimizer.stabilisation.keeping import Planner, plan_keeping, share_out
@@ -51,7 +51,8 @@ def divide(fleet: Entities, plannable: Entities, planner: Planner) -> PlanWithRe
     kept = {name: _left_with(fleet, name, counted, taken) for name in running if name not in names}
     if not names:
         return PlanWithRetained(None, None, kept)
-    system = replace(plannable, capacity={**plannable.capacity, **cards.free}).system()
+    free = {name: Capacity.of(name, count) for name, count in cards.free.items()}
+    system = plannable.with_items("count", free).system()
     plan = plan_keeping(system, {name: counted.get(name, {}) for name in names}, planner)
     unserved = plan.left_out.keys() - plan.groups
     waiting = [name for name in running if name in names and name in unserved]
@@ -62,9 +63,7 @@ def divide(fleet: Entities, plannable: Entities, planner: Planner) -> PlanWithRe
 def _is_counted(fleet: Entities, plannable: Entities, name: str) -> bool:
     """Return whether the number of cards of the accelerator type on which a server runs is known."""
     accelerator = fleet.accelerators.get(fleet.servers[name].current.accelerator)
-    return (
-        not plannable.optimizer.unlimited and accelerator is not None and accelerator.type in fleet.capacity
-    )
+    return not plannable.optimizer.unlimited and accelerator is not None and accelerator.type in fleet.count
 
 
 def _pools(fleet: Entities, name: str) -> dict[str, int]:

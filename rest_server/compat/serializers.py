@@ -51,11 +51,6 @@ def accelerator_json(item: Accelerator) -> dict[str, Any]:
     }
 
 
-def capacity_json(type_name: str, count: int) -> dict[str, Any]:
-    """Return the number of cards of an accelerator type in llm-inferno's JSON format."""
-    return {"type": type_name, "count": count}
-
-
 def profile_json(item: ModelProfile) -> dict[str, Any]:
     """Return a model profile in llm-inferno's JSON format."""
     decode, prefill = item.decode or DecodeParms(), item.prefill or PrefillParms()

@@ -29,7 +29,7 @@ from optimizer.stabilisation.stabilise import denoise_loads
 from rest_server.compat.answers import notice_headers
 from rest_server.errors import BodyError, field_path
 from rest_server.fleet import Entities, desired_allocations
-from rest_server.state import FleetStore, PlanRecord, Reported
+from rest_server.state import NOTHING_SEEN, FleetStore, PlanRecord
 from rest_server.v1.entities import Condition
 from rest_server.v1.examples import LOADS
 from rest_server.v1.models import LastPlan, LoadSnapshot, LoadUpdate, ServerList
@@ -93,6 +93,8 @@ class _Storing:
     """Load updates in the body, by server."""
     unusable: frozenset[str] = frozenset()
     """Servers whose requests lack a token length, so that their loads count as missing."""
+    seen: Observation = NOTHING_SEEN
+    """Missing loads and existing replicas."""
     estimates: Mapping[str, LoadEstimate] = field(default_factory=dict)
     """Estimates of the loads, by server."""
 
@@ -117,7 +119,7 @@ class _Storing:
         try:
             return _of_body(name, partial(validated, LoadUpdate, change))
         except BodyError:
-            entities = self.held.snapshot().built().entities
+            entities = self.held.snapshot().entities
             if name not in {*entities.owners, *entities.planned}:
                 raise _unknown_server(entities, name) from None
             raise
@@ -125,12 +127,11 @@ class _Storing:
     def _settled(self, stored: Entities) -> RunningFleet:
         """Return the fleet with the loads used for planning, without insignificant changes."""
         now, unusable = self.held.snapshot(), _planned_names(self.entities, self.unusable)
-        seen = Observation(time.time(), self.missing, self.replicas, unusable)
-        system, self.estimates = denoise_loads(stored.loose_system(), now.rules, now.decisions, seen)
-        return RunningFleet(stored.with_loads_of(system).spec(), now.rules, now.decisions, seen)
+        self.seen = Observation(time.time(), self._missing(), self._replicas(), unusable)
+        system, self.estimates = denoise_loads(stored.loose_system(), now.rules, now.decisions, self.seen)
+        return RunningFleet(stored.with_loads_of(system).spec(), now.rules, now.decisions, self.seen)
 
-    @property
-    def missing(self) -> frozenset[str]:
+    def _missing(self) -> frozenset[str]:
         """Return the planned servers whose rates are missing or cannot be planned.
 
         A shared queue needs the rates of all its servers, versions need the rate of their server, and servers
@@ -141,9 +142,8 @@ class _Storing:
         names = (name for name in self.entities.servers if routed.get(name, name) not in given)
         return _planned_names(self.entities, names)
 
-    @property
-    def replicas(self) -> dict[str, dict[str, ReplicaStatus]]:
-        """Reported replicas, by planned server and accelerator."""
+    def _replicas(self) -> dict[str, dict[str, ReplicaStatus]]:
+        """Return the reported replicas, by planned server and accelerator."""
         servers = self.entities.servers
         return {
             planned_name(servers[name]) if name in servers else name: {
@@ -192,7 +192,7 @@ def with_updates(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[E
         for name, server in servers.items()
         if lacks_lengths(server.current.load, entities.profiles_of(server.model))
     }
-    return replace(entities, servers=servers).with_routes(routed), frozenset(unusable)
+    return replace(entities, servers=servers).with_items("routes", routed), frozenset(unusable)
 
 
 def _unknown_server(entities: Entities, name: str) -> BodyError:
@@ -306,17 +306,7 @@ def _keep(held: FleetStore, text: bytes, stored: _Storing) -> int:
     """Store a plan as the last one and as the desired state, and return its revision."""
     plan = Plan.model_validate_json(text)
     desired = desired_allocations(plan, stored.entities.servers)
-    return held.keep_plan(
-        plan,
-        desired,
-        stored.revision,
-        Reported(
-            stored.missing,
-            _planned_names(stored.entities, stored.unusable),
-            stored.replicas,
-            stored.estimates,
-        ),
-    )
+    return held.keep_plan(plan, desired, stored.revision, stored.seen, stored.estimates)
 
 
 @router.get("/plan", response_model=LastPlan, summary="Read the last plan", responses=problems(404))

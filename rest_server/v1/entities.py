@@ -14,9 +14,9 @@ from optimizer.documents import Document
 from optimizer.errors import SpecError
 from optimizer.schema import OptimizerOptions
 from optimizer.schema.messages import validated
-from rest_server.fleet import Entities
+from rest_server.fleet import Entities, Key, key_of
 from rest_server.limits import check_size
-from rest_server.v1.entity_types import ENTITY_TYPES, EntityType, Key, check_alone, check_beside
+from rest_server.v1.entity_types import ENTITY_TYPES, EntityType, check_alone, check_beside
 from rest_server.v1.examples import ENTITIES
 from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute, held_fleet, precondition
@@ -81,7 +81,7 @@ def _add_put(router: APIRouter, entity_type: EntityType) -> None:
         replaced: list[bool] = []
 
         def put(entities: Entities) -> Entities:
-            replaced[:] = [key in entity_type.items(entities)]
+            replaced[:] = [entity_type.item(entities, key) is not None]
             condition.require(present=replaced[0])
             check_beside(document, entities)
             changed = entity_type.changed(entities, key, document)
@@ -138,7 +138,7 @@ def _add_options(router: APIRouter) -> None:
 
 
 def _found(entity_type: EntityType, entities: Entities, key: Key) -> Document:
-    document = entity_type.items(entities).get(key)
+    document = entity_type.item(entities, key)
     if document is None:
         raise HTTPException(404, f"{entity_type.noun} {' on '.join(map(repr, key))} does not exist")
     return document
@@ -152,7 +152,7 @@ def _read(entity_type: EntityType, body: bytes, key: Key) -> Document:
     document = validated(
         entity_type.document, raw | {f: name for f, name in in_path.items() if f not in given}
     )
-    for field, name, stated in zip(entity_type.key_fields, key, entity_type.key_of(document), strict=True):
+    for field, name, stated in zip(entity_type.key_fields, key, key_of(document), strict=True):
         if name != stated:
             raise SpecError(f"{field}: must be {name!r} as in the path, not {stated!r}")
     check_alone(document)

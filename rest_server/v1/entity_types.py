@@ -1,7 +1,7 @@
 """Types of the fleet's items under /v1: their names in paths, in documents and in the state."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import unquote
 
@@ -11,10 +11,10 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from optimizer.documents import Document
 from optimizer.errors import SpecError
 from optimizer.features.table import FEATURES
-from optimizer.schema import Accelerator, Capacity, ModelProfile, Route, Server, ServiceClass
+from optimizer.schema import Server, ServiceClass
 from optimizer.schema.assumptions import check_lengths, check_load
 from optimizer.schema.messages import path_text
-from rest_server.fleet import Entities
+from rest_server.fleet import SECTIONS, Entities, Key
 from rest_server.v1.models import (
     AcceleratorList,
     CapacityList,
@@ -23,9 +23,6 @@ from rest_server.v1.models import (
     ServerList,
     ServiceClassList,
 )
-
-Key = tuple[str, ...]
-"""Key of an item of the fleet: its name, or model and accelerator of a profile."""
 
 
 class _AnyText(PathConvertor):
@@ -40,7 +37,7 @@ NameInPath = Annotated[str, Path(min_length=1, max_length=253)]
 
 @dataclass(frozen=True, slots=True)
 class EntityType:
-    """A type of the fleet's items, with its routes, its section of documents and its place in the state."""
+    """A type of the fleet's items, with its routes and its section of documents."""
 
     noun: str
     """Noun for one item in messages."""
@@ -50,18 +47,33 @@ class EntityType:
     """Path of a single item."""
     section: str
     """Section of documents that contains the items."""
-    document: type[Document]
     listing: type[Document]
     key_fields: Key
     """Document fields that form the key of an item."""
-    key_of: Callable[[Any], Key]
-    """Function that returns the key of a document."""
     key: Callable[..., Key]
     """Function that reads the key of an item from the path."""
-    items: Callable[[Entities], Mapping[Key, Document]]
-    """Function that returns all items of the type in a fleet, by key."""
-    changed: Callable[[Entities, Key, Any], Entities]
-    """Function that returns a fleet with one item replaced, or removed if the document is None."""
+
+    @property
+    def document(self) -> type[Document]:
+        """Document type of the items."""
+        return SECTIONS[self.section].document
+
+    def items(self, entities: Entities) -> Mapping[Any, Document]:
+        """Return all items of the type in a fleet: by name, profiles by model and accelerator."""
+        return entities.section(self.section)
+
+    def item(self, entities: Entities, key: Key) -> Document | None:
+        """Return the item with a key; None if there is none."""
+        return self.items(entities).get(key if len(key) > 1 else key[0])
+
+    def changed(self, entities: Entities, key: Key, document: Document | None) -> Entities:
+        """Return a fleet with one item replaced, or removed if the document is None."""
+        field, (name, *inner) = SECTIONS[self.section].field, key
+        if not inner:
+            return entities.with_items(field, {name: document})
+        profiles = {**entities.models.get(name, {}), inner[0]: document}
+        kept = {accelerator: profile for accelerator, profile in profiles.items() if profile is not None}
+        return entities.with_items(field, {name: kept or None})
 
 
 def by_name(name: NameInPath) -> Key:
@@ -79,18 +91,6 @@ def by_model(request: Request, model: NameInPath, accelerator: NameInPath) -> Ke
     last = unquote(request.scope["raw_path"].decode("ascii", "replace").rpartition("/")[2])
     path = f"{model}/{accelerator}"
     return (path.removesuffix(f"/{last}"), last) if path.endswith(f"/{last}") else (model, accelerator)
-
-
-def _own_name(document: Accelerator | ServiceClass | Server | Route) -> Key:
-    return (document.name,)
-
-
-def _own_pair(profile: ModelProfile) -> Key:
-    return (profile.name, profile.accelerator)
-
-
-def _own_type(capacity: Capacity) -> Key:
-    return (capacity.type,)
 
 
 def check_alone(document: Document) -> None:
@@ -122,73 +122,30 @@ def check_beside(document: Document, entities: Entities) -> None:
         check_lengths(document.current.load, "currentAlloc.load.", entities.profiles_of(document.model))
 
 
-def _named(field: str) -> tuple[Callable[[Entities], Any], Callable[[Entities, Key, Any], Entities]]:
-    """Return functions that read and write the items in a field of `Entities` that stores them by name."""
-
-    def items(entities: Entities) -> Mapping[Key, Document]:
-        return {(name,): item for name, item in getattr(entities, field).items()}
-
-    def changed(entities: Entities, key: Key, document: Document | None) -> Entities:
-        fields: dict[str, Any] = {field: _with(getattr(entities, field), key[0], document)}
-        return replace(entities, **fields)
-
-    return items, changed
-
-
-def _with(mapping: Mapping[str, Any], name: str, value: object) -> dict[str, Any]:
-    """Return a copy of a mapping with one value replaced in its position, or removed if it is None."""
-    if value is None:
-        return {other: item for other, item in mapping.items() if other != name}
-    return {**mapping, name: value}
-
-
-def _profiles(entities: Entities) -> Mapping[Key, Document]:
-    return {
-        (model, accelerator): profile
-        for model, profiles in entities.models.items()
-        for accelerator, profile in profiles.items()
-    }
-
-
-def _with_profile(entities: Entities, key: Key, profile: Document | None) -> Entities:
-    model, accelerator = key
-    profiles = _with(entities.models.get(model, {}), accelerator, profile)
-    return replace(entities, models=_with(entities.models, model, profiles or None))
-
-
-def _capacities(entities: Entities) -> Mapping[Key, Document]:
-    return {(name,): Capacity.of(name, cards) for name, cards in entities.capacity.items()}
-
-
-def _with_capacity(entities: Entities, key: Key, capacity: Capacity | None) -> Entities:
-    units = None if capacity is None else capacity.cards
-    return replace(entities, capacity=_with(entities.capacity, key[0], units))
-
-
 ENTITY_TYPES = (
     EntityType(
         "accelerator", "/accelerators", "/accelerators/{name:any_text}", "accelerators",
-        Accelerator, AcceleratorList, ("name",), _own_name, by_name, *_named("accelerators"),
+        AcceleratorList, ("name",), by_name,
     ),
     EntityType(
         "model profile", "/models", "/models/{model:any_text}/{accelerator:any_text}", "models",
-        ModelProfile, ModelList, ("name", "acc"), _own_pair, by_model, _profiles, _with_profile,
+        ModelList, ("name", "acc"), by_model,
     ),
     EntityType(
         "service class", "/service-classes", "/service-classes/{name:any_text}", "serviceClasses",
-        ServiceClass, ServiceClassList, ("name",), _own_name, by_name, *_named("service_classes"),
+        ServiceClassList, ("name",), by_name,
     ),
     EntityType(
         "server", "/servers", "/servers/{name:any_text}", "servers",
-        Server, ServerList, ("name",), _own_name, by_name, *_named("servers"),
+        ServerList, ("name",), by_name,
     ),
     EntityType(
         "capacity", "/capacity", "/capacity/{type:any_text}", "count",
-        Capacity, CapacityList, ("type",), _own_type, by_type, _capacities, _with_capacity,
+        CapacityList, ("type",), by_type,
     ),
     EntityType(
         "route", "/routes", "/routes/{name:any_text}", "routes",
-        Route, RouteList, ("name",), _own_name, by_name, *_named("routes"),
+        RouteList, ("name",), by_name,
     ),
 )  # fmt: skip
 """All types of items that have a name."""

@@ -3,14 +3,8 @@
 from typing import Any
 
 ACCELERATOR: dict[str, Any] = {"name": "A100", "type": "A100", "memSize": 80, "cost": 40.0}
-PROFILE: dict[str, Any] = {
-    "name": "llama_8b",
-    "acc": "A100",
-    "maxBatchSize": 64,
-    "atTokens": 512,
-    "decodeParms": {"alpha": 6.7, "beta": 0.05},
-    "prefillParms": {"gamma": 5.2, "delta": 0.0002},
-}
+LAW = {"decodeParms": {"alpha": 6.7, "beta": 0.05}, "prefillParms": {"gamma": 5.2, "delta": 0.0002}}
+PROFILE: dict[str, Any] = {"name": "llama_8b", "acc": "A100", "maxBatchSize": 64, "atTokens": 512, **LAW}
 SERVICE_CLASS: dict[str, Any] = {
     "name": "Premium",
     "priority": 1,
@@ -50,13 +44,7 @@ WRAPPED: dict[str, Any] = {
         "optimizerData": {"optimizer": OPTIONS},
     }
 }
-REPLICA: dict[str, Any] = {
-    "maxBatch": 64,
-    "inTokens": 128,
-    "outTokens": 256,
-    "decodeParms": {"alpha": 6.7, "beta": 0.05},
-    "prefillParms": {"gamma": 5.2, "delta": 0.0002},
-}
+REPLICA: dict[str, Any] = {"maxBatch": 64, "inTokens": 128, "outTokens": 256, **LAW}
 TARGETS: dict[str, Any] = {"ttft": 500, "itl": 24}
 
 

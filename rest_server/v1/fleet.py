@@ -11,7 +11,7 @@ from optimizer.errors import SpecError
 from optimizer.plan import Plan
 from optimizer.schema import SystemSpec
 from optimizer.schema.files import spec_from_value
-from rest_server.fleet import Entities
+from rest_server.fleet import Entities, key_of
 from rest_server.history import Event
 from rest_server.limits import check_size
 from rest_server.v1.entities import Condition
@@ -79,7 +79,7 @@ def _check_items(spec: SystemSpec, imported: Entities) -> None:
     for entity_type in ENTITY_TYPES:
         seen = set()
         for i, item in enumerate(getattr(spec, _FIELDS[entity_type.section])):
-            key = entity_type.key_of(item)
+            key = key_of(item)
             if key in seen:
                 name = " on ".join(map(repr, key))
                 raise SpecError(f"{entity_type.section}[{i}]: {entity_type.noun} {name} occurs twice")

@@ -17,9 +17,9 @@ from optimizer.features.shared_cards.view import SHARED_NAME
 from optimizer.schema import Server
 from optimizer.spec.streams import planned_names
 from optimizer.stabilisation.decisions import ReplicaTarget, TargetReason
-from rest_server.fleet import Entities
+from rest_server.fleet import Entities, Key
 from rest_server.state import FleetStore, Snapshot
-from rest_server.v1.entity_types import Key, NameInPath, by_model
+from rest_server.v1.entity_types import NameInPath, by_model
 from rest_server.v1.models import TargetAnswer, TargetList
 from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, RawRoute, held_fleet

@@ -93,7 +93,10 @@ def system_from(value: Mapping[str, Any], settings: Settings) -> System:
 
 def plan_body(body: bytes, options: PlanOptions, settings: Settings) -> tuple[bytes, dict[str, float]]:
     """Return the plan of the system in a body, and the time of each stage [s]."""
-    return _planned(options.applied(system_of(body, settings)), settings)
+    system, timings = options.applied(system_of(body, settings)), Timings()
+    memo = memo_of_process(settings.sizing_memo_rows)
+    plan = solve(system, timings=timings, time_limit_s=_limit_s(system, settings), memo=memo)
+    return plan.to_json().encode(), timings.stages_s
 
 
 def memory_text(question: MemoryQuestion, _settings: Settings) -> bytes:
@@ -121,13 +124,6 @@ def plan_fleet(settings: Settings, fleet: RunningFleet) -> tuple[bytes, dict[str
     deadline = Deadline.after(_limit_s(system, settings))
     planner = Planner(deadline, memo_of_process(settings.sizing_memo_rows), timings)
     plan = plan_next(system, fleet.rules, fleet.decisions, fleet.seen, planner)
-    return plan.to_json().encode(), timings.stages_s
-
-
-def _planned(system: System, settings: Settings) -> tuple[bytes, dict[str, float]]:
-    timings = Timings()
-    memo = memo_of_process(settings.sizing_memo_rows)
-    plan = solve(system, timings=timings, time_limit_s=_limit_s(system, settings), memo=memo)
     return plan.to_json().encode(), timings.stages_s
 
 

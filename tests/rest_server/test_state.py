@@ -9,7 +9,7 @@ import pytest
 from builders import accelerator, profile, server, service_class
 
 from optimizer import load_system, solve
-from optimizer.schema import Accelerator, Server
+from optimizer.schema import Accelerator, Capacity, Server
 from optimizer.schema.files import spec_from_value
 from rest_server.fleet import Entities, desired_allocations
 from rest_server.state import Arrival, FleetStore, RevisionConflictError
@@ -58,7 +58,7 @@ def test_entities_cannot_be_changed_in_place() -> None:
     with pytest.raises(TypeError):
         entities.models["m"]["x"] = entities.models["m"]["A"]  # type: ignore[index]
     with pytest.raises(FrozenInstanceError):
-        entities.capacity = {}  # type: ignore[misc]
+        entities.count = {}  # type: ignore[misc]
 
 
 def test_entities_are_independent_of_their_source_mapping() -> None:
@@ -117,11 +117,11 @@ def test_no_concurrent_update_is_lost_or_seen_in_part() -> None:
             name = f"{i}-{k}"
             fleet.update(
                 lambda now, name=name: replace(  # type: ignore[misc]
-                    with_accelerator(now, name), capacity={**now.capacity, name: 1}
+                    with_accelerator(now, name), count={**now.count, name: Capacity(type=name, count=1)}
                 )
             )
             revision, seen = fleet.read()
-            if not revision >= len(seen.accelerators) == len(seen.capacity):
+            if not revision >= len(seen.accelerators) == len(seen.count):
                 torn.append(revision)
 
     in_threads(write)
@@ -190,8 +190,8 @@ def test_an_outdated_plan_is_kept_until_a_later_one_arrives() -> None:
     fleet = FleetStore(small_fleet())
     plan = solve(small_fleet().system())
     desired = desired_allocations(plan, small_fleet().servers)
-    first, _ = fleet.update(lambda now: replace(now, capacity={"A": 7}))
-    second, _ = fleet.update(lambda now: replace(now, capacity={"A": 8}))
+    first, _ = fleet.update(lambda now: replace(now, count={"A": Capacity(type="A", count=7)}))
+    second, _ = fleet.update(lambda now: replace(now, count={"A": Capacity(type="A", count=8)}))
     assert fleet.keep_plan(plan, desired, first) == first
     assert fleet.read()[1].servers["s"].desired.accelerator
     assert fleet.keep_plan(plan, desired, second) == fleet.read()[0]

@@ -16,11 +16,11 @@ from fastapi.testclient import TestClient
 
 from optimizer import solve
 from optimizer.errors import SpecError
-from optimizer.schema import Accelerator, AllocationData, CurrentPool, Route
+from optimizer.schema import Accelerator, AllocationData, Capacity, CurrentPool, Route
 from optimizer.schema.files import spec_from_value
 from rest_server import state_rows
 from rest_server.app import create_app
-from rest_server.compat.entities import add_accelerator, add_model
+from rest_server.compat.entities import ACCELERATORS, add_model
 from rest_server.fleet import Entities, desired_allocations
 from rest_server.journal import StateNotWrittenError
 from rest_server.settings import Settings
@@ -90,12 +90,12 @@ def steps() -> Iterator[Any]:
     yield lambda _: fleet()
     yield lambda now: replace(now, accelerators={k: now.accelerators[k] for k in ("A", "B")})
     yield lambda now: replace(now, servers={k: v for k, v in now.servers.items() if k != "s"})
-    yield lambda now: replace(now, capacity={"Z": 3, **now.capacity})
+    yield lambda now: replace(now, count={"Z": Capacity(type="Z", count=3), **now.count})
     yield lambda now: add_model(now, "bare")[0]
     yield lambda now: replace(now, models={"x": {}, **now.models})
     yield lambda now: replace(now, models={**now.models, "m": dict(list(now.models["m"].items())[::-1])})
     yield lambda now: replace(now, models={**now.models, "bare": {"A": now.models["m"]["A"]}})
-    yield lambda now: add_accelerator({"name": "plain", "cost": 4}, [])(now)[0]
+    yield lambda now: ACCELERATORS.add({"name": "plain", "cost": 4}, [])(now)[0]
     yield lambda now: replace(now, optimizer=now.optimizer.model_copy(update={"unlimited": True}))
     yield lambda now: replace(now, models={})
     yield lambda now: replace(now, routes={"r": route("r"), "q": route("q")})
@@ -158,7 +158,7 @@ def test_the_history_is_bounded_and_survives(path: Path, monkeypatch: pytest.Mon
     history = held.snapshot().history
     assert [event.cause for event in history.events] == ["change", *["plan"] * 4]
     assert (len(history.plans), history.plans[-1].plan()) == (2, plan)
-    held.update(lambda now: replace(now, capacity={"A": 1}))
+    held.update(lambda now: replace(now, count={"A": Capacity(type="A", count=1)}))
     found = reopened(held, path)
     assert found.snapshot().history == held.snapshot().history
     assert [event.revision for event in found.snapshot().history.events] == [2, 3, 4, 5, 6]

@@ -5,7 +5,7 @@ literally, never as formulas; unprintable characters become question marks.
 """
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from matplotlib.figure import Figure as Canvas
@@ -60,7 +60,7 @@ def _drawn(figure: Figure) -> Canvas:
     legend = _legend(figure, colours)
     legend_mm = LEGEND_MM * len(legend) + LEGEND_FOOT_MM if legend else 0.0
     head = EDGE_MM + title_mm + NOTE_MM * len(note) + legend_mm
-    heights = [_height_mm(panel) for panel in figure.panels]
+    heights = [_PANELS[type(panel)][0](panel) for panel in figure.panels]
     page = Page(head + sum(heights) + PANEL_GAP_MM * len(heights) + EDGE_MM)
     for i, line in enumerate(title):
         page.text(EDGE_MM, EDGE_MM + TITLE_MM * i, line, fontsize=TITLE_PT, fontweight="bold")
@@ -72,20 +72,17 @@ def _drawn(figure: Figure) -> Canvas:
     for panel, height in zip(figure.panels, heights, strict=True):
         heading = fitted(panel.title, width, TEXT_PT, bold=True)
         page.text(EDGE_MM, top - 5, heading, fontsize=TEXT_PT, fontweight="bold")
-        _draw_panel(page, panel, top, colours)
+        _PANELS[type(panel)][1](page, panel, top, colours)
         top += height + PANEL_GAP_MM
     return page.canvas
 
 
-def _draw_panel(
-    page: Page, panel: CurvePanel | BarPanel | GridPanel, top: float, colours: Mapping[str, str]
-) -> None:
-    if isinstance(panel, CurvePanel):
-        draw_curves(page, panel, top, colours)
-    elif isinstance(panel, GridPanel):
-        draw_grid(page, panel, top, colours)
-    elif panel.bars:
-        draw_bars(page, panel, top, colours)
+_PANELS: dict[type, tuple[Callable[..., float], Callable[..., None]]] = {
+    CurvePanel: (curves_height_mm, draw_curves),
+    BarPanel: (bars_height_mm, draw_bars),
+    GridPanel: (grid_height_mm, draw_grid),
+}
+"""Functions that return the height of a panel [mm], and that draw it, by type of panel."""
 
 
 def _types(figure: Figure) -> tuple[str, ...]:
@@ -131,9 +128,3 @@ def _draw_legend(
         page.square(left, middle, colours[name])
         page.text(left + 3, middle, short, va="center_baseline")
         left += width_mm(short) + LEGEND_GAP_MM
-
-
-def _height_mm(panel: CurvePanel | BarPanel | GridPanel) -> float:
-    if isinstance(panel, CurvePanel):
-        return curves_height_mm(panel)
-    return bars_height_mm(panel) if isinstance(panel, BarPanel) else grid_height_mm(panel)

@@ -44,7 +44,9 @@ def bars_height_mm(panel: BarPanel) -> float:
 
 
 def draw_bars(page: Page, panel: BarPanel, top: float, colours: Mapping[str, str]) -> None:
-    """Draw a panel with at least one bar; its upper edge is at `top` [mm]."""
+    """Draw a bar panel; its upper edge is at `top` [mm]."""
+    if not panel.bars:
+        return
     rows, grouped = _rows(panel.bars), any(bar.group for bar in panel.bars)
     group_names, row_names = ([getattr(bar, part) for bar in panel.bars] for part in ("group", "name"))
     group_mm = widest_mm(group_names, *GROUP_MM, bold=True) + 1 if grouped else 0.0
