@@ -96,8 +96,7 @@ class KeyFiles:
             SpecError: a file cannot be read, or a line is not a valid key.
         """
         self._paths = tuple(paths)
-        self._seen = {path: _mark(path) for path in self._paths}
-        self._keys = {path: tuple(_keys(path)) for path in self._paths}
+        self._read = {path: (_mark(path), tuple(_keys(path))) for path in self._paths}
 
     @property
     def required(self) -> bool:
@@ -116,15 +115,15 @@ class KeyFiles:
 
     def _current(self, path: Path) -> tuple[ApiKey, ...]:
         """Return the keys in a file; empty if it can no longer be read."""
-        mark = _mark(path)
-        if mark != self._seen[path]:
+        mark, (seen, keys) = _mark(path), self._read[path]
+        if mark != seen:
             try:
-                self._keys[path] = tuple(_keys(path))
+                keys = tuple(_keys(path))
             except SpecError as error:
-                self._keys[path] = ()
+                keys = ()
                 logging.getLogger(SERVICE).warning("%s; its keys are rejected until it is fixed", error)
-            self._seen[path] = mark
-        return self._keys[path]
+            self._read[path] = mark, keys
+        return keys
 
 
 def _mark(path: Path) -> tuple[int, ...] | None:

@@ -116,8 +116,8 @@ def _gains(limits: Sequence[Binding]) -> str:
         "loss": "1 % more",
         "throughput": "without it",
         "batch": "one request more",
+        "memory": "memory for one request more",
     }
-    steps["memory"] = "memory for one request more"
     return "; ".join(
         limit_text(item)
         + (

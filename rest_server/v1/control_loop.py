@@ -6,10 +6,11 @@ is stored with that revision.
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Body, HTTPException, Request, Response
@@ -40,7 +41,6 @@ from rest_server.v1.work import RunningFleet, plan_fleet, value_of
 
 MAX_SUGGESTED = 10_000
 """Maximum number of servers for which the error for an unknown server suggests a similar name."""
-_Answer = TypeVar("_Answer")
 
 router = APIRouter(route_class=RawRoute, tags=["control loop"])
 
@@ -117,7 +117,8 @@ class _Storing:
             BodyError: a value is invalid, or the server does not exist, which is reported first.
         """
         try:
-            return _of_body(name, partial(validated, LoadUpdate, change))
+            with _in_body(name):
+                return validated(LoadUpdate, change)
         except BodyError:
             entities = self.held.snapshot().entities
             if name not in {*entities.owners, *entities.planned}:
@@ -179,7 +180,9 @@ def with_updates(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[E
             raise _unknown_server(entities, name)
         current = servers[name].current
         given: dict[str, Any] = change.model_dump(exclude_none=True, exclude={"replicas"})
-        load = _of_body(name, partial(_load, current.load.model_dump(exclude_unset=True) | given))
+        with _in_body(name):
+            load = validated(Load, current.load.model_dump(exclude_unset=True) | given)
+            check_load(load, "")
         if lacks_lengths(load, entities.profiles_of(servers[name].model)):
             unusable.add(name)
             load = current.load
@@ -278,22 +281,15 @@ def _place(name: str) -> str:
     return path_text([name]) or repr(name)
 
 
-def _load(values: dict[str, Any]) -> Load:
-    load = validated(Load, values)
-    check_load(load, "")
-    return load
-
-
-def _of_body(name: str, work: Callable[[], _Answer]) -> _Answer:
-    """Return the result of work.
-
-    Paths in its errors are changed to the path of the server's load in the body.
+@contextmanager
+def _in_body(name: str) -> Iterator[None]:
+    """Context that changes the paths in errors to the path of the server's load in the body.
 
     Raises:
         BodyError: the work failed because of a value in the body.
     """
     try:
-        return work()
+        yield
     except SpecError as error:
         message, server = str(error), _place(name)
         field = field_path(message)

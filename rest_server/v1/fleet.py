@@ -11,7 +11,7 @@ from optimizer.errors import SpecError
 from optimizer.plan import Plan
 from optimizer.schema import SystemSpec
 from optimizer.schema.files import spec_from_value
-from rest_server.fleet import Entities, key_of
+from rest_server.fleet import SECTIONS, Entities, key_of
 from rest_server.history import Event
 from rest_server.limits import check_size
 from rest_server.v1.entities import Condition
@@ -22,7 +22,6 @@ from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, RawRoute, held_fleet
 from rest_server.v1.work import value_of
 
-_FIELDS = {field.alias or name: name for name, field in SystemSpec.model_fields.items()}
 MAX_SHOWN = 1_000
 """Maximum number of events in one response."""
 
@@ -78,7 +77,7 @@ def _check_items(spec: SystemSpec, imported: Entities) -> None:
     """Check every item as for an individual write, and that no name occurs twice."""
     for entity_type in ENTITY_TYPES:
         seen = set()
-        for i, item in enumerate(getattr(spec, _FIELDS[entity_type.section])):
+        for i, item in enumerate(getattr(spec, SECTIONS[entity_type.section].field)):
             key = key_of(item)
             if key in seen:
                 name = " on ".join(map(repr, key))
