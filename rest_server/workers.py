@@ -55,12 +55,13 @@ class SolverWorkers:
 
         Each type has separate workers, so that neither waits for the other.
         """
-        self._max_solves = settings.max_studies if studies else settings.max_solves
+        self.size = settings.max_studies if studies else settings.max_solves
+        """Number of workers."""
         self._max_waiting = settings.max_waiting
         self._timeout_s = settings.request_timeout_s
-        self._free = asyncio.Semaphore(self._max_solves)
-        self._threads = ThreadPoolExecutor(self._max_solves, thread_name_prefix="solve")
-        processes = self._max_solves if studies else min(settings.solver_processes, self._max_solves)
+        self._free = asyncio.Semaphore(self.size)
+        self._threads = ThreadPoolExecutor(self.size, thread_name_prefix="solve")
+        processes = self.size if studies else min(settings.solver_processes, self.size)
         self._processes = SolverProcesses(processes if settings.solver_processes else 0)
         self._mean_s = 0.0
 
@@ -89,7 +90,7 @@ class SolverWorkers:
             ClientDisconnectedError: the client has disconnected.
             HTTPException: a body that the route does not read is too large, or does not arrive in time.
         """
-        if self.running + self.waiting >= self._max_solves + self._max_waiting:
+        if self.running + self.waiting >= self.size + self._max_waiting:
             raise QueueFullError(self.waiting, self._retry_after_s())
         self.waiting += 1  # counted here, because many requests can arrive before the task starts
         job = asyncio.create_task(self._on_a_worker(request, work, before))
@@ -145,12 +146,7 @@ class SolverWorkers:
 
     def _retry_after_s(self) -> int:
         """Return the estimated time until the queue is empty [s], between 1 and 60."""
-        return min(60, 1 + int(self.waiting * self._mean_s / self._max_solves))
-
-    @property
-    def size(self) -> int:
-        """Number of workers."""
-        return self._max_solves
+        return min(60, 1 + int(self.waiting * self._mean_s / self.size))
 
     @property
     def available(self) -> bool:

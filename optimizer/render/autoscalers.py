@@ -56,11 +56,9 @@ def _most(variant: WorkloadManifest) -> int:
 
 def _behaviour(*, stabilised: bool) -> dict[str, Any]:
     """Return the `behavior` of an HPA: how quickly it can add and remove replicas."""
-    window_s = 0 if stabilised else SCALE_DOWN_WINDOW_S
-    at_once = {"tolerance": "0"}  # so that no change is ignored
     return {
-        "scaleUp": {"stabilizationWindowSeconds": 0, **at_once, "selectPolicy": "Max", "policies": _UP},
-        "scaleDown": {"stabilizationWindowSeconds": window_s, **at_once, "policies": _DOWN},
+        "scaleUp": _window(0) | {"selectPolicy": "Max", "policies": _UP},
+        "scaleDown": _window(0 if stabilised else SCALE_DOWN_WINDOW_S) | {"policies": _DOWN},
     }
 
 
@@ -73,6 +71,15 @@ def _fallback(replicas: int) -> dict[str, Any]:
         return {}
     settings = {"failureThreshold": 3, "replicas": replicas, "behavior": "currentReplicasIfHigher"}
     return {"fallback": settings}
+
+
+def _window(seconds: int) -> dict[str, Any]:
+    """Return the HPA's rules for scaling up or down, with tolerance 0 so that no change is ignored.
+
+    Args:
+        seconds: stabilisation window of the HPA [s].
+    """
+    return {"stabilizationWindowSeconds": seconds, "tolerance": "0"}
 
 
 _UP = [
