@@ -2,9 +2,10 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
+from itertools import starmap
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -165,13 +166,8 @@ def history_in(connection: sqlite3.Connection) -> History:
     texts = connection.execute("SELECT document FROM events ORDER BY number")
     events = (json.loads(text) for (text,) in texts)
     plans = connection.execute("SELECT revision, made_at, packed FROM plans ORDER BY number")
-    return History(tuple(map(_event, events)), tuple(_plans(plans)))
+    return History(tuple(map(_event, events)), tuple(starmap(KeptPlan, plans)))
 
 
 def _event(values: dict[str, Any]) -> Event:
     return Event(**values | {"names": tuple(values["names"])})
-
-
-def _plans(rows: sqlite3.Cursor) -> Iterator[KeptPlan]:
-    for revision, made_at, packed in rows:
-        yield KeptPlan(revision, made_at, packed)

@@ -5,6 +5,7 @@ from functools import partial
 
 from optimizer.plan import Plan
 from optimizer.quantities import counted, quantity, share_text
+from optimizer.queueing.measures import label_of
 from optimizer.render.money import Money
 from optimizer.render.plan_text import level_unit
 from optimizer.schema.classes import priority_name
@@ -21,20 +22,6 @@ MIN_LOAD_CHANGE_RPM = 1e-6
 """Smallest change of load that counts as a change, not as rounding [requests/min]."""
 MANY = 1e6
 """Factors of at least this value are written with a power of ten."""
-
-LIMIT_NAMES = {
-    "itl": "ITL",
-    "ttft": "TTFT",
-    "e2e": "end-to-end latency",
-    "missed": "share of requests within their targets",
-    "loss": "loss",
-    "throughput": "throughput",
-    "stability": "stability",
-    "stage": "stage",
-    "step": "step",
-    "batch": "batch",
-    "memory": "memory",
-}
 
 
 def service_sentence(effect: Effect, most: int = 2) -> str:
@@ -87,7 +74,7 @@ def binding_text(limits: Sequence[Binding]) -> str:
 
 def limit_text(item: Binding) -> str:
     """Return the name of a binding constraint, with the stage of the replica that it concerns, if any."""
-    name = LIMIT_NAMES[item.limit]
+    name = "share of requests within their targets" if item.limit == "missed" else label_of(item.limit)
     return name if item.stage is None else f"{name} {item.stage}"
 
 

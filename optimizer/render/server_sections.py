@@ -109,11 +109,7 @@ def _named(limits: Sequence[Binding]) -> str:
 
 def _gains(limits: Sequence[Binding]) -> str:
     steps = {
-        "itl": "1 % more",
-        "ttft": "1 % more",
-        "e2e": "1 % more",
         "missed": "1 % more requests beyond a target",
-        "loss": "1 % more",
         "throughput": "without it",
         "batch": "one request more",
         "memory": "memory for one request more",
@@ -121,7 +117,7 @@ def _gains(limits: Sequence[Binding]) -> str:
     return "; ".join(
         limit_text(item)
         + (
-            f" ({steps[item.limit]} raises the largest load by {percent(item.rate_gain)})"
+            f" ({steps.get(item.limit, '1 % more')} raises the largest load by {percent(item.rate_gain)})"
             if item.rate_gain
             else ""
         )
