@@ -68,8 +68,7 @@ class Connection(H11Protocol):
         super().__init__(*arguments, **named)
         self.conn = _StrictH11Connection(h11.SERVER)
         self._write_s = (settings or load_settings()).write_timeout_s
-        self._due: asyncio.TimerHandle | None = None
-        self._read_due: asyncio.TimerHandle | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._clients_turn_at = self.loop.time()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
@@ -84,7 +83,7 @@ class Connection(H11Protocol):
             if self._sparing.allows("refused", self.loop.time()):
                 logging.getLogger(SERVICE).warning("connections are rejected: %d are busy", most)
             return
-        self._watch()
+        self._start("head", HEAD_S)
 
     def _made_room(self) -> bool:
         """Close the connection that has waited longest for its client, and return whether there was one."""
@@ -102,22 +101,22 @@ class Connection(H11Protocol):
     @property
     def waits(self) -> bool:
         """Whether the connection is waiting for its client to send or to read."""
-        return self._read_due is not None or self.conn.their_state in {h11.IDLE, h11.SEND_BODY}
+        return "read" in self._timers or self.conn.their_state in {h11.IDLE, h11.SEND_BODY}
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove a closed connection."""
-        self._unwatch()
+        self._stop("head")
         super().connection_lost(exc)
-        self._forget_unread()
+        self._stop("read")
 
     def data_received(self, data: bytes) -> None:
         """Process received data."""
         self._clients_turn_at = self.loop.time()
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
-            self._unwatch()
-        elif self._due is None:
-            self._watch()
+            self._stop("head")
+        else:
+            self._start("head", HEAD_S)
 
     def on_response_complete(self) -> None:
         """Start waiting for the next request, with a time limit."""
@@ -134,27 +133,24 @@ class Connection(H11Protocol):
     def pause_writing(self) -> None:
         """Start the time limit for the client to read a response."""
         super().pause_writing()
-        if self._read_due is None:
+        if "read" not in self._timers:
             self._clients_turn_at = self.loop.time()
-            self._read_due = self.loop.call_later(self._write_s, self.transport.abort)
+            self._start("read", self._write_s)
 
     def resume_writing(self) -> None:
         """End the time limit for the client to read a response."""
         super().resume_writing()
-        self._forget_unread()
+        self._stop("read")
 
-    def _forget_unread(self) -> None:
-        if self._read_due is not None:
-            self._read_due.cancel()
-            self._read_due = None
+    def _start(self, what: str, limit_s: float) -> None:
+        """Close the connection after a time, unless the time limit is stopped before or already runs."""
+        if what not in self._timers:
+            self._timers[what] = self.loop.call_later(limit_s, self.transport.abort)
 
-    def _watch(self) -> None:
-        self._due = self.loop.call_later(HEAD_S, self.transport.abort)
-
-    def _unwatch(self) -> None:
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
+    def _stop(self, what: str) -> None:
+        timer = self._timers.pop(what, None)
+        if timer is not None:
+            timer.cancel()
 
 
 @cache

@@ -19,7 +19,8 @@ from optimizer.render.estimates import ENDS, estimates_notes, marked
 from optimizer.render.explanation_text import part_text
 from optimizer.render.figures import columns_of, other_targets, plan_columns
 from optimizer.render.money import Money
-from optimizer.render.plan_text import figures_text, level_unit, overload_notes, overload_rows, proved
+from optimizer.render.plan_text import figures_text, flags_text, level_unit, overload_notes, proved
+from optimizer.render.service_text import service_text
 from optimizer.section import (
     FOR_PROGRAMS,
     RPM,
@@ -34,7 +35,7 @@ from optimizer.section import (
 from optimizer.solvers.objectives import VALUE
 from optimizer.spec.system import System
 from optimizer.studies.estimates import EstimatePrice
-from optimizer.studies.overload import Overload
+from optimizer.studies.overload import LIMIT_S, OtherOptions, Overload
 from optimizer.studies.overview import PoolRow, describe, kinds_of_servers, queue_rows
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -261,14 +262,26 @@ def overload_section(found: Overload | None, plan: Plan) -> Section:
         found: plans with other options; None if the fleet is not overloaded.
         plan: the plan.
     """
+
+    def served(item: OtherOptions) -> str:
+        return f"not solved within {LIMIT_S:g} s" if item.service is None else service_text(item.service)
+
+    def lacking(item: OtherOptions) -> int | None:
+        return None if item.service is None else len(item.lacks_reserve)
+
     columns = (
-        words("with", "flags"),
-        words("served", "served"),
-        *([Column("lack reserve", "lack_reserve", "servers", ",d")] if plan.requires_reserve else []),
-        Money.of(plan).column("cost", lambda row: row.cost_cents_per_h),
+        words("with", lambda item: flags_text(item) or "as it is"),
+        words("served", served),
+        *([Column("lack reserve", lacking, "servers", ",d")] if plan.requires_reserve else []),
+        Money.of(plan).column("cost", lambda item: item.total_cost_cents_per_h),
     )
-    rows = () if found is None else overload_rows(found, plan)
-    notes = [] if found is None else [*overload_notes(found)]
+    rows, notes = [], []
+    if found is not None:
+        cost = plan.total_cost_cents_per_h
+        now = OtherOptions(
+            service=found.service, lacks_reserve=plan.lacks_reserve, total_cost_cents_per_h=cost
+        )
+        rows, notes = [now, *found.options], [*overload_notes(found)]
     return table("What would serve more", columns, rows, "overload", may_be_empty=True, notes=notes)
 
 

@@ -1,14 +1,12 @@
 """Sentences on a plan: its proof, and the load that other options would serve."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from optimizer.plan import Plan, PlanLevel, TargetFigure
 from optimizer.quantities import be
 from optimizer.render.money import Money
-from optimizer.render.service_text import service_text
 from optimizer.solvers.objectives import CHANGES, VALUE
-from optimizer.studies.overload import LIMIT_S, OtherOptions, Overload
+from optimizer.studies.overload import OtherOptions, Overload
 
 
 def proved(plan: Plan) -> str:
@@ -38,30 +36,6 @@ def figures_text(figures: Iterable[TargetFigure]) -> str:
     return ", ".join(figure.text for figure in figures)
 
 
-class OverloadRow(NamedTuple):
-    """Flags of the command line, and the service of the plan that they give."""
-
-    flags: str
-    served: str
-    lack_reserve: int | None
-    """Number of servers that lack their reserve; None if unknown."""
-    cost_cents_per_h: float | None
-    """Cost of the plan [cents/h]; None if unknown."""
-
-
-def overload_rows(found: Overload, plan: Plan) -> Iterator[OverloadRow]:
-    """Yield the service of the plan as it is, and of the plans with other options."""
-    lacking = len(plan.lacks_reserve)
-    yield OverloadRow("as it is", service_text(found.service), lacking, plan.total_cost_cents_per_h)
-    for item in found.options:
-        known = item.service is not None
-        served = (
-            service_text(item.service) if item.service is not None else f"not solved within {LIMIT_S:g} s"
-        )
-        lacking = len(item.lacks_reserve)
-        yield OverloadRow(_flags(item), served, lacking if known else None, item.total_cost_cents_per_h)
-
-
 def overload_notes(found: Overload) -> Iterator[str]:
     """Yield the reason that load is unserved although cards remain, and what full service first costs."""
     if found.options:
@@ -83,6 +57,7 @@ def _cards_left(found: Overload) -> str:
     )
 
 
-def _flags(item: OtherOptions) -> str:
+def flags_text(item: OtherOptions) -> str:
+    """Return the flags of the command line that select other options."""
     policy = [] if item.saturation_policy is None else [f"--saturation {item.saturation_policy}"]
     return " ".join([*policy, *(["--mixed"] if item.heterogeneous else [])])

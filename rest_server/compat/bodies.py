@@ -65,24 +65,14 @@ def read_reference_system(raw: object, ignored: list[str]) -> SystemSpec:
         sections = _sections(document, "", ignored)
         lists = {name: tuple(_read_items(name, sections.get(name, []), ignored)) for name in LISTS}
         named = classes_by_name(lists["serviceClasses"], sections.get("serviceClasses", []))
+        lists["serviceClasses"] = tuple(named.values())
         options = read_entity(OptimizerOptions, sections.get("optimizer", {}), "optimizer", ignored)
-        return SystemSpec.model_construct(
-            accelerators=lists["accelerators"],
-            models=lists["models"],
-            service_classes=tuple(named.values()),
-            servers=lists["servers"],
-            count=lists["count"],
-            optimizer=_as_the_reference_plans(options),
-        )
-    servers = (checked(server, f"servers[{i}]") for i, server in enumerate(spec.servers))
-    models = (checked(profile, f"models[{i}]") for i, profile in enumerate(spec.models))
-    classes = (checked(each, f"serviceClasses[{i}]") for i, each in enumerate(spec.service_classes))
-    update = {
-        "models": tuple(models),
-        "servers": tuple(servers),
-        "service_classes": tuple(classes),
-        "optimizer": _as_the_reference_plans(spec.optimizer),
-    }
+        items: dict[str, Any] = {SECTIONS[name].field: lists[name] for name in LISTS}
+        return SystemSpec.model_construct(optimizer=_as_the_reference_plans(options), **items)
+    update: dict[str, Any] = {"optimizer": _as_the_reference_plans(spec.optimizer)}
+    for name in ("models", "servers", "serviceClasses"):
+        field = SECTIONS[name].field
+        update[field] = tuple(checked(item, f"{name}[{i}]") for i, item in enumerate(getattr(spec, field)))
     return spec.model_copy(update=update)
 
 

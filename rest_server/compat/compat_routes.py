@@ -16,14 +16,12 @@ from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import Response
 
-from optimizer.features.versions.streams import desired_of
-from optimizer.spec.streams import planned_names
 from rest_server.compat import classes, entities
 from rest_server.compat.answers import WireRoute, json_response, notice_headers
 from rest_server.compat.changes import Change, Changed, WireRefusalError, check_fleet
 from rest_server.compat.entities import ACCELERATORS, CAPACITIES, SERVERS, SERVICE_CLASSES
 from rest_server.compat.lenient import json_body
-from rest_server.compat.planning import PlanningResult, plan_document, plan_state, planned_fleet, with_outcome
+from rest_server.compat.planning import PlanningResult, desired_by, plan_document, plan_state, planned_fleet
 from rest_server.fleet import Entities
 from rest_server.settings import Settings
 from rest_server.state import FleetStore
@@ -115,18 +113,11 @@ async def optimize(request: Request) -> Response:
 
 def _keep(held: FleetStore, planned: Entities, outcome: PlanningResult, revision: int) -> None:
     """Store the plan, if there is one, and the desired replicas, which are planned or retained."""
-    planned, plan = with_outcome(planned, outcome)
+    plan, desired = desired_by(planned, outcome)
     if plan is not None:
-        names = {*plan.allocations, *outcome.kept}
-        desired = {
-            name: item
-            for server in planned.servers.values()
-            if names & {server.name, *planned_names(server)}
-            for name, item in desired_of(server).items()
-        }
         held.keep_plan(plan, desired, revision)
-    elif outcome.kept:
-        held.update(lambda now: now.with_desired(outcome.kept))
+    elif desired:
+        held.update(lambda now: now.with_desired(desired))
 
 
 def _reading(reader: Callable[..., Any]) -> Callable[[Request], Response]:

@@ -68,26 +68,28 @@ def plan_document(body: bytes, settings: Settings) -> PlanningResult:
 
 def planned_fleet(body: bytes, outcome: PlanningResult) -> Arrival:
     """Return the system in a request body of ``/optimizeOne``, with its desired allocations, as a fleet."""
-    return with_outcome(Entities.of(read_reference_system(json_body(body), [])), outcome)
+    entities = Entities.of(read_reference_system(json_body(body), []))
+    plan, desired = desired_by(entities, outcome)
+    return entities.with_desired(desired), plan
 
 
-def with_outcome(entities: Entities, outcome: PlanningResult) -> Arrival:
-    """Return a planned fleet with its desired allocations, and the plan.
+def desired_by(entities: Entities, outcome: PlanningResult) -> tuple[Plan | None, dict[str, AllocationData]]:
+    """Return the plan of a planned fleet, and its desired allocations by server or version.
 
     Retained allocations become desired ones. As in llm-inferno, an unserved server that retains nothing keeps
     its previous desired allocation.
     """
     if outcome.status != HTTPStatus.OK:
-        return entities, None
+        return None, {}
     if not outcome.plan:
-        return entities.with_desired(outcome.kept), None
+        return None, dict(outcome.kept)
     plan = Plan.model_validate_json(outcome.plan)
     served = {
         name: item
         for name, item in entities.servers.items()
         if plan.allocations.keys() & {*planned_names(item)}
     }
-    return entities.with_desired(desired_allocations(plan, served) | dict(outcome.kept)), plan
+    return plan, desired_allocations(plan, served) | dict(outcome.kept)
 
 
 def plan_state(spec: SystemSpec, body: bytes, settings: Settings) -> PlanningResult:

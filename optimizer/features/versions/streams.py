@@ -176,14 +176,6 @@ def with_allocation(server: Server, name: str, allocation: AllocationData, field
     return server.model_copy(update={"split": shares})
 
 
-def desired_of(server: Server) -> dict[str, AllocationData]:
-    """Return the desired allocations of a server, or of its versions if it has any, by name."""
-    if not server.split:
-        return {server.name: server.desired}
-    others = {version_name(server, share.model): share.desired for share in server.split if share.desired}
-    return {version_name(server, server.model): server.desired} | others
-
-
 def with_desired_applied(server: Server) -> Server:
     """Return the server with desired allocations, including those of versions, as current ones."""
     current = server.desired.model_copy(update={"load": server.current.load})
