@@ -5,6 +5,7 @@ The pages work without a network: Swagger UI and Redoc come from the package ``f
 
 import hashlib
 import json
+import threading
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import cache
 from html import escape
@@ -100,14 +101,16 @@ def _complete(app: FastAPI, keyless: Collection[str] | None) -> None:
 
 
 def _described(app: FastAPI) -> Handler:
-    """Return the handler for the description, which is cached, because generating it takes a second."""
+    """Return the handler for the description, which is generated once, because that takes a second."""
+    text = cache(lambda: json.dumps(app.openapi(), separators=(",", ":")).encode())
+    lock = threading.Lock()  # FastAPI cannot generate it in two threads at the same time
 
-    @cache
-    def text() -> bytes:
-        return json.dumps(app.openapi(), separators=(",", ":")).encode()
+    def once() -> bytes:
+        with lock:
+            return text()
 
     async def answer(_: Request) -> Response:
-        return Response(await run_in_threadpool(text), media_type="application/json")
+        return Response(await run_in_threadpool(once), media_type="application/json")
 
     return answer
 

@@ -35,7 +35,7 @@ Key = tuple[str, ...]
 """Names of an item: one name, or model and accelerator of a profile; empty for the options."""
 
 
-class Section(NamedTuple):
+class FleetSection(NamedTuple):
     """A section of the fleet's document."""
 
     field: str
@@ -45,15 +45,15 @@ class Section(NamedTuple):
 
 MODELS = "profilelessModels"
 """Name of the section of models themselves, which no document contains: they can exist without profiles."""
-SECTIONS: Mapping[str, Section] = {
-    "accelerators": Section("accelerators", Accelerator),
-    "serviceClasses": Section("service_classes", ServiceClass),
-    "servers": Section("servers", Server),
-    "count": Section("count", Capacity),
-    "routes": Section("routes", Route),
-    "optimizer": Section("optimizer", OptimizerOptions),
-    MODELS: Section("models", ModelProfile),
-    "models": Section("models", ModelProfile),
+SECTIONS: Mapping[str, FleetSection] = {
+    "accelerators": FleetSection("accelerators", Accelerator),
+    "serviceClasses": FleetSection("service_classes", ServiceClass),
+    "servers": FleetSection("servers", Server),
+    "count": FleetSection("count", Capacity),
+    "routes": FleetSection("routes", Route),
+    "optimizer": FleetSection("optimizer", OptimizerOptions),
+    MODELS: FleetSection("models", ModelProfile),
+    "models": FleetSection("models", ModelProfile),
 }
 """Sections in which fleets can differ, by name."""
 _NAMED = ("accelerators", "service_classes", "servers", "count", "routes")

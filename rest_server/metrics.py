@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from starlette.datastructures import State
 
 from rest_server.settings import Settings
-from rest_server.state import FleetStore, Snapshot
+from rest_server.state import Snapshot
 from rest_server.v1.targets import TargetState, readings, unavailable_reason
 
 LABELS = ("server", "model", "service_class", "accelerator")
@@ -53,7 +53,7 @@ class ServiceMetrics:
         )  # fmt: skip
         self._registry.register(_WorkerCollector(state))
         if settings.stateful:
-            self._registry.register(_FleetCollector(settings, state.held))
+            self._registry.register(_FleetCollector(settings, state))
 
     def observe(self, scope: Mapping[str, Any], status: int, spent_s: float) -> None:
         """Count a request that was answered.
@@ -108,8 +108,8 @@ class _WorkerCollector(Collector):
 class _FleetCollector(Collector):
     """Collector of the metrics of the fleet."""
 
-    def __init__(self, settings: Settings, held: FleetStore) -> None:
-        self._settings, self._held = settings, held
+    def __init__(self, settings: Settings, state: State) -> None:
+        self._settings, self._state = settings, state
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing, because the available metrics depend on the fleet."""
@@ -117,7 +117,7 @@ class _FleetCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the current metrics of the fleet."""
-        now = self._held.snapshot()
+        now: Snapshot = self._state.held.snapshot()
         yield _gauge("inferplan_revision", "Revision of the fleet.", now.revision)
         yield from _replicas(now)
         unknown = unavailable_reason(now, self._settings.stale_after_s)
