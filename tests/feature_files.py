@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from parsed_sources import parsed
+
 ROOT = Path(__file__).resolve().parents[1]
 FEATURES = ROOT / "optimizer" / "features"
 PLAN = ROOT / "optimizer" / "plan" / "document.py"
@@ -39,6 +41,7 @@ ELSEWHERE_IN = {
     ("rented", "optimizer/starters/starter_document.py"): _BY_THE_HOUR,
     ("rented", "optimizer/studies/horizon/horizon.py"): _BY_THE_HOUR,
     ("rented", "optimizer/studies/horizon/horizon_document.py"): _BY_THE_HOUR,
+    ("rented", "optimizer/studies/horizon/horizon_figure.py"): _BY_THE_HOUR,
     ("rented", "optimizer/render/horizon_sections.py"): _BY_THE_HOUR,
 }
 """Identifiers that mean something else in one file, and what."""
@@ -54,12 +57,12 @@ def names_of(feature: str) -> set[str]:
     found, documents = set(), set()
     for name in ("fields", "uses"):
         path = FEATURES / feature / f"{name}.py"
-        for node in _tree(path).body if path.exists() else ():
+        for node in parsed(path).body if path.exists() else ():
             if isinstance(node, ast.ClassDef) and name == "uses":
                 documents.add(node.name)
             elif isinstance(node, ast.ClassDef) and node.name.endswith(("Field", "Fields")):
                 found |= set(_fields(node))
-    (plan,) = (node for node in _tree(PLAN).body if isinstance(node, ast.ClassDef) and node.name == "Plan")
+    (plan,) = (node for node in parsed(PLAN).body if isinstance(node, ast.ClassDef) and node.name == "Plan")
     for node in plan.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             words = {item.id for item in ast.walk(node.annotation) if isinstance(item, ast.Name)}
@@ -79,11 +82,6 @@ def files_naming(feature: str) -> dict[str, list[str]]:
     return {path: used for path, used in found.items() if used}
 
 
-@cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_bytes())
-
-
 def _fields(document: ast.ClassDef) -> Iterator[str]:
     for node in document.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
@@ -97,14 +95,14 @@ def _imported(path: Path, feature: str) -> set[str]:
 
 @cache
 def _imports(path: Path) -> list[tuple[str, str]]:
-    nodes = (node for node in ast.walk(_tree(path)) if isinstance(node, ast.ImportFrom))
+    nodes = (node for node in ast.walk(parsed(path)) if isinstance(node, ast.ImportFrom))
     return [(node.module or "", alias.name) for node in nodes for alias in node.names]
 
 
 @cache
 def _identifiers(path: Path) -> frozenset[str]:
     found = set()
-    for node in ast.walk(_tree(path)):
+    for node in ast.walk(parsed(path)):
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
                 found.add(name)

@@ -12,6 +12,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from parsed_sources import parsed
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -157,7 +158,7 @@ def sources() -> dict[str, Path]:
 
 @cache
 def tree(module: str) -> ast.Module:
-    return ast.parse(sources()[module].read_text(encoding="utf-8"))
+    return parsed(sources()[module])
 
 
 @cache

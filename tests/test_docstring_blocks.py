@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 from doc_pages import ROOT
+from parsed_sources import parsed
 
 from optimizer.errors import InferplanError
 
@@ -20,7 +21,7 @@ def literal_blocks() -> list[tuple[str, list[str]]]:
     found = []
     for package in ("optimizer", "rest_server"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            for node in ast.walk(parsed(path)):
                 if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                     continue
                 text = ast.get_docstring(node) or ""

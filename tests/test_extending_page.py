@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from extending_page import BLOCK, PAGE, ROOT, filled
+from parsed_sources import parsed
 
 EXAMPLES = ("cost_at_load.py", "rack_slots.py", "mirrored/*.py", "separate/*.py", "streams/*.py")
 """Files that a reader of the page copies into the packages."""
@@ -14,7 +15,7 @@ EXAMPLES = ("cost_at_load.py", "rack_slots.py", "mirrored/*.py", "separate/*.py"
 def classes(paths: Iterable[Path]) -> Iterator[str]:
     """Yield the names of all classes."""
     for path in paths:
-        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        nodes = ast.walk(parsed(path))
         yield from (node.name for node in nodes if isinstance(node, ast.ClassDef))
 
 
