@@ -4,13 +4,12 @@ The input is the `Overview` of a plan and, for a comparison, that of an earlier 
 model, then by priority, so that comparable servers are adjacent.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
 from optimizer.arrays import grouped, totals
-from optimizer.features.shared_queues.uses import QueueMember
 from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
@@ -329,7 +328,8 @@ def _target_shares(shown: PlannedSystem, metrics: Sequence[str]) -> dict[str, tu
     shares = {}
     for name, stream in system.streams.items():
         if name in members:
-            figures = _member_figures(members[name], system.target_of(stream.server))
+            means = {"itl": members[name].itl_ms, "ttft": members[name].ttft_ms}
+            figures = [*members[name].targets, *_mean_figures(means, system.target_of(stream.server))]
             of_metric = {m: [each for each in figures if is_about(each.measure, m)] for m in metrics}
         else:
             rows = shown.pools.get(name, ())
@@ -338,16 +338,11 @@ def _target_shares(shown: PlannedSystem, metrics: Sequence[str]) -> dict[str, tu
     return shares
 
 
-def _member_figures(member: QueueMember, target: ModelTarget | None) -> list[TargetFigure]:
-    """Return the targets of a member of a shared queue with their values, including targets on means."""
-    means = {"itl": member.itl_ms, "ttft": member.ttft_ms}
-    limits = () if target is None else target.latency_targets()
-    of_means = (
-        TargetFigure(measure=measure.label, value=means[measure.metric], limit=limit)
-        for measure, limit in limits
-        if measure in MEANS and measure.metric in means
-    )
-    return [*member.targets, *of_means]
+def _mean_figures(means: Mapping[str, float], target: ModelTarget | None) -> Iterator[TargetFigure]:
+    """Yield the targets on means, with the means as their values."""
+    for measure, limit in () if target is None else target.latency_targets():
+        if measure in MEANS and measure.metric in means:
+            yield TargetFigure(measure=measure.label, value=means[measure.metric], limit=limit)
 
 
 def _tightness(shares: Values) -> float:

@@ -20,17 +20,22 @@ def horizon_figure(found: Horizon) -> Figure:
     ]
     load, served = [hour.load_rpm for hour in found.plans], [hour.served_rpm for hour in found.plans]
     loads = {"load": load} if served == load else {"load": load, "served": served}
-    rented = [sum(item.rented * item.cards for item in hour.use) for hour in found.plans]
-    used = [sum((item.rented + item.reserved) * item.cards for item in hour.use) for hour in found.plans]
-    lines = {"reserved": [reserved] * len(rented)} if reserved else {}
+    used = {"in use": _cards(found, "rented", "reserved"), "rented": _cards(found, "rented")}
+    used |= {"reserved": [reserved] * len(load)} if reserved else {}
     cost = [in_cost_unit(hour.cost_cents_per_h, found.currency) for hour in found.plans]
     title = "Cost without transitions; lines: means of the other policies"
     panels = (
         _panel(found, "Load", "requests/min", loads),
-        _panel(found, "Cards in use", "cards", {"in use": used, "rented": rented} | lines),
+        _panel(found, "Cards in use", "cards", used),
         _panel(found, title, f"cost [{unit}]", {"reserve and rent": cost}, means),
     )
     return Figure(title=f"Plan of {counted(found.hours, 'hour')}", note=note, panels=panels)
+
+
+def _cards(found: Horizon, *fields: str) -> list[int]:
+    """Return the cards in use in each interval, summed over fields of `HourlyUse`."""
+    uses = [hour.use for hour in found.plans]
+    return [sum(getattr(each, name) * each.cards for each in use for name in fields) for use in uses]
 
 
 def _panel(
