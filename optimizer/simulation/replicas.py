@@ -84,9 +84,9 @@ class TokenReplica(SimulatedReplica):
 
     def live(self, levels: int, rng: np.random.Generator) -> LiveReplica:  # noqa: ARG002
         """Return an empty live replica with iterations or processor sharing."""
-        from optimizer.simulation.live.tokens import live_tokens
+        from optimizer.simulation.live.tokens import LiveTokens
 
-        return live_tokens(self.times, self.limits, levels)
+        return LiveTokens(self.times, self.limits, levels)
 
 
 @dataclass(frozen=True, slots=True)

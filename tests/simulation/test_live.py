@@ -20,7 +20,7 @@ from optimizer.simulation.live.batches import LiveBatches
 from optimizer.simulation.live.lines import LiveJobs, LiveLine, live_line
 from optimizer.simulation.live.replica import LiveReplica
 from optimizer.simulation.live.statics import LiveStatics
-from optimizer.simulation.live.tokens import live_tokens
+from optimizer.simulation.live.tokens import LiveTokens
 from optimizer.simulation.live.turns import LiveTurns
 from optimizer.simulation.machine.passing import run_line
 from optimizer.simulation.machine.time_sharing import empty_card, run_turns
@@ -126,7 +126,7 @@ def test_tokens_by_the_clock_equal_the_whole_run(law: Coefficients, cases: range
         ranks, levels = np.unique(priority, return_inverse=True)
         requests = replace(requests, priority=priority)
         whole = simulate(requests, law, limits)
-        replica = live_tokens(law, limits, len(ranks))
+        replica = LiveTokens(law, limits, len(ranks))
         # Some outputs would be longer, but their clients have enough; not if that could be too much to store.
         more = rng.integers(0, 200, len(requests)) * (limits.kv_tokens == UNLIMITED)
         player = played(replica, requests, rng, levels, requests.out_tokens + more)
@@ -160,7 +160,7 @@ def test_cancelled_requests_free_what_they_hold(seeds: range) -> None:
             begun_ms[job.row] = job.begun
             first_ms[job.row], last_ms[job.row] = job.first, job.last
             preempted += job.losses
-        player = played(live_tokens(FULL_LAW, limits, 1), requests, rng, cancels=cancels)
+        player = played(LiveTokens(FULL_LAW, limits, 1), requests, rng, cancels=cancels)
         agree(player, first_ms, last_ms, (seed, limits))
         known = sorted(player.scheduled_ms)
         found = [player.scheduled_ms[row] for row in known]
@@ -308,7 +308,7 @@ def test_oldest_request_that_leaves_takes_its_window_along() -> None:
 @pytest.mark.parametrize("requests", mostly_slow([5_000, 1_000_000], 1))
 def test_memory_of_a_live_replica_stays_flat(requests: int) -> None:
     rng = np.random.default_rng(1)
-    replica = live_tokens(FULL_LAW, Limits(16, 512, kv_tokens=3000), 1)
+    replica = LiveTokens(FULL_LAW, Limits(16, 512, kv_tokens=3000), 1)
     arrivals = np.cumsum(rng.exponential(60.0, requests))
     sizes = []
     tracemalloc.start()

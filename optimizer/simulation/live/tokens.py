@@ -1,28 +1,28 @@
 """Live replicas of the iteration law and of processor sharing."""
 
 import math
-from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 
 from optimizer.simulation.engine import check_progress, check_tokens
-from optimizer.simulation.law import Coefficients, IterationCoefficients, ProcessorSharingCoefficients
+from optimizer.simulation.law import Coefficients, IterationCoefficients
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.live.replica import MIN_ROWS, LiveReplica, Rows, Step
 from optimizer.simulation.machine.state import empty_state, with_longer_ends, with_more_rows
 
 
-def live_tokens(times: Coefficients, limits: Limits, levels: int) -> LiveReplica:
-    """Return an empty live replica for a latency model, with a queue of `levels` priorities."""
-    if isinstance(times, IterationCoefficients):
-        return LiveIterations(times, limits, levels)
-    return LiveSharing(times, limits, levels)
+class LiveTokens(LiveReplica):
+    """A live replica that computes iterations, or shares its time, with a queue of some priorities.
 
+    It is the state of the engine, with reused request numbers and arrays that grow as needed.
+    """
 
-class _LiveTokens(LiveReplica):
-    """State of the engine, with reused request numbers and arrays that grow as needed."""
+    def __init__(self, times: Coefficients, limits: Limits, levels: int) -> None:
+        from optimizer.simulation.machine import live_iterations, live_sharing
 
-    def __init__(self, limits: Limits, levels: int) -> None:
+        self._code: Any = live_iterations if isinstance(times, IterationCoefficients) else live_sharing
+        self._times = times
         self._limits = limits
         self._rows = Rows()
         self._machine = empty_state(MIN_ROWS, limits, levels)
@@ -49,27 +49,45 @@ class _LiveTokens(LiveReplica):
             self._machine = with_more_rows(self._machine, self._rows.size, self._limits)
             self._make_buffers()
         self._next_ms, self._scheduled_ms[row] = None, math.nan
-        if self._offer(row, in_tokens, out_tokens, level, now_ms):
+        request = row, in_tokens, out_tokens, level, now_ms
+        if self._code.offer(self._machine, self._times, self._limits, *request):
             return row
         self._rows.release(row)
         return None
 
+    def cancel(self, row: int, now_ms: float) -> None:
+        """Remove a request, at the latest when the iteration in progress ends."""
+        if self._withdraw(row, now_ms):
+            self._next_ms = None
+        else:
+            self._rows.leaving.add(row)
+
+    def _withdraw(self, row: int, now_ms: float) -> bool:
+        """Remove a request unless an iteration in progress computes it; return whether it is removed."""
+        gone: bool = self._code.withdraw(self._machine, self._times, self._limits, row, now_ms)
+        if gone:
+            self._rows.release(row)
+        return gone
+
     def next_ms(self) -> float:
         """Return the time of the next step [ms]; inf if the replica is idle."""
         if self._next_ms is None:
-            self._next_ms = self._begin()
+            step = self._machine, self._times, self._limits, self._scheduled_ms
+            self._next_ms = float(self._code.begin_step(*step))
             check_progress(self._machine)
         return self._next_ms
 
     def step(self) -> Step:
-        """Advance to the time of the next token."""
+        """Advance to the time of the next token, or to the end of the iteration in progress."""
         time_ms = self.next_ms()
         begin_ms = float(self._machine.state[0]["now_ms"])
-        made, ended = self._end()
+        made, ended = self._code.end_step(self._machine, self._times, self._limits, self._made, self._ended)
         self._next_ms = None
         rows = self._made[:made]  # requests without a prompt enter the batch with their first token
         self._scheduled_ms[rows[np.isnan(self._scheduled_ms[rows])]] = begin_ms
         found = self._rows.end(self._made[:made].tolist(), self._ended[:ended].tolist())
+        for row in self._rows.take_leaving():
+            self._withdraw(row, time_ms)
         return Step(time_ms, *found)
 
     def scheduled_ms(self, row: int) -> float:
@@ -96,90 +114,3 @@ class _LiveTokens(LiveReplica):
     def preemptions(self) -> int:
         """Number of preemptions so far."""
         return int(self._machine.state[0]["preemptions"])
-
-    @abstractmethod
-    def _offer(self, row: int, in_tokens: int, out_tokens: int, level: int, now_ms: float) -> bool:
-        """Add an arriving request to the engine; return False if it is rejected."""
-
-    @abstractmethod
-    def _begin(self) -> float:
-        """Start the next step, and return the time of its end [ms]."""
-
-    @abstractmethod
-    def _end(self) -> tuple[int, int]:
-        """Advance to the next token.
-
-        Fill the buffers of requests, and return the number of requests in each.
-        """
-
-
-class LiveIterations(_LiveTokens):
-    """A live replica that computes iterations."""
-
-    def __init__(self, times: IterationCoefficients, limits: Limits, levels: int = 1) -> None:
-        from optimizer.simulation.machine import live_iterations
-
-        super().__init__(limits, levels)
-        self._times = times
-        self._code = live_iterations
-
-    def cancel(self, row: int, now_ms: float) -> None:  # noqa: ARG002
-        """Remove a request, at the latest when the iteration in progress ends."""
-        if not self._code.withdraw(self._machine, self._limits, row):
-            self._rows.leaving.add(row)
-            return
-        self._rows.release(row)
-        self._next_ms = None
-
-    def step(self) -> Step:
-        """Advance to the end of the iteration in progress."""
-        step = super().step()
-        for row in self._rows.take_leaving():
-            self._code.withdraw(self._machine, self._limits, row)
-            self._rows.release(row)
-        return step
-
-    def _offer(self, row: int, in_tokens: int, out_tokens: int, level: int, now_ms: float) -> bool:
-        offered: bool = self._code.offer(
-            self._machine, self._limits, row, in_tokens, out_tokens, level, now_ms
-        )
-        return offered
-
-    def _begin(self) -> float:
-        return float(self._code.begin_iteration(self._machine, self._times, self._limits, self._scheduled_ms))
-
-    def _end(self) -> tuple[int, int]:
-        counts: tuple[int, int] = self._code.end_iteration(
-            self._machine, self._limits, self._made, self._ended
-        )
-        return counts
-
-
-class LiveSharing(_LiveTokens):
-    """A live replica under processor sharing: all requests of the batch progress at once."""
-
-    def __init__(self, times: ProcessorSharingCoefficients, limits: Limits, levels: int = 1) -> None:
-        from optimizer.simulation.machine import live_sharing
-
-        super().__init__(limits, levels)
-        self._times = times
-        self._code = live_sharing
-
-    def cancel(self, row: int, now_ms: float) -> None:
-        """Remove a request immediately."""
-        self._code.withdraw_shared(self._machine, self._times, row, now_ms)
-        self._rows.release(row)
-        self._next_ms = None
-
-    def _offer(self, row: int, in_tokens: int, out_tokens: int, level: int, now_ms: float) -> bool:
-        offered: bool = self._code.offer_shared(
-            self._machine, self._times, self._limits, row, in_tokens, out_tokens, level, now_ms
-        )
-        return offered
-
-    def _begin(self) -> float:
-        return float(self._code.next_shared_ms(self._machine, self._times, self._limits, self._scheduled_ms))
-
-    def _end(self) -> tuple[int, int]:
-        counts: tuple[int, int] = self._code.pass_shared(self._machine, self._times, self._made, self._ended)
-        return counts

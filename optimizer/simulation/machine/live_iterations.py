@@ -31,8 +31,9 @@ def reset_row(
 
 @entry
 def offer(
-    machine: EngineState, limits: Limits, row: int, in_tokens: int, out_tokens: int, level: int, now_ms: float
-) -> bool:
+    machine: EngineState, _times: IterationCoefficients, limits: Limits, row: int, in_tokens: int,
+    out_tokens: int, level: int, now_ms: float,
+) -> bool:  # fmt: skip
     """Add a request that arrives now; return False if it is rejected."""
     state = machine.state[0]
     reset_row(machine, row, in_tokens, out_tokens, level, now_ms)
@@ -42,7 +43,7 @@ def offer(
 
 
 @entry
-def begin_iteration(
+def begin_step(
     machine: EngineState, times: IterationCoefficients, limits: Limits, scheduled_ms: FloatArray
 ) -> float:
     """Start an iteration unless one is in progress, and return its end [ms]; inf if the replica is idle.
@@ -76,7 +77,9 @@ def schedule(scheduled_ms: FloatArray, row: int, now_ms: float) -> None:
 
 
 @entry
-def end_iteration(machine: EngineState, limits: Limits, made: IntArray, ended: IntArray) -> tuple[int, int]:
+def end_step(
+    machine: EngineState, _times: IterationCoefficients, limits: Limits, made: IntArray, ended: IntArray
+) -> tuple[int, int]:
     """End the iteration in progress.
 
     Args:
@@ -109,7 +112,9 @@ def end_iteration(machine: EngineState, limits: Limits, made: IntArray, ended: I
 
 
 @entry
-def withdraw(machine: EngineState, limits: Limits, row: int) -> bool:
+def withdraw(
+    machine: EngineState, _times: IterationCoefficients, limits: Limits, row: int, _now_ms: float
+) -> bool:
     """Remove a request; if the iteration in progress computes it, change nothing and return False."""
     state = machine.state[0]
     if drop_waiting(machine, row):

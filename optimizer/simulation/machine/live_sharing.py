@@ -29,7 +29,7 @@ TOKEN_ROUNDING = 1e-9
 
 
 @entry
-def offer_shared(
+def offer(
     machine: EngineState, times: ProcessorSharingCoefficients, limits: Limits, row: int, in_tokens: int,
     out_tokens: int, level: int, now_ms: float,
 ) -> bool:  # fmt: skip
@@ -40,7 +40,7 @@ def offer_shared(
 
 
 @entry
-def next_shared_ms(
+def begin_step(
     machine: EngineState, times: ProcessorSharingCoefficients, limits: Limits, scheduled_ms: FloatArray
 ) -> float:
     """Admit waiting requests, and return the time of the next token or completion [ms]; inf if there is none.
@@ -58,9 +58,10 @@ def next_shared_ms(
 
 
 @entry
-def pass_shared(
-    machine: EngineState, times: ProcessorSharingCoefficients, made: IntArray, ended: IntArray
-) -> tuple[int, int]:
+def end_step(
+    machine: EngineState, times: ProcessorSharingCoefficients, _limits: Limits, made: IntArray,
+    ended: IntArray,
+) -> tuple[int, int]:  # fmt: skip
     """Advance to the next token or completion.
 
     Args:
@@ -91,20 +92,20 @@ def pass_shared(
 
 
 @entry
-def withdraw_shared(
-    machine: EngineState, times: ProcessorSharingCoefficients, row: int, now_ms: float
-) -> None:
-    """Remove a request at time `now_ms`."""
+def withdraw(
+    machine: EngineState, times: ProcessorSharingCoefficients, _limits: Limits, row: int, now_ms: float
+) -> bool:
+    """Remove a request at time `now_ms`; return True, because no iteration delays that."""
     state = machine.state[0]
     if drop_waiting(machine, row):
-        return
+        return True
     pass_until(machine, times, max(state.now_ms, now_ms), False)  # noqa: FBT003
     state.running -= 1
     for i in range(state.decodes):
         if machine.answers[i] == row:
             state.decodes -= 1
             remove_at(machine.answer_ends, machine.answers, state.decodes, i)
-            return
+            return True
     kept = 0
     for i in range(state.work_prompts):
         if machine.places[i].prompt != row:
@@ -112,6 +113,7 @@ def withdraw_shared(
             machine.places[kept].prompt_left = machine.places[i].prompt_left
             kept += 1
     state.work_prompts = kept
+    return True
 
 
 @compiled
