@@ -4,7 +4,6 @@ The simulator and the queue model of continuous batching need the time of an ite
 needs the service time of a request instead (`law.ServiceLaw`). Equation numbers refer to ``docs/math.md``.
 """
 
-from abc import abstractmethod
 from dataclasses import dataclass, fields
 from typing import Literal, Self
 
@@ -177,16 +176,17 @@ class EngineLaw(Law):
     """Token budget of an iteration [tokens], shape (R,)."""
 
     @property
-    @abstractmethod
     def iterations(self) -> IterationTimes:
-        """Coefficients of the time of an iteration, each of shape (R,)."""
+        """Coefficients of the time of an iteration, each of shape (R,); 0 for terms that are no fields."""
+        none = np.zeros_like(self.in_tokens)
+        return IterationTimes(*(getattr(self, field.name, none) for field in fields(IterationTimes)))
 
     @property
-    @abstractmethod
     def client(self) -> ClientTimes:
-        """Delay between the engine and the client."""
+        """Delay between the engine and the client; by default none."""
+        return ClientTimes.none(len(self.in_tokens))
 
     @property
-    @abstractmethod
     def prefills_first(self) -> BoolArray:
-        """Mask of the rows in which prompts are computed in full while decodes pause, shape (R,)."""
+        """Mask of the rows in which prompts are computed in full while decodes pause; by default none."""
+        return np.zeros(len(self.in_tokens), np.bool_)

@@ -167,7 +167,7 @@ class IterationLaw(ServiceLaw, EngineLaw):
     name: ClassVar[str] = "iteration"
     parts: ClassVar[tuple[str, ...]] = ("iteration",)
 
-    iteration_base_ms: FloatArray
+    base_ms: FloatArray
     """α: time of an iteration with an empty batch [ms]."""
     compute_per_token_ms: FloatArray
     """β: compute time [ms per token computed]."""
@@ -192,37 +192,9 @@ class IterationLaw(ServiceLaw, EngineLaw):
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
-        """Return the latency model of R rows from α, β, γ and the token budget, shape (4, R)."""
-        base, compute, kv_read, budget = parameters
-        return cls(base, compute, kv_read, shapes.in_tokens, shapes.out_tokens, budget)
-
-    @property
-    def iterations(self) -> IterationTimes:
-        """Coefficients of the time of an iteration: only the three of llm-inferno."""
-        return self._iterations()
-
-    def _iterations(self, **further: FloatArray) -> IterationTimes:
-        """Return llm-inferno's three coefficients together with others; the rest are zero."""
-        none = np.zeros_like(self.iteration_base_ms)
-        return IterationTimes(
-            **{field.name: none for field in fields(IterationTimes)}
-            | {
-                "base_ms": self.iteration_base_ms,
-                "compute_per_token_ms": self.compute_per_token_ms,
-                "kv_read_per_token_ms": self.kv_read_per_token_ms,
-            }
-            | further
-        )
-
-    @property
-    def client(self) -> ClientTimes:
-        """Client delays of zero, because llm-inferno has none."""
-        return ClientTimes.none(len(self.in_tokens))
-
-    @property
-    def prefills_first(self) -> BoolArray:
-        """Mask of the rows in which prompts are computed in full first: none of them."""
-        return np.zeros(len(self.in_tokens), np.bool_)
+        """Return the latency model of R rows from parameters in the order of `parameters`, shape (K, R)."""
+        base, compute, kv_read, *further = parameters
+        return cls(base, compute, kv_read, shapes.in_tokens, shapes.out_tokens, *further)
 
     def chunks(self, occupancy: FloatArray) -> FloatArray:
         """Return the number of prefill chunks of a prompt in a given batch; both shapes (R,).
@@ -263,12 +235,12 @@ class IterationLaw(ServiceLaw, EngineLaw):
 
     def _base_ms(self, occupancy: FloatArray, chunks: FloatArray) -> FloatArray:  # noqa: ARG002  used for mixtures
         """Return α at a constant batch, averaged over its iterations [ms]; all shapes (R,)."""
-        return self.iteration_base_ms
+        return self.base_ms
 
     @property
     def _prompt_base_ms(self) -> FloatArray:
         """α of an iteration that contains a prompt [ms], shape (R,)."""
-        return self.iteration_base_ms
+        return self.base_ms
 
     def token_times(
         self, mean_service_ms: FloatArray, mean_in_service: FloatArray, max_batch: IntArray

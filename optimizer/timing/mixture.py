@@ -5,15 +5,13 @@ it. Equation numbers refer to ``docs/math.md``.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.documents import Document
-from optimizer.timing.engine import IterationTimes
 from optimizer.timing.iteration import IterationFields, IterationLaw, PerfParms
-from optimizer.timing.law import RequestShapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +40,16 @@ class MixtureIterationLaw(IterationLaw):
         law = document.iteration or PerfParms()
         return *IterationLaw.parameters(document), law.expert_read_ms, law.expert_share
 
-    @classmethod
-    def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
-        """Return the latency model of R rows from parameters in the order of `parameters`, shape (6, R)."""
-        base, compute, kv_read, budget, read, share = parameters
-        return cls(base, compute, kv_read, shapes.in_tokens, shapes.out_tokens, budget, read, share)
-
-    @property
-    def iterations(self) -> IterationTimes:
-        """Coefficients of the time of an iteration."""
-        return self._iterations(expert_read_ms=self.expert_read_ms, expert_share=self.expert_share)
-
     def _base_ms(self, occupancy: FloatArray, chunks: FloatArray) -> FloatArray:
         """Return α at a constant batch, averaged over its iterations [ms] (eq. 105); all shapes (R,)."""
         with_prompt = np.minimum(occupancy * chunks / (chunks + self.out_tokens), 1.0) * self._has_prompt
         unread = np.exp(occupancy * np.log1p(-self.expert_share)) * (1 - with_prompt)
-        return np.asarray(self.iteration_base_ms + self.expert_read_ms * (1 - unread))
+        return np.asarray(self.base_ms + self.expert_read_ms * (1 - unread))
 
     @property
     def _prompt_base_ms(self) -> FloatArray:
         """α of an iteration that contains a prompt, which reads all experts [ms], shape (R,)."""
-        return np.asarray(self.iteration_base_ms + self.expert_read_ms * self._has_prompt)
+        return np.asarray(self.base_ms + self.expert_read_ms * self._has_prompt)
 
     @property
     def _has_prompt(self) -> BoolArray:
