@@ -6,7 +6,7 @@ import pytest
 from optimizer.errors import AnalysisError
 from optimizer.kinds.batch_servers.rows import BatchRow
 from optimizer.kinds.simulated import open_load
-from optimizer.queueing.bulk.limits import server_problem
+from optimizer.queueing.bulk.limits import line_problem
 from optimizer.queueing.bulk.steady import server_steady_state
 from optimizer.schema import Load
 from optimizer.simulation.arrivals import arrival_times_ms
@@ -14,6 +14,7 @@ from optimizer.simulation.batches import TRIGGERS, BatchServer
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.machine.collecting import run_batches
 from optimizer.simulation.replicas import Effort, LineReplica, run_replica
+from optimizer.simulation.tandem import Tandem
 
 Row = tuple[int, float, float, float, int | None, bool, str, float, float, float, float]
 # Rows of the reference's workloads_batch.json: B, W, base, slope, K, whether it counts those in service,
@@ -135,15 +136,15 @@ def test_unstable_queue_has_no_steady_state() -> None:
 @pytest.mark.parametrize(
     ("server", "cv", "part"),
     [
-        (BatchServer(8, 5.0, 10.0, 0.0, queue_limit=7), 1.0, "queue_limit"),
-        (BatchServer(8, 5.0, 10.0, 0.0, trigger=TRIGGERS.index("clock")), 1.0, "window_ms"),
-        (BatchServer(10_000, 0.0, 10.0, 0.0), 1.0, "size"),
-        (BatchServer(8, 0.0, 10.0, 0.0, queue_limit=0, counts_system=True), 1.0, "queue_limit"),
-        (BatchServer(8, 0.0, 10.0, 0.0), 3.5, "arrival_cv"),
+        (BatchServer(8, 5.0, 10.0, 0.0, queue_limit=7), 1.0, "maxQueueSize"),
+        (BatchServer(8, 5.0, 10.0, 0.0, trigger=TRIGGERS.index("clock")), 1.0, "window"),
+        (BatchServer(10_000, 0.0, 10.0, 0.0), 1.0, "maxBatchSize"),
+        (BatchServer(8, 0.0, 10.0, 0.0, queue_limit=0, counts_system=True), 1.0, "maxQueueSize"),
+        (BatchServer(8, 0.0, 10.0, 0.0), 3.5, "arrivalCV"),
     ],
 )
 def test_unsupported_servers_are_rejected(server: BatchServer, cv: float, part: str) -> None:
-    problem = server_problem(server, cv)
+    problem = line_problem(Tandem(server), cv, "window", "arrivalCV")
     assert problem is not None
     assert problem[0] == part
 

@@ -9,13 +9,13 @@ import numpy as np
 from optimizer.documents import Document
 from optimizer.kinds.batch_servers.fields import BatchProfile, BatchServerFields
 from optimizer.kinds.batch_servers.rows import BatchRow
-from optimizer.kinds.batch_servers.stages import repeated_name, slowest_part, stage_names, stations_of
+from optimizer.kinds.batch_servers.stages import names_problem, slowest_part, stage_names, stations_of
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH, Load
 from optimizer.kinds.kind import EngineContainer, EngineSettings, Fault, KindOf, OwnRows, Refused
 from optimizer.kinds.rows import Row
 from optimizer.kinds.shown import EVERYWHERE, LOSS, WAIT, Shown, TableName, Words
 from optimizer.quantities import quantity
-from optimizer.queueing.bulk.limits import line_problem, server_problem
+from optimizer.queueing.bulk.limits import line_problem
 from optimizer.queueing.bulk.model import BatchingPolicy, BulkQueues
 from optimizer.queueing.performance import OwnArrays, QueueModel
 from optimizer.simulation.batches import OLDEST, TRIGGERS, BatchServer
@@ -26,14 +26,6 @@ from optimizer.timing import BatchLaw, BatchParms, Law
 
 SHARES = (0.0, 0.25, 0.5, 1.0)
 """Fractions of the stated batching window that are tried if the plan chooses the window."""
-_KEYS = {
-    "size": "maxBatchSize",
-    "queue_limit": "maxQueueSize",
-    "window_ms": "batchTimeout",
-    "counts_system": "queueCounts",
-    "arrival_cv": "currentAlloc.load.arrivalCV",
-    "jobs": "jobs",
-}
 _WINDOW = Shown("window", "batch_window_ms", "window", ("plan",), "ms", ",g", rank=3)
 _BUSY = "Busy is the fraction of time in which a batch server processes batches, full or partial."
 
@@ -89,15 +81,15 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
         self, server: BatchServerFields, profiles: Sequence[BatchProfile], load: Load
     ) -> Iterator[Fault]:
         """Yield an error for each window, trigger, stage or limit that contradicts other settings."""
-        twice = repeated_name(server.stages)
-        if twice is not None:
-            yield "stages", f"two stages have the name {twice!r}; give each its own name"
+        names = names_problem(server.stages)
+        if names is not None:
+            yield names
         for profile in profiles:
             line = server_line(server, profile, server.batch_timeout_ms)
-            problem = line_problem(line) or server_problem(line.server, load.arrival_cv)
+            problem = line_problem(line, load.arrival_cv, "batchTimeout", "currentAlloc.load.arrivalCV")
             if problem is not None:
-                part, why = problem
-                yield _KEYS[part], f"on {profile.accelerator!r}: {why}"
+                key, why = problem
+                yield key, f"on {profile.accelerator!r}: {why}"
 
     def own(self, servers: Sequence[BatchServerFields]) -> OwnRows:
         """Return the batching settings of servers, one row for each window that the plan can choose."""

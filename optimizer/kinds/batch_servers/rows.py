@@ -22,7 +22,7 @@ from optimizer.documents import (
     is_none,
 )
 from optimizer.errors import AnalysisError
-from optimizer.kinds.batch_servers.stages import Stage, repeated_name, slowest_part, stage_names, stations_of
+from optimizer.kinds.batch_servers.stages import Stage, names_problem, slowest_part, stage_names, stations_of
 from optimizer.kinds.fields import LatencyTarget
 from optimizer.kinds.rows import (
     OverloadedReplica,
@@ -32,7 +32,7 @@ from optimizer.kinds.rows import (
     simulated_answer,
     unattainable,
 )
-from optimizer.queueing.bulk.limits import line_problem, server_problem
+from optimizer.queueing.bulk.limits import line_problem
 from optimizer.queueing.bulk.model import BatchingPolicy, BulkQueues
 from optimizer.queueing.measures import LOSS
 from optimizer.queueing.sizing import largest_rate
@@ -49,14 +49,6 @@ _Answer = TypeVar("_Answer", bound=Document)
 NO_TOKENS = Lengths(LengthDistribution.FIXED, 0.0)
 ONE_ANSWER = Lengths(LengthDistribution.FIXED, 1.0)
 """Output length of every request in the simulator: 1, because batch servers have no tokens."""
-_WIRE = {
-    "size": "maxBatchSize",
-    "queue_limit": "maxQueueSize",
-    "window_ms": "window",
-    "counts_system": "queueCounts",
-    "arrival_cv": "arrivalCV",
-    "jobs": "jobs",
-}
 
 
 class BatchRow(Row):
@@ -100,17 +92,9 @@ class BatchRow(Row):
                 "no_work", "the service time of a request is zero; give batchParms a base or a slope"
             )
         line = self.line()
-        twice = repeated_name(self.stages)
-        if twice is not None:
-            raise PydanticCustomError(
-                "stages",
-                "stages: two stages have the name {name}; give each its own name",
-                {"name": repr(twice)},
-            )
-        problem = line_problem(line) or server_problem(line.server, self.arrival_cv)
+        problem = names_problem(self.stages) or line_problem(line, self.arrival_cv, "window", "arrivalCV")
         if problem is not None:
-            part, why = problem
-            raise PydanticCustomError("batch_server", "{problem}", {"problem": f"{_WIRE[part]}: {why}"})
+            raise PydanticCustomError("batch_server", "{problem}", {"problem": ": ".join(problem)})
         return self
 
     def line(self) -> Tandem:

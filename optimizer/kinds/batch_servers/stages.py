@@ -51,10 +51,13 @@ def stage_names(stages: Sequence[Stage]) -> tuple[str, ...]:
     return tuple(stage.name for place in ("before", "after") for stage in stages if stage.place == place)
 
 
-def repeated_name(stages: Sequence[Stage]) -> str | None:
-    """Return the first name that two stages share; None if all names differ."""
+def names_problem(stages: Sequence[Stage]) -> tuple[str, str] | None:
+    """Return the key of the stages, and a message that two have the same name; None if all names differ."""
     names = [stage.name for stage in stages]
-    return next((name for i, name in enumerate(names) if name in names[:i]), None)
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            return "stages", f"two stages have the name {name!r}; give each its own name"
+    return None
 
 
 def slowest_part(line: Tandem, names: Sequence[str]) -> str | None:
