@@ -45,11 +45,6 @@ class ClosedNetworkSteadyState:
     rejected = 0.0
 
     @property
-    def server(self) -> BatchServer:
-        """Batch server of the replica."""
-        return self.line.server
-
-    @property
     def _growth(self) -> float:
         """Ratio of the probabilities of n + 1 and n jobs in the system, for n ≥ J."""
         return self.rate / float(self.network.rates[-1])
@@ -72,7 +67,7 @@ class ClosedNetworkSteadyState:
     @property
     def service_ms(self) -> float:
         """Mean service time of a job: at all stages and in its batch [ms]."""
-        server = self.server
+        server = self.line.server
         own = server.base_ms + server.slope_ms * self.mean_batch
         return own + sum(station.mean_ms for station in self.line.stations)
 
@@ -80,12 +75,12 @@ class ClosedNetworkSteadyState:
     def mean_batch(self) -> float:
         """Mean number of jobs in a batch."""
         there = self.rate * float(self.chances[1:] @ self.network.server_ms)
-        return max(1.0, min(there / 2, float(self.server.size)))
+        return max(1.0, min(there / 2, float(self.line.server.size)))
 
     @property
     def busy(self) -> float:
         """Fraction of time in which the server is busy."""
-        server = self.server
+        server = self.line.server
         return self.rate * (server.base_ms / self.mean_batch + server.slope_ms)
 
     def late_share(self, limit_ms: float) -> float:
@@ -106,7 +101,7 @@ class ClosedNetworkSteadyState:
         from scipy.special import gammaincc
 
         mean = self.inside / self.rate
-        server = self.server
+        server = self.line.server
         least = min(server.base_ms + server.slope_ms, mean * (1 - 1e-6))
         # Service times at the stages vary by their CV. Waiting is divided evenly among the stages and varies
         # like exponential times.

@@ -228,7 +228,8 @@ class BulkQueues(QueueModel):
         # Rejections are those at the capped rate, and the offered load is not capped.
         response, service, loss, queue = of("mean_ms"), of("service_ms"), of("rejected"), of("queue")
         throughput = rate_rps * (1 - loss)
-        load = [load_of(row.server, rate / MS_PER_S) for row, rate in zip(rows, rate_rps, strict=True)]
+        servers = (line.server for line in self.lines)
+        load = [load_of(server, rate / MS_PER_S) for server, rate in zip(servers, rate_rps, strict=True)]
         return BulkPerformance(
             offered_rps=rate_rps,
             throughput_rps=throughput,

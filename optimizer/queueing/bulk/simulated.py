@@ -12,7 +12,6 @@ import numpy as np
 from optimizer.arrays import FloatArray, frozen
 from optimizer.parallel import thread_count
 from optimizer.simulation.arrivals import arrival_times_ms
-from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.tandem import Station, Tandem
 
 RUNS = 4
@@ -30,7 +29,6 @@ REMEMBERED = RUNS * thread_count()
 class SimulatedSteadyState:
     """Simulated steady state of a batch server at an arrival rate."""
 
-    server: BatchServer
     latencies_ms: FloatArray
     """Latencies of the completed requests that are not discarded [ms], ascending."""
     mean_ms: float
@@ -94,7 +92,6 @@ def simulate_steady_state(line: Tandem, rate: float, cv: float) -> SimulatedStea
         service_ms += sum(station.mean_ms for station in line.stations)
         waits_ms = float(total.mean()) - service_ms
     return SimulatedSteadyState(
-        line.server,
         frozen(np.sort(total)),
         float(total.mean()),
         service_ms,

@@ -14,7 +14,6 @@ from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.lattice import Excess, Lattice, exceeded_by
 from optimizer.queueing.bulk.stations import Wait, departures_scv, in_groups, one_by_one
 from optimizer.queueing.bulk.steady import ServerSteadyState, server_steady_state
-from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.tandem import Tandem
 
 CURVE_POINTS = 16
@@ -34,11 +33,6 @@ class TandemSteadyState:
     """Steady state of the server alone."""
     waits: tuple[Wait, ...]
     """Queueing at the stages, in the order in which requests pass them."""
-
-    @property
-    def server(self) -> BatchServer:
-        """Batch server of the tandem."""
-        return self.line.server
 
     @property
     def rejected(self) -> float:
@@ -72,7 +66,7 @@ class TandemSteadyState:
 
     def late_share(self, limit_ms: float) -> float:
         """Return the share of completed requests whose latency exceeds a limit [ms] (eq. 111)."""
-        least = self.server.base_ms + self.server.slope_ms
+        least = self.line.server.base_ms + self.line.server.slope_ms
         if limit_ms <= least:
             return 1.0
         lattice = Lattice(limit_ms)
@@ -90,7 +84,7 @@ class TandemSteadyState:
         """Function that returns the expected excess of the server's latency over a time."""
         from scipy.interpolate import PchipInterpolator
 
-        least = self.server.base_ms + self.server.slope_ms
+        least = self.line.server.base_ms + self.line.server.slope_ms
         end = max(2 * self.inner.mean_ms, 1.5 * least)
         while self.inner.late_share(end) > CURVE_END:
             end *= 1.5
