@@ -135,7 +135,7 @@ def _scale(unit: str, shown: str, factors: Mapping[str, str]) -> Scale:
     return Scale(unit, table, tuple(shown.split()))
 
 
-def _per(things: str, second: str, unit: str, shown: str) -> Scale:
+def _per(things: str, second: str, unit: str, shown: str, **short: str) -> Scale:
     """Build the scale of a rate, such as requests per time.
 
     Args:
@@ -144,46 +144,33 @@ def _per(things: str, second: str, unit: str, shown: str) -> Scale:
         second: value of one per second in the standard unit.
         unit: standard unit.
         shown: common units, separated by spaces.
+        short: factors of abbreviations, such as ``rps``.
     """
-    names = things.split()
     spans = {"s sec second": "1", "min minute": "1/60", "h hr hour": "1/3600"}
-    return Scale(
-        unit,
-        {
-            f"{thing if thing != '-' else ''}/{span}": _decimal(second) * _decimal(share)
-            for thing in names
-            for spelled, share in spans.items()
-            for span in spelled.split()
-        },
-        tuple(shown.split()),
-    )
-
-
-def _joined(scale: Scale, factors: Mapping[str, str]) -> Scale:
-    added = {name: _decimal(value) for name, value in factors.items()}
-    return Scale(scale.unit, {**scale.factors, **added}, scale.shown)
+    table = {
+        f"{thing.strip('-')}/{span}": _decimal(second) * _decimal(share)
+        for thing in things.split()
+        for names, share in spans.items()
+        for span in names.split()
+    }
+    return Scale(unit, {**table, **_scale(unit, shown, short).factors}, tuple(shown.split()))
 
 
 _MS = {"us µs μs": "0.001", "ms": "1", "s sec": "1000", "min": "60000"}
 _REQUESTS = "- req request requests"
 MILLISECONDS = _scale("ms", "ms s us min", _MS)
 MILLISECONDS_PER_TOKEN, MILLISECONDS_PER_REQUEST = (
-    _joined(
-        _scale(f"ms/{thing}", f"ms us ms/{thing} us/{thing}", _MS),
-        {f"{name}/{thing}": value for names, value in _MS.items() for name in names.split()},
+    _scale(
+        f"ms/{thing}",
+        f"ms us ms/{thing} us/{thing}",
+        _MS | {f"{name}/{thing}": value for names, value in _MS.items() for name in names.split()},
     )
     for thing in ("token", "request")
 )
 SECONDS = _scale("s", "s ms min h", {"ms": "0.001", "s sec": "1", "min": "60", "h": "3600"})
-REQUESTS_PER_MINUTE = _joined(
-    _per(_REQUESTS, "60", "requests/min", "/s /min rps rpm"), {"rps": "60", "rpm": "1", "rph": "1/60"}
-)
-REQUESTS_PER_SECOND = _joined(
-    _per(_REQUESTS, "1", "requests/s", "/s /min rps rpm"), {"rps": "1", "rpm": "1/60", "rph": "1/3600"}
-)
-TOKENS_PER_SECOND = _joined(
-    _per("token tokens tok", "1", "tokens/s", "tokens/s tokens/min tps"), {"tps": "1", "tpm": "1/60"}
-)
+REQUESTS_PER_MINUTE = _per(_REQUESTS, "60", "requests/min", "/s /min rps rpm", rps="60", rpm="1", rph="1/60")
+REQUESTS_PER_SECOND = _per(_REQUESTS, "1", "requests/s", "/s /min rps rpm", rps="1", rpm="1/60", rph="1/3600")
+TOKENS_PER_SECOND = _per("token tokens tok", "1", "tokens/s", "tokens/s tokens/min tps", tps="1", tpm="1/60")
 TOKENS = _scale("tokens", "tokens", {"token tokens tok": "1"})
 _GB = {"mb": "0.001", "gb": "1", "tb": "1000", "mib": "0.001048576", "gib": "1.073741824"}
 _GB |= {"tib": "1099.511627776"}
