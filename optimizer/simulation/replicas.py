@@ -98,15 +98,15 @@ class StaticReplica(SimulatedReplica):
 
     def run(self, requests: Requests) -> SimulatedRun:
         """Run requests through the replica in consecutive batches."""
-        from optimizer.simulation.machine.statics import run_statics
+        from optimizer.simulation.machine.statics import empty_line, run_static_batches
 
         assert requests.arrival_ms is not None
-        count = len(requests)
-        come_ms, first_ms, last_ms = np.array(requests.arrival_ms), np.empty(count), np.empty(count)
-        tokens = np.array(requests.in_tokens), np.array(requests.out_tokens)
-        bounds = self.limits.max_batch, self.limits.max_queue
-        found = run_statics(self.times, *bounds, come_ms, *tokens, first_ms, last_ms)
-        return batches_run(requests, first_ms, last_ms, *found)
+        in_tokens, out_tokens = np.array(requests.in_tokens), np.array(requests.out_tokens)
+        line = empty_line(np.array(requests.arrival_ms), in_tokens, out_tokens, len(requests))
+        run_static_batches(self.times, self.limits.max_batch, self.limits.max_queue, line)
+        state = line.states[0]
+        found = float(state["busy_ms"]), float(state["batch_ms"]), int(state["batches"])
+        return batches_run(requests, line.first_ms, line.last_ms, *found)
 
     def live(self, levels: int, rng: np.random.Generator) -> LiveReplica:  # noqa: ARG002
         """Return an empty live replica with static batching."""

@@ -9,6 +9,7 @@ requests.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -33,10 +34,6 @@ class IntervalEstimate(NamedTuple):
     value: float
     half_width: float
     """Half-width of the 95 % confidence interval."""
-
-    def contains(self, truth: float) -> bool:
-        """Return whether a value lies within the interval."""
-        return abs(self.value - truth) <= self.half_width
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,17 +192,12 @@ def latency_percentile(runs: Sequence[SimulatedRun], name: str, percent: float) 
         name: name of the latency, such as `ttft_ms`.
         percent: the percentile, in percent.
     """
-    return estimate(runs, lambda run: _latency(run, name), _percentile(percent))
-
-
-def _latency(run: SimulatedRun, name: str) -> FloatArray:
-    latency: FloatArray = getattr(run, name)
-    return latency
+    return estimate(runs, attrgetter(name), _percentile(percent))
 
 
 def _distribution(runs: Sequence[SimulatedRun], name: str) -> Distribution:
     return Distribution(
-        estimate(runs, lambda run: _latency(run, name), _mean),
+        estimate(runs, attrgetter(name), _mean),
         {percent: latency_percentile(runs, name, percent) for percent in PERCENTILES},
     )
 

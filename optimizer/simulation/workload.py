@@ -39,24 +39,6 @@ class OpenLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class ClosedLoad:
-    """Users who send a request, wait for the output, think, and send the next one."""
-
-    users: int
-    think_mean_ms: float
-    """Mean of the exponentially distributed thinking time [ms]; 0 for none."""
-    in_lengths: Lengths
-    out_lengths: Lengths
-
-    def draw(self, count: int, seed: np.random.SeedSequence) -> Requests:
-        """Draw `count` random requests; each user thinks before the first one."""
-        rng, prompts, answers = _drawn(self, count, seed)
-        think_ms = rng.exponential(self.think_mean_ms, count)
-        wakes_ms = np.sort(rng.exponential(self.think_mean_ms, self.users))
-        return Requests(prompts, answers, think_ms=think_ms, wakes_ms=wakes_ms)
-
-
-@dataclass(frozen=True, slots=True)
 class Backlog:
     """Requests that all arrive at time zero."""
 
@@ -123,7 +105,7 @@ class MergedLoad:
 
 
 def _drawn(
-    load: OpenLoad | ClosedLoad | Backlog, count: int, seed: np.random.SeedSequence
+    load: OpenLoad | Backlog, count: int, seed: np.random.SeedSequence
 ) -> tuple[np.random.Generator, IntArray, IntArray]:
     """Return a random generator for times, and random prompt and output lengths from two other streams."""
     times, prompts, outputs = (np.random.default_rng(part) for part in seed.spawn(3))
@@ -131,4 +113,4 @@ def _drawn(
     return times, load.in_lengths.draw(count, prompts), out_tokens
 
 
-Load = OpenLoad | ClosedLoad | Backlog | TraceLoad | MergedLoad
+Load = OpenLoad | Backlog | TraceLoad | MergedLoad

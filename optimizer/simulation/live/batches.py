@@ -11,9 +11,9 @@ from optimizer.simulation.live.replica import (
     Rows,
     Step,
     drop_from_queue,
-    lengthened,
     make_room,
 )
+from optimizer.simulation.machine.state import lengthened
 
 
 class LiveBatches(LiveReplica):

@@ -13,7 +13,8 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.simulation.live.batches import LiveBatches
-from optimizer.simulation.live.replica import MIN_ROWS, LiveReplica, Rows, Step, lengthened
+from optimizer.simulation.live.replica import MIN_ROWS, LiveReplica, Rows, Step
+from optimizer.simulation.machine.state import lengthened
 from optimizer.simulation.tandem import ALL_JOBS, Station, Tandem
 
 StageTimes = Callable[[], FloatArray]
@@ -148,8 +149,7 @@ class LiveJobs(LiveReplica):
     """A dynamic-batching server with stages and a limit on the jobs inside; other jobs wait before it."""
 
     def __init__(self, line: Tandem, times: StageTimes) -> None:
-        from optimizer.simulation.machine.job_limit import JOBS, advance_jobs
-        from optimizer.simulation.machine.passing import tandem_state
+        from optimizer.simulation.machine.job_limit import JOBS, advance_jobs, tandem_state
 
         self._advance = advance_jobs
         self._jobs = line.jobs

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from optimizer.arrays import IntArray
 
@@ -152,10 +151,3 @@ def drop_from_queue(queue: IntArray, state: Any, row: int) -> bool:
     queue[place : tail - 1] = queue[place + 1 : tail].copy()
     state["tail"] = tail - 1
     return True
-
-
-def lengthened(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    """Extend an array with zeros to a size."""
-    longer = np.zeros(size, values.dtype)
-    longer[: len(values)] = values
-    return longer

@@ -12,9 +12,9 @@ from optimizer.simulation.live.replica import (
     Rows,
     Step,
     drop_from_queue,
-    lengthened,
     make_room,
 )
+from optimizer.simulation.machine.state import lengthened
 
 
 class LiveStatics(LiveReplica):
@@ -27,12 +27,8 @@ class LiveStatics(LiveReplica):
         self._times = times
         self._limits = limits
         self._rows = Rows()
-        come_ms, first_ms, last_ms = np.zeros((3, MIN_ROWS))
         in_tokens, out_tokens = np.zeros((2, MIN_ROWS), np.int64)
-        queue = np.zeros(2 * MIN_ROWS, np.int64)
-        self._line = statics.StaticLine(
-            statics.empty_batch(), come_ms, in_tokens, out_tokens, first_ms, last_ms, queue
-        )
+        self._line = statics.empty_line(np.zeros(MIN_ROWS), in_tokens, out_tokens, 2 * MIN_ROWS)
 
     def add(self, now_ms: float, in_tokens: int = 0, out_tokens: int = 1, level: int = 0) -> int | None:  # noqa: ARG002
         """Add an arriving request, and return its number, or None if it is rejected."""

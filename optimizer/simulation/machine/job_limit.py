@@ -9,6 +9,7 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.machine.compiling import compiled, entry
 from optimizer.simulation.machine.heaps import push, remove_first
+from optimizer.simulation.tandem import Tandem
 
 NO_REQUEST = -1
 
@@ -53,24 +54,20 @@ class TandemState(NamedTuple):
     """Number of entries in the heap, shape (1,)."""
 
 
-def empty_tandem(
-    server: BatchServer, server_stop: int, workers: list[int], service_ms: FloatArray, jobs: int
-) -> TandemState:
-    """Return the state of an empty tandem.
+def tandem_state(line: Tandem, stage_ms: FloatArray) -> TandemState:
+    """Return the state of an empty tandem with a limit on the jobs inside.
 
-    Args:
-        server: the dynamic-batching server.
-        server_stop: index of the server's stop.
-        workers: number of workers by stop.
-        service_ms: service times [ms], shape (stops, R).
-        jobs: maximum requests inside.
+    `stage_ms` has the service times of its requests at each stage [ms].
     """
-    stops, rows = len(workers), service_ms.shape[1]
+    server_stop, rows = len(line.before), stage_ms.shape[1]
+    workers = np.array([station.workers for station in (*line.before, *line.after)], np.int64)
+    stops, events = len(workers) + 1, min(line.jobs, rows) + 1
+    service_ms = np.insert(stage_ms, server_stop, 0.0, axis=0)
     return TandemState(
-        server, server_stop, np.array(workers), service_ms,
+        line.server, server_stop, np.insert(workers, server_stop, 1), service_ms,
         np.full(stops, NO_REQUEST), np.full(stops, NO_REQUEST), np.zeros(stops, np.int64),
         np.full(rows, NO_REQUEST), np.zeros(rows, np.int64),
-        np.zeros(min(jobs, rows) + 1), np.zeros(min(jobs, rows) + 1, np.int64),
+        np.zeros(events), np.zeros(events, np.int64),
         np.full(rows, np.nan), np.zeros(1, np.int64),
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.simulation.machine.collecting import run_batches
-from optimizer.simulation.machine.job_limit import JOBS, TandemState, advance_jobs, empty_tandem
+from optimizer.simulation.machine.job_limit import JOBS, advance_jobs, tandem_state
 from optimizer.simulation.machine.stations import run_station
 from optimizer.simulation.tandem import ALL_JOBS, Station, Tandem
 
@@ -64,18 +64,6 @@ def _run_jobs(
     start_ms[:] = yard.start_ms
     state = states[0]
     return float(state["busy_ms"]), float(state["batch_ms"]), int(state["batches"])
-
-
-def tandem_state(line: Tandem, stage_ms: FloatArray) -> TandemState:
-    """Return the state of an empty tandem with a limit on the jobs inside.
-
-    `stage_ms` has the service times of its requests at each stage [ms].
-    """
-    before = len(line.before)
-    workers = [station.workers for station in line.before]
-    workers += [1, *(station.workers for station in line.after)]
-    stops_ms = np.insert(stage_ms, before, 0.0, axis=0)
-    return empty_tandem(line.server, before, workers, stops_ms, line.jobs)
 
 
 def stage_times_ms(stations: tuple[Station, ...], count: int, rng: np.random.Generator) -> FloatArray:

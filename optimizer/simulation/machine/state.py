@@ -158,7 +158,9 @@ def with_more_rows(machine: EngineState, rows: int, limits: Limits) -> EngineSta
     slots = _slots(limits, rows)
     machine.state["next_row"] = rows
     names = {"rows": rows, "places": slots, "answer_ends": slots, "answers": slots}
-    return machine._replace(**{name: _longer(getattr(machine, name), size) for name, size in names.items()})
+    return machine._replace(
+        **{name: lengthened(getattr(machine, name), size) for name, size in names.items()}
+    )
 
 
 def with_longer_ends(machine: EngineState, out_tokens: int) -> EngineState:
@@ -189,7 +191,7 @@ def _blocks(out_tokens: int) -> int:
     return blocks
 
 
-def _longer(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+def lengthened(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
     """Extend an array with zeros to a size."""
     longer = np.zeros(size, values.dtype)
     longer[: len(values)] = values

@@ -28,42 +28,6 @@ STATICS = np.dtype(
 """Record of a replica's state between two events."""
 
 
-def empty_batch() -> npt.NDArray[Any]:
-    """Return the state of an empty replica."""
-    state = np.zeros(1, STATICS)
-    state["end_ms"] = np.inf
-    return state
-
-
-def run_statics(
-    times: StaticCoefficients, max_batch: int, max_queue: int, come_ms: FloatArray, in_tokens: IntArray,
-    out_tokens: IntArray, first_ms: FloatArray, last_ms: FloatArray,
-) -> tuple[float, float, int]:  # fmt: skip
-    """Run all requests, sorted by arrival, and fill the times of their first and last tokens.
-
-    Args:
-        times: latency model.
-        max_batch: maximum batch.
-        max_queue: maximum waiting requests; the times of further requests, which are rejected, are NaN.
-        come_ms: arrival times, shape (R,).
-        in_tokens: prompt lengths.
-        out_tokens: output lengths, at least one token.
-        first_ms: filled with the times of first tokens.
-        last_ms: filled with the times of last tokens.
-
-    Returns:
-        Busy time, ∫ batch dt, and number of batches.
-    """
-    first_ms[:] = last_ms[:] = np.nan
-    count = len(come_ms)
-    line = StaticLine(
-        empty_batch(), come_ms, in_tokens, out_tokens, first_ms, last_ms, np.empty(count, np.int64)
-    )
-    run_static_batches(times, max_batch, max_queue, line)
-    state = line.states[0]
-    return float(state["busy_ms"]), float(state["batch_ms"]), int(state["batches"])
-
-
 class StaticLine(NamedTuple):
     """A replica with static batching, and its requests."""
 
@@ -83,9 +47,24 @@ class StaticLine(NamedTuple):
     """Requests of the batch, followed by the waiting requests."""
 
 
+def empty_line(come_ms: FloatArray, in_tokens: IntArray, out_tokens: IntArray, queue: int) -> StaticLine:
+    """Return an empty replica and its requests, whose times of tokens are NaN.
+
+    Args:
+        come_ms: arrival times [ms], shape (R,).
+        in_tokens: prompt lengths [tokens], shape (R,).
+        out_tokens: output lengths [tokens], at least one, shape (R,).
+        queue: length of the array for the queue.
+    """
+    states = np.zeros(1, STATICS)
+    states["end_ms"] = np.inf
+    first_ms, last_ms = np.full((2, len(come_ms)), np.nan)
+    return StaticLine(states, come_ms, in_tokens, out_tokens, first_ms, last_ms, np.zeros(queue, np.int64))
+
+
 @entry
 def run_static_batches(times: StaticCoefficients, max_batch: int, max_queue: int, line: StaticLine) -> None:
-    """Run all requests through an empty replica."""
+    """Run all requests, sorted by arrival; those beyond `max_queue` are rejected."""
     state, arrival, tail, count = line.states[0], 0, 0, len(line.come_ms)
     while tail > state.head or arrival < count:
         if tail == state.head:
