@@ -66,8 +66,12 @@ class Performance:
         """
         return None
 
-    def figure(self, measure: TargetMeasure) -> FloatArray:
+    def figure(self, measure: TargetMeasure, rows: BoolArray | None = None) -> FloatArray:  # noqa: ARG002  used by row-wise models
         """Return the values of a target measure, shape (R,).
+
+        Args:
+            measure: the measure.
+            rows: mask of the rows whose values are needed, shape (R,); None for all.
 
         Raises:
             ValueError: a percentile is requested, but only means are available.
@@ -75,15 +79,6 @@ class Performance:
         if measure.percentile is not None:
             raise ValueError(f"{measure.label}: only means are known")
         return np.asarray(getattr(self, METRICS[measure.metric].figure))
-
-    def figure_of(self, measure: TargetMeasure, rows: BoolArray) -> FloatArray:  # noqa: ARG002  used by row-wise models
-        """Return the values of a target measure, shape (R,), which are only valid for the given rows.
-
-        Args:
-            measure: the measure.
-            rows: mask of the requested rows, shape (R,).
-        """
-        return self.figure(measure)
 
     def missed_share(self, limits_ms: FloatArray) -> FloatArray:  # noqa: ARG002  used by models with percentiles
         """Return the share of requests that exceed at least one of their limits, shape (R,).

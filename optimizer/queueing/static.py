@@ -23,16 +23,6 @@ MAX_WAITING = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Times:
-    """Times of the batches of one row, by batch size n = 1 … B [ms]."""
-
-    mean_ms: FloatArray
-    spread_ms: FloatArray
-    prefill_ms: FloatArray
-    answer_ms: FloatArray
-
-
-@dataclass(frozen=True, slots=True)
 class StaticQueues(QueueModel):
     """Queue model of R replicas with static batching; limits have shape (R,)."""
 
@@ -72,7 +62,8 @@ class StaticQueues(QueueModel):
     def analyze(self, rate_rps: FloatArray) -> Performance:
         """Return the long-run means at arrival rates > 0 [requests/s], shape (R,)."""
         found = np.array([self._row(row, rate / MS_PER_S) for row, rate in enumerate(rate_rps.tolist())])
-        wait, prefill, answer, in_service, served, lost, idle, steps = found.T
+        wait, prefill, answer, in_service, served, lost, idle = found.T
+        steps = np.maximum(self.law.out_tokens - 1, 0.0)
         throughput = rate_rps * served / (served + lost)
         service = prefill + answer
         return Performance(
@@ -92,28 +83,23 @@ class StaticQueues(QueueModel):
             p_full=lost / (served + lost),
         )
 
-    def _times(self, row: int) -> _Times:
-        batch = np.arange(1.0, float(self.max_batch[row]) + 1)
-        law = self.law.take(np.full(len(batch), row))
-        mean = law.service_time_ms(batch)
-        spread = np.maximum(law.spread_ms(batch), MIN_SPREAD * mean)
-        return _Times(mean, spread, law.prefill_ms(batch), law.answer_ms(batch))
-
     def _row(self, row: int, rate: float) -> tuple[float, ...]:
         """Return the means of one row at a rate [1/ms].
 
-        They are queueing, prefill and decode time [ms], batch, served and rejected requests, idle share, and
-        steps.
+        They are queueing, prefill and decode time [ms], batch, served and rejected requests, and idle share.
         """
         size, max_queue = int(self.max_batch[row]), int(min(max(self.max_queue[row], 0), MAX_WAITING))
-        times = self._times(row)
+        sizes = np.arange(1.0, size + 1)
+        times = self.law.take(np.full(size, row))
+        means = times.service_time_ms(sizes)
+        spreads = np.maximum(times.spread_ms(sizes), MIN_SPREAD * means)
         waiting = np.arange(max_queue + 1)
         count = np.clip(waiting, 1, size)
         left = np.maximum(waiting - count, 0)
-        law = _arrivals(rate, times, max_queue)[count - 1]
+        law = _arrivals(rate, means, spreads, max_queue)[count - 1]
         chain = _shifted(law, left, max_queue)
         share = _long_run(chain)
-        mean, spread = times.mean_ms[count - 1], times.spread_ms[count - 1]
+        mean, spread = means[count - 1], spreads[count - 1]
         # The queue grows at the arrival rate until it is full.
         until = np.minimum(mean, (max_queue - left) / rate)
         fluid = left * until + rate * until**2 / 2 + max_queue * (mean - until)
@@ -125,28 +111,28 @@ class StaticQueues(QueueModel):
         of_request = share * count / served
         return (
             float(share @ queue) / served,
-            float(of_request @ times.prefill_ms[count - 1]),
-            float(of_request @ times.answer_ms[count - 1]),
+            float(of_request @ times.prefill_ms(sizes)[count - 1]),
+            float(of_request @ times.answer_ms(sizes)[count - 1]),
             float(share @ (count * mean)) / cycle_ms,
             served,
             lost,
             idle_ms / cycle_ms,
-            max(float(self.law.out_tokens[row]) - 1, 0.0),
         )
 
 
-def _arrivals(rate: float, times: _Times, max_queue: int) -> FloatArray:
+def _arrivals(rate: float, mean_ms: FloatArray, spread_ms: FloatArray, max_queue: int) -> FloatArray:
     """Return P(j arrivals during a batch of n requests), shape (B, max_queue + 1) (eq. 120).
 
     Args:
         rate: arrival rate [1/ms].
-        times: times of the batches.
+        mean_ms: mean times of batches of n = 1 … B requests [ms].
+        spread_ms: standard deviations of these times [ms].
         max_queue: maximum queue length.
     """
     from scipy.special import gammaln
 
-    shape = (times.mean_ms / times.spread_ms) ** 2
-    mean = rate * times.mean_ms
+    shape = (mean_ms / spread_ms) ** 2
+    mean = rate * mean_ms
     j = np.arange(max_queue + 1)
     logs = (
         gammaln(j + shape[:, None]) - gammaln(shape)[:, None] - gammaln(j + 1)

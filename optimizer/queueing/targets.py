@@ -160,7 +160,7 @@ class Targets:
         if measure not in MEANS and np.isinf(self.limits[k]).all():
             return np.zeros(len(self.tps))  # the queue model might not support it
         if not measure.is_missed:
-            return performance.figure_of(measure, np.isfinite(self.limits[k]))
+            return performance.figure(measure, np.isfinite(self.limits[k]))
         assert self.per_request is not None
         return performance.missed_share(self.per_request) * (1 - measure.hit_rate)
 

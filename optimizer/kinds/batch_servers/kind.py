@@ -9,7 +9,7 @@ import numpy as np
 from optimizer.documents import Document
 from optimizer.kinds.batch_servers.fields import BatchProfile, BatchServerFields
 from optimizer.kinds.batch_servers.rows import BatchRow
-from optimizer.kinds.batch_servers.stages import names_problem, slowest_part, stage_names, stations_of
+from optimizer.kinds.batch_servers.stages import names_problem, slowest_part, stations_of
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH, Load
 from optimizer.kinds.kind import EngineContainer, EngineSettings, Fault, KindOf, OwnRows, Refused
 from optimizer.kinds.rows import Row
@@ -137,7 +137,7 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
         line = server_line(server, profile, server.batch_timeout_ms, max_batch)
         return {
             "batch_window_ms": float(own.window_ms[0]),
-            "binding": slowest_part(line, stage_names(server.stages)),
+            "binding": slowest_part(line, server.stages),
         }
 
 

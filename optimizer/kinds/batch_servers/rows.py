@@ -22,7 +22,7 @@ from optimizer.documents import (
     is_none,
 )
 from optimizer.errors import AnalysisError
-from optimizer.kinds.batch_servers.stages import Stage, names_problem, slowest_part, stage_names, stations_of
+from optimizer.kinds.batch_servers.stages import Stage, names_problem, slowest_part, stations_of
 from optimizer.kinds.fields import LatencyTarget
 from optimizer.kinds.rows import (
     OverloadedReplica,
@@ -155,7 +155,7 @@ class BatchRow(Row):
         self, answer_type: type[_Answer], queues: BulkQueues, rate_rps: float, **own: Sequence[object]
     ) -> _Answer:
         own |= {
-            "binding": [slowest_part(self.line(), stage_names(self.stages))],
+            "binding": [slowest_part(self.line(), self.stages)],
             "stable_rate_rps": queues.stable_rate_rps.tolist(),
         }
         (answer,) = answers(answer_type, queues.analyze(np.array([rate_rps])), **own)

@@ -35,20 +35,17 @@ class Stage(Document):
     workers: PositiveCount = 1
     """Number of workers; each serves one request at a time."""
 
-    @property
-    def station(self) -> Station:
-        """Convert the stage to the form of the queue model and the simulator."""
-        return Station(self.place == "before", self.mean_ms, self.cv, self.workers)
+
+def in_order(stages: Sequence[Stage]) -> list[Stage]:
+    """Sort stages in processing order."""
+    return sorted(stages, key=lambda stage: stage.place == "after")
 
 
 def stations_of(stages: Sequence[Stage]) -> tuple[Station, ...]:
     """Convert stages to the form of the queue model and the simulator, in processing order."""
-    return tuple(stage.station for place in ("before", "after") for stage in stages if stage.place == place)
-
-
-def stage_names(stages: Sequence[Stage]) -> tuple[str, ...]:
-    """Return the names of the stages, in processing order."""
-    return tuple(stage.name for place in ("before", "after") for stage in stages if stage.place == place)
+    return tuple(
+        Station(stage.place == "before", stage.mean_ms, stage.cv, stage.workers) for stage in in_order(stages)
+    )
 
 
 def names_problem(stages: Sequence[Stage]) -> tuple[str, str] | None:
@@ -60,12 +57,12 @@ def names_problem(stages: Sequence[Stage]) -> tuple[str, str] | None:
     return None
 
 
-def slowest_part(line: Tandem, names: Sequence[str]) -> str | None:
+def slowest_part(line: Tandem, stages: Sequence[Stage]) -> str | None:
     """Return the bottleneck of a batch server with stages.
 
     Args:
         line: the server and its stages.
-        names: names of the stages, in processing order.
+        stages: its stages in the document.
 
     Returns:
         `server`, `stage:` and a name, or `jobs`; None without stages and jobs.
@@ -75,4 +72,4 @@ def slowest_part(line: Tandem, names: Sequence[str]) -> str | None:
     alone_ms = line.server.base_ms + line.server.slope_ms + sum(part.mean_ms for part in line.stations)
     if line.jobs != ALL_JOBS and line.jobs / alone_ms < line.most:
         return "jobs"
-    return "server" if line.slowest is None else f"{STAGE}{names[line.slowest]}"
+    return "server" if line.slowest is None else f"{STAGE}{in_order(stages)[line.slowest].name}"

@@ -71,22 +71,19 @@ class BulkPerformance(Performance):
         rows = zip(self.rows, limits, strict=True)
         return np.array([_worst(row, mine) if mine else -1.0 for row, mine in rows])
 
-    def figure(self, measure: TargetMeasure) -> FloatArray:
-        """Return the values of a target measure, a mean or a percentile, shape (R,)."""
-        return self.figure_of(measure, np.ones(len(self.rows), np.bool_))
-
-    def figure_of(self, measure: TargetMeasure, rows: BoolArray) -> FloatArray:
+    def figure(self, measure: TargetMeasure, rows: BoolArray | None = None) -> FloatArray:
         """Return the values of a target measure, shape (R,); percentiles are 0 except for the given rows."""
         if measure.percentile is None:
             return super(BulkPerformance, self).figure(measure)
         if measure.metric == "itl":
             return np.zeros(len(self.rows))
+        needed = np.ones(len(self.rows), np.bool_) if rows is None else rows
         share = measure.percentile / 100
         measure = TargetMeasure("e2e", measure.percentile)  # batch servers have only one latency
         known = self.known.setdefault(measure, np.full(len(self.rows), np.nan))
-        for row in np.flatnonzero(rows & np.isnan(known)).tolist():
+        for row in np.flatnonzero(needed & np.isnan(known)).tolist():
             known[row] = self.rows[row].quantile_ms(share)
-        return np.where(rows, known, 0.0)
+        return np.where(needed, known, 0.0)
 
     def missed_share(self, limits_ms: FloatArray) -> FloatArray:
         """Return the share of completed requests whose latency exceeds the limit [ms], shape (R,)."""

@@ -135,7 +135,6 @@ def server_steady_state(server: BatchServer, rate: float) -> ServerSteadyState:
     from optimizer.queueing.bulk.chain import fill_starts
     from optimizer.queueing.bulk.totals import totals, waited_when_free
 
-    server = _plain(server)
     states, decay = _states(server, rate)
     full_ms = server.base_ms + server.slope_ms * server.size
     pending = server.trigger == OLDEST and server.size > 1 and server.window_ms > full_ms
@@ -154,13 +153,6 @@ def server_steady_state(server: BatchServer, rate: float) -> ServerSteadyState:
         queue_time += waited_when_free(server, rate, starts, behind, oldest)
     figures = served, lost, busy_ms, queue_time, answered
     return ServerSteadyState(server, rate, starts, behind, oldest, *figures)
-
-
-def _plain(server: BatchServer) -> BatchServer:
-    """Return the server with all times as floats, because code is compiled for each type."""
-    return server._replace(
-        window_ms=float(server.window_ms), base_ms=float(server.base_ms), slope_ms=float(server.slope_ms)
-    )
 
 
 def _states(server: BatchServer, rate: float) -> tuple[int, float]:

@@ -43,10 +43,10 @@ class ContinuousPerformance(Performance):
         """Whether percentiles of latencies are available; always true."""
         return True
 
-    def figure(self, measure: TargetMeasure) -> FloatArray:
+    def figure(self, measure: TargetMeasure, rows: BoolArray | None = None) -> FloatArray:
         """Return the values of a target measure, a mean or a percentile, shape (R,)."""
         if measure.percentile is None:
-            return super(ContinuousPerformance, self).figure(measure)
+            return super(ContinuousPerformance, self).figure(measure, rows)
         quantile = getattr(self.latencies, f"{measure.metric}_quantile")
         return np.asarray(quantile(measure.percentile / 100))
 
