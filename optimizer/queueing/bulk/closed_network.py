@@ -87,7 +87,8 @@ class ClosedNetworkSteadyState:
         """Return the share of jobs whose latency exceeds a limit [ms] (eq. 115)."""
         lattice = Lattice(limit_ms)
         wait = float(self.chances[-1])
-        waiting = lattice.exponential(1 / (float(self.network.rates[-1]) - self.rate))
+        mean_ms = 1 / (float(self.network.rates[-1]) - self.rate)
+        waiting = lattice.law(lambda x: mean_ms * np.exp(-x / mean_ms))
         law = lattice.law(self._inside) * (1 - wait + wait * waiting)
         return 1 - lattice.within(law)
 

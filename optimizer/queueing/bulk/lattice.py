@@ -46,15 +46,6 @@ class Lattice:
         chances[0] = 1 + (beyond[1] - beyond[0]) / step
         return self._transform(np.maximum(chances, 0.0))
 
-    def exponential(self, mean_ms: float) -> Transform:
-        """Return the transform of an exponential time with the given mean [ms]."""
-        return self.law(lambda x: mean_ms * np.exp(-x / mean_ms)) if mean_ms > 0 else self.nothing
-
-    @property
-    def nothing(self) -> Transform:
-        """Return the transform of a time that is always zero."""
-        return np.ones(POINTS + 2, np.complex128)
-
     def within(self, transform: Transform) -> float:
         """Return the probability that a time is within the limit, given its transform."""
         chances = np.fft.irfft(transform, 2 * (POINTS + 1)) / _damping()

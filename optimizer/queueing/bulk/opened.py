@@ -6,7 +6,13 @@ from typing import NamedTuple
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.poisson import fill_chances
 from optimizer.queueing.bulk.records import OldestLeft
-from optimizer.queueing.bulk.service import FIRST_POINTS, fill_window, queue_limit_during, service_ms
+from optimizer.queueing.bulk.service import (
+    FIRST_POINTS,
+    fill_window,
+    opened_before_end,
+    queue_limit_during,
+    service_ms,
+)
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.machine.compiling import compiled
 
@@ -107,7 +113,6 @@ def pending_in_limited_queue(
     if most <= 0:
         fill_window(in_window, 1, size, 1.0, out)
         return
-    horizon = min(service, window)
     # No request arrived during the service: the first one opens a window at a free server.
     fill_window(in_window, 1, size, math.exp(-rate * service), out)
     # The window ended during the service: the batch starts at the service's end with the admitted requests.
@@ -121,15 +126,10 @@ def pending_in_limited_queue(
     # The window is still open at the service's end, at the age `age`: the queue is limited before the end,
     # and not after it.
     for m in range(FIRST_POINTS):
-        age = (m + 0.5) * horizon / FIRST_POINTS
-        weight = rate * math.exp(-rate * (service - age)) * horizon / FIRST_POINTS
-        fill_chances(rate * age, in_age)
+        age, weight = opened_before_end(server, rate, n, 1.0, m, in_age)
         fill_chances(rate * (window - age), in_rest)
-        rest = 1.0
-        for c in range(most - 1):
+        for c in range(most):
             fill_window(in_rest, 1 + c, size, weight * in_age[c], out)
-            rest -= in_age[c]
-        fill_window(in_rest, most, size, weight * max(rest, 0.0), out)
     # The remaining probability, which quadrature misses, is that of full batches.
     total = 0.0
     for j in range(size + 1):

@@ -1,6 +1,9 @@
 """Service times, queue limits during a service, and windows after it (compiled)."""
 
+import math
+
 from optimizer.arrays import FloatArray
+from optimizer.queueing.bulk.poisson import fill_chances
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.machine.compiling import compiled
 
@@ -36,3 +39,28 @@ def fill_window(in_window: FloatArray, first: int, size: int, flow: float, out: 
         out[j] += flow * in_window[j - first]
         rest -= in_window[j - first]
     out[size] += flow * max(rest, 0.0)
+
+
+@compiled
+def opened_before_end(
+    server: BatchServer, rate: float, n: int, flow: float, m: int, chances: FloatArray
+) -> tuple[float, float]:
+    """Return the age of a window at the end of a service, at quadrature node m, and the mean number of such.
+
+    Args:
+        server: a server whose queue limit is below B.
+        rate: arrival rate [1/ms].
+        n: number of requests in the service, which leaves none.
+        flow: mean number of such services.
+        m: index of the node, below `FIRST_POINTS`.
+        chances: filled with the probabilities of c further requests in the queue, up to the queue limit.
+    """
+    service, most = service_ms(server, n), queue_limit_during(server, n)
+    horizon = min(service, server.window_ms)
+    age = (m + 0.5) * horizon / FIRST_POINTS
+    fill_chances(rate * age, chances)
+    rest = 1.0
+    for c in range(most - 1):
+        rest -= chances[c]
+    chances[most - 1] = max(rest, 0.0)
+    return age, flow * rate * math.exp(-rate * (service - age)) * horizon / FIRST_POINTS

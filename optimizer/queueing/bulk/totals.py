@@ -9,7 +9,7 @@ from optimizer.queueing.bulk.chain import fill_queue
 from optimizer.queueing.bulk.gaps import gap_visits
 from optimizer.queueing.bulk.poisson import fill_chances, largest_count
 from optimizer.queueing.bulk.records import OldestLeft
-from optimizer.queueing.bulk.service import FIRST_POINTS, queue_limit_during, service_ms
+from optimizer.queueing.bulk.service import FIRST_POINTS, opened_before_end, queue_limit_during, service_ms
 from optimizer.simulation.batches import CLOCK, COLLECT, GAP, INTERVAL, BatchServer
 from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays, entry_with_arrays
 
@@ -150,15 +150,10 @@ def waited_oldest(server: BatchServer, rate: float, starts: FloatArray, oldest: 
             continue
         # If the queue limit is below B: quadrature over the age of the window at the end of the service.
         for m in range(FIRST_POINTS):
-            age = (m + 0.5) * horizon / FIRST_POINTS
-            weight = starts[n] * rate * math.exp(-rate * (service - age)) * horizon / FIRST_POINTS
-            fill_chances(rate * age, chances)
+            age, weight = opened_before_end(server, rate, n, starts[n], m, chances)
             fill_chances(rate * (window - age), in_window)
-            rest = 1.0
             for c in range(most):
-                here = max(rest, 0.0) if c == most - 1 else chances[c]
-                rest -= chances[c]
-                total += weight * here * waited_in_window(rate, 1 + c, size, in_window)
+                total += weight * chances[c] * waited_in_window(rate, 1 + c, size, in_window)
     return total + waited_left_over(server, rate, starts, oldest, chances, in_window)
 
 

@@ -16,7 +16,7 @@ from optimizer.queueing.bulk.answers import (
 from optimizer.queueing.bulk.gaps import fill_ahead, gap_visits
 from optimizer.queueing.bulk.poisson import fill_chances
 from optimizer.queueing.bulk.records import GapTable, LatencyLimit, OldestLeft
-from optimizer.queueing.bulk.service import FIRST_POINTS, queue_limit_during, service_ms
+from optimizer.queueing.bulk.service import FIRST_POINTS, opened_before_end, queue_limit_during, service_ms
 from optimizer.simulation.batches import COLLECT, GAP, INTERVAL, BatchServer
 from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
 
@@ -131,21 +131,13 @@ def beyond_oldest(law: LatencyLimit, starts: FloatArray, idle: float, oldest: Ol
 @compiled_with_arrays
 def beyond_in_limited_queue(law: LatencyLimit, n: int, flow: float) -> float:
     """Return the mean number of late requests after services of n requests that leave none (limit < B)."""
-    server, rate = law.server, law.rate
-    size, window = server.size, server.window_ms
-    most, service = queue_limit_during(server, n), service_ms(server, n)
-    horizon = min(service, window)
+    server, size = law.server, law.server.size
     ends, first, chances = np.empty(FIRST_POINTS), np.zeros((FIRST_POINTS, size)), np.empty(size)
     for m in range(FIRST_POINTS):
-        age = (m + 0.5) * horizon / FIRST_POINTS
-        weight = flow * rate * math.exp(-rate * (service - age)) * horizon / FIRST_POINTS
-        fill_chances(rate * age, chances)
-        ends[m] = window - age
-        rest = 1.0
-        for c in range(most - 1):
+        age, weight = opened_before_end(server, law.rate, n, flow, m, chances)
+        ends[m] = server.window_ms - age
+        for c in range(queue_limit_during(server, n)):
             first[m, 1 + c] = weight * chances[c]
-            rest -= chances[c]
-        first[m, most] = weight * max(rest, 0.0)
     return beyond_in_windows(law, ends, first)
 
 
