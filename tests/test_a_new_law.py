@@ -21,7 +21,7 @@ from optimizer.queueing.reference import ReplicaQueues
 from optimizer.schema import ModelProfile
 from optimizer.schema.assumptions import check_profile
 from optimizer.spec.system import System
-from optimizer.timing import RequestShapes, ServiceLaw, TokenTimes
+from optimizer.timing.law import RequestShapes, ServiceLaw, TokenTimes
 
 TOKEN_MS = 5.0
 """Of the toy: every token, of prompt or answer, takes this long, whatever the batch."""

@@ -14,7 +14,8 @@ from optimizer.simulation.lengths import Lengths
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.workload import OpenLoad
-from optimizer.timing import FullIterationLaw, RequestShapes
+from optimizer.timing.iteration import FullIterationLaw
+from optimizer.timing.law import RequestShapes
 
 LAW = {"alpha": 6.83, "beta": 0.0224, "gamma": 4.36e-5, "weightRead": 4.3}
 SEEN = {"clientOffset": 7.4, "pipelineDepth": 0.84, "frontEndLag": 0.0022, "pauseOffset": 8.0}

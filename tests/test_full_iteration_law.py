@@ -15,13 +15,10 @@ from optimizer import load_system
 from optimizer.errors import SpecError
 from optimizer.kinds.laws import laws_known
 from optimizer.kinds.replicas import Replica, analyze_replicas
-from optimizer.timing import (
-    FullIterationLaw,
-    IterationLaw,
-    IterationTimes,
-    PerfParms,
-    RequestShapes,
-)
+from optimizer.timing import PerfParms
+from optimizer.timing.engine import IterationTimes
+from optimizer.timing.iteration import FullIterationLaw, IterationLaw
+from optimizer.timing.law import RequestShapes
 
 TERMS = {
     "alpha": 5.0,

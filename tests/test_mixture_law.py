@@ -16,7 +16,9 @@ from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.efficiency import Efficiency
 from optimizer.profiles.estimate import ProfileEstimate
 from optimizer.profiles.iterations import Iterations
-from optimizer.timing import IterationLaw, MixtureIterationLaw, RequestShapes
+from optimizer.timing.iteration import IterationLaw
+from optimizer.timing.law import RequestShapes
+from optimizer.timing.mixture import MixtureIterationLaw
 
 MANY = settings(derandomize=True, deadline=None, max_examples=200)
 MIXTURES = [model for model in (entry.facts for entry in load_catalogue().models.values()) if model.experts]

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from queue_oracles import Iteration, Linear, chunks_fit, count_chunks
 
-from optimizer.timing import IterationLaw, LinearLaw
+from optimizer.timing.iteration import IterationLaw
+from optimizer.timing.linear import LinearLaw
 
 MANY = settings(derandomize=True, deadline=None, max_examples=300)
 

@@ -24,7 +24,7 @@ from optimizer.queueing.priority.model import UNLIMITED_QUEUE
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import DELAYED, Targets
 from optimizer.spec.system import System
-from optimizer.timing import Law, RequestShapes
+from optimizer.timing.law import Law, RequestShapes
 from optimizer.tolerances import SAME
 
 

@@ -17,7 +17,8 @@ from optimizer.render.fit_sections import fit_sections, prediction_sections
 from optimizer.render.progress import telling, working
 from optimizer.schema.samples import PREFIX
 from optimizer.spec.writing import check_suffix, write_document, write_text
-from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, SchedulerName
+from optimizer.timing.engine import SchedulerName
+from optimizer.timing.iteration import DEFAULT_MAX_NUM_TOKENS
 
 FORMATS = (
     "GuideLLM (JSON, YAML, CSV), vllm bench serve, SGLang, TensorRT-LLM (benchmark_serving and "

@@ -15,14 +15,10 @@ from optimizer.kinds.queue_models import REFERENCE, QueueModelName
 from optimizer.kinds.replicas import LatencyFigures, Replica, analyze_as
 from optimizer.kinds.rows import UnstableReplica
 from optimizer.kinds.token_batching import LENGTHS_NEEDED
-from optimizer.timing import (
-    DEFAULT_MAX_NUM_TOKENS,
-    Batching,
-    DecodeParms,
-    PrefillParms,
-    SchedulerName,
-)
-from optimizer.timing.iteration import FurtherTerms
+from optimizer.timing import DecodeParms, PrefillParms
+from optimizer.timing.engine import SchedulerName
+from optimizer.timing.iteration import DEFAULT_MAX_NUM_TOKENS, FurtherTerms
+from optimizer.timing.linear import Batching
 
 
 class RowAnswer(LatencyFigures, QueueAnswer):

@@ -5,7 +5,8 @@ from typing import Any
 
 from optimizer.fitting.parameters import FULL_LAW
 from optimizer.simulation.limits import UNLIMITED, Limits
-from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, SchedulerName
+from optimizer.timing.engine import SchedulerName
+from optimizer.timing.iteration import DEFAULT_MAX_NUM_TOKENS
 
 UNKNOWN = "unknown"
 """Name of a model or an accelerator that is not stated."""

@@ -17,7 +17,9 @@ from optimizer.schema.messages import validated
 from optimizer.schema.provenance import FitErrors, Provenance
 from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.lengths import LengthDistribution
-from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, PerfParms, SchedulerName
+from optimizer.timing import PerfParms
+from optimizer.timing.engine import SchedulerName
+from optimizer.timing.iteration import DEFAULT_MAX_NUM_TOKENS
 
 
 class MeasuredPoint(Document):

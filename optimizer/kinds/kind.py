@@ -18,7 +18,7 @@ from optimizer.kinds.shown import Shown, TableName, Words
 from optimizer.queueing.performance import OwnArrays, QueueModel
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.replicas import SimulatedReplica
-from optimizer.timing import Law
+from optimizer.timing.law import Law
 from optimizer.units import SECONDS_PER_MINUTE
 
 Fault = tuple[str, str]

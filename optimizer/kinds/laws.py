@@ -9,7 +9,7 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray, frozen
 from optimizer.documents import Document
 from optimizer.kinds.table import QUEUE_MODELS_OF
-from optimizer.timing import Law, RequestShapes
+from optimizer.timing.law import Law, RequestShapes
 
 
 def laws_given(document: Document) -> list[type[Law]]:

@@ -12,7 +12,7 @@ from optimizer.kinds.laws import laws_given
 from optimizer.kinds.table import QUEUE_MODELS_OF, kind_of_law
 from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.reference import ReplicaQueues
-from optimizer.timing import Law
+from optimizer.timing.law import Law
 
 QUEUE_MODELS: dict[str, type[QueueModel]] = {
     model.name: model for models in QUEUE_MODELS_OF.values() for model in models

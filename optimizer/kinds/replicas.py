@@ -51,7 +51,7 @@ from optimizer.queueing.performance import (
 )
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
-from optimizer.timing import Law, RequestShapes
+from optimizer.timing.law import Law, RequestShapes
 
 _Answer = TypeVar("_Answer", bound=Document)
 _Result = TypeVar("_Result")

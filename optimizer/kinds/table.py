@@ -13,8 +13,8 @@ from optimizer.kinds.kind import Kind
 from optimizer.kinds.shown import Shown, TableName
 from optimizer.kinds.token_batching import TokenBatching, TokenFields, TokenPoolFields
 from optimizer.queueing.performance import QueueModel
-from optimizer.timing import Law
 from optimizer.timing.batch import BatchFields
+from optimizer.timing.law import Law
 from optimizer.timing.static import is_static
 
 KINDS: tuple[Kind, ...] = (

@@ -18,18 +18,11 @@ from optimizer.queueing.static import StaticQueues
 from optimizer.simulation.law import IterationCoefficients, ProcessorSharingCoefficients, StaticCoefficients
 from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.simulation.replicas import SimulatedReplica, StaticReplica, TokenReplica
-from optimizer.timing import (
-    PADDED,
-    FullIterationLaw,
-    IterationLaw,
-    Law,
-    LinearLaw,
-    MixtureIterationLaw,
-    StaticLaw,
-    is_static,
-)
-from optimizer.timing.iteration import IterationFields
-from optimizer.timing.linear import LinearFields
+from optimizer.timing.iteration import FullIterationLaw, IterationFields, IterationLaw
+from optimizer.timing.law import Law
+from optimizer.timing.linear import LinearFields, LinearLaw
+from optimizer.timing.mixture import MixtureIterationLaw
+from optimizer.timing.static import PADDED, StaticLaw, is_static
 
 LENGTHS_NEEDED = (
     "missing; a static batch lasts as long as its longest output: give the CV of the output lengths"

@@ -13,7 +13,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, RowArrays
 from optimizer.queueing.measures import METRICS, TargetMeasure
-from optimizer.timing import Law
+from optimizer.timing.law import Law
 
 MS_PER_S = 1000.0
 QUEUE_TO_BATCH_RATIO = 10

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.queueing.birth_death import BirthDeathQueue
 from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, ReplicaLimits, Variability
-from optimizer.timing import Law, ServiceLaw
+from optimizer.timing.law import Law, ServiceLaw
 
 STABILITY_MARGIN = 1e-3
 """Sizing searches from this fraction of μ(1) up to this fraction below μ(N) (llm-inferno's ε)."""

@@ -12,7 +12,8 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, ReplicaLimits, Variability
-from optimizer.timing import Law, StaticLaw
+from optimizer.timing.law import Law
+from optimizer.timing.static import StaticLaw
 
 STABILITY_MARGIN = 1e-3
 """Sizing searches from this fraction of the saturation throughput up to this fraction below it."""

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.simulation.law import Coefficients, IterationCoefficients
-from optimizer.timing import PAUSE_MS
+from optimizer.timing.engine import PAUSE_MS
 
 
 def client_ms(rows: npt.NDArray[Any], times: Coefficients) -> FloatArray:

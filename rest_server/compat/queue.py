@@ -18,7 +18,8 @@ from optimizer.compat.queue_service import QueueProblem
 from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.kinds.replicas import ReplicaSizing, size_replicas
-from optimizer.timing import IterationLaw, RequestShapes
+from optimizer.timing.iteration import IterationLaw
+from optimizer.timing.law import RequestShapes
 from rest_server.compat.answers import WireRoute, json_response
 from rest_server.compat.changes import spelled
 from rest_server.compat.lenient import json_body, read_entity

@@ -29,7 +29,8 @@ from optimizer.queueing.bulk.time_sharing import MAX_FILL, fills, shared_steady_
 from optimizer.simulation.batches import TRIGGERS, BatchServer
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.tandem import Station, Tandem
-from optimizer.timing import RequestShapes, StaticLaw
+from optimizer.timing.law import RequestShapes
+from optimizer.timing.static import StaticLaw
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 MIN_CV_BATCH = 4

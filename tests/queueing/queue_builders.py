@@ -9,7 +9,8 @@ from queue_oracles import Iteration, Linear, Machine
 
 from optimizer.queueing.performance import ReplicaLimits, Variability
 from optimizer.queueing.reference import ReplicaQueues
-from optimizer.timing import IterationLaw, LinearLaw
+from optimizer.timing.iteration import IterationLaw
+from optimizer.timing.linear import LinearLaw
 
 LINEAR = st.builds(
     Linear,

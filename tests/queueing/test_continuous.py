@@ -20,7 +20,9 @@ from optimizer.queueing.measures import LatencyName, TargetMeasure
 from optimizer.queueing.performance import ReplicaLimits, Variability
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
-from optimizer.timing import FullIterationLaw, PerfParms, RequestShapes
+from optimizer.timing import PerfParms
+from optimizer.timing.iteration import FullIterationLaw
+from optimizer.timing.law import RequestShapes
 
 LAWS = {
     "8b": {"a": 6.8, "d": 0.0254, "g": 3.4e-5},

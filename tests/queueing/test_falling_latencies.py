@@ -22,7 +22,8 @@ from optimizer.queueing.performance import (
 )
 from optimizer.queueing.sizing import Sizing, largest_rate
 from optimizer.queueing.targets import Targets
-from optimizer.timing import Law, LinearLaw
+from optimizer.timing.law import Law
+from optimizer.timing.linear import LinearLaw
 
 SERVICE_MS, COLD_MS, KEEP_WARM_MS = 40.0, 1500.0, 2000.0
 E2E = TargetMeasure("e2e")

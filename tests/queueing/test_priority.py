@@ -32,7 +32,9 @@ from optimizer.queueing.reference import ReplicaQueues
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
 from optimizer.schema import Load
-from optimizer.timing import IterationLaw, LinearLaw, RequestShapes
+from optimizer.timing.iteration import IterationLaw
+from optimizer.timing.law import RequestShapes
+from optimizer.timing.linear import LinearLaw
 
 POINTS = json.loads((Path(__file__).parents[1] / "data" / "priority_waits.json").read_text("utf-8"))["points"]
 P95 = TargetMeasure("ttft", 95.0)

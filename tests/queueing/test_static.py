@@ -14,7 +14,8 @@ from optimizer.kinds.simulated import ReplicaSimulation, simulate_replica
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.system import System
 from optimizer.studies.simulation.plans import simulate_pools
-from optimizer.timing import RequestShapes, StaticLaw
+from optimizer.timing.law import RequestShapes
+from optimizer.timing.static import StaticLaw
 
 # Of the reference's workloads_static.json, lognormal lengths of 100 tokens on average: CV, batch, α, β, γ, δ,
 # prompt; throughput of continuous over static batches, rows leaving and padded, simulated there.

@@ -19,7 +19,8 @@ from optimizer.simulation.replicas import Effort, TokenReplica, run_replica
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.summary import Summary, summarise
 from optimizer.simulation.workload import MergedLoad, OpenLoad
-from optimizer.timing import LinearLaw, RequestShapes
+from optimizer.timing.law import RequestShapes
+from optimizer.timing.linear import LinearLaw
 
 MEAN_TOKENS = 401.0
 """Mean output: one more than the decode steps."""

@@ -29,7 +29,7 @@ from optimizer.queueing.performance import (
 from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import SimulatedReplica, batches_run
 from optimizer.simulation.requests import Requests
-from optimizer.timing import Law, RequestShapes, TokenTimes
+from optimizer.timing.law import Law, RequestShapes, TokenTimes
 
 MAX_LOAD = 20.0
 """Offered load, as a multiple of the places, up to which rates are sought."""

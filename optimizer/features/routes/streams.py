@@ -21,7 +21,7 @@ from optimizer.schema.files import Part
 from optimizer.schema.names import Entry, Finding, Index
 from optimizer.schema.positions import Location
 from optimizer.spec.feature import Documents
-from optimizer.timing import is_static
+from optimizer.timing.static import is_static
 from optimizer.tolerances import SAME
 
 NEGLIGIBLE_SHARE = 1e-8

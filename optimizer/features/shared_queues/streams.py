@@ -14,7 +14,7 @@ from optimizer.schema import AllocationData, Load, ModelProfile, Server
 from optimizer.schema.classes import FIELDS_OF_SERVERS
 from optimizer.schema.names import Entry, Finding, Index
 from optimizer.spec.feature import Documents
-from optimizer.timing import is_static
+from optimizer.timing.static import is_static
 
 MAX_MEMBERS = 6
 """Maximum number of servers that share a queue, because each subset of them is sized."""

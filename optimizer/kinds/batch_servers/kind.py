@@ -22,7 +22,9 @@ from optimizer.simulation.batches import OLDEST, TRIGGERS, BatchServer
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.replicas import LineReplica
 from optimizer.simulation.tandem import ALL_JOBS, Tandem
-from optimizer.timing import BatchLaw, BatchParms, Law
+from optimizer.timing import BatchParms
+from optimizer.timing.batch import BatchLaw
+from optimizer.timing.law import Law
 
 SHARES = (0.0, 0.25, 0.5, 1.0)
 """Fractions of the stated batching window that are tried if the plan chooses the window."""

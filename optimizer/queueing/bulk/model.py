@@ -35,7 +35,8 @@ from optimizer.simulation.arrivals import POISSON_CV
 from optimizer.simulation.batches import CLOCK, BatchServer
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.tandem import ALL_JOBS, Station, Tandem, station_table
-from optimizer.timing import BatchLaw, Law
+from optimizer.timing.batch import BatchLaw
+from optimizer.timing.law import Law
 
 STABILITY_MARGIN = 1e-3
 """Margin below the saturation throughput, as a share of it, up to which sizing searches."""

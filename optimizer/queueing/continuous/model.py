@@ -18,7 +18,8 @@ from optimizer.queueing.continuous.schedulers import SCHEDULERS, Scheduler
 from optimizer.queueing.measures import LATENCIES, TargetMeasure
 from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, ReplicaLimits, Variability
 from optimizer.queueing.roots import closed_brackets, zeros_or
-from optimizer.timing import EngineLaw, Law
+from optimizer.timing.engine import EngineLaw
+from optimizer.timing.law import Law
 
 STABILITY_MARGIN = 1e-3
 """Margin below the maximum rate, as a share of it, up to which sizing searches."""

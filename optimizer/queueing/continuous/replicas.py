@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, RowArrays
 from optimizer.queueing.performance import ReplicaLimits, Variability
-from optimizer.timing import ClientTimes, EngineLaw, IterationTimes
+from optimizer.timing.engine import ClientTimes, EngineLaw, IterationTimes
 
 MIN_STEPS = 1e-3
 """Minimum number of decode steps of an output, for outputs of one token."""

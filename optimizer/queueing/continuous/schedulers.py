@@ -12,7 +12,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.queueing.continuous.arrivals import NEARLY_EVEN, dispersion, load_found, none_arrive
 from optimizer.queueing.continuous.replicas import Iteration, Prompts, ReplicaArrays
-from optimizer.timing import SchedulerName
+from optimizer.timing.engine import SchedulerName
 
 MAX_PROMPT_SHARE = 0.98
 MAX_PROMPT_LOAD = 0.995

@@ -18,7 +18,7 @@ from optimizer.queueing.measures import LatencyName, TargetMeasure
 from optimizer.queueing.performance import Performance, QueueModel, ReplicaLimits, Variability
 from optimizer.queueing.priority.latencies import ClassLatencies, of_iterations, of_service_times
 from optimizer.queueing.reference import ReplicaQueues
-from optimizer.timing import Law
+from optimizer.timing.law import Law
 
 UNLIMITED_QUEUE = 2**40
 """Queue capacity that is used for queues with classes, which are unlimited [requests]."""

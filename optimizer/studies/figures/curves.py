@@ -25,7 +25,7 @@ from optimizer.studies.figures.placed import (
     of_statistic,
     target_of,
 )
-from optimizer.timing import ServiceLaw
+from optimizer.timing.law import ServiceLaw
 from optimizer.units import SECONDS_PER_MINUTE
 
 POINTS = 240

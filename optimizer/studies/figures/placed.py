@@ -40,7 +40,7 @@ from optimizer.schema.messages import known_name
 from optimizer.spec.streams import has_members
 from optimizer.spec.system import System
 from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, XAxis, upright
-from optimizer.timing import Law
+from optimizer.timing.law import Law
 from optimizer.units import SECONDS_PER_MINUTE
 
 LATENCY_TITLES: dict[Literal["itl", "ttft"], str] = {
