@@ -127,11 +127,10 @@ class Targets:
         """Return the targets minus a network latency [ms], shape (R,), for latencies that include it."""
         if not offset_ms.any():
             return self
-        offsets = np.outer([measure.metric in DELAYED for measure in self.measures], offset_ms)
         single = self.per_request
         if single is not None:
             single = frozen(single - np.outer([metric in DELAYED for metric in LATENCIES], offset_ms))
-        return Targets(self.measures, frozen(self.limits - offsets), self.tps, single)
+        return Targets(self.measures, frozen(self.limits - self.delays(offset_ms)), self.tps, single)
 
     def delays(self, offset_ms: FloatArray) -> FloatArray:
         """Return the part of each measure that is network latency [ms], shape (K, R)."""

@@ -44,17 +44,14 @@ class Lattice:
         chances = np.empty(POINTS + 1)
         chances[1:] = np.diff(beyond, 2) / step
         chances[0] = 1 + (beyond[1] - beyond[0]) / step
-        return self._transform(np.maximum(chances, 0.0))
+        padded = np.zeros(2 * (POINTS + 1))
+        padded[: POINTS + 1] = np.maximum(chances, 0.0)
+        return np.fft.rfft(padded * _damping())
 
     def within(self, transform: Transform) -> float:
         """Return the probability that a time is within the limit, given its transform."""
         chances = np.fft.irfft(transform, 2 * (POINTS + 1)) / _damping()
         return float(min(max(chances[:POINTS].sum() + chances[POINTS] / 2, 0.0), 1.0))
-
-    def _transform(self, chances: FloatArray) -> Transform:
-        padded = np.zeros(2 * (POINTS + 1))
-        padded[: POINTS + 1] = chances
-        return np.fft.rfft(padded * _damping())
 
 
 def _damping() -> FloatArray:

@@ -6,7 +6,7 @@ new, and was checked against simulation (docs/fidelity.md); docs/math.md has the
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -125,7 +125,7 @@ class ContinuousQueues(QueueModel):
             (rows, _latencies(scheduler, self.replicas.take(rows), rate[rows], self.largest_rate[rows]))
             for scheduler, rows in _by_scheduler(self.whole_prompts)
         ]
-        latencies = parts[0][1] if len(parts) == 1 else _scattered(parts, len(rate))
+        latencies = parts[0][1] if len(parts) == 1 else _merged(parts)
         wait, itl = latencies.turn_ms, latencies.itl_ms
         service = latencies.e2e_ms - latencies.client_ms - wait
         # A full queue rejects requests. The queueing time is exponential, so the probability that the queue
@@ -158,24 +158,17 @@ class ContinuousQueues(QueueModel):
 
 
 def _by_scheduler(whole_prompts: BoolArray) -> Iterator[tuple[Scheduler, IntArray]]:
-    for scheduler, mine in (
-        (SCHEDULERS["chunked"], ~whole_prompts),
-        (SCHEDULERS["prefill-first"], whole_prompts),
-    ):
+    for scheduler, mine in zip(SCHEDULERS.values(), (~whole_prompts, whole_prompts), strict=True):
         rows = np.flatnonzero(mine)
         if len(rows):
             yield scheduler, rows
 
 
-def _scattered(parts: list[tuple[IntArray, Latencies]], count: int) -> Latencies:
-    """Merge the latencies of several groups of rows, in the original order of `count` rows."""
-    columns = []
-    for field in fields(Latencies):
-        column = np.empty(count)
-        for rows, part in parts:
-            column[rows] = getattr(part, field.name)
-        columns.append(column)
-    return Latencies(*columns)
+def _merged(parts: list[tuple[IntArray, Latencies]]) -> Latencies:
+    """Merge the latencies of several groups of rows, in the original order of the rows."""
+    order = np.argsort(np.concatenate([rows for rows, _ in parts]))
+    columns = zip(*(part.columns() for _, part in parts), strict=True)
+    return Latencies(*map(np.concatenate, columns)).take(order)
 
 
 def _latencies(
