@@ -1,6 +1,6 @@
 """Checks whether the queue model can analyse a batch server."""
 
-from optimizer.simulation.batches import CLOCK
+from optimizer.simulation.batches import CLOCK, BatchServer
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.tandem import ALL_JOBS, Tandem
 
@@ -13,6 +13,10 @@ MAX_CV = 3.0
 """Largest CV of the interarrival times for which results were tested."""
 
 
+Problem = tuple[bool, str, str]
+"""Whether a setting is not supported, its key in documents, and the reason."""
+
+
 def line_problem(line: Tandem, arrival_cv: float, window: str, arrivals: str) -> tuple[str, str] | None:
     """Return an unsupported setting of a server with stages and the reason; None if it can be analysed.
 
@@ -22,26 +26,39 @@ def line_problem(line: Tandem, arrival_cv: float, window: str, arrivals: str) ->
         window: key of the batching window in documents.
         arrivals: key of the CV of the interarrival times.
     """
-    server, has_jobs = line.server, line.jobs != ALL_JOBS
-    clock = server.trigger == CLOCK
-    full_ms = server.base_ms + server.slope_ms * server.size
-    problems = (
+    problems = *_of_jobs(line, window), *_of_server(line.server, arrival_cv, window, arrivals)
+    return next(((key, why) for wrong, key, why in problems if wrong), None)
+
+
+def _of_jobs(line: Tandem, window: str) -> tuple[Problem, ...]:
+    has_jobs = line.jobs != ALL_JOBS
+    return (
         (
             line.jobs > MAX_JOBS,
             "jobs",
             f"at most {MAX_JOBS} jobs are supported, not {line.jobs}; lower or remove it",
         ),
         (
-            has_jobs and server.queue_limit < UNLIMITED,
+            has_jobs and line.server.queue_limit < UNLIMITED,
             "maxQueueSize",
             "with jobs, the queue before the replica is unlimited; remove this limit, or jobs",
         ),
         (
-            has_jobs and server.window_ms > 0,
+            has_jobs and line.server.window_ms > 0,
             window,
             "with jobs, batches start without a window; "
-            + ("remove batchTrigger and batchTimeout, or jobs" if clock else "remove the window, or jobs"),
+            + (
+                "remove batchTrigger and batchTimeout, or jobs"
+                if line.server.trigger == CLOCK
+                else "remove the window, or jobs"
+            ),
         ),
+    )
+
+
+def _of_server(server: BatchServer, arrival_cv: float, window: str, arrivals: str) -> tuple[Problem, ...]:
+    clock, full_ms = server.trigger == CLOCK, server.base_ms + server.slope_ms * server.size
+    return (
         (
             server.size > MAX_BATCH,
             "maxBatchSize",
@@ -80,4 +97,3 @@ def line_problem(line: Tandem, arrival_cv: float, window: str, arrivals: str) ->
             f"{arrival_cv:g} is outside the tested range 0 … {MAX_CV:g}; lower it",
         ),
     )
-    return next(((key, why) for wrong, key, why in problems if wrong), None)
