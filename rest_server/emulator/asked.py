@@ -46,15 +46,13 @@ class Asked:
         kinds = self.route.kinds
         rng = np.random.default_rng(own.spawn(1)[0])
         of = rng.choice(len(kinds), count, p=[kind.share for kind in kinds])
-        tokens = []
-        for drawn, each, field in (
-            (requests.in_tokens, self.load.in_lengths, "in_tokens"),
-            (requests.out_tokens, self.load.out_lengths, "out_tokens"),
-        ):
+        tokens = {}
+        for field, each in (("in_tokens", self.load.in_lengths), ("out_tokens", self.load.out_lengths)):
             ratios = np.array([getattr(kind, field) for kind in kinds]) / each.mean
-            tokens.append(np.maximum(np.rint(drawn * ratios[of]).astype(np.int64), 1))
+            drawn = getattr(requests, field) * ratios[of]
+            tokens[field] = np.maximum(np.rint(drawn).astype(np.int64), 1)
         names = tuple(kinds[k].name or f"kind {k + 1}" for k in of.tolist())
-        return replace(requests, in_tokens=tokens[0], out_tokens=tokens[1]), names
+        return replace(requests, **tokens), names
 
 
 def asked_of(system: System, plan: Plan, runs: Sequence[PoolRun]) -> Iterator[Asked]:

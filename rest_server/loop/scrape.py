@@ -14,6 +14,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from optimizer.arrays import totals
 from optimizer.spec.system import System
 from rest_server.loop.fetching import SourceError
 from rest_server.loop.metric_names import COUNTERS, GAUGES, HISTOGRAMS, Alternatives
@@ -98,10 +99,9 @@ def sample_of(text: str) -> ReplicaSample:
             known = " or ".join(parts[0] for parts in {**COUNTERS, **GAUGES}[name])
             raise SourceError(f"no metric {known}")
     buckets = {
-        name: in_buckets(cumulative[parts[0]])
+        name: in_buckets(cumulative[metric])
         for name, alternatives in HISTOGRAMS.items()
-        for parts in alternatives[:1]
-        if parts[0] in cumulative
+        if (metric := alternatives[0][0]) in cumulative
     }
     return ReplicaSample(counters, buckets, {"running": 0.0, **gauges})
 
@@ -201,33 +201,30 @@ class ScrapeReader:
             targets = discovered(self._fetch(self._discovery), self._label)
         except SourceError as error:
             return dict.fromkeys(names, Hold(HoldReason.source_down, str(error)))
-        samples, errors = self._samples(targets)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            read = dict(
+                zip((target.address for target in targets), pool.map(self._sample, targets), strict=True)
+            )
+        samples = {address: value for address, value in read.items() if isinstance(value, ReplicaSample)}
         span_s = None if self._seen_s is None else now_s - self._seen_s
         self._seen_s = now_s
-        counted: dict[tuple[str, str], int] = {}
-        for target in targets:
-            key = target.server, target.accelerator
-            counted[key] = counted.get(key, 0) + (target.address in samples)
-        self.replicas = counted
-        found = {}
+        self.replicas = totals(
+            ((target.server, target.accelerator), int(target.address in samples)) for target in targets
+        )
+        found: dict[str, Reading] = {}
         for name in names:
             mine = [target.address for target in targets if target.server == name]
             history = self._histories.setdefault(name, _ServerHistory())
             here = {address: samples[address] for address in mine if address in samples}
             history.add(span_s, here, mine)
-            found[name] = self._reading(history, mine, here, errors)
+            counts = history.window(self._window_s)
+            if mine and not here:
+                found[name] = Hold(HoldReason.stale, f"no replica answers: {read[mine[0]]}")
+            else:
+                found[name] = self._reading(counts, mine, here)
         return found
 
-    def _reading(
-        self,
-        history: _ServerHistory,
-        mine: Sequence[str],
-        here: Mapping[str, ReplicaSample],
-        errors: Mapping[str, str],
-    ) -> Reading:
-        counts = history.window(self._window_s)
-        if mine and not here:
-            return Hold(HoldReason.stale, f"no replica answers: {errors[mine[0]]}")
+    def _reading(self, counts: Counts, mine: Sequence[str], here: Mapping[str, ReplicaSample]) -> Reading:
         if not mine:
             return Hold(HoldReason.no_series, "no replica is listed")
         if counts.span_s < FULL * self._window_s:
@@ -238,20 +235,9 @@ class ScrapeReader:
         running = math.fsum(sample.gauges["running"] for sample in here.values())
         return Window(counts, waiting, running, len(here), len(mine))
 
-    def _samples(self, targets: Sequence[ScrapeTarget]) -> tuple[dict[str, ReplicaSample], dict[str, str]]:
-        """Return the samples of replicas, and the errors of replicas without a sample, by address."""
-        samples, errors = {}, {}
-
-        def read(target: ScrapeTarget) -> ReplicaSample | str:
-            try:
-                return sample_of(self._fetch(target.url))
-            except SourceError as error:
-                return str(error)
-
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            for target, found in zip(targets, pool.map(read, targets), strict=True):
-                if isinstance(found, str):
-                    errors[target.address] = found
-                else:
-                    samples[target.address] = found
-        return samples, errors
+    def _sample(self, target: ScrapeTarget) -> ReplicaSample | str:
+        """Return the sample of a replica, or the error if there is none."""
+        try:
+            return sample_of(self._fetch(target.url))
+        except SourceError as error:
+            return str(error)
