@@ -20,9 +20,9 @@ class CurrentPool(Document):
     num_replicas: Count = Field(alias="numReplicas")
     """Number of replicas; 1 for an external service."""
     max_batch: Count = Field(0, alias="maxBatch")
-    """Batch limit of a replica."""
-    cost_cents_per_h: Cost = Field(0.0, alias="cost")
     """Batch limit of a replica [requests]."""
+    cost_cents_per_h: Cost = Field(0.0, alias="cost")
+    """Cost of the pool [cents/h]."""
     mode: PoolMode = "own"
     """Whether the pool runs on the server's own cards, on shared cards, or at an external service."""
 

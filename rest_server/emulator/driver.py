@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
 
 import numpy as np
@@ -144,7 +144,11 @@ def fleet_at(url: str) -> DrivenFleet:
     except HTTPError:
         return DrivenFleet()
     except (OSError, ValueError, KeyError) as error:
-        raise SpecError(f"URL: {url}: no fleet answers: {error}; start it with 'inferplan emulate'") from None
+        cause = error.reason if isinstance(error, URLError) else error
+        why = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
+        raise SpecError(
+            f"URL: {url}: no fleet answers: {why.lower()}; start it with 'inferplan emulate'"
+        ) from None
     counts = Counter((server, one["accelerator"]) for one in found["replicas"] for server in one["servers"])
     return DrivenFleet(counts, found["speed"])
 

@@ -106,7 +106,10 @@ def test_drive_measures_in_the_time_of_the_model(fleet_document: Path, run: Run)
 
 def test_drive_names_what_is_wrong(fleet: Emulator, fleet_document: Path, tmp_path: Path, run: Run) -> None:
     assert "must look like" in run("drive", fleet_document, "localhost").err
-    assert "no fleet answers" in run("drive", fleet_document, "http://127.0.0.1:9").err
+    assert (
+        "no fleet answers: connection refused; start it"
+        in run("drive", fleet_document, "http://127.0.0.1:9").err
+    )
     other = tmp_path / "other.yaml"
     other.write_text(DOCUMENT.replace("talk", "chatter").replace("eyes", "ears"))
     refused = run("drive", other, fleet.url)
