@@ -91,8 +91,9 @@ def test_rejections_are_a_target() -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"target": {"slo-itl": 20}}, "slo-itl: 'm' on 'T4' does not apply to a model without tokens"),
-        ({"target": {"slo-tps": 20}}, "slo-tps: 'm' on 'T4' does not apply to a model without tokens"),
+        ({"target": {"slo-itl": 20}}, "slo-itl: does not apply to 'm' on 'T4': a batch server"),
+        ({"target": {"slo-e2e": 20, "goodputShare": 0.95}}, "goodputShare: does not apply to 'm' on 'T4'"),
+        ({"target": {"slo-tps": 20}}, "slo-tps: does not apply to 'm' on 'T4': a batch server"),
         ({"profile": {"atTokens": 20}}, "atTokens: requests of a batch server"),
         ({"profile": {"kvCapacity": 20}}, "kvCapacity: requests of a batch server"),
         ({"profile": {"decodeParms": {"alpha": 1}}}, "keep one of the two latency models"),

@@ -230,6 +230,6 @@ def _check_kinds(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
         for name in refused.fields:
             if getattr(target, name):
                 raise SpecError(
-                    f"{place}.{ModelTarget.model_fields[name].alias}: {profile.name!r} on "
-                    f"{profile.accelerator!r} {refused.because}"
+                    f"{place}.{ModelTarget.model_fields[name].alias}: does not apply to {profile.name!r} on "
+                    f"{profile.accelerator!r}: {refused.because}"
                 )

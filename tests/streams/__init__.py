@@ -218,7 +218,7 @@ class Streams(KindOf[StreamProfile, StreamFields]):
     server_fields: ClassVar[type[Document] | None] = StreamFields
     does: ClassVar[str] = "last"
     refused_in_profiles: ClassVar[Refused] = Refused(("at_tokens",), "streams have no tokens; remove it")
-    refused_targets: ClassVar[Refused] = Refused(("itl_ms", "e2e_ms", "user_tps", "tps"), "has no tokens")
+    refused_targets: ClassVar[Refused] = Refused(("itl_ms", "e2e_ms", "user_tps", "tps"), "it has no tokens")
     mark: ClassVar[str | None] = "places"
     metrics: ClassVar[tuple[Shown, ...]] = (
         Shown("ttft", "ttft_ms", "start", ("plan", "latencies", "simulated"), "ms", ",.0f", target="ttft_ms"),

@@ -45,8 +45,8 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
         "requests of a batch server (batchParms) have no tokens; remove it",
     )
     refused_targets: ClassVar[Refused] = Refused(
-        ("itl_ms", "ttft_ms", "user_tps", "tps"),
-        "does not apply to a model without tokens (batchParms); set latency instead",
+        ("itl_ms", "ttft_ms", "user_tps", "tps", "goodput_share"),
+        "a batch server (batchParms) has targets for its latency only; set latency instead",
     )
     row: ClassVar[type[Row] | None] = BatchRow
     compiles_queues: ClassVar[bool] = True
