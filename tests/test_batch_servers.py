@@ -102,6 +102,10 @@ def test_rejections_are_a_target() -> None:
             "maxQueueSize: on 'T4': a queue of 4 never fills a batch of 5",
         ),
         ({"batchTrigger": "clock", "batchTimeout": 5}, "batchTimeout: on 'T4': a clock tick of 5 ms"),
+        (
+            {"batchTrigger": "clock", "batchTimeout": 500, "batchWindow": "optimal"},
+            "batchWindow: the time between the ticks of a clock is not chosen by plans; remove it",
+        ),
         ({"profile": {"batchParms": {"base": 1e-6}}}, "a request alone takes 1e-06 ms (base + slope)"),
         ({"stages": [PRE, PRE]}, "stages: two stages have the name 'pre'"),
         ({"stages": [PRE | {"time": 0}]}, "stages[0].time: must be more than 0"),

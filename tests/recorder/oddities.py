@@ -57,9 +57,10 @@ def _moving() -> Json:
 
 
 def _clock() -> Json:
-    """A batch server whose clock may tick as often as is best."""
+    """A batch server with a clock."""
     source = mixed_fleet("clock", ["batch"], 2, None)
-    source["servers"][0] |= {"batchTrigger": "clock", "batchTimeout": 900, "batchWindow": "optimal"}
+    source["servers"][0] |= {"batchTrigger": "clock", "batchTimeout": 900}
+    source["servers"][0].pop("batchWindow", None)
     source["servers"][0].pop("stages", None)
     return source
 

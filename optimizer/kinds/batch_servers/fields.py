@@ -33,7 +33,7 @@ class BatchServerFields(PlacedServer):
         "given", alias="batchWindow", exclude_if=lambda choice: choice == "given"
     )
     """`given`: the window is `batchTimeout`; `optimal`: it is the best of 100 %, 50 %, 25 % and 0 % of
-    `batchTimeout`.
+    `batchTimeout`, which excludes `clock`.
     """
     queue_counts: QueueCounts = Field(
         "waiting", alias="queueCounts", exclude_if=lambda counted: counted == "waiting"

@@ -86,6 +86,8 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
         names = names_problem(server.stages)
         if names is not None:
             yield names
+        if server.batch_trigger == "clock" and server.batch_window == "optimal":
+            yield "batchWindow", "the time between the ticks of a clock is not chosen by plans; remove it"
         for profile in profiles:
             line = server_line(server, profile, server.batch_timeout_ms)
             problem = line_problem(line, load.arrival_cv, "batchTimeout", "currentAlloc.load.arrivalCV")
