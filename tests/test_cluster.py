@@ -63,6 +63,7 @@ def test_the_workers_do_the_work(address: str, monkeypatch: pytest.MonkeyPatch) 
         assert simulate_plan(*request) == alone
 
 
+@pytest.mark.slow
 def test_a_plan_is_repaired_on_a_cluster_as_elsewhere(address: str) -> None:
     request = load_system(SMALL), EffortOptions(requests=SHORT)
     alone = repair_plan(*request).to_json()
@@ -70,6 +71,7 @@ def test_a_plan_is_repaired_on_a_cluster_as_elsewhere(address: str) -> None:
         assert repair_plan(*request).to_json() == alone
 
 
+@pytest.mark.slow
 def test_sweeps_on_a_cluster_have_the_bytes_of_one_process(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

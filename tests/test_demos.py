@@ -23,6 +23,7 @@ def test_there_are_demos() -> None:
     assert len(DEMOS) >= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("demo", DEMOS, ids=lambda demo: demo.stem)
 def test_the_demo_prints_what_its_out_file_holds(
     demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

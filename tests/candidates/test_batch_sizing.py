@@ -132,6 +132,7 @@ def assert_equal_to_a_scan(system: System, *, least: int) -> None:
 # --- against a scan ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "least"), mostly_slow([("long-prompts.yaml", 10), ("small", 50), ("large", 300)], 2)
 )
@@ -201,6 +202,7 @@ def test_an_idle_server_keeps_the_batch_of_its_profile() -> None:
     assert solve(system, batch_sizing="optimal") == solve(system, batch_sizing="profile")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("targets", [{}, {"itl": 12.0, "ttft": 200.0}, {"itl": 30.0, "ttft": 60.0}])
 def test_above_512_the_rate_is_within_one_percent_of_a_full_scan(targets: Json) -> None:
     system = one_pair(profile={"maxBatchSize": 1300}, targets=targets, maxQueueSize=20)

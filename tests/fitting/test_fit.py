@@ -43,6 +43,7 @@ def test_full_model_is_recovered_within_its_errors(noise: float) -> None:
         assert getattr(profile.iteration, name) == pytest.approx(getattr(FULL, name), rel=0.1), name
 
 
+@pytest.mark.slow
 def test_reference_model_is_recovered() -> None:
     profile = fitted(REFERENCE, 0.01)
     for name in REFERENCE_LAW:
@@ -87,6 +88,7 @@ def test_noiseless_runs_are_predicted_nearly_exactly() -> None:
     assert errors_of([(run, BenchmarkReplay.of(run, LIMITS).simulate(law)) for run in runs]).itl < 0.006
 
 
+@pytest.mark.slow
 def test_omitted_shapes_are_predicted_from_the_others() -> None:
     left_out = fitted(FULL, 0.02).fit.left_out
     assert len(left_out) == len(SHAPES)
@@ -102,6 +104,7 @@ def test_profile_domain() -> None:
     assert len(list(domain.misses(10, 9000, 1e5))) == 3
 
 
+@pytest.mark.slow
 def test_one_shape_fits_a_simpler_model_with_warnings() -> None:
     runs = sweep(FULL, (SHAPES[2],), noise=0.01)
     profile = fit([benchmark(runs)], FitOptions(settings=ServerSettings(10**7, 1024)))

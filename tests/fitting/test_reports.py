@@ -77,6 +77,7 @@ def test_failed_requests_are_told(pattern: str) -> None:
     assert ("the run was cancelled" in said(profile)) == pattern.startswith("aiperf")
 
 
+@pytest.mark.slow
 def test_one_broken_run_does_not_spoil_a_report() -> None:
     profile = fitted("09-guidellm-negative", "negative.json")
     assert "benchmarks[4] is left out: its median TTFT is -1,750,000,000,000 ms" in said(profile)

@@ -85,6 +85,7 @@ def planned_at(rate_rps: float) -> int:
     return sum(pool.num_replicas for pool in plan.allocations["talk"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", mostly_slow((3, 1, 2, 4, 5), 1))
 def test_a_step_gets_the_plan_of_its_rate_and_its_queue_drains(seed: int) -> None:
     """Six times the load from 150 s; the plan after the window of 60 s and two periods, until the end."""
@@ -172,6 +173,7 @@ def test_a_few_silent_replicas_are_extrapolated() -> None:
     assert np.mean(rates) == pytest.approx(16, rel=0.1)
 
 
+@pytest.mark.slow
 def test_no_traffic_never_takes_the_last_replica() -> None:
     records = Loop(replicas=3).run(lambda _: 0, 900)
     assert workload(records[-1])["replicas"] == 1

@@ -40,6 +40,7 @@ CASES: Mapping[str, tuple[Callable[[float], float], Mapping[int, Event]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", mostly_slow(CASES, 2))
 def test_arrivals_are_found_and_completions_are_not(case: str) -> None:
     """Mean errors over 320 s of simulated Poisson arrivals, seed 3: at most 1.3 %, and 20 to 48 %."""

@@ -28,6 +28,7 @@ def config(url: str) -> LoopConfig:
     return CONFIG.model_copy(update={"planner": RemotePlanner(url=url)})
 
 
+@pytest.mark.slow
 def test_targets_of_the_service_are_applied_and_repeat(url: str, tmp_path: Path) -> None:
     loop = Loop(config(url), replicas=2)
     records = loop.run(lambda t: 3 if t < 90 else 18, 240)

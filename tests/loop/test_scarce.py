@@ -31,6 +31,7 @@ def window(rate_rps: float) -> Window:
     return Window(counts, waiting=0.0, running=1.0, reporting=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("priority", [1, 2])
 def test_scarce_cards_never_take_the_last_replica(priority: int) -> None:
     """The load of think rises until the cards of all its replicas leave none for talk."""

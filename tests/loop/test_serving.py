@@ -121,6 +121,7 @@ def test_without_request_there_are_no_routes_of_the_reference(loop: Controller) 
         serve_loop(loop)
 
 
+@pytest.mark.slow
 def test_metrics_show_drift_and_the_replicas_of_a_backlog() -> None:
     drifted = Loop(replicas=3, slowdown=1.25)
     drifted.run(lambda _: 7, 300)

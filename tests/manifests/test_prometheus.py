@@ -53,6 +53,7 @@ NEEDS_TIME = re.compile(r"\b(rate|increase|histogram_quantile)\(")
 """Functions that need more than two scrapes to say something."""
 
 
+@pytest.mark.slow
 def test_every_panel_of_the_dashboard_has_an_answer(prometheus: str) -> None:
     queries = [target["expr"] for panel in panels() for target in panel["targets"]]
     assert len(queries) > 15

@@ -48,6 +48,7 @@ def test_plans_of_random_systems_hold_under_all_options(source: Json, chosen: di
     assert_true(load_system(source).with_options(**chosen))
 
 
+@pytest.mark.slow
 @given(documents, options, st.sampled_from([0.0, 1e-4, 1e-3]))
 def test_plans_hold_where_latencies_step(source: Json, chosen: dict[str, Any], gamma: float) -> None:
     for item in source["models"]:
@@ -127,6 +128,7 @@ def solve_and_verify(system: System) -> None:
     assert verify(solve(system), system) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("study", [solve_and_verify, explain])
 def test_placements_are_listed_as_often_for_many_servers(
     monkeypatch: pytest.MonkeyPatch, study: Callable[[System], object]

@@ -51,6 +51,7 @@ def test_alpha_is_never_below_the_roofline_of_the_full_bandwidth(model: ModelFac
                 assert found.alpha_at(batch).value > roofline
 
 
+@pytest.mark.slow
 def test_more_bandwidth_or_arithmetic_never_raises_a_coefficient(model: ModelFacts) -> None:
     for accelerator in CATALOGUE.accelerators.values():
         faster = [accelerator.model_copy(update={"bandwidth_gb_per_s": accelerator.bandwidth_gb_per_s * 1.3})]

@@ -339,6 +339,7 @@ def test_a_name_is_text_whatever_it_holds() -> None:
     assert any(text.startswith('<script>alert("1")</script> & $x_{1}$ \\frac ?') for text in texts(svg))
 
 
+@pytest.mark.slow
 def test_a_figure_of_a_system_with_such_names_is_drawn() -> None:
     source = {
         "accelerators": [accelerator(EVIL[:200])],

@@ -36,6 +36,7 @@ def test_the_program_serves_logs_json_and_ends_well() -> None:
     assert all({"time", "level", "message"} <= line.keys() for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_several_workers_serve_and_end_together(tmp_path: Path, number: signal.Signals) -> None:
     """They have the settings of the first and processes that solve, and finish what runs."""

@@ -69,6 +69,7 @@ def test_ramp_has_the_rates_that_are_asked(scale: float, ramp: float | None) -> 
     assert 1 / gaps_ms[-1] == pytest.approx(scale if ramp is None else ramp, rel=0.01)
 
 
+@pytest.mark.slow
 def test_drive_sends_a_trace(fleet: Emulator, fleet_document: Path, tmp_path: Path, run: Run) -> None:
     trace = tmp_path / "trace.csv"
     rows = "".join(f"{k / 20},{5 + k},3\n" for k in range(12))

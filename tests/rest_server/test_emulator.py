@@ -318,6 +318,7 @@ def test_tokens_come_when_the_model_makes_them(fleet_document: Path) -> None:
     assert model_ms <= spent_ms <= 1.05 * model_ms
 
 
+@pytest.mark.slow
 def test_requests_wait_for_the_delays_of_the_profile(tmp_path: Path) -> None:
     path = tmp_path / "fleet.yaml"
     path.write_text(FLEET.replace("gamma: 0.0001}", "gamma: 0.0001, clientOffset: 400, frontEndLag: 30}"))

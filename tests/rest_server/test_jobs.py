@@ -98,6 +98,7 @@ def lines(process: Forked) -> list[dict[str, object]]:
     return [json.loads(line) for line in output.splitlines()]
 
 
+@pytest.mark.slow
 def test_worker_overlaps_transfers_and_inference(fleet: Emulator, store: Store) -> None:
     names = [f"overlap-{k}" for k in range(8)]
     submit(fleet, store, names)

@@ -66,6 +66,7 @@ def held(here: Watched) -> dict[str, int]:
     return {item["type"]: item["count"] for item in here.ask("GET", "/v1/capacity").json["count"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.slow)])
 def test_acknowledged_writes_survive_a_kill_completely(serve: Services, kills: int) -> None:
     chance, acknowledged = random.Random(18), [0] * WRITERS

@@ -259,6 +259,7 @@ def test_a_warning_is_an_event_of_the_workload(nodes: tuple[Emulator, System]) -
 # --- other kinds of servers ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "driven", "measured"),
     mostly_slow(

@@ -126,6 +126,7 @@ def test_a_prometheus_that_is_down_is_a_hold(system: System, fetcher: Fetcher) -
     )
 
 
+@pytest.mark.slow
 def test_a_wrong_selector_is_a_hold_with_the_message(url: str, system: System, fetcher: Fetcher) -> None:
     found = asked(source(url, selector='server="'), WINDOW_S, fetcher).read(system, time.time())["talk"]
     assert isinstance(found, Hold)

@@ -59,6 +59,7 @@ def different(clients: int = CLIENTS) -> list[Json]:
     return sources
 
 
+@pytest.mark.slow
 def test_questions_of_every_kind_do_not_disturb_one_another(stateless: Service) -> None:
     sources = different(CLIENTS // 4)
     asked = ["/v1/plan", "/v1/candidates", "/optimizeOne", "/v1/plan?unlimited=true"]
@@ -124,6 +125,7 @@ def planned_rates(plan: Json) -> set[float]:
     return {round(pool["arrivalRate"], 6) for pools in plan["allocations"].values() for pool in pools}
 
 
+@pytest.mark.slow
 def test_no_reader_sees_half_a_snapshot(stateful: Service) -> None:
     names = fleet(stateful)
     done = threading.Event()

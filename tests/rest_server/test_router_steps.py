@@ -122,6 +122,7 @@ def test_versions_get_requests_by_weight_from_afar(fleet: Emulator) -> None:
     assert noted(fleet, "", TOKENS | {"model": "chat"})[1]["version"] in {"one", "two"}
 
 
+@pytest.mark.slow
 def test_failing_version_loses_no_request_and_is_rolled_back(fleet: Emulator) -> None:
     (second,) = fleet.replicas_of("chat (two)")
     fleet.ask(f"/emulator/replicas/{quote(second['id'])}", {"state": "out-of-memory"})
@@ -282,6 +283,7 @@ def test_drive_asks_for_names_and_counts_who_answers(
     assert all(title in text for title in ("TTFT of chat (two)", "latency of eyes", "ITL of ask-tiny"))
 
 
+@pytest.mark.slow
 def test_keys_and_rates_are_checked_at_the_router(fleet_document: Path, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text("solve sender\nread reader\n")

@@ -77,6 +77,7 @@ def test_kept_replicas_are_in_the_returned_and_stored_plan() -> None:
         assert service.get("/v1/servers/b").json()["currentAlloc"]["numReplicas"] == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", mostly_slow(SEEDS, 1))
 @pytest.mark.parametrize("stabilise", [None, "recommended"])
 def test_any_sequence_of_snapshots_is_safe(seed: int, stabilise: str | None) -> None:

@@ -30,6 +30,7 @@ EXPLAINED = json.dumps(slow_system(1000)).encode()
 """A system that takes minutes to explain."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [4, pytest.param(36, marks=pytest.mark.slow)])
 def test_nobody_notices_that_processes_are_killed(tmp_path: Path, kills: int) -> None:
     statuses: list[list[int]] = [[] for _ in range(4)]

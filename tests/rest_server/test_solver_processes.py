@@ -199,6 +199,7 @@ def _tell(pipe: Any) -> None:
     pipe.send((missing, int(threads.split()[1]), os.getppid()))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 def test_the_death_of_the_server_process_loses_nothing(processes: SolverProcesses, tmp_path: Path) -> None:
     server = int(processes.run(Job(partial(os.getppid))))

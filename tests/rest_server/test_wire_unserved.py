@@ -128,6 +128,7 @@ def omitting() -> TestClient:
     return wire_client(stateful=False, unserved="omit")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", mostly_slow(range(4), 1))
 def test_no_running_server_is_stopped_by_silence(part: int, keeping: TestClient) -> None:
     stopped = kept = 0

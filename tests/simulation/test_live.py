@@ -170,6 +170,7 @@ def test_cancelled_requests_free_what_they_hold(seeds: range) -> None:
     assert preempted > len(seeds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("seeds", mostly_slow([range(30), range(30, 110)], 1))
 def test_static_batches_by_the_clock_equal_the_whole_run(seeds: range, *, padded: bool) -> None:
@@ -232,6 +233,7 @@ def live_of(line: Tandem, times: Callable[[], FloatArray]) -> LiveReplica:
     return LiveLine(line, times) if line.jobs == ALL_JOBS else LiveJobs(line, times)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("alone", "jobs"), [(True, False), (False, False), (False, True)], ids=["alone", "line", "jobs"]
 )

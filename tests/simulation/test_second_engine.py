@@ -54,6 +54,7 @@ def limits_of(rng: np.random.Generator, requests: Requests) -> Limits:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", [None, 3])
 def test_both_engines_agree(levels: int | None) -> None:
     preemptions = rejected = 0

@@ -46,6 +46,7 @@ def case(reference: Path, name: str, *, mixed: bool) -> System:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", mostly_slow(CASES, 1))
 def test_highs_and_cbc_agree_on_systems_of_the_reference(name: str, kind: str, reference: Path) -> None:

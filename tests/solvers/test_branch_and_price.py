@@ -244,6 +244,7 @@ def test_column_generation_proves_the_same_single_plan(monkeypatch: pytest.Monke
         assert_equal(found, true)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "running"), mostly_slow([(2, True), (1, False)], 1))
 def test_a_mixed_plan_is_never_worse_than_a_faster_single_one(
     seed: int,

@@ -150,6 +150,7 @@ def best_plan(scarce_fleet: System) -> Plan:
     return solve(scarce_fleet, gap=0.0, time_limit_s=120.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("time_limit_s", mostly_slow([1e-6, 1e-3, 0.02, 0.1], 2))
 def test_a_time_limit_gives_a_feasible_plan_and_all_gaps(
     scarce_fleet: System, best_plan: Plan, time_limit_s: float
@@ -188,6 +189,7 @@ def test_a_gap_is_kept_at_every_level(scarce_fleet: System, best_plan: Plan, gap
     assert best.value - 1e-6 <= first.value <= best.value / (1 - gap) + 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", mostly_slow([0.5, 0.3, 0.01], 1))
 @pytest.mark.parametrize("seed", [0, 5])
 def test_levels_are_the_plans_even_if_a_later_solve_improved_one(seed: int, gap: float) -> None:

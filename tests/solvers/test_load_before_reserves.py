@@ -163,6 +163,7 @@ def _reserve(rng: random.Random) -> Json:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", mostly_slow(range(300), 1))
 def test_reserves_policies_and_cards_keep_their_promises(part: int) -> None:
     """20 random systems, and 3,000 in the slow tests."""

@@ -173,6 +173,7 @@ def test_a_tightened_relaxation_stays_below_the_optimum(seed: int) -> None:
     assert mean[master.servers] == pytest.approx(1.0, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", mostly_slow(MIXING, 2))
 def test_nodes_of_a_tightened_level_contain_the_optimum(seed: int) -> None:
     master, pool = last_level(seed)

@@ -78,6 +78,7 @@ MORE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "seed"), mostly_slow([*KNOWN, *MORE], 3))
 def test_what_is_known_changes_no_answer(make: Callable[[int], System], seed: int) -> None:
     asked, plan = planned(make(seed))

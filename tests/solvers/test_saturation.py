@@ -366,6 +366,7 @@ def few_large_servers(seed: int) -> System:
     return load_system(source)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delayed", DELAYS)
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", mostly_slow(range(60), 1))

@@ -19,6 +19,7 @@ from optimizer.stabilisation.stabilise import stabilise
 SEEDS = mostly_slow(range(120), 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_cards_suffice_in_every_sequence(seed: int) -> None:
     rng = random.Random(seed)

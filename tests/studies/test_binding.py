@@ -117,6 +117,7 @@ def relaxed(source: System, pair: Pair, limit: str) -> System:
     return source.with_servers({mine.name: mine.model_copy(update={"max_batch_size": 0})})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", mostly_slow(SEEDS, 3))
 def test_relaxing_only_a_binding_limit_raises_the_rate(seed: int) -> None:
     source = a_random_system(seed)

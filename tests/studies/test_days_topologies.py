@@ -54,6 +54,7 @@ def divides(day: System, plan: Any) -> bool:
     return route.least_small(large) <= case.capacity(route.small, placed[route.small]) * (1 + 1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", mostly_slow(range(8), 1))
 def test_days_of_a_route_are_safe_where_it_can_be_divided(seed: int) -> None:
     system = small_route(seed)
@@ -100,6 +101,7 @@ def test_a_trace_gives_the_peak_of_a_route() -> None:
     assert {tuple(row) for row in days.tolist()} == {(9.0, 5.0), (own, 8.0)}
 
 
+@pytest.mark.slow
 def test_sweep_samples_days_of_a_trace_that_names_a_route(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -73,6 +73,7 @@ def kept_off(source: System, name: str, banned: set[str]) -> System:
 # --- the next-best alternative ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_next_best_alternative_forced_costs_what_was_said(seed: int, *, mixed: bool) -> None:
@@ -94,6 +95,7 @@ def test_the_next_best_alternative_forced_costs_what_was_said(seed: int, *, mixe
             assert alone.objective == pytest.approx(forced.objective, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", mostly_slow(range(4), 2))
 def test_in_depth_every_candidate_forced_costs_what_was_said(seed: int) -> None:
     source = a_random_system(seed)
@@ -153,6 +155,7 @@ def with_limit(seed: int, option: str, share: float) -> System:
     return load_system(source | {"optimizer": source["optimizer"] | {option: max(share * use.used, 1.0)}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", mostly_slow(["maxPower", "budget"], 1))
 def test_a_step_of_power_or_money_changes_plans(option: str) -> None:
     field = {"maxPower": "max_power_w", "budget": "budget_cents_per_h"}[option]
@@ -262,6 +265,7 @@ def with_added(source: System, added: dict[str, int]) -> System:
     return source.with_capacity({kind: source.capacity.get(kind, 0) + n for kind, n in added.items()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "mixed"), mostly_slow(itertools.product(range(3), [False, True]), 2))
 def test_the_repair_serves_everything_and_nothing_cheaper_does(seed: int, *, mixed: bool) -> None:
     source = scarce(seed).with_options(heterogeneous=mixed)

@@ -115,6 +115,7 @@ def assert_answers_are_those_of_whole_solves(document: Json) -> None:
             assert_levels_are(answer.outcome, solve(system.with_servers({names[s]: alone})))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", mostly_slow([1, 9, 0, *range(2, 9), *range(10, 90)], 2))
 def test_every_answer_is_that_of_a_whole_new_solve(seed: int) -> None:
     assert_answers_are_those_of_whole_solves(random_coupled(seed))

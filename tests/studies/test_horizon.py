@@ -51,6 +51,7 @@ def total(policy: Policy) -> float:
 DAY = (1, 1, 2, 4, 6, 6, 5, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("units", [1, 3, 99])
 @pytest.mark.parametrize("share", mostly_slow((0.76, 0.3, 1.0, 0.1, 0.5), 1))
 def test_one_accelerator_is_reserved_up_to_where_it_pays(units: int, share: float) -> None:
@@ -178,6 +179,7 @@ def test_the_plan_is_never_worse_than_a_simple_policy(seed: int, penalty: float)
     assert total(first) >= found.bound * (1 - 1e-9)
 
 
+@pytest.mark.slow
 def test_tiny_horizons_match_brute_force() -> None:
     """Two servers on two accelerators over three hours: all reservations, and all places in each hour."""
     loads = ((1, 3), (2, 1), (4, 2))

@@ -80,6 +80,7 @@ def assert_the_truth_is_inside(before: BasePlan, truth: Plan, answer: Answer, af
         assert found.value - base.value == pytest.approx(true_change, rel=1e-7, abs=1e-5), was.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mixed", mostly_slow([False, True], 1))
 @pytest.mark.parametrize("make", [scarce_system, odd_system])
 @pytest.mark.parametrize("seed", mostly_slow(range(60), 1))

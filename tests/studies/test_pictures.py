@@ -210,6 +210,7 @@ def test_overview_has_every_server_once(large: System) -> None:
     assert overview.to_json() == describe(source, solve(source)).to_json()
 
 
+@pytest.mark.slow
 def test_the_report_is_about_the_plan_that_solve_finds(specs: Path) -> None:
     small = load_system(specs / "small")
     for unlimited in (False, True):

@@ -47,6 +47,7 @@ def replayed(system: System, loads: Path, **given: Any) -> Replay:
     return replay_loads(system, ReplayOptions(loads=loads, **given))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mean_rpm", mostly_slow([20.0, 200.0], 1))
 def test_noise_changes_nothing_and_costs_little(tmp_path: Path, mean_rpm: float) -> None:
     """Poisson counts per minute, six hours, seed 18: fewer than one change an hour, at most 5 % dearer."""

@@ -100,6 +100,7 @@ def second_replay(
     return missed[0], missed[1], cost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rerun", mostly_slow(["again", ""], 1))
 @pytest.mark.parametrize("startup_s", [0.0, 90.0])
 def test_replay_matches_a_second_computation(startup_s: float, rerun: str) -> None:

@@ -89,6 +89,7 @@ def test_card_values_include_reserves(case: int) -> None:
                 assert_difference(effect, found.plan, solve(changed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_repairs_give_all_reserves(case: int) -> None:
     system, found = system_of(case), explained(case)

@@ -293,6 +293,7 @@ def test_the_cost_of_safety_of_one_server_counts_days() -> None:
     assert found.days_in_full_share == 1.0
 
 
+@pytest.mark.slow
 def test_a_fleet_beyond_the_cards_is_not_offered_as_safe() -> None:
     system = two_types(transitionPenalty=0).with_capacity({"L4": 5})
     found = swept(system, samples=100, load_cv=0.4).days

@@ -82,6 +82,7 @@ def test_from_a_broken_file_to_a_plan(journey: Journey, specs: Path, tmp_path: P
     journey.check()
 
 
+@pytest.mark.slow
 def test_limited_against_unlimited_with_a_slider(journey: Journey, specs: Path) -> None:
     journey.open("/?open=sample:small", ".fact")
     before = cost(specs / "small")
