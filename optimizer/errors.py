@@ -14,6 +14,11 @@ Unserved load is not an exception but a result (``Plan.unserved``).
 """
 
 
+def reason_of(error: Exception) -> str:
+    """Return the reason of an error in lower case: the text of the operating system, or else the message."""
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
 class InferplanError(Exception):
     """Base of all errors that inferplan raises on purpose; the message is one line."""
 

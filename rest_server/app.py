@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 import optimizer
-from optimizer.errors import MissingExtraError, SpecError
+from optimizer.errors import MissingExtraError, SpecError, reason_of
 from optimizer.schema.files import document_files
 from optimizer.schema.samples import sample_or_path
 from optimizer.stabilisation.rules import RECOMMENDED, Rules, read_rules
@@ -398,6 +398,6 @@ def _listening(settings: Settings) -> socket.socket:
         listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
-        raise SpecError(f"{where}: {(error.strerror or str(error)).lower()}; choose another") from None
+        raise SpecError(f"{where}: {reason_of(error)}; choose another") from None
     listening.set_inheritable(True)
     return listening

@@ -17,7 +17,7 @@ from typing import Protocol
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from optimizer.errors import SpecError
+from optimizer.errors import SpecError, reason_of
 from optimizer.jobs.table import STUDIES
 from rest_server.description import OPEN_PAGES
 from rest_server.errors import error_response
@@ -140,7 +140,7 @@ def _keys(path: Path) -> Iterator[ApiKey]:
         with path.open(encoding="utf-8") as file:
             text = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        problem = (error.strerror or str(error)).lower()
+        problem = reason_of(error)
         raise SpecError(f"{path}: API keys cannot be read: {problem}") from None
     except ValueError:
         raise SpecError(f"{path}: API keys cannot be read: not UTF-8 text") from None

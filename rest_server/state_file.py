@@ -12,7 +12,7 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
-from optimizer.errors import SpecError
+from optimizer.errors import SpecError, reason_of
 from optimizer.stabilisation.rules import Rules
 from rest_server.file_lock import FileLock, InUseError
 from rest_server.journal import FileJournal
@@ -51,7 +51,7 @@ def open_state(path: Path, rules: Rules | None = None) -> FleetStore:
     except InUseError as error:
         raise SpecError(f"{shown}: {error}") from None
     except OSError as error:
-        raise SpecError(f"{shown}: {(error.strerror or str(error)).lower()}; name another file") from None
+        raise SpecError(f"{shown}: {reason_of(error)}; name another file") from None
     except sqlite3.Error as error:
         raise SpecError(f"{shown}: a state file cannot be created here: {error}") from None
     if not lock.writable:

@@ -10,7 +10,7 @@ import numpy as np
 import pulp
 
 from optimizer.arrays import FloatArray
-from optimizer.errors import SolverError, SpecError
+from optimizer.errors import SolverError, SpecError, reason_of
 from optimizer.milp.model import MilpModel, RunResult, RunStatus, Session
 
 _ALIASES = {"CBC": "PULP_CBC_CMD", "CPLEX": "CPLEX_PY", "GLPK": "GLPK_CMD", "SCIP": "SCIP_CMD"}
@@ -134,4 +134,4 @@ def write_file(model: MilpModel, objective: FloatArray, names: list[str], path: 
     try:
         writer(str(path))
     except OSError as error:
-        raise SpecError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise SpecError(f"{path}: cannot be written: {reason_of(error)}") from None

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.documents import FOLDER
-from optimizer.errors import SpecError
+from optimizer.errors import SpecError, reason_of
 from optimizer.schema import SystemSpec
 from optimizer.schema.faults import (
     MAX_FAULTS,
@@ -212,7 +212,7 @@ def _refusing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise SpecError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+        raise SpecError(f"{path}: {reason_of(error)}") from None
     except ValueError:  # a null character
         raise SpecError(f"{str(path)!r}: not a path") from None
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import SpecError
+from optimizer.errors import SpecError, reason_of
 from optimizer.schema.files import SUFFIXES
 from optimizer.schema.yaml_format import yaml_text
 
@@ -60,7 +60,7 @@ def write_bytes(content: bytes, path: Path) -> None:
         else:
             _replace(_target(path), content)
     except OSError as error:
-        raise SpecError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise SpecError(f"{path}: cannot be written: {reason_of(error)}") from None
 
 
 def copy_tree(source: Path, target: Path) -> Path:
@@ -77,7 +77,7 @@ def copy_tree(source: Path, target: Path) -> Path:
     except FileExistsError:
         pass
     except OSError as error:
-        raise SpecError(f"{target}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise SpecError(f"{target}: cannot be written: {reason_of(error)}") from None
     for file in files:
         write_bytes(file.read_bytes(), target / file.name if source.is_dir() else target)
     return target

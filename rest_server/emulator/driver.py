@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray
-from optimizer.errors import SpecError
+from optimizer.errors import SpecError, reason_of
 from optimizer.simulation.requests import Requests
 from rest_server.emulator.asgi import encoded
 from rest_server.emulator.outgoing import response_to
@@ -144,10 +144,8 @@ def fleet_at(url: str) -> DrivenFleet:
     except HTTPError:
         return DrivenFleet()
     except (OSError, ValueError, KeyError) as error:
-        cause = error.reason if isinstance(error, URLError) else error
-        why = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
         raise SpecError(
-            f"URL: {url}: no fleet answers: {why.lower()}; start it with 'inferplan emulate'"
+            f"URL: {url}: no fleet answers: {reason_of(error)}; start it with 'inferplan emulate'"
         ) from None
     counts = Counter((server, one["accelerator"]) for one in found["replicas"] for server in one["servers"])
     return DrivenFleet(counts, found["speed"])

@@ -28,3 +28,5 @@ def response_to(
     except urllib.error.HTTPError as error:
         error.close()  # otherwise its connection stays open
         raise
+    except urllib.error.URLError as error:
+        raise error.reason if isinstance(error.reason, OSError) else error from None
