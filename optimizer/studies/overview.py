@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
+from optimizer.arrays import grouped
 from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.pairs import arrays_of
 from optimizer.documents import Document, is_none
@@ -146,8 +147,7 @@ class Overview(Document):
     def token_costs(self) -> dict[str, float]:
         """Cost per million input and output tokens of each server with load [cents]."""
         found = {item.server: item.cost_per_million for item in self.plan.rented}
-        for name in {row.server for row in self.pools}:
-            mine = [row for row in self.pools if row.server == name]
+        for name, mine in grouped((row.server, row) for row in self.pools).items():
             cost = sum(row.cost_cents_per_h for row in mine)
             carried = sum(row.arrival_rate_rpm for row in mine)
             each = cost_per_million(cost, carried, mine[0].in_tokens, mine[0].out_tokens)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from optimizer.arrays import grouped
 from optimizer.plan import Plan
 from optimizer.plan.placements import placements_of
 from optimizer.render.alternatives import plans_elsewhere
@@ -108,8 +109,9 @@ class ElasticFleet:
             at_once: whether new replicas are ready immediately.
         """
         now_s = time.monotonic()
+        live_of = grouped((pod.workload.name, pod) for pod in self._pods if pod.state != "draining")
         for workload in self.workloads.values():
-            live = [pod for pod in self._pods if pod.workload is workload and pod.state != "draining"]
+            live = live_of.get(workload.name, [])
             self._stop_surplus(live, len(live) - workload.replicas, now_s)
             for _ in range(workload.replicas - len(live)):
                 self._pods.append(Pod(workload, next(self._numbers[workload.name])))

@@ -14,12 +14,12 @@ def deadline_uses(
     system: System, parts: Mapping[str, Sequence[tuple[PlacementRow, Serving]]]
 ) -> tuple[DeadlineUse, ...]:
     """Return the offline work of every server that has any, with its completion time."""
-    capacities = {
-        name: sum(part.max_rate_rpm for row, part in parts.get(name, ()) if row.mode != "shared")
-        for name in system.servers
-    }
+
+    def capacity_rpm(name: str) -> float:
+        return sum(part.max_rate_rpm for row, part in parts.get(name, ()) if row.mode != "shared")
+
     servers = system.servers.items()
-    return tuple(_use(name, one.deadline, capacities[name]) for name, one in servers if one.deadline)
+    return tuple(_use(name, one.deadline, capacity_rpm(name)) for name, one in servers if one.deadline)
 
 
 def _use(name: str, work: OfflineWork, capacity_rpm: float) -> DeadlineUse:
