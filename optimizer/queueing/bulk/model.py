@@ -86,11 +86,6 @@ class BulkPerformance(Performance):
             known[row] = self.rows[row].quantile_ms(share)
         return np.where(needed, known, 0.0)
 
-    def missed_share(self, limits_ms: FloatArray) -> FloatArray:
-        """Return the share of completed requests whose latency exceeds the limit [ms], shape (R,)."""
-        least = limits_ms[1:].min(axis=0)
-        return np.array([row.late_share(limit) for row, limit in zip(self.rows, least, strict=True)])
-
 
 @dataclass(frozen=True, slots=True)
 class BatchingPolicy(OwnArrays):
