@@ -80,9 +80,7 @@ def in_columns(columns: IntArray, problem: Problem, replicas: IntArray) -> IntAr
         mine = columns[slice(*np.searchsorted(server, (table.server[c], table.server[c] + 1)))]
         can = (groups[mine] == groups[c]) & problem.full[mine] & (table.reserved[mine] >= table.reserved[c])
         can &= table.members[mine] & table.members[c] == table.members[c]
-        can &= (
-            problem.table.alone[mine] == problem.table.alone[c]
-        )  # other candidates need more than their own replicas
+        can &= table.alone[mine] == table.alone[c]  # other candidates need more than their own replicas
         can &= (use[mine] * table.num_replicas[mine][:, None] <= answer[c] * use[c]).all(axis=1)
         answer[c] = 0
         if can.any():
