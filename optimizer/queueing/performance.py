@@ -80,6 +80,18 @@ class Performance:
             raise ValueError(f"{measure.label}: only means are known")
         return np.asarray(getattr(self, METRICS[measure.metric].figure))
 
+    def judged(self, measure: TargetMeasure, limits: FloatArray) -> FloatArray:
+        """Return values that exceed their limits exactly where a target measure does, shape (R,).
+
+        By default they are the values of the measure; comparing a percentile with a limit can be faster than
+        computing it.
+
+        Args:
+            measure: the measure.
+            limits: limits in the unit of the measure, shape (R,); the value of a row without one is any.
+        """
+        return self.figure(measure, np.isfinite(limits))
+
     def missed_share(self, limits_ms: FloatArray) -> FloatArray:  # noqa: ARG002  used by models with percentiles
         """Return the share of requests that exceed at least one of their limits, shape (R,).
 

@@ -39,7 +39,9 @@ class Sizing:
     max_rate_rps: FloatArray
     """Maximum rate that meets every target [requests/s]; NaN if none does."""
     least: FloatArray
-    """Value of each target measure at the lowest rate of the search, shape (K, R)."""
+    """Value of each target measure at the lowest rate of the search, shape (K, R); if a row meets its
+    targets, a percentile is only on the right side of its limit.
+    """
     lowest_rate_rps: FloatArray
     """Lower end of the interval of rates that meet every target [requests/s]; below it, batching windows
     delay requests too long.
@@ -68,7 +70,7 @@ def largest_rate(replicas: QueueModel, targets: Targets, stated_rps: FloatArray 
     low = replicas.least_rate_rps
     high = np.where(targets.tps, TPS_STABILITY_SHARE, 1.0) * replicas.stable_rate_rps
     alike = _Alike.of(replicas, targets.tps)
-    at_ends = alike.figures(targets, np.stack((low, high)))
+    at_ends = alike.judged(targets, np.stack((low, high)))
     at_low, at_high = target_ratio(at_ends, targets.limits)
     attainable = (at_low - 1 <= TARGET_TOLERANCE).all(axis=0)
     rate, missed = np.where(attainable, high, np.nan), (at_high - 1 > TARGET_TOLERANCE).any(axis=0)
@@ -76,7 +78,7 @@ def largest_rate(replicas: QueueModel, targets: Targets, stated_rps: FloatArray 
     if len(rows):
         wanted, share = targets.take(rows), _SHARES[:, np.newaxis]
         rates = low[rows] * (1 - share) + high[rows] * share
-        between = alike.figures(wanted, rates[1:-1], rows)
+        between = alike.judged(wanted, rates[1:-1], rows)
         figures = np.concatenate((at_ends[:1, :, rows], between, at_ends[1:, :, rows]))
         # If a target is just met at the lowest rate, twice the tolerance ensures a change of sign.
         slack = np.where(at_low[:, rows] - 1 > -TARGET_TOLERANCE, 2 * TARGET_TOLERANCE, 0.0)
@@ -85,7 +87,11 @@ def largest_rate(replicas: QueueModel, targets: Targets, stated_rps: FloatArray 
         some = np.flatnonzero(missed[rows] | (above[:-1] > TARGET_TOLERANCE).any(axis=(0, 1)))
         if len(some):
             rate[rows[some]] = largest_feasible(excess.take(some), rates[:, some], above[..., some])
-    return Sizing(rate, at_ends[0], np.zeros(len(rate)))
+    least = at_ends[0]
+    rows = np.flatnonzero(~attainable & targets.beyond_means)
+    if len(rows):
+        least[:, rows] = targets.take(rows).figures(replicas.take(rows).analyze(low[rows]))
+    return Sizing(rate, least, np.zeros(len(rate)))
 
 
 def meet_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: FloatArray) -> BoolArray:
@@ -146,8 +152,8 @@ class _Alike:
         first, which = same_rows([*replicas.columns(), capped])
         return cls(replicas, first[which])
 
-    def figures(self, targets: Targets, rates: FloatArray, rows: IntArray | None = None) -> FloatArray:
-        """Return the values of the target measures at several rates of each row, shape (n, K, R').
+    def judged(self, targets: Targets, rates: FloatArray, rows: IntArray | None = None) -> FloatArray:
+        """Return values of the target measures to judge at several rates of each row, shape (n, K, R').
 
         Args:
             targets: targets of the rows.
@@ -156,11 +162,11 @@ class _Alike:
         """
         if not self.replicas.means_only:
             replicas = self.replicas if rows is None else self.replicas.take(rows)
-            return np.stack([targets.figures(replicas.analyze(rate)) for rate in rates])
+            return np.stack([targets.judged(replicas.analyze(rate)) for rate in rates])
         first = self.first if rows is None else self.first[rows]
         own, chosen, place = np.unique(first, return_index=True, return_inverse=True)
         found = self.replicas.take(np.tile(own, len(rates))).analyze(rates[:, chosen].ravel())
-        figures = targets.take(np.tile(chosen, len(rates))).figures(found)
+        figures = targets.take(np.tile(chosen, len(rates))).judged(found)
         return figures.reshape(-1, len(rates), len(own)).swapaxes(0, 1)[..., place]
 
 
@@ -177,7 +183,7 @@ class _TargetExcess:
         return type(self)(self.replicas.take(rows), self.targets.take(rows), self.slack[:, rows])
 
     def __call__(self, rate_rps: FloatArray, /) -> FloatArray:
-        return self.of(self.targets.figures(self.replicas.analyze(rate_rps)))
+        return self.of(self.targets.judged(self.replicas.analyze(rate_rps)))
 
     def of(self, figures: FloatArray) -> FloatArray:
         """Return the excess of given values of the target measures over their limits, shapes (..., K, R)."""

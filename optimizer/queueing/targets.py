@@ -4,7 +4,7 @@ A target is a metric, a statistic of it (the mean or a percentile) and a limit. 
 tables and charts all use the comparison defined here.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -152,14 +152,30 @@ class Targets:
 
     def figures(self, performance: Performance) -> FloatArray:
         """Return the values of the measures in a performance, shape (K, R); 0 without a finite limit."""
-        return np.array([self._figure(performance, k) for k in range(len(self.measures))])
+        return self._figures(
+            performance, lambda measure, limits: performance.figure(measure, np.isfinite(limits))
+        )
 
-    def _figure(self, performance: Performance, k: int) -> FloatArray:
+    def judged(self, performance: Performance) -> FloatArray:
+        """Return values that exceed their limits exactly where the measures do, shape (K, R) (eq. 260)."""
+        return self._figures(performance, performance.judged)
+
+    def _figures(
+        self, performance: Performance, figure: Callable[[TargetMeasure, FloatArray], FloatArray]
+    ) -> FloatArray:
+        return np.array([self._figure(performance, k, figure) for k in range(len(self.measures))])
+
+    def _figure(
+        self,
+        performance: Performance,
+        k: int,
+        figure: Callable[[TargetMeasure, FloatArray], FloatArray],
+    ) -> FloatArray:
         measure = self.measures[k]
         if measure not in MEANS and np.isinf(self.limits[k]).all():
             return np.zeros(len(self.tps))  # the queue model might not support it
         if not measure.is_missed:
-            return performance.figure(measure, np.isfinite(self.limits[k]))
+            return figure(measure, self.limits[k])
         assert self.per_request is not None
         return performance.missed_share(self.per_request) * (1 - measure.hit_rate)
 

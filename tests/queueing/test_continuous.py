@@ -397,3 +397,49 @@ def test_throughput_is_monotone_in_the_rate() -> None:
     found = [item.throughput_rps for item in analyze_replicas([replica] * len(rates), rates)]
     assert found == sorted(found)
     assert found[-1] == pytest.approx(5.05, rel=0.01)
+
+
+# --- judging at the target ----------------------------------------------------------------------------------
+
+
+def random_rows(count: int, seed: int) -> list[Row]:
+    """Return rows in the order of `CASES`, without simulated figures; the rate is half of the largest one."""
+    rng = np.random.default_rng(seed)
+    rows: list[Row] = []
+    for law in rng.choice([*LAWS], count):
+        prompt, answer = np.exp(rng.uniform(np.log([50, 10]), np.log([20_000, 1000])))
+        slots, cv = rng.choice([8, 32, 64]), rng.choice([0.5, 1, 1, 2])
+        squares = rng.choice([0, 0.25, 1], 2)
+        rows.append((law, prompt, answer, 0, rng.choice([2048, 8192]), slots, cv, 0.0, *squares))
+    return rows
+
+
+def test_quantiles_of_random_replicas_invert_survival_functions() -> None:
+    replicas = queues(random_rows(400, seed=1))
+    loads = np.random.default_rng(2).uniform(0.1, 0.95, 400)
+    latencies = replicas.analyze(loads * replicas.stable_rate_rps).latencies
+    for share in (0.5, 0.95, 0.99):
+        assert latencies.ttft_beyond(latencies.ttft_quantile(share)) == pytest.approx(1 - share, rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_judging_at_the_target_sizes_as_percentiles_do(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    replicas = queues(random_rows(300, seed=3))
+    measures = {TargetMeasure("ttft", 95.0): 2000.0 * scale, TargetMeasure("itl", 90.0): 60.0 * scale}
+    targets = Targets.of_limits([measures] * 300, np.zeros(300, bool))
+    judged = largest_rate(replicas, targets)
+    monkeypatch.setattr(Targets, "judged", Targets.figures)
+    computed = largest_rate(replicas, targets)
+    assert judged.max_rate_rps == pytest.approx(computed.max_rate_rps, rel=1e-8, nan_ok=True)
+    assert (judged.max_rate_rps == computed.max_rate_rps)[computed.attainable].mean() > 0.98
+    missed = ~computed.attainable
+    assert 20 < missed.sum() < 280
+    assert (judged.least[:, missed] == computed.least[:, missed]).all()
+
+
+@pytest.mark.parametrize(("prompt", "simulated_ms"), [(30_000, 1136.13), (20_000, 658.39)])
+def test_idle_replica_counts_each_pair_of_a_long_prompt_once(prompt: float, simulated_ms: float) -> None:
+    """Simulated: one request in an empty engine."""
+    replica = one("8b-knee", prompt, 200, prompt_scv=0, answer_scv=0)
+    found = at(replica, float(replica.least_rate_rps[0]))
+    assert found.ttft_ms[0] == pytest.approx(simulated_ms, rel=0.01)

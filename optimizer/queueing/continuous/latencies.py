@@ -260,7 +260,9 @@ class Latencies(RowArrays):
     def ttft_quantile(self, share: float) -> FloatArray:
         """Return the TTFT that a share of requests does not exceed [ms]."""
         found = self.least_ttft_ms + self._turn.quantile(share)
-        rows = np.flatnonzero(self.place_chance > MIN_SHARE)
+        # If too few requests queue for a slot to exceed the quantile of the others, that is the quantile.
+        exceeded = self.ttft_beyond(found) > (1 - share) * (1 + QUANTILE_WIDTH)
+        rows = np.flatnonzero((self.place_chance > MIN_SHARE) & exceeded)
         if len(rows):
             some = self.take(rows)
             late = some.place_quantile(np.maximum(2 * some.place_chance / (1 - share), 1.0))

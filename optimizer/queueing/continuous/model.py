@@ -31,6 +31,8 @@ SECANT_WIDTH = 4e-15
 MAX_SECANTS = 12
 GROWTH = 1.5
 MAX_GROWTHS = 60
+MIN_BEYOND, MAX_BEYOND = 1e-300, 1 - 1e-16
+"""Range of the probability of exceeding a target, before its logarithm is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,21 @@ class ContinuousPerformance(Performance):
             return super(ContinuousPerformance, self).figure(measure, rows)
         quantile = getattr(self.latencies, f"{measure.metric}_quantile")
         return np.asarray(quantile(measure.percentile / 100))
+
+    def judged(self, measure: TargetMeasure, limits: FloatArray) -> FloatArray:
+        """Return values that exceed their limits exactly where a target measure does, shape (R,) (eq. 260).
+
+        P(X > limit) > 1 − p if and only if the percentile p exceeds the limit.
+        """
+        if measure.percentile is None:
+            return self.figure(measure)
+        values = np.zeros_like(limits)
+        rows = np.flatnonzero(np.isfinite(limits))
+        latencies = self.latencies if len(rows) == len(limits) else self.latencies.take(rows)
+        beyond = getattr(latencies, f"{measure.metric}_beyond")(limits[rows])
+        log_beyond = np.log(np.clip(beyond, MIN_BEYOND, MAX_BEYOND))
+        values[rows] = limits[rows] * np.log1p(-measure.percentile / 100) / log_beyond
+        return values
 
     def missed_share(self, limits_ms: FloatArray) -> FloatArray:
         """Return the share of requests that exceed any limit, assuming independent latencies (eq. 88).

@@ -84,7 +84,7 @@ class Chunked(Scheduler):
         budget = np.maximum(replicas.budget - found.seen, 1.0)
         full_ms = replicas.iteration_ms(found.seen, budget, held=found.held)
         alone = replicas.lone_prompt_ms(found.seen, found.held) - found.decode_ms
-        own_ms = self._own(replicas, found, budget, full_ms)
+        own_ms = self._own(replicas, found, budget)
         # While prompts queue, each takes its part of a full iteration. Entire prompts also take their share
         # of the decodes between them.
         whole = prompt < budget
@@ -122,17 +122,20 @@ class Chunked(Scheduler):
             apart=whole,
         )
 
-    def _own(
-        self, replicas: ReplicaArrays, found: Iteration, budget: FloatArray, full_ms: FloatArray
-    ) -> FloatArray:
-        """Return the prefill time of a prompt [ms]: full chunks, and one with the rest (eq. 72)."""
-        prompt = replicas.prompt
+    def _own(self, replicas: ReplicaArrays, found: Iteration, budget: FloatArray) -> FloatArray:
+        """Return the prefill time of a prompt [ms]: full chunks, and one with the rest (eq. 72).
+
+        All chunks together attend to the pairs of the prompt's tokens, each pair once.
+        """
+        times, prompt = replicas.times, replicas.prompt
         chunks = np.floor(prompt / budget)
         rest = prompt - chunks * budget
         seen = np.maximum(found.seen - 1, 0.0)  # the request itself does not decode yet
         held = np.maximum(found.held - replicas.context, 0.0)
-        last = replicas.times.ms(seen, held, rest, np.minimum(rest, 1.0), rest * (prompt - rest / 2))
-        pieces = chunks * full_ms + np.where(rest > 0, last, 0.0)
+        full = times.ms(found.seen, found.held, budget, 1.0)
+        last = times.ms(seen, held, rest, np.minimum(rest, 1.0))
+        pairs = times.prompt_attention_ms * replicas.prompt_square / 2
+        pieces = chunks * full + np.where(rest > 0, last, 0.0) + pairs
         return np.where(prompt <= budget, replicas.lone_prompt_ms(seen, held), pieces)
 
     def largest_rate(self, replicas: ReplicaArrays) -> FloatArray:
