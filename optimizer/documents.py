@@ -68,6 +68,8 @@ FOLDER = "folder"
 """Key in the validation context for the document's folder; file names in the document are relative to it."""
 NUMBERS_ONLY = {"units": False}
 """Validation context that disallows units in numbers, as in the JSON of the reference (llm-inferno)."""
+WRITTEN_BY_HAND = {"written": True}
+"""Validation context of documents that people write: numbers without a unit become `UnitlessNumber`."""
 
 
 def _with_unit(text: str, info: ValidationInfo, read: Callable[[str], float]) -> object:
@@ -96,6 +98,18 @@ class WrittenNumber(float):
         return made
 
 
+class UnitlessNumber(float):
+    """A number that a document states without a unit, so that warnings can ask for the unit."""
+
+    __slots__ = ()
+
+
+def _marked(value: object, info: ValidationInfo) -> object:
+    """Convert a plain number in a document that a person wrote to a `UnitlessNumber`."""
+    is_plain = type(value) in {int, float} and "written" in (info.context or {})
+    return UnitlessNumber(value) if is_plain else value  # type: ignore[arg-type]  # a number
+
+
 def _number_or_text(number: Mapping[str, object], *texts: Mapping[str, object]) -> WithJsonSchema:
     """Return the JSON schema of a number that can also be given as one of several forms of text."""
     return WithJsonSchema({"anyOf": [number, *({"type": "string", **text} for text in texts)]})
@@ -121,7 +135,8 @@ class In(GroupedMetadata):
 
     def _read(self, value: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
         if not isinstance(value, str):
-            return handler(value)
+            number = float(handler(value))
+            return UnitlessNumber(number) if isinstance(_marked(value, info), UnitlessNumber) else number
         read = _with_unit(value, info, self.scale.number)
         if not isinstance(read, float):
             return handler(read)
@@ -130,9 +145,11 @@ class In(GroupedMetadata):
 
 def _read_price(value: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
     """Validate a price [cents/h], and keep its currency if it was written with one."""
-    read = _with_unit(value, info, read_price) if isinstance(value, str) else value
+    read = _with_unit(value, info, read_price) if isinstance(value, str) else _marked(value, info)
     number = handler(WrittenNumber(read, str(value).strip(), None) if isinstance(read, Price) else read)
-    return Price(float(number), read.currency) if isinstance(read, Price) else number
+    if isinstance(read, Price):
+        return Price(float(number), read.currency)
+    return UnitlessNumber(number) if isinstance(read, UnitlessNumber) else number
 
 
 def _traffic(rate_rpm: float) -> float:
@@ -193,7 +210,8 @@ def _written_cards(cards: int) -> int | str:
 
 def _any_loss(value: object) -> object:
     """Read ``none`` as the limit 1, which is never exceeded."""
-    return ANY_LOSS if isinstance(value, str) and value.lower() == "none" else value
+    is_none = isinstance(value, str) and value.lower() == "none"
+    return WrittenNumber(ANY_LOSS, "none", SHARE) if is_none else value
 
 
 def _url(text: str) -> str:
@@ -223,7 +241,7 @@ Cost = Annotated[
     float,
     Field(ge=0, le=MAX_QUANTITY),
     WrapValidator(_read_price),
-    PlainSerializer(lambda cost: str(cost) if isinstance(cost, Price) else cost, when_used="json"),
+    PlainSerializer(lambda cost: str(cost) if isinstance(cost, Price) else float(cost), when_used="json"),
     _number_or_text({"type": "number", "minimum": 0, "maximum": MAX_QUANTITY}, {"pattern": PRICE_PATTERN}),
 ]
 """A cost [cents/h]; a `Price` if it was written with a currency."""

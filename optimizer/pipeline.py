@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from optimizer.candidates import Candidates, SizingMemo, find_candidates
+from optimizer.checking.checks import with_warnings
 from optimizer.errors import SolverError
 from optimizer.plan import Plan, make_plan, verify
 from optimizer.solvers.compact import SessionFactory, highs_session
@@ -75,12 +76,14 @@ def solve(
     if options:
         system = system.with_options(**options)
     solved = solve_in_full(system, backend=backend, timings=clock, deadline=deadline, memo=memo)
+    with clock.stage("warnings"):
+        plan = with_warnings(solved.plan, solved.candidates, memo)
     if write_model_to is not None:
         _write_model(solved, write_model_to)
     if write_proof_to is not None:
         with clock.stage("proof"):
             _write_proof(solved, system.options.time_limit_s, write_proof_to)
-    return solved.plan
+    return plan
 
 
 def _write_model(solved: "Solved", path: Path) -> None:

@@ -73,6 +73,9 @@ def renamed() -> dict[str, Json]:
                 for item in document.get(section, ()):
                     if item.get(field, "").casefold() in names:
                         item[field] = f"{SYSTEMS[system]}-{item[field]}"
+        for item in document.get("accelerators", ()):
+            if isinstance(item["cost"], int | float):  # beside the dollars of other systems
+                item["cost"] = f"{item['cost']} cents/h"
     return documents
 
 

@@ -43,6 +43,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.topologies",),
     ("optimizer.solvers",),
     ("optimizer.plan",),
+    ("optimizer.checking",),
     ("optimizer.compat",),
     (
         "optimizer.fitting",

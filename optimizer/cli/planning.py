@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from optimizer.candidates import find_candidates
+from optimizer.checking.checks import check_documents, warnings_of
 from optimizer.cli.command import (
     Command,
     add_output,
@@ -24,6 +25,7 @@ from optimizer.cli.solving import (
     announced_for,
     check_simulates,
     read_system,
+    show_warnings,
     simulating,
 )
 from optimizer.errors import SpecError
@@ -137,7 +139,11 @@ def _print_plan(
     arguments: argparse.Namespace,
     repairs: Sequence[Section] = (),
 ) -> None:
-    """Write a plan to stdout; a simulation is included in the JSON, or follows in further tables."""
+    """Write a plan to stdout, and its warnings to stderr.
+
+    A simulation is included in the JSON, or follows in further tables.
+    """
+    show_warnings(plan.warnings)
     if arguments.json and found is None:
         print(plan.to_json())
     elif arguments.json and found is not None:
@@ -181,8 +187,6 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from optimizer.studies.checking import check_documents  # reads the catalogue
-
     found = check_documents(arguments.path)
     if arguments.json:
         print_json({
@@ -228,6 +232,8 @@ def _candidates(arguments: argparse.Namespace) -> None:
         system = read_system(arguments, request_of(SizingOptions, arguments))
         with announced_for(system):
             candidates = find_candidates(system)
+            warnings = warnings_of(candidates)
+    show_warnings(warnings)
     show_answer(arguments, candidates.to_wire, lambda: candidate_sections(candidates))
 
 

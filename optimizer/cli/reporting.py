@@ -16,6 +16,7 @@ from optimizer.cli.solving import (
     announced,
     check_simulates,
     read_system,
+    show_warnings,
     simulating,
 )
 from optimizer.errors import SpecError
@@ -107,6 +108,7 @@ def _report(arguments: argparse.Namespace) -> None:
     else:
         with working("writing the report"):
             report = report_plan(system, options)
+    show_warnings(report.plan.warnings)
     with working("writing the report"):
         for page_format, path in files.items():
             if path is not None:

@@ -1,17 +1,18 @@
 """Flags for loads and a cluster, and contexts that show progress on stderr."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
-from optimizer.cli.command import print_stderr
+from optimizer.cli.command import one_line, print_stderr
 from optimizer.cluster import on_cluster
 from optimizer.errors import SpecError
 from optimizer.jobs.requests import PlanOptions, Request
 from optimizer.parallel import Progress
 from optimizer.pipeline import solve
 from optimizer.plan import Plan, load_plan
+from optimizer.plan.document import PlanWarning
 from optimizer.render.progress import counting, working
 from optimizer.simulation.engine import announcing_compilation
 from optimizer.spec.loads import with_loads
@@ -76,6 +77,12 @@ def read_or_solve(system: System, options: PlanOptions, path: Path | None) -> Pl
 def add_load(parser: argparse.ArgumentParser) -> None:
     """Add the flag ``--load``, which replaces the loads of the document."""
     parser.add_argument("--load", metavar="CSV", help="loads by server, which replace those of the document")
+
+
+def show_warnings(warnings: Iterable[PlanWarning]) -> None:
+    """Write the warnings about a system to stderr, one line each."""
+    for warning in warnings:
+        print_stderr(f"inferplan: warning: {one_line(str(warning))}")
 
 
 def read_system(arguments: argparse.Namespace, options: Request) -> System:

@@ -54,6 +54,20 @@ class Unserved(Document):
     """Fraction of the server's load that is served."""
 
 
+class PlanWarning(Document):
+    """A warning about the system of a plan: the plan is valid, but probably not what was meant."""
+
+    path: str
+    """Location in the document, with names instead of indices: `servers.chat.model`."""
+    message: str
+    """Description of the problem, with numbers and what to do."""
+    code: str = Field("", exclude_if=not_)
+    """`steep_target` if the cost of a server explodes near the limit of a target; otherwise absent."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
 class CapacityUse(Document):
     """Use of the cards of one accelerator type."""
 
@@ -204,6 +218,8 @@ class Plan(Printed, Document):
     """Servers whose allocation differs from the current one."""
     currency: str | None = Field(None, exclude_if=is_none)
     """Currency of the system's prices; costs are in hundredths of it. Absent if prices state none."""
+    warnings: tuple[PlanWarning, ...] = Field((), exclude_if=not_, strict=False)
+    """Warnings about the system, which are those of `inferplan check`. Absent if there are none."""
 
     rate_factors: dict[str, dict[str, float]] = Field(
         default_factory=dict, alias="rateFactors", exclude_if=not_
@@ -258,7 +274,9 @@ class Plan(Printed, Document):
 
     def to_section(self) -> Section:
         """Return the plan as a table, below a line with cost and service."""
-        return plan_section(self._caption, self._rows(), self.currency)
+        section = plan_section(self._caption, self._rows(), self.currency)
+        section.notes += [f"warning: {warning}" for warning in self.warnings]
+        return section
 
     def _repr_html_(self) -> str:
         """Return the plan as an HTML table for notebooks."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from optimizer.checking.sizes import STEEP
 from optimizer.kinds.table import kinds_of
 from optimizer.quantities import be, counted, precise
 from optimizer.queueing.measures import LATENCIES
@@ -13,7 +14,7 @@ from optimizer.render.sweep_sections import sweep_sections
 from optimizer.schema import Accelerator
 from optimizer.section import Column, Paragraph, Section, name, table, titled_list
 from optimizer.spec.system import System
-from optimizer.studies.comparison.comparison_document import Comparison
+from optimizer.studies.comparison.comparison_document import Comparison, Side
 from optimizer.studies.report import Report
 from optimizer.studies.sweep.sweep_document import Sweep, SweepPoint
 from optimizer.text import some_names
@@ -38,13 +39,18 @@ def decision_sections(report: Report, system: System) -> Iterator[Section]:
         money.column("plan", lambda item: plan.total_cost_cents_per_h * item[1], unit=money.sum_unit),
     )
     limited = report.overview.limited
-    more = _without_limits(report.comparison, money) if limited else ()
+    is_steep = any(warning.code == STEEP for side in _sides(report) for warning in side.plan.warnings)
+    more = _without_limits(report.comparison, money) if limited and not is_steep else ()
     text = [*_cards(report), *more, *_measuring(report, money)]
     paragraphs = [*map(Paragraph, text)]
     yield table("Cost and cards", columns, HOURS.items(), "decision", text=paragraphs)
     if report.growth is not None:
         yield _growth(report.growth, money, "with the same cards" if limited else "with any number of cards")
     yield from titled_list("Risks", _risks(report, system), bullet="- ")
+
+
+def _sides(report: Report) -> tuple[Side, Side]:
+    return report.comparison.first, report.comparison.second
 
 
 def _cards(report: Report) -> Iterator[str]:
@@ -94,6 +100,8 @@ def _risks(report: Report, system: System) -> Iterator[str]:
     """Yield a sentence for each risk of the plan, the worst first."""
     plan, pools = report.plan, report.overview.pools
     short = {item.server for item in plan.unserved}
+    steep = [warning for warning in plan.warnings if warning.code == STEEP]
+    yield from (f"{warning.path.removeprefix('servers.')}: {warning.message}." for warning in steep)
     if plan.unserved:
         names = some_names([item.server for item in plan.unserved])
         yield f"{counted(len(plan.unserved), 'server')} {be(len(plan.unserved))} not served in full: {names}."
@@ -106,6 +114,8 @@ def _risks(report: Report, system: System) -> Iterator[str]:
     if plan.estimated_pools:
         count = f"{plan.estimated_pools:,} of {counted(len(pools), 'pool')}"
         yield f"Token times of {count} are estimated, not measured."
+    others = [warning for warning in plan.warnings if warning.code != STEEP]
+    yield from (f"To check in the document: {warning}." for warning in others)
     yield from _fit_errors(report, system)
     yield from (f"{note}." for note in outside_range([plan]))
     tight = [

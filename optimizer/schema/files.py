@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from optimizer.documents import FOLDER
+from optimizer.documents import FOLDER, WRITTEN_BY_HAND
 from optimizer.errors import SpecError, reason_of
 from optimizer.schema import SystemSpec
 from optimizer.schema.faults import (
@@ -70,7 +70,7 @@ class Text:
     @property
     def context(self) -> dict[str, object]:
         """Validation context for documents of this text."""
-        return {} if self.folder is None else {FOLDER: self.folder}
+        return WRITTEN_BY_HAND | ({} if self.folder is None else {FOLDER: self.folder})
 
     def value(self) -> object:
         """Parse the text to plain values.

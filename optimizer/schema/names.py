@@ -32,6 +32,8 @@ class Finding(NamedTuple):
     at: Location
     text: str
     other: tuple[Part, Location] | None = None
+    code: str = ""
+    """Code of a warning that other documents show, too; empty for other findings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Index:
     servers: dict[str, Entry]
     capacity: dict[str, Entry]
     routes: dict[str, Entry]
+    options: list[Entry]
+    """The sections with options; more than one is an error."""
     twice: list[Finding]
     """Findings about duplicate names, and about sections that occur twice but must not."""
 
@@ -51,6 +55,7 @@ class Index:
     def of(cls, parts: Sequence[Part]) -> "Index":
         """Index the items of documents by name."""
         twice: list[Finding] = []
+        given = [part for part in parts if "optimizer" in part.spec.model_fields_set]
         index = cls(
             accelerators=_indexed(parts, "accelerators", lambda item: item.name, twice),
             profiles=_indexed(parts, "models", lambda item: (item.name, item.accelerator), twice),
@@ -58,9 +63,9 @@ class Index:
             servers=_indexed(parts, "servers", lambda item: item.name, twice),
             capacity=_indexed(parts, "count", lambda item: item.type, twice),
             routes=_indexed(parts, "routes", lambda item: item.name, twice),
+            options=[Entry(part, ("optimizer",), part.spec.optimizer) for part in given],
             twice=twice,
         )
-        given = [part for part in parts if "optimizer" in part.spec.model_fields_set]
         twice += (
             Finding(part, ("optimizer",), f"the section is also in {given[0].source}; keep one")
             for part in given[1:]

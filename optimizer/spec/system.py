@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from optimizer.arrays import grouped
-from optimizer.documents import UnlimitedCards
+from optimizer.documents import WRITTEN_BY_HAND, UnlimitedCards
 from optimizer.errors import SpecError
 from optimizer.features.caches.streams import target_of_misses
 from optimizer.features.offline.feature import OFFLINE
@@ -431,7 +431,7 @@ class System:
 
     def to_spec(self) -> SystemSpec:
         """Return the system as one document, with sections sorted by name."""
-        return SystemSpec(
+        return SystemSpec.model_construct(  # its items are valid
             accelerators=tuple(self.accelerators.values()),
             models=tuple(self.profiles.values()),
             service_classes=tuple(self.service_classes.values()),
@@ -449,7 +449,7 @@ def load_system(source: str | os.PathLike[str] | Mapping[str, Any]) -> System:
         SpecError: a document cannot be read, breaks the schema, or contradicts another.
     """
     if isinstance(source, Mapping):
-        return join_parts([Part(spec_from_value(source))])
+        return join_parts([Part(spec_from_value(source, context=WRITTEN_BY_HAND))])
     check_path(source, "load_system")
     return join_parts(read_parts(source))
 

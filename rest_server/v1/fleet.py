@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, HTTPException, Path, Query, Request, Response
 
+from optimizer.documents import WRITTEN_BY_HAND
 from optimizer.errors import SpecError
 from optimizer.plan import Plan
 from optimizer.schema import SystemSpec
@@ -64,7 +65,7 @@ def import_fleet(
     As with individual writes, references are not checked until a plan is made. The last plan remains until a
     new one is made.
     """
-    spec = spec_from_value(value_of(body))
+    spec = spec_from_value(value_of(body), context=WRITTEN_BY_HAND)
     check_size(spec, request.app.state.settings)
     imported = Entities.of(spec)
     _check_items(spec, imported)

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 from pydantic_core import to_json
 
 from optimizer.candidates import find_candidates
+from optimizer.checking.checks import warnings_of, with_warnings
 from optimizer.compat.row_types import is_row, kind_of_row
-from optimizer.documents import Document
+from optimizer.documents import WRITTEN_BY_HAND, Document
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.jobs.memory import MemoryQuestion, memory_of
 from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing, analyze_replicas, size_replicas
@@ -86,7 +87,7 @@ def system_from(value: Mapping[str, Any], settings: Settings) -> System:
     Raises:
         SpecError: under the same conditions as in `system_of`.
     """
-    spec = spec_from_value(value)
+    spec = spec_from_value(value, context=WRITTEN_BY_HAND)
     check_size(spec, settings)
     return join_parts([Part(spec)])
 
@@ -124,6 +125,7 @@ def plan_fleet(settings: Settings, fleet: RunningFleet) -> tuple[bytes, dict[str
     deadline = Deadline.after(_limit_s(system, settings))
     planner = Planner(deadline, memo_of_process(settings.sizing_memo_rows), timings)
     plan = plan_next(system, fleet.rules, fleet.decisions, fleet.seen, planner)
+    plan = with_warnings(plan, find_candidates(system, planner.memo), planner.memo)
     return plan.to_json().encode(), timings.stages_s
 
 
@@ -135,7 +137,9 @@ def candidates_body(body: bytes, options: SizingOptions, settings: Settings) -> 
     """Return the candidates and the rejected pairs of the system in a body."""
     memo = memo_of_process(settings.sizing_memo_rows)
     system = options.applied(system_of(body, settings))
-    wire = find_candidates(system, memo).to_wire()
+    candidates = find_candidates(system, memo)
+    warnings = [item.model_dump(exclude_defaults=True) for item in warnings_of(candidates, memo=memo)]
+    wire = candidates.to_wire() | ({"warnings": warnings} if warnings else {})
     return to_json(wire, inf_nan_mode="null", indent=2)
 
 

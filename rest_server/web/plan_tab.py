@@ -1,7 +1,7 @@
 """Plan tab of the web page: key figures, charts, tables and controls; and one server in depth."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,8 @@ from rest_server.web.what_if import WhatIf
 from rest_server.web.widgets import FactBar, Tables, heading, scroll_to, show_static_tables
 from rest_server.web.work import limits_view, report_page, study_view, written_document
 
+MAX_WARNINGS = 5
+"""Maximum number of warnings that the tab shows."""
 Guarded = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 
@@ -37,6 +39,7 @@ class PlanTab:
                 with ui.column().classes("panel"):
                     self._words = ui.label(" ").classes("tip difference")
                     self._status = ui.label(" ").props("role=status").classes("tip status")
+                    self._warnings = ui.column().style("gap: 0")
             with ui.element("div").classes("split plan"):
                 with ui.column().style("gap: 12px; min-width: 0; width: 100%"):
                     self._show_actions()
@@ -88,7 +91,7 @@ class PlanTab:
         self._facts.show(())
         self._enable()
         self._status.set_text(" ")
-        for box in (self._charts, self._tables, self._server, self._limits):
+        for box in (self._warnings, self._charts, self._tables, self._server, self._limits):
             box.clear()
 
     def reveal(self) -> None:
@@ -109,11 +112,20 @@ class PlanTab:
         self.reveal()
         self._words.set_text(words)
         self._status.set_text(plan.status)
+        self._show_warnings(plan.warnings)
         self._enable()
         self._charts.show_types(plan, compared)
         self._tables.show(plan.tables, pinned=compared.tables if compared else (), colours=plan.colours)
         for box in (self._server, self._limits):
             box.clear()  # these tables belong to another plan
+
+    def _show_warnings(self, warnings: Sequence[str]) -> None:
+        self._warnings.clear()
+        with self._warnings:
+            for text in warnings[:MAX_WARNINGS]:
+                ui.label(f"warning: {text}").classes("tip finding warning")
+            if len(warnings) > MAX_WARNINGS:
+                ui.label(f"and {len(warnings) - MAX_WARNINGS:,} more warnings").classes("tip finding warning")
 
     async def _step(self, step: Callable[[], None]) -> None:
         step()

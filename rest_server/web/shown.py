@@ -59,6 +59,8 @@ class PlanView:
     """Currency of the prices; None for cents."""
     plan: bytes
     """The plan as JSON, as written by `solve --json`."""
+    warnings: tuple[str, ...] = ()
+    """Warnings about the document with its changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from optimizer.checking.checks import check_text
 from optimizer.documents import UnlimitedCards
 from optimizer.errors import SpecError
 from optimizer.jobs.comparing import CompareOptions, compare_plans
@@ -22,7 +23,7 @@ from optimizer.render.comparison_sections import comparison_sections
 from optimizer.render.plan_sections import plan_sections
 from optimizer.render.report_sections import plan_headline, status
 from optimizer.schema.faults import Fault
-from optimizer.schema.files import document_files, read_parts, read_text
+from optimizer.schema.files import document_files, read_parts, read_text, text_of
 from optimizer.schema.messages import validated
 from optimizer.schema.samples import PREFIX, sample_or_path
 from optimizer.schema.yaml_format import yaml_text
@@ -31,10 +32,10 @@ from optimizer.spec.changes import CHANGES, LATENCIES, QUANTITIES
 from optimizer.spec.changes import OPTIONS as OPTION_FIELDS
 from optimizer.spec.prices import price_of_card
 from optimizer.spec.system import System, joined_document
-from optimizer.studies.checking import check_text
 from optimizer.studies.estimates import price_of_estimates
 from optimizer.studies.overview import Overview, describe
 from optimizer.studies.service import PriorityService, service_by_priority
+from optimizer.text import printable
 from rest_server.limits import check_size
 from rest_server.settings import Settings
 from rest_server.sizing_memo import memo_of_process
@@ -85,7 +86,8 @@ def open_text(text: str, settings: Settings) -> Opened:
     checked = check_text(text)
     if checked.system is None:
         return Opened(text, checked.faults)
-    document = _document(checked.system)
+    document = text_of(text).value()
+    assert isinstance(document, dict)
     try:
         system = system_from(document, settings)
     except SpecError as error:  # the system exceeds the size limits
@@ -201,6 +203,7 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
         colours={name: by_type[item.type] for name, item in system.accelerators.items()} | by_type,
         currency=plan.currency,
         plan=plan.to_json().encode(),
+        warnings=tuple(printable(str(item)) for item in plan.warnings),
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from builders import Json, accelerator, document, profile, refusal, server, service_class
 
 from optimizer import load_system
-from optimizer.studies.checking import check_text
+from optimizer.checking.checks import check_text
 
 PERF = {"alpha": 10.0, "beta": 0.02}
 FULL = PERF | {"weightRead": 4.0}

@@ -7,10 +7,10 @@ import pytest
 from builders import Json, accelerator, document, profile, refusal, server, service_class
 
 from optimizer import load_system, solve, verify
+from optimizer.checking.checks import check_documents
 from optimizer.spec.loads import with_loads
 from optimizer.spec.writing import write_document
 from optimizer.stabilisation.rules import Rules
-from optimizer.studies.checking import check_documents
 
 
 def one_server(**options: Any) -> Json:

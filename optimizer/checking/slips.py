@@ -1,16 +1,16 @@
 """Warns about likely mistakes in a valid system: wrong units, similar names, unused parts.
 
-Each warning has its location. `optimizer.studies.checking` finds mistakes that only sizing reveals.
+Each warning has its location. `optimizer.checking.sizes` finds mistakes that only sizing reveals.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
+from optimizer.documents import UnitlessNumber
 from optimizer.profiles.catalogue import slice_of
 from optimizer.schema import ModelTarget
 from optimizer.schema.current_pools import undefined_accelerators
-from optimizer.schema.files import Part, section_items
+from optimizer.schema.files import Part
 from optimizer.schema.names import Entry, Finding, Index, Names
 from optimizer.schema.positions import Location
 from optimizer.spec.system import System
@@ -24,40 +24,13 @@ SHORTEST_MS = {"slo-ttft": 10.0, "slo-itl": 1.0, "slo-e2e": 1.0}
 _SEPARATORS = re.compile(r"[\s_-]")
 
 
-class Written:
-    """Values as written in documents, with their units; each text is parsed at most once."""
-
-    def __init__(self) -> None:
-        self._items: dict[tuple[int, str], list[Any]] = {}
-
-    def is_plain(self, part: Part, at: Location) -> bool:
-        """Return whether the value at a location is a number without a unit."""
-        section, *steps = at
-        if part.text is None:
-            return False
-        key = id(part), str(section)
-        if key not in self._items:
-            self._items[key] = section_items(part.text, str(section))
-        value: Any = self._items[key]
-        for step in steps:
-            if isinstance(value, Mapping):
-                value = next((inner for name, inner in value.items() if _same(name, step)), None)
-            elif isinstance(value, list) and isinstance(step, int):
-                value = value[step]
-        return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _same(name: object, step: object) -> bool:
-    return str(name).lower() == str(step).lower()
-
-
-def slips(system: System, index: Index, written: Written) -> Iterator[Finding]:
+def slips(system: System, index: Index) -> Iterator[Finding]:
     """Yield warnings about likely mistakes that can be found without sizing."""
     models = Names("the target has no effect: model", {name for name, _ in system.profiles}, incomplete=False)
     for entry in index.classes.values():
         for i, target in enumerate(entry.item.model_targets):
             at = (*entry.at, "modelTargets", i)
-            yield from _target_slips(entry.part, at, target, written)
+            yield from _target_slips(entry.part, at, target)
             yield from models.missing(entry.part, (*at, "model"), target.model)
     yield from _unused(system, index)
     yield from _uncounted(index)
@@ -67,7 +40,7 @@ def slips(system: System, index: Index, written: Written) -> Iterator[Finding]:
     yield from _server_slips(system, index)
 
 
-def _target_slips(part: Part, at: Location, target: ModelTarget, written: Written) -> Iterator[Finding]:
+def _target_slips(part: Part, at: Location, target: ModelTarget) -> Iterator[Finding]:
     percentiles = [(at, target.percentile)]
     percentiles += [((*at, "latency", j), limit.percentile) for j, limit in enumerate(target.latency)]
     for place, percentile in percentiles:
@@ -82,12 +55,12 @@ def _target_slips(part: Part, at: Location, target: ModelTarget, written: Writte
         text = f"{1 - share:.0%} of requests may miss their targets; did you mean {1 - share:g}?"
         yield Finding(part, (*at, "goodputShare"), text)
     for key, loss in (("maxLoss", target.max_loss), ("maxRejected", target.max_rejected)):
-        if loss is not None and loss >= HALF and written.is_plain(part, (*at, key)):
+        if loss is not None and loss >= HALF and isinstance(loss, UnitlessNumber):
             text = f"{loss:.0%} of requests may be rejected; this is a share: 0.01, or 1%"
             yield Finding(part, (*at, key), text)
     limits = {"slo-ttft": target.ttft_ms, "slo-itl": target.itl_ms, "slo-e2e": target.e2e_ms}
     for key, limit in limits.items():
-        if 0 < limit < SHORTEST_MS[key] and written.is_plain(part, (*at, key)):
+        if 0 < limit < SHORTEST_MS[key] and isinstance(limit, UnitlessNumber):
             text = f"{limit:g} is in milliseconds; write {limit:g}s for seconds, or {limit:g}ms"
             yield Finding(part, (*at, key), text)
 

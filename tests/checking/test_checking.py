@@ -7,8 +7,8 @@ import pytest
 from builders import accelerator, document, server
 
 from optimizer import SpecError, load_system
+from optimizer.checking.checks import check_documents
 from optimizer.spec.writing import write_document
-from optimizer.studies.checking import check_documents
 
 A = [accelerator("A")]
 BROKEN = """\

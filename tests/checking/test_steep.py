@@ -1,0 +1,133 @@
+"""Servers whose cost explodes near a target's limit are named, and no others.
+
+Each finding is compared with a second sizing of the document itself with targets that are 5 % looser.
+"""
+
+import copy
+import random
+from typing import Any
+
+import pytest
+from builders import Json, accelerator, document, server
+
+from optimizer import find_candidates, load_system, make_report, solve
+from optimizer.checking.checks import warnings_of
+from optimizer.checking.sizes import STEEP
+
+FLEETS = 500
+IN_DEFAULT = 8
+"""Fleets that the default tests try; each has three servers with targets near what is attainable."""
+
+
+def fleet(rng: random.Random, percentile: float | None) -> Json:
+    """Return three servers of own models on two accelerators, with a small load and very loose targets."""
+    names = ["m0", "m1", "m2"]
+    models = [
+        {
+            "name": name, "acc": acc, "maxBatchSize": rng.choice([8, 32, 64]),
+            "perfParms": {
+                "alpha": rng.uniform(5, 20), "beta": rng.uniform(0.01, 0.5), "gamma": rng.uniform(1e-5, 1e-3)
+            },
+            "queueModel": "reference" if percentile is None else "continuous",
+        }
+        for name in names
+        for acc in ("A", "B")
+    ]  # fmt: skip
+    target = {} if percentile is None else {"percentile": percentile}
+    classes = [
+        {"name": name, "modelTargets": [{"model": name, "slo-ttft": 1e9, "slo-itl": 1e9} | target]}
+        for name in names
+    ]
+    servers = [server(name, "1e-6/min", service=name) | {"model": name} for name in names]
+    for each in servers:
+        load = {"avgInTokens": rng.choice([16, 300, 4000]), "avgOutTokens": rng.choice([16, 128, 500])}
+        each["currentAlloc"]["load"] |= load
+    cards = [accelerator("A", cost=100.0), accelerator("B", cost=rng.uniform(50, 300))]
+    return document(servers, cards, models=models, classes=classes)
+
+
+def near_limits(source: Json, rng: random.Random) -> Json:
+    """Return the fleet with loads, and with targets from 0.05 % to 100 % above the latency of an idle replica.
+    """
+    found = copy.deepcopy(source)
+    plan = solve(load_system(source))
+    for entry, item in zip(found["serviceClasses"], found["servers"], strict=True):
+        (pool,) = plan.allocations[entry["name"]]
+        values = {"ttft": pool.ttft_ms, "itl": pool.itl_ms}
+        values |= {figure.measure.split()[-1].lower(): figure.value for figure in pool.targets}
+        metric = rng.choice(["ttft", "itl"])
+        margin = 10 ** rng.uniform(-3.3, 0)
+        entry["modelTargets"][0][f"slo-{metric}"] = values[metric] * (1 + margin)
+        item["currentAlloc"]["load"]["arrivalRate"] = f"{10 ** rng.uniform(0, 2.5):g}/s"
+    return found
+
+
+def replicas(source: Json) -> dict[tuple[str, str], tuple[int, float]]:
+    """Return the number of replicas and the cost of every candidate."""
+    candidates = find_candidates(load_system(source))
+    names, table = candidates.arrays, candidates.table
+    return {
+        (names.server_names[s], names.accelerator_names[a]): (int(n), float(cost))
+        for (s, a), n, cost in zip(table.pairs(), table.num_replicas, table.cost_cents_per_h, strict=True)
+    }
+
+
+def looser(source: Json) -> Json:
+    found = copy.deepcopy(source)
+    for entry in found["serviceClasses"]:
+        for target in entry["modelTargets"]:
+            target |= {key: value * 1.05 for key, value in target.items() if key.startswith("slo-")}
+    return found
+
+
+def check_fleet(seed: int) -> int:
+    """Compare the findings for a random fleet with a second sizing; return their number."""
+    rng = random.Random(seed)
+    source = near_limits(fleet(rng, rng.choice([None, 90.0, 95.0, 99.0])), rng)
+    now, then, expected = replicas(source), replicas(looser(source)), set[str]()
+    for name in {name for name, _ in now}:
+        cheapest = min((cost, n, key) for key, (n, cost) in now.items() if key[0] == name)
+        if cheapest[1] > 5 * then[cheapest[2]][0]:
+            expected.add(name)
+    warnings = warnings_of(find_candidates(load_system(source)))
+    found = {warning.path.partition(".")[2]: warning.message for warning in warnings if warning.code == STEEP}
+    assert set(found) == expected, seed
+    for name, text in found.items():
+        cheapest = min((cost, n, key) for key, (n, cost) in now.items() if key[0] == name)
+        cost, n, key = cheapest
+        assert f"it needs {n:,} replicas of {key[1]}" in text
+        assert f"{then[key][0]:,} replica" in text
+    return len(expected)
+
+
+def test_findings_are_those_of_a_second_sizing() -> None:
+    counts = [check_fleet(seed) for seed in range(IN_DEFAULT)]
+    assert 2 < sum(counts) < 2 * IN_DEFAULT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(8))
+def test_findings_of_500_fleets_are_those_of_a_second_sizing(part: int) -> None:
+    counts = [check_fleet(seed) for seed in range(IN_DEFAULT + part, FLEETS, 8)]
+    assert sum(counts) > 10
+
+
+STEEP_TTFT = {"slo-ttft": 30.5, "slo-itl": 100.0}
+
+
+def one_server(**more: Any) -> Json:
+    """Return a server whose target is 0.2 % above the 30.45 ms of an idle replica: prefill of 1,000 tokens."""
+    models = [
+        {"name": "m", "acc": "A", "maxBatchSize": 32,
+         "perfParms": {"alpha": 10, "beta": 0.02, "gamma": 4e-4}},
+    ]  # fmt: skip
+    classes = [{"name": "gold", "modelTargets": [{"model": "m"} | STEEP_TTFT]}]
+    made = document([server("s", "20/s")], [accelerator("A", cost=100.0)], models=models, classes=classes)
+    return made | more
+
+
+def test_low_utilisation_alone_is_no_sign() -> None:
+    source = one_server()
+    source["serviceClasses"][0]["modelTargets"][0] = {"model": "m", "slo-ttft": 1e6}
+    source["servers"][0]["minNumReplicas"] = 200
+    assert warnings_of(find_candidates(load_system(source))) == ()
