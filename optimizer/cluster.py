@@ -31,9 +31,7 @@ def on_cluster(address: str) -> Iterator[None]:
     try:
         from distributed import Client
     except ModuleNotFoundError:
-        raise MissingExtraError(
-            "dask.distributed is not installed; pip install 'inferplan[cluster]'"
-        ) from None
+        raise MissingExtraError("dask.distributed", "cluster") from None
     from joblib import parallel_config
 
     if not ADDRESS.fullmatch(address):

@@ -36,6 +36,7 @@ from optimizer.units import (
     MILLISECONDS,
     MILLISECONDS_PER_REQUEST,
     MILLISECONDS_PER_TOKEN,
+    PERCENTILE,
     REQUESTS_PER_MINUTE,
     REQUESTS_PER_SECOND,
     SECONDS,
@@ -245,6 +246,7 @@ Cost = Annotated[
     _number_or_text({"type": "number", "minimum": 0, "maximum": MAX_QUANTITY}, {"pattern": PRICE_PATTERN}),
 ]
 """A cost [cents/h]; a `Price` if it was written with a currency."""
+Percentile = Annotated[float, In(PERCENTILE, gt=0, lt=100)]
 Tokens = Annotated[float, In(TOKENS, le=MAX_TOKENS)]
 AnswerTokens = Annotated[float, In(TOKENS, ge=1, le=MAX_TOKENS)]
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(_whole)]

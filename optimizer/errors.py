@@ -58,10 +58,19 @@ class IncompletePlanError(InferplanError):
 
 
 class MissingExtraError(InferplanError, ImportError):
-    """Raised if an optional package is not installed; the message names the package."""
+    """Raised if an optional package is not installed; the message says how to install it."""
 
     exit_code = 2
     http_status = 500
+
+    def __init__(self, package: str, extra: str) -> None:
+        """Create the error from the name of the package, and the extra of inferplan that installs it."""
+        super().__init__(package, extra)
+        self._package, self._extra = package, extra
+
+    def __str__(self) -> str:
+        run = f"pip install -e '.[{self._extra}]'"
+        return f"{self._package} is not installed; in a clone of the repository, run: {run}"
 
 
 class SolverError(InferplanError):

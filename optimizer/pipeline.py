@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from optimizer.candidates import Candidates, SizingMemo, find_candidates
-from optimizer.checking.checks import with_warnings
 from optimizer.errors import SolverError
 from optimizer.plan import Plan, make_plan, verify
 from optimizer.solvers.compact import SessionFactory, highs_session
@@ -71,6 +70,8 @@ def solve(
             of range.
         SolverError: the solver failed, or the plan does not pass verification.
     """
+    from optimizer.checking.checks import with_warnings  # reads the catalogue
+
     clock = timings or Timings()
     _check_extras(backend, write_model_to)
     if options:

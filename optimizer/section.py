@@ -151,6 +151,8 @@ class Section:
     """Whether to hide the table if it has no rows."""
     on_request: bool = False
     """Whether to show the table only if it is requested by name."""
+    for_csv: "Section | None" = None
+    """Section with the table that CSV has instead of this one; None for the same table."""
 
     def __post_init__(self) -> None:
         """Set the default of `name`, which is derived from the title."""
@@ -172,6 +174,8 @@ class Section:
 
     def csv(self) -> str:
         """Return the table as CSV: headings with units, rows without the totals, every digit, full names."""
+        if self.for_csv is not None:
+            return self.for_csv.csv()
         text = io.StringIO()
         lines = csv.writer(text, lineterminator="\n")
         lines.writerow([heading for column in self.columns for heading in column.csv_headings()])

@@ -154,9 +154,7 @@ def add_page(app: FastAPI, prefix: str, path: str | None = None) -> None:
     except ModuleNotFoundError as error:
         if error.name != "nicegui":
             raise
-        raise MissingExtraError(
-            "the page needs NiceGUI, which is not installed; install it with 'pip install inferplan[web]'"
-        ) from None
+        raise MissingExtraError("NiceGUI, which the page needs,", "web") from None
     mount_page(app, prefix, path)
 
 

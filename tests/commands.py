@@ -23,6 +23,12 @@ class Answer(NamedTuple):
     err: str
 
     @property
+    def errors(self) -> str:
+        """Standard error without the warnings about the system."""
+        lines = self.err.splitlines(keepends=True)
+        return "".join(line for line in lines if not line.startswith("inferplan: warning: "))
+
+    @property
     def json(self) -> Any:
         return json.loads(self.out)
 

@@ -118,7 +118,7 @@ def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(name, globals, locals, fromlist, level)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingExtraError, match=r"pip install 'inferplan\[cluster\]'"), on_cluster("a:1"):
+    with pytest.raises(MissingExtraError, match=r"pip install -e '\.\[cluster\]'"), on_cluster("a:1"):
         pass
 
 

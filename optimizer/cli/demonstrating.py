@@ -35,9 +35,7 @@ def _demo(arguments: argparse.Namespace) -> None:
     try:
         from rest_server.loop.demo import run_demo
     except ImportError:
-        raise MissingExtraError(
-            "lightkube is not installed; pip install 'inferplan[kubernetes,emulator]'"
-        ) from None
+        raise MissingExtraError("lightkube", "kubernetes,emulator") from None
 
     options = request_of(DemoFlags, arguments)
     file_format = None if options.output is None else picture_format(options.output)

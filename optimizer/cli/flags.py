@@ -16,8 +16,10 @@ from optimizer.jobs.memory import MemoryQuestion
 from optimizer.jobs.requests import Request, RequestError
 from optimizer.quantities import precise
 from optimizer.schema.messages import validated
-from optimizer.units import Scale, UnitError
+from optimizer.units import SHARE, Scale, UnitError, is_number
 
+MAX_PERCENT = 1000.0
+"""Largest number without a unit that can be meant in percent if it is too large for a share."""
 _Request = TypeVar("_Request", bound=Request)
 
 
@@ -155,9 +157,15 @@ def reader(type_: Any, scale: Scale | None, metadata: Iterable[object] = ()) -> 
         except ValueError as error:
             if isinstance(error, UnitError):
                 raise argparse.ArgumentTypeError(str(error)) from None
-        raise argparse.ArgumentTypeError(f"{text!r}: must be {words(text)}")
+        raise argparse.ArgumentTypeError(f"{text!r}: must be {words(text)}{_in_percent(text, scale)}")
 
     return read
+
+
+def _in_percent(text: str, scale: Scale | None) -> str:
+    """Return a hint to write a number, which is too large for a share, in percent."""
+    is_meant = scale is SHARE and is_number(text) and 1 < float(text) <= MAX_PERCENT
+    return f"; did you mean {text.strip()}%?" if is_meant else ""
 
 
 _LIMITS: dict[type, tuple[str, str, Callable[[float, float], bool]]] = {

@@ -44,7 +44,7 @@ def _loop(arguments: argparse.Namespace) -> int:
         from rest_server.loop.serving import serve_loop
         from rest_server.loop.sources import open_source
     except ImportError:
-        raise MissingExtraError("lightkube is not installed; pip install 'inferplan[kubernetes]'") from None
+        raise MissingExtraError("lightkube", "kubernetes") from None
     from rest_server.stopping import end_on_signals
 
     options = request_of(LoopFlags, arguments)

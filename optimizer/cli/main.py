@@ -4,15 +4,18 @@ import argparse
 import contextlib
 import io
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from optimizer.cli.command import Command, one_line
 from optimizer.errors import IncompletePlanError, InferplanError
 from optimizer.jobs.table import LOCAL_STUDIES, STUDIES
+from optimizer.text import some_names
 
 _PLANS = {
     "init": ("starting", "write a first system document from a few facts"),
@@ -145,15 +148,26 @@ class _Version(argparse.Action):
         parser.exit()
 
 
+_NEGATIVE = re.compile(r"-(\d|\.\d)\S*")
+"""Pattern of values that begin with a minus sign, such as -5%, and are therefore no flags."""
+_ELSEWHERE = {"--list": "'inferplan catalogue' lists accelerators and models"}
+"""Hints for flags that no command has, by flag."""
+MAX_NAMED = 4
+"""Maximum number of commands that a hint names."""
+
+
 class _ArgumentParser(argparse.ArgumentParser):
     """Reports errors in one line with the nearest spelling; adds a command's arguments when it is used."""
 
     command: str | None = None
     """Command whose arguments are still to be added."""
+    beside: "Mapping[str, _ArgumentParser]" = MappingProxyType({})
+    """Parsers of all commands by name."""
 
     def fill(self) -> None:
         """Add the arguments of the command, unless they have already been added."""
         name, self.command = self.command, None
+        self._negative_number_matcher = _NEGATIVE
         if name is not None:
             add_arguments, run = _command(name)
             add_arguments(self)
@@ -171,7 +185,8 @@ class _ArgumentParser(argparse.ArgumentParser):
         if unknown:
             flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), None)
             what = f"unexpected argument {unknown[0]!r}" if flag is None else f"unknown flag {flag}"
-            self.error(what + self._nearest_flag(flag or unknown[0]))
+            near = self._nearest_flag(flag or unknown[0])
+            self.error(what + (near or self._flag_elsewhere(flag)))
         return found, unknown
 
     def _nearest_flag(self, word: str) -> str:
@@ -183,6 +198,19 @@ class _ArgumentParser(argparse.ArgumentParser):
         is_long_flag = word.startswith("-") and len(name) > 1
         known = is_long_flag or name in flags
         return did_you_mean(name, flags, NEAR_FLAG, "--") if known else ""
+
+    def _flag_elsewhere(self, flag: str | None) -> str:
+        """Return a hint that names the commands that have a flag, or an empty string."""
+        if flag in _ELSEWHERE:
+            return f"; {_ELSEWHERE[flag]}"
+        having = []
+        for name, parser in self.beside.items() if flag else ():
+            parser.fill()
+            if any(flag in action.option_strings for action in parser._actions):  # noqa: SLF001  no other name
+                having.append(name)
+        if not having:
+            return ""
+        return f"; {some_names(having, MAX_NAMED)} {'has' if len(having) == 1 else 'have'} it"
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Reject a value that is not one of the choices.
@@ -226,5 +254,6 @@ def _parser() -> argparse.ArgumentParser:
         description = f"{summary[0].upper()}{summary[1:]}."
         commands.add_parser(name, help=summary, description=description, allow_abbrev=False)
         commands.choices[name].command = name
+        commands.choices[name].beside = commands.choices
     parser.set_defaults(parser=parser)
     return parser

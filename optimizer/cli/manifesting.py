@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
-from optimizer.cli.command import Command
+from optimizer.cli.command import Command, print_stderr
 from optimizer.cli.flags import add_request, request_of
 from optimizer.documents import Url
 from optimizer.errors import SpecError
@@ -128,6 +128,8 @@ def _text(options: ManifestOptions, plan: Plan, system: System | None) -> str:
     from optimizer.render.deployments import Deployments, starting_table
 
     table = read_cluster_table(options.cluster)
+    for text in () if system is None else table.unknown_names(system):
+        print_stderr(f"inferplan: warning: {options.cluster}: {text}")
     if options.cluster_table:
         assert system is not None
         return yaml_text(starting_table(system).model_dump(by_alias=True))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 from optimizer.candidates import find_candidates
-from optimizer.checking.checks import check_documents, warnings_of
 from optimizer.cli.command import (
     Command,
     add_output,
@@ -27,6 +26,7 @@ from optimizer.cli.solving import (
     read_system,
     show_warnings,
     simulating,
+    warn_about,
 )
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
@@ -187,6 +187,8 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    from optimizer.checking.checks import check_documents  # reads the catalogue
+
     found = check_documents(arguments.path)
     if arguments.json:
         print_json({
@@ -232,8 +234,7 @@ def _candidates(arguments: argparse.Namespace) -> None:
         system = read_system(arguments, request_of(SizingOptions, arguments))
         with announced_for(system):
             candidates = find_candidates(system)
-            warnings = warnings_of(candidates)
-    show_warnings(warnings)
+    warn_about(candidates)
     show_answer(arguments, candidates.to_wire, lambda: candidate_sections(candidates))
 
 

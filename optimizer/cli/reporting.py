@@ -126,7 +126,10 @@ def _check_files(arguments: argparse.Namespace) -> None:
         if named.count(path) > 1 and path.suffix:
             raise SpecError(f"{path}: given for two formats of the report; name another file for one of them")
     if arguments.output is not None and arguments.output.suffix.lower() not in {"", ".html", ".htm"}:
-        raise SpecError(f"-o: {arguments.output}: the page is HTML; the name must end in .html or .htm")
+        raise SpecError(
+            f"-o: {arguments.output}: the page is HTML; the name must end in .html or .htm; for Markdown, "
+            "name --markdown FILE"
+        )
 
 
 def _add_plot(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ from optimizer.profiles.catalogue import load_catalogue, slice_name, slice_of
 from optimizer.schema import SaturationPolicy
 from optimizer.starters.facts import ByName, Demand, Template
 from optimizer.starters.prices import Offer, PriceList, read_prices
-from optimizer.units import MILLISECONDS, UnitError
+from optimizer.units import MILLISECONDS, PERCENTILE, UnitError
 
 _LATENCIES = ("ttft", "itl", "e2e")
 """Latencies that have a target flag."""
@@ -93,7 +93,7 @@ def _time_ms(text: str) -> float:
 
 def _percentile(text: str) -> float:
     try:
-        value = float(text)
+        value = PERCENTILE.read(text)
     except ValueError:
         value = 0.0
     if not 1 < value < 100:

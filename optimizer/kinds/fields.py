@@ -13,6 +13,7 @@ from optimizer.documents import (
     Document,
     Milliseconds,
     Name,
+    Percentile,
     PositiveCount,
     RequestsPerMinute,
     SliceCount,
@@ -97,7 +98,7 @@ class Load(Document):
 class LatencyTarget(Document):
     """A limit on the end-to-end latency: the time to the complete response."""
 
-    percentile: float | None = Field(None, gt=0, lt=100)
+    percentile: Percentile | None = None
     """Percentile to which the limit applies; default: the mean."""
     limit_ms: Milliseconds = Field(alias="ms", gt=0)
     """Limit on the end-to-end latency [ms], more than 0."""

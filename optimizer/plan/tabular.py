@@ -21,7 +21,7 @@ def data_frame(rows: Sequence[Row], columns: Sequence[str]) -> Any:
     try:
         import pandas as pd
     except ImportError:
-        raise MissingExtraError("pandas is not installed; pip install 'inferplan[pandas]'") from None
+        raise MissingExtraError("pandas", "pandas") from None
     return pd.DataFrame(list(rows), columns=list(columns))
 
 

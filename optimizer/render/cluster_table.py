@@ -1,5 +1,6 @@
 """Cluster table, a file that users edit: Kubernetes nodes of accelerators, and containers of models."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +8,8 @@ from pydantic import Field
 
 from optimizer.documents import Document, Name, PositiveCount, is_none
 from optimizer.schema.files import plain_value, read_text
-from optimizer.schema.messages import validated
+from optimizer.schema.messages import did_you_mean, validated
+from optimizer.spec.system import System
 
 _LABEL = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 _VALUE = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
@@ -27,8 +29,10 @@ class NodeEntry(Document):
     accelerator: Name
     """Accelerator type, or the name of one accelerator (such as a MIG slice) with other nodes or resources.
     """
-    labels: dict[LabelKey, LabelValue]
-    """Labels that select the nodes."""
+    labels: dict[LabelKey, LabelValue] | None = Field(None, exclude_if=is_none)
+    """Labels that select the nodes; default: `nvidia.com/gpu.product` for common NVIDIA cards, and
+    `inferplan.dev/accelerator-type` for all others.
+    """
     resource: ResourceName = NVIDIA
     """Kubernetes resource by which a pod requests a card or a slice of one."""
     shared_resource: ResourceName | None = Field(None, alias="sharedResource", exclude_if=is_none)
@@ -63,7 +67,22 @@ class ClusterTable(Document):
     def node_of(self, accelerator: str, type_name: str) -> NodeEntry:
         """Return the entry of an accelerator, else that of its type, else the default for its type."""
         entries = {entry.accelerator: entry for entry in self.nodes}
-        return entries.get(accelerator) or entries.get(type_name) or default_nodes(type_name)
+        usual = default_nodes(type_name)
+        entry = entries.get(accelerator) or entries.get(type_name) or usual
+        return entry if entry.labels is not None else entry.model_copy(update={"labels": usual.labels})
+
+    def unknown_names(self, system: System) -> Iterator[str]:
+        """Yield a message for each entry whose accelerator or model does not exist in a system."""
+        accelerators = {*system.accelerators, *(item.type for item in system.accelerators.values())}
+        models = {model for model, _ in system.profiles}
+        for i, entry in enumerate(self.nodes):
+            if entry.accelerator not in accelerators:
+                hint = did_you_mean(entry.accelerator, accelerators)
+                yield f"nodes[{i}].accelerator: {entry.accelerator!r} does not exist in the system{hint}"
+        for i, item in enumerate(self.models):
+            if item.model not in models:
+                hint = did_you_mean(item.model, models)
+                yield f"models[{i}].model: {item.model!r} does not exist in the system{hint}"
 
     def model_of(self, name: str) -> ModelContainer:
         """Return the entry of a model, or an entry with defaults if the table has none."""

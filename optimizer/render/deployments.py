@@ -128,7 +128,7 @@ class Deployments:
             "spec": {
                 "automountServiceAccountToken": False,
                 "enableServiceLinks": False,  # a Service named vllm would set VLLM_PORT
-                "nodeSelector": dict(node.labels),
+                "nodeSelector": dict(node.labels or {}),
                 "tolerations": list(asked.values()),
                 "containers": containers,
                 "volumes": [{"name": "shared-memory", "emptyDir": {"medium": "Memory"}}],

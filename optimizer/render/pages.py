@@ -4,9 +4,7 @@ Equal reports give equal bytes. Names are user input, so they are always escaped
 """
 
 import base64
-import csv
 import hashlib
-import io
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,32 +13,19 @@ from typing import Literal, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from optimizer.kinds.kind import Kind
-from optimizer.kinds.table import KINDS, KindPoolFields, KindRowFields, kind_of_pool, kinds_of
 from optimizer.render.plots import draw
+from optimizer.render.pool_table import pool_table
 from optimizer.render.report_sections import plan_headline, report_sections, status
 from optimizer.section import FOR_PROGRAMS, Paragraph, Section
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.figures.figure_document import Figure
 from optimizer.studies.figures.plans import PANELS, PlannedSystem, left_out
-from optimizer.studies.overview import PoolRow
 from optimizer.studies.report import Report
-from optimizer.text import printable, spreadsheet_text
+from optimizer.text import printable
 
 PageFormat = Literal["html", "markdown", "csv"]
 
-_FIELDS = (
-    "server", "service_class", "model", "priority", "in_tokens", "out_tokens", "accelerator", "type",
-    "num_replicas", "max_batch", "units", "cost_cents_per_h", "arrival_rate_rpm", "max_arrival_rate_rpm",
-    "itl_ms", "itl_target_ms", "ttft_ms", "ttft_target_ms", "wait_ms", "utilization", "loss",
-    *KindPoolFields.model_fields, *KindRowFields.model_fields, "estimated", "provenance", "outside",
-)  # fmt: skip
-"""Fields of a pool, in the order of the CSV columns."""
-SERVED = "servedFraction"
-"""CSV heading of the served fraction of a server's load."""
-_NO_POOL = {"numReplicas": 0, "units": 0, "cost": 0.0, "arrivalRate": 0.0, "maxArrivalRate": 0.0}
-"""CSV values of the row of a server without pools."""
 _TITLE = "Plan of the inference fleet"
 _MARKDOWN_SIGNS = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|:(?=//)")
 """Pattern for characters that are escaped in Markdown; underscores within words are not."""
@@ -77,7 +62,7 @@ def render_report(
         origin: version, source and date for the page; not used in CSV.
     """
     if page_format == "csv":
-        return _csv(report)
+        return pool_table(report.overview, system).csv()
     if page_format == "markdown":
         return _markdown(report, system, origin or PageMetadata())
     return _html(report, system, origin or PageMetadata())
@@ -173,53 +158,3 @@ def _escaped(text: str) -> str:
     """Escape text for Markdown."""
     plain = _MARKDOWN_SIGNS.sub(r"\\\g<0>", printable(text))
     return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _csv(report: Report) -> str:
-    """Return the pools of a report as CSV, with a row for each pool and each server without pools.
-
-    Headings are keys of the JSON documents, and numbers have all digits. Names that a spreadsheet would treat
-    as formulas are prefixed by an apostrophe, which marks text.
-    """
-    text = io.StringIO()
-    pools = report.overview.pools
-    names = _names_of_fields(report)
-    measures = dict.fromkeys(figure.measure for pool in pools for figure in pool.targets)
-    more = [heading for measure in measures for heading in (measure, f"{measure} limit")]
-    aliases = {shown.alias: shown for kind in kinds_of(pools) for shown in kind.metrics if shown.alias}
-    more = [*aliases, *more]
-    headings = [*names, SERVED, *more]
-    shares = {item.server: item.served_fraction for item in report.plan.unserved}
-    rows = csv.DictWriter(text, headings, lineterminator="\n")
-    rows.writeheader()
-    for pool in pools:
-        values = pool.model_dump(by_alias=True, exclude={"targets"})
-        values |= {"outside": "; ".join(pool.outside), SERVED: shares.get(pool.server, 1.0)}
-        kind = kind_of_pool(pool)
-        values |= dict.fromkeys(_name_of_field(name) for name in _of_kinds(KINDS) - _of_kinds([kind]))
-        values |= {shown.alias: getattr(pool, shown.field) for shown in kind.metrics if shown.alias}
-        for figure in pool.targets:
-            values |= {figure.measure: figure.value, f"{figure.measure} limit": figure.limit}
-        rows.writerow({name: spreadsheet_text(values[name]) for name in headings if name in values})
-    for empty in (*report.overview.unplaced, *report.overview.idle):
-        values = empty.model_dump(by_alias=True) | _NO_POOL | {SERVED: shares.get(empty.server, 1.0)}
-        rows.writerow({name: spreadsheet_text(values[name]) for name in headings if name in values})
-    return text.getvalue()
-
-
-def _names_of_fields(report: Report) -> list[str]:
-    """Return the CSV headings of the fields that any pool of the report has."""
-    pools = report.overview.pools
-    rare = {"estimated", "provenance", "outside", *KindPoolFields.model_fields} - _of_kinds(KINDS)
-    left_out = {name for name in rare if not any(getattr(pool, name) for pool in pools)}
-    left_out |= _of_kinds(KINDS) - _of_kinds(kinds_of(pools))
-    return [_name_of_field(name) for name in _FIELDS if name not in left_out]
-
-
-def _of_kinds(kinds: Iterable[Kind]) -> set[str]:
-    """Return the pool fields that at least one of the given kinds has."""
-    return {field for kind in kinds for field in kind.fields}
-
-
-def _name_of_field(name: str) -> str:
-    return PoolRow.model_fields[name].alias or name

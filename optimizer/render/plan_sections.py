@@ -20,6 +20,7 @@ from optimizer.render.explanation_text import part_text
 from optimizer.render.figures import columns_of, other_targets, plan_columns
 from optimizer.render.money import Money
 from optimizer.render.plan_text import figures_text, flags_text, level_unit, overload_notes, proved
+from optimizer.render.pool_table import pool_table
 from optimizer.render.service_text import service_text
 from optimizer.section import (
     FOR_PROGRAMS,
@@ -119,7 +120,8 @@ def _allocations(plan: Plan, system: System) -> Section:
         for server in sorted(plan.allocations, key=lambda key: (system.priority(system.servers[key]), key))
         for i, pool in enumerate(pools.get(server, [None]))
     )
-    return table("Allocations", columns, rows, notes=[*estimates_notes(plan), *_bottlenecks(plan)])
+    notes = [*estimates_notes(plan), *_bottlenecks(plan)]
+    return table("Allocations", columns, rows, notes=notes, for_csv=pool_table(overview, system))
 
 
 def _allocation_columns(money: Money, kinds: Sequence[Kind], pools: Sequence[PoolRow]) -> list[Column]:

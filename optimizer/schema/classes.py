@@ -8,7 +8,17 @@ from typing import Annotated
 from pydantic import Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
-from optimizer.documents import Document, In, MaxLoss, Milliseconds, Name, Priority, TokensPerSecond, is_none
+from optimizer.documents import (
+    Document,
+    In,
+    MaxLoss,
+    Milliseconds,
+    Name,
+    Percentile,
+    Priority,
+    TokensPerSecond,
+    is_none,
+)
 from optimizer.features.fields import ClassFeatureFields
 from optimizer.kinds.fields import LatencyTarget
 from optimizer.queueing.measures import LATENCIES, LatencyName, MetricName, TargetMeasure
@@ -41,7 +51,7 @@ class ModelTarget(Document):
     """
     tps: TokensPerSecond = Field(0.0, alias="slo-tps")
     """Token throughput [tokens/s]; the load is derived from it instead of from the arrival rate."""
-    percentile: float | None = Field(None, gt=0, lt=100)
+    percentile: Percentile | None = None
     """Percentile to which the latency targets apply; default: the mean. Needs `queueModel: continuous` in all
     profiles of the model.
     """

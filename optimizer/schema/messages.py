@@ -142,7 +142,17 @@ def _unknown_key(problem: Mapping[str, Any], model: type[BaseModel] | None) -> s
     within = None if owner is None else _path_within(owner, key)
     if within is not None:
         return f"{UNKNOWN_KEY}it belongs in {within}"
+    sections = [] if model is None or owner is model else _lists_with(model, key)
+    if sections:
+        return f"{UNKNOWN_KEY}it belongs to {' or '.join(sections)}"
     return unknown_key(key, [] if owner is None else _keys_of(owner))
+
+
+def _lists_with(model: type[BaseModel], key: str) -> list[str]:
+    """Return the names of the lists of documents in a document type whose items have a key."""
+    lists = ((field.alias or name, field.annotation) for name, field in model.model_fields.items())
+    items = ((name, _document_in(annotation)) for name, annotation in lists if _is_list(annotation))
+    return [name for name, item in items if item is not None and key in _keys_of(item)]
 
 
 def _hint(problem: Mapping[str, Any], limits: Mapping[str, str], model: type[BaseModel] | None) -> str:
@@ -293,9 +303,9 @@ def known_name(name: str | None, names: Collection[str], what: str) -> str:
         return str(name)
     if name is None and len(names) == 1:
         return next(iter(names))
-    near = difflib.get_close_matches(name or "", list(names), n=1)
+    near = "" if name is None else did_you_mean(name, names)
     if near:
-        raise SpecError(f"{what}: {name!r} does not exist; did you mean {near[0]!r}?")
+        raise SpecError(f"{what}: {name!r} does not exist{near}")
     shown = ", ".join(list(names)[:NAMES_SHOWN])
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
     given = "not given" if name is None else f"{name!r} does not exist"

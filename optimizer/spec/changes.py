@@ -30,7 +30,7 @@ from optimizer.schema.messages import known_name, validated
 from optimizer.spec.loads import rate_rpm, with_rate, with_rates
 from optimizer.spec.streams import owner_of
 from optimizer.spec.system import System, join_parts
-from optimizer.units import MILLISECONDS, SHARE, Scale, UnitError, is_number
+from optimizer.units import MILLISECONDS, PERCENTILE, SHARE, Scale, UnitError, is_number
 
 _Document = TypeVar("_Document", bound=Document)
 _Values = Mapping[str, Any]
@@ -120,8 +120,11 @@ class Changeable:
         """
         if self.unit != CENTS:
             value = self.scale.read(text)
-        elif is_number(text):
+        elif is_number(text) and system.currency is None:
             value = float(text)
+        elif is_number(text):
+            number, usual = text.strip(), cost_unit(system.currency)
+            raise SpecError(f"{number}: the unit is missing; write {number} {usual} or {number} cents/h")
         elif currency_of(value := read_price(text)) not in {None, system.currency}:
             usual = cost_unit(system.currency)
             raise SpecError(f"{text.strip()!r}: the system's prices are in {usual}; give it in that")
@@ -364,7 +367,7 @@ CHANGES: Mapping[str, Changeable] = MappingProxyType(
         "card": Changeable(_with_card_price, _types, unit=CENTS, needs_item=True),
         **{name: _latency(name) for name in LATENCIES},
         "targets": Changeable(partial(_with_targets, _scaled)),
-        "percentile": Changeable(partial(_with_targets, _percentile)),
+        "percentile": Changeable(partial(_with_targets, _percentile), scale=PERCENTILE),
         **{name: _derived(name) for fields in _FIELDS.values() for name in fields},
     }
 )

@@ -315,7 +315,11 @@ class System:
         """
         place = f"serviceClasses.{service_class}.modelTargets.{model}"
         if (service_class, model) not in self.targets:
-            raise SpecError(f"{place}: class {service_class!r} has no target for {model!r}")
+            is_class = service_class in self.service_classes
+            models = [name for group, name in self.targets if group == service_class]
+            given, known = (model, models) if is_class else (service_class, [*self.service_classes])
+            hint = did_you_mean(given, known)
+            raise SpecError(f"{place}: class {service_class!r} has no target for {model!r}{hint}")
         check_field_names(ModelTarget, changes, f"{place}.")
         values = self.targets[service_class, model].model_dump() | changes
         target = validated(ModelTarget, values, f"{place}.")
@@ -336,10 +340,12 @@ class System:
             units: number of cards by accelerator type.
 
         Raises:
-            SpecError: a number of cards is out of range.
+            SpecError: an accelerator type does not exist, or a number of cards is out of range.
         """
         capacity = dict(self.capacity)
+        known = sorted({*capacity, *(item.type for item in self.accelerators.values())})
         for kind, number in units.items():
+            known_name(kind, known, f"count.{kind}: accelerator type")
             before = Capacity.of(kind, capacity.get(kind, 0)).model_dump()
             capacity[kind] = validated(Capacity, before | {"count": number}, f"count.{kind}.").cards
         return replace(self, capacity=MappingProxyType({kind: capacity[kind] for kind in sorted(capacity)}))

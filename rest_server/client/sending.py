@@ -64,7 +64,7 @@ def httpx_module() -> ModuleType:
     try:
         import httpx
     except ImportError:
-        raise MissingExtraError("httpx is not installed; pip install 'inferplan[client]'") from None
+        raise MissingExtraError("httpx", "client") from None
     return httpx
 
 

@@ -5,12 +5,13 @@ Each finding is compared with a second sizing of the document itself with target
 
 import copy
 import random
-from typing import Any
+from pathlib import Path
 
 import pytest
 from builders import Json, accelerator, document, server
+from commands import Run
 
-from optimizer import find_candidates, load_system, make_report, solve
+from optimizer import find_candidates, load_system, solve
 from optimizer.checking.checks import warnings_of
 from optimizer.checking.sizes import STEEP
 
@@ -47,8 +48,7 @@ def fleet(rng: random.Random, percentile: float | None) -> Json:
 
 
 def near_limits(source: Json, rng: random.Random) -> Json:
-    """Return the fleet with loads, and with targets from 0.05 % to 100 % above the latency of an idle replica.
-    """
+    """Return the fleet with loads, and with targets 0.05 % to 100 % above the latency of an idle replica."""
     found = copy.deepcopy(source)
     plan = solve(load_system(source))
     for entry, item in zip(found["serviceClasses"], found["servers"], strict=True):
@@ -94,7 +94,7 @@ def check_fleet(seed: int) -> int:
     assert set(found) == expected, seed
     for name, text in found.items():
         cheapest = min((cost, n, key) for key, (n, cost) in now.items() if key[0] == name)
-        cost, n, key = cheapest
+        _, n, key = cheapest
         assert f"it needs {n:,} replicas of {key[1]}" in text
         assert f"{then[key][0]:,} replica" in text
     return len(expected)
@@ -112,22 +112,31 @@ def test_findings_of_500_fleets_are_those_of_a_second_sizing(part: int) -> None:
     assert sum(counts) > 10
 
 
-STEEP_TTFT = {"slo-ttft": 30.5, "slo-itl": 100.0}
-
-
-def one_server(**more: Any) -> Json:
-    """Return a server whose target is 0.2 % above the 30.45 ms of an idle replica: prefill of 1,000 tokens."""
-    models = [
-        {"name": "m", "acc": "A", "maxBatchSize": 32,
-         "perfParms": {"alpha": 10, "beta": 0.02, "gamma": 4e-4}},
-    ]  # fmt: skip
-    classes = [{"name": "gold", "modelTargets": [{"model": "m"} | STEEP_TTFT]}]
-    made = document([server("s", "20/s")], [accelerator("A", cost=100.0)], models=models, classes=classes)
-    return made | more
-
-
 def test_low_utilisation_alone_is_no_sign() -> None:
-    source = one_server()
-    source["serviceClasses"][0]["modelTargets"][0] = {"model": "m", "slo-ttft": 1e6}
-    source["servers"][0]["minNumReplicas"] = 200
+    models = [{"name": "m", "acc": "A", "maxBatchSize": 32, "perfParms": {"alpha": 10, "beta": 0.02}}]
+    classes = [{"name": "gold", "modelTargets": [{"model": "m", "slo-itl": 1e6}]}]
+    idle = server("s", "1/s", replicas=200)
+    source = document([idle], [accelerator("A", cost=100.0)], models=models, classes=classes)
     assert warnings_of(find_candidates(load_system(source))) == ()
+
+
+INIT = (
+    "--model", "llama-3.1-70b", "--accelerator", "H200::3.90USD/h", "--accelerator", "H100:24:2.10USD/h",
+    "--rate", "agents=1/s", "--percentile", "95", "--target-ttft", "2s",
+)  # fmt: skip
+
+
+def test_check_solve_and_the_report_name_an_absurd_plan(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "f.yaml"
+    assert run("init", path, *INIT).status == 0
+    said = (
+        "it needs 211 replicas of 8xH200, because an idle one already takes >99% of the target p95 TTFT "
+        "2,000 ms; with 2,100 ms 25 replicas would do, for 780.00 USD/h instead of 6,583.20 USD/h"
+    )
+    assert f"servers[0]: {said}" in run("check", path).err
+    solved = run("solve", path, "--json")
+    assert f"servers.agents-llama-3.1-70b: {said}" in solved.err
+    assert said in solved.json["warnings"][0]["message"]
+    report = run("report", path, "--brief").out
+    assert said.replace(">", "&gt;") in report.partition("## Risks")[2].partition("##")[0]
+    assert "more H100" not in report

@@ -47,7 +47,7 @@ def fitting() -> Json:
 
 def test_solve_shows_the_plan_at_a_glance(run: Run, path: Path) -> None:
     answer = run("solve", path)
-    assert (answer.status, answer.err) == (0, "")
+    assert (answer.status, answer.errors) == (0, "")
     assert "30.00 cents/h" in answer.out
     assert "proved optimal" in answer.out
     assert "2 of 2 servers served in full" in answer.out
@@ -108,10 +108,10 @@ def test_require_reserves_exits_with_3_and_names_what_failed(run: Run, tmp_path:
 def test_timings_go_to_stderr_and_leave_stdout_as_it_is(run: Run, path: Path) -> None:
     plain, timed = run("solve", path, "--json"), run("solve", path, "--json", "--timings")
     assert timed.out == plain.out
-    stages = [line.split()[0] for line in timed.err.splitlines()]
+    stages = [line.split()[0] for line in timed.errors.splitlines()]
     assert stages[:2] == ["read", "candidates"]
     assert {"solve", "plan", "verify"} <= set(stages)
-    assert all(re.fullmatch(r"\w+ +\d+\.\d ms", line) for line in timed.err.splitlines())
+    assert all(re.fullmatch(r"\w+ +\d+\.\d ms", line) for line in timed.errors.splitlines())
 
 
 # --- check, candidates ---------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def test_a_replica_has_its_known_answers(
     run: Run, words: list[object], figures: dict[str, tuple[float, float]]
 ) -> None:
     answer = run(*words, "--json")
-    assert (answer.status, answer.err) == (0, "")
+    assert (answer.status, answer.errors) == (0, "")
     for name, (value, tolerance) in figures.items():
         assert answer.json[name] == pytest.approx(value, abs=tolerance), name
 
@@ -206,7 +206,7 @@ def test_batches_are_answered_by_line_in_the_reference_format(run: Run, tmp_path
     file = tmp_path / "problems.jsonl"
     file.write_text("\n".join(json.dumps(PROBLEM | {"RPS": rps}) for rps in (1, 2, 3)) + "\n\n")
     answer = run("analyze", "--batch", file)
-    assert (answer.status, answer.err) == (0, "")
+    assert (answer.status, answer.errors) == (0, "")
     answers = [json.loads(line) for line in answer.out.splitlines()]
     assert [list(item) for item in answers] == [ANSWER_NAMES] * 3
     assert [item["offeredRPS"] for item in answers] == [1, 2, 3]
@@ -256,7 +256,7 @@ def test_convert_may_replace_its_own_source(run: Run, path: Path) -> None:
 
 def test_the_schema_is_that_of_the_library_with_closed_objects(run: Run) -> None:
     answer = run("schema")
-    assert (answer.status, answer.err) == (0, "")
+    assert (answer.status, answer.errors) == (0, "")
     schema = answer.json
     assert schema == SystemSpec.model_json_schema(by_alias=True)
     assert all(item["additionalProperties"] is False for item in [schema, *schema["$defs"].values()])
@@ -284,7 +284,7 @@ def test_the_version_is_shown(run: Run) -> None:
 
 def test_help_names_every_command(run: Run) -> None:
     answer = run("--help")
-    assert (answer.status, answer.err) == (0, "")
+    assert (answer.status, answer.errors) == (0, "")
     assert {"solve", "check", "candidates", "analyze", "size", "convert", "schema"} <= set(COMMANDS)
     for name in COMMANDS:
         assert re.search(rf"^ +{name}\b", answer.out, re.MULTILINE)
@@ -293,7 +293,7 @@ def test_help_names_every_command(run: Run) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_every_flag(run: Run, name: str) -> None:
     answer = run(name, "--help")
-    assert (answer.status, answer.err) == (0, "")
+    assert (answer.status, answer.errors) == (0, "")
     options = answer.out.partition("options:")[2]
     flags = re.split(r"\n(?=  -)", options)[1:]
     assert flags
@@ -349,7 +349,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 def test_a_process_exits_with_the_status_and_prints_only_json(path: Path, scarce: Path) -> None:
     good = shell("solve", "-", "--json", input=path.read_text())
-    assert (good.status, good.err, good.json["complete"]) == (0, "", True)
+    assert (good.status, good.errors, good.json["complete"]) == (0, "", True)
     incomplete = shell("solve", scarce, "--json", "--require-complete")
     assert (incomplete.status, incomplete.json["complete"]) == (3, False)
 
@@ -402,7 +402,7 @@ def test_a_reader_that_goes_away_is_no_error(specs: Path, arguments: str, *, buf
 def test_a_terminal_that_knows_no_unicode_is_served_as_well(path: Path, arguments: list[str]) -> None:
     words = [word.format(path) for word in arguments]
     found = shell(*words, environment={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
-    assert (found.status, found.err) == (0, "")
+    assert (found.status, found.errors) == (0, "")
     assert found.out
 
 
@@ -414,7 +414,7 @@ def test_a_full_disk_behind_stdout_is_one_line_on_stderr(path: Path, words: list
     with Path("/dev/full").open("w") as full:
         found = shell(*(word.format(path) for word in words), stdout=full)
     assert found.status == 1
-    assert found.err == "inferplan: error: the answer cannot be written: No space left on device\n"
+    assert found.errors == "inferplan: error: the answer cannot be written: No space left on device\n"
 
 
 def test_an_interruption_is_one_line(

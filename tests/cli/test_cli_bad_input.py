@@ -387,9 +387,9 @@ def both(run: Run, tmp_path: Path, source: Json) -> tuple[Json, Json]:
         begin = time.process_time()
         answer = run(command, path, "--json")
         assert time.process_time() - begin < 10
-        assert (answer.status, answer.err) == (0, "")
+        assert (answer.status, answer.errors) == (0, "")
         table = run(command, path)
-        assert (table.status, table.err) == (0, "")
+        assert (table.status, table.errors) == (0, "")
         assert not re.search(r"\b(nan|inf)\b", table.out)
         found.append(json.loads(answer.out))
     plan, candidates = found

@@ -54,6 +54,8 @@ def values_in(value: Any, path: Place = ()) -> Iterator[tuple[Place, Any]]:
     """Yield every value and every list of a document with its place; an absent one is its default."""
     if isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():
+            if name == "warnings":  # they are about the document, not about the plan
+                continue
             yield from values_in(getattr(value, name), (*path, field.alias or name))
     elif isinstance(value, dict):
         for key, item in value.items():

@@ -85,6 +85,9 @@ def test_without_pandas_one_line_says_what_to_install(plan: Plan, monkeypatch: p
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingExtraError) as caught:
         plan.to_dataframe()
-    assert str(caught.value) == "pandas is not installed; pip install 'inferplan[pandas]'"
+    assert (
+        str(caught.value)
+        == "pandas is not installed; in a clone of the repository, run: pip install -e '.[pandas]'"
+    )
     assert isinstance(caught.value, InferplanError)
     assert isinstance(caught.value, ImportError)

@@ -402,5 +402,5 @@ def test_both_clients_have_the_same_signatures() -> None:
 
 def test_without_httpx_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'inferplan\[client\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install -e '\.\[client\]'"):
         Client("http://service")

@@ -294,12 +294,16 @@ def test_a_changed_target_that_cannot_be_is_one_line(changes: dict[str, float], 
 
 
 def test_changed_capacities_keep_the_others_and_the_order() -> None:
-    source = load_system(sound())
+    document = sound()
+    document["accelerators"].append({"name": "AA", "type": "AA"})
+    source = load_system(document)
     changed = source.with_capacity({"AA": 3})
     assert list(changed.capacity) == sorted(changed.capacity)
     assert {**source.capacity, "AA": 3} == changed.capacity
     with pytest.raises(SpecError, match=r"count\.AA\.count: must be at least 0, not -1"):
         source.with_capacity({"AA": -1})
+    with pytest.raises(SpecError, match=r"accelerator type: 'aa' does not exist; did you mean 'AA'\?"):
+        source.with_capacity({"aa": 3})
 
 
 TEXT = "this is text instead of its path; parse it, or write it to a file"

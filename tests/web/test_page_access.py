@@ -94,7 +94,7 @@ def test_without_the_extra_the_command_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "nicegui", None)
     monkeypatch.delitem(sys.modules, "rest_server.web.mount", raising=False)
-    is_one_line(run("web", specs / "small", "--port", "0", "--no-browser"), "pip install inferplan[web]")
+    is_one_line(run("web", specs / "small", "--port", "0", "--no-browser"), "run: pip install -e '.[web]'")
 
 
 def test_the_command_of_the_documentation_serves_the_page(tmp_path: Path) -> None:
