@@ -5,6 +5,7 @@ routes.
 """
 
 import io
+import os
 from collections.abc import Mapping
 from dataclasses import fields
 from importlib import import_module
@@ -22,7 +23,7 @@ from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.estimate import ProfileEstimate, estimate_profile, find_model, find_slice
 from optimizer.render.terminal import Output, show
 from optimizer.schema.messages import did_you_mean, validated
-from optimizer.spec.arguments import checks_documents
+from optimizer.spec.arguments import checks_documents, type_name
 from optimizer.spec.system import System
 from optimizer.studies.horizon.horizon_document import Horizon
 from optimizer.studies.simulation.simulation_document import RepairedPlan, Simulation
@@ -36,7 +37,7 @@ def sweep(system: System, *vary: str, **options: Any) -> Sweep:
     Args:
         system: the system.
         vary: parameters with their values, such as ``load=0.5..1.5`` or ``count:H100=16..32``.
-        options: fields of `SweepOptions`, such as ``samples=100, load_cv=0.3``.
+        options: flags of `inferplan sweep` with underscores, such as ``samples=100, load_cv=0.3``.
 
     Raises:
         SpecError: a variation or an option is invalid.
@@ -53,7 +54,7 @@ def simulate(system: System, plan: Plan | None = None, **options: Any) -> Simula
     Args:
         system: the system.
         plan: a plan of this system; None solves the system first.
-        options: fields of `SimulateOptions`, such as ``requests=50_000, seed=2``.
+        options: flags of `inferplan simulate` with underscores, such as ``requests=50_000, seed=2``.
 
     Raises:
         SpecError: the plan is not for the system, or an option is invalid.
@@ -87,7 +88,8 @@ def horizon(system: System, **options: Any) -> Horizon:
 
     Args:
         system: the system; committed price tiers of its accelerators are offers that the plan can accept.
-        options: fields of `HorizonOptions`: ``factors``, ``loads`` or ``trace``, and the optimizer's.
+        options: flags of `inferplan horizon` with underscores: ``factors``, ``loads`` or ``trace``, and
+            those of the optimizer.
 
     Raises:
         SpecError: an option is invalid, or the loads are missing.
@@ -104,7 +106,7 @@ def estimate(model: str, accelerator: str, **settings: Any) -> ProfileEstimate:
         model: a model name in the built-in catalogue, or the path of a config.json.
         accelerator: a name in the catalogue, optionally with a number of cards for tensor parallelism:
             ``4xH100``.
-        settings: fields of `Deployment`, such as ``in_tokens=1024, out_tokens=256``.
+        settings: flags of `inferplan estimate` with underscores, such as ``in_tokens=1024, out_tokens=256``.
 
     Raises:
         SpecError: a name or a setting is unknown, or the model does not fit.
@@ -119,13 +121,16 @@ def fit(*paths: str, **options: Any) -> FittedProfile:
 
     Args:
         paths: files of the reports.
-        options: fields of `FitOptions`, `MeasuredSetup` and `ServerSettings`, such as ``accelerator="H100"``.
+        options: flags of `inferplan fit` with underscores, such as ``accelerator="H100"``.
 
     Raises:
         FitError: a report has an unknown format or is incomplete, or there are too few measurements.
         SpecError: a file cannot be read, or an option is unknown.
     """
     _check_names("fit", options, FitOptions, MeasuredSetup, ServerSettings)
+    for path in paths:
+        if not isinstance(path, str | os.PathLike):
+            raise SpecError(f"fit: {type_name(path)} is no path; give each report as its own argument")
     own = _fields(options, FitOptions)
     own.setdefault("key", MeasuredSetup(**_fields(options, MeasuredSetup)))
     own.setdefault("settings", ServerSettings(**_fields(options, ServerSettings)))

@@ -67,7 +67,7 @@ class ReportFlags(ReportOptions):
     markdown: Annotated[Path | None, Flag("FILE")] = None
     """Write the report as Markdown, without pictures."""
     csv: Annotated[Path | None, Flag("FILE")] = None
-    """Write a CSV file with a row for each pool, and for each server without a pool."""
+    """Write a CSV file with a row for each pool and target, and for each server without a pool."""
     date: Annotated[str | None, Flag("TEXT")] = None
     """Date to print on the page (SOURCE_DATE_EPOCH's, else none)."""
 

@@ -3,9 +3,11 @@
 import argparse
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+from optimizer.checking.slips import SHORTEST_MS
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
@@ -14,7 +16,7 @@ from optimizer.profiles.catalogue import load_catalogue, slice_name, slice_of
 from optimizer.schema import SaturationPolicy
 from optimizer.starters.facts import ByName, Demand, Template
 from optimizer.starters.prices import Offer, PriceList, read_prices
-from optimizer.units import MILLISECONDS, PERCENTILE, UnitError
+from optimizer.units import MILLISECONDS, PERCENTILE, UnitError, is_number
 
 _LATENCIES = ("ttft", "itl", "e2e")
 """Latencies that have a target flag."""
@@ -58,7 +60,7 @@ def target_facts(arguments: argparse.Namespace) -> dict[str, Any]:
     targets = {}
     for latency in _LATENCIES:
         flag = f"target_{latency}"
-        values = _by_use_case(getattr(arguments, flag), flag, _time_ms)
+        values = _by_use_case(getattr(arguments, flag), flag, partial(_time_ms, latency))
         if values:
             targets[latency] = values
     return {
@@ -84,8 +86,10 @@ def _by_use_case(texts: list[str] | None, flag: str, read: Callable[[str], float
     return found
 
 
-def _time_ms(text: str) -> float:
+def _time_ms(latency: str, text: str) -> float:
     value = MILLISECONDS.read(text)
+    if is_number(text) and 0 < value < SHORTEST_MS[f"slo-{latency}"]:
+        raise ValueError(f"{text} is in milliseconds; write {text}s for seconds, or {text}ms")
     if not 0 <= value < float("inf"):
         raise ValueError(f"must be at least 0 and finite, not {text!r}")
     return value

@@ -56,12 +56,15 @@ def _cell(column: Column, row: Row) -> str:
 def _columns(rows: Sequence[Row], currency: str | None) -> list[Column]:
     """Return the columns of the table; metrics and targets only if a pool has them."""
     pools = [row["pool"] for row in rows if row["pool"] is not None]
+    has_targets = any(pool.targets for pool in pools)
     figures = [
-        Column(f"mean {shown.heading}", partial(_figure, shown.metric), shown.unit, rank=2)
+        Column(
+            f"mean {shown.heading}", partial(_figure, shown.metric), shown.unit, rank=5 if has_targets else 2
+        )
         for shown in shown_in("notebook", kinds_of(pools) if pools else ())
     ]
-    if any(pool.targets for pool in pools):
-        figures.append(words("targets (limits)", _targets, rank=1))
+    if has_targets:
+        figures.append(words("targets (limits)", _targets))
     return [
         name("server", lambda row: row["server"]),
         name("accelerator", _accelerator),

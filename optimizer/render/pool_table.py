@@ -48,10 +48,11 @@ def _rows(overview: Overview, system: System) -> Iterator[PoolTarget]:
     plan = overview.plan
     shares = {item.server: item.served_fraction for item in plan.unserved}
     for pool in overview.placed:
-        figures = [figure for metric in LATENCIES for figure in pool.targets_on(metric)]
-        figures += [figure for figure in pool.targets if figure not in figures]
+        latencies = [figure for metric in LATENCIES for figure in pool.targets_on(metric)]
+        others = [figure for figure in pool.targets if figure not in latencies]
+        figures: list[TargetFigure | None] = [*latencies, *others]
         cost, served = pool.cost_cents_per_h, shares.get(pool.server, 1.0)
-        for i, figure in enumerate([*figures] or [None]):
+        for i, figure in enumerate(figures or [None]):
             yield PoolTarget(pool, served, pool.accelerator, cost, i == 0, figure)
     for rented in plan.rented:
         server = system.servers[rented.server]

@@ -33,6 +33,9 @@ from optimizer.studies.explanation.explanation_document import (
     ServerExplanation,
 )
 
+MIN_GAIN = 1e-3
+"""Smallest relative gain of the largest load that a table shows."""
+
 
 def server_sections(item: ServerExplanation, explanation: Explanation) -> Iterator[Section]:
     """Yield the sentences and tables that explain the placement of one server."""
@@ -118,7 +121,7 @@ def _gains(limits: Sequence[Binding]) -> str:
         limit_text(item)
         + (
             f" ({steps.get(item.limit, '1 % more')} raises the largest load by {percent(item.rate_gain)})"
-            if item.rate_gain
+            if item.rate_gain and item.rate_gain >= MIN_GAIN
             else ""
         )
         for item in limits

@@ -67,6 +67,10 @@ class StarterFacts:
     """Percentiles to which targets apply, by use case; other use cases have targets for the mean."""
     saturation: SaturationPolicy | None = None
     """Saturation policy of the document; None if it states none."""
+    raised_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Latency targets of use cases that are raised, because the usual ones are hardly attainable [ms], by use
+    case and latency.
+    """
 
     @property
     def rented(self) -> dict[str, Price]:
@@ -84,6 +88,10 @@ class StarterFacts:
         """Names of the use cases, in the order of their priorities."""
         return list(dict.fromkeys(item.use_case for item in self.demands))
 
+    def is_given(self, latency: str, name: str) -> bool:
+        """Return whether a latency target is given for a use case, so that it is not the usual one."""
+        return _of(name, self.targets_ms.get(latency, {})) is not None
+
     def models_of(self, name: str) -> tuple[str, ...]:
         """Return the models that serve requests of a use case."""
         asked = [item.model for item in self.demands if item.use_case == name]
@@ -99,7 +107,8 @@ class StarterFacts:
         own = {"ttft": case.ttft_ms, "itl": case.itl_ms, "e2e": 0.0}
         given = {latency: _of(name, values) for latency, values in self.targets_ms.items()}
         replaced = {latency: limit for latency, limit in given.items() if limit is not None}
-        limits = {latency: limit for latency, limit in (own | replaced).items() if limit}
+        raised = self.raised_ms.get(name, {})
+        limits = {latency: limit for latency, limit in (own | replaced | dict(raised)).items() if limit}
         percentile = _of(name, self.percentiles)
         return ClassTargets(limits, percentile, bool(replaced) or percentile is not None)
 

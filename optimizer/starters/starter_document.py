@@ -7,8 +7,12 @@ first. Every target has its reason in a comment.
 import json
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 
+from optimizer.candidates import find_candidates
+from optimizer.checking.steep import steep_targets
 from optimizer.profiles.catalogue import load_catalogue
+from optimizer.queueing.measures import is_about
 from optimizer.schema.files import Part, part_of, text_of
 from optimizer.schema.yaml_format import yaml_value
 from optimizer.spec.system import join_parts
@@ -19,6 +23,8 @@ from optimizer.starters.use_cases import use_case
 _WIDTH = 100
 POLICY = "PriorityExhaustive"
 """Saturation policy of a document if the facts state none."""
+_RAISED = (1.25, 1.5, 2.0, 3.0, 5.0)
+"""Factors on hardly attainable targets of use cases, in the order in which they are tried."""
 _ODD = " \t'\"#:,[]{}&*!|>%@`\\"
 """Characters because of which a name must be quoted in YAML."""
 
@@ -29,7 +35,37 @@ def document_of(start: StarterFacts) -> str:
     Raises:
         SpecError: a name does not exist, a fact is missing, or a model fits no accelerator on offer.
     """
+    return _text_of(with_attainable_targets(start))
+
+
+def with_attainable_targets(start: StarterFacts) -> StarterFacts:
+    """Return the facts with higher targets where the cost of those of a use case explodes near their limits.
+
+    Targets that are given are not changed.
+
+    Raises:
+        SpecError: under the same conditions as in `document_of`.
+    """
     check_start(start)
+    changed = start
+    for factor in _RAISED:
+        system = join_parts([_part(_text_of(changed), start)])
+        steep = steep_targets(find_candidates(system))
+        raised = {name: dict(limits) for name, limits in changed.raised_ms.items()}
+        names = list(system.servers)
+        for found in steep:
+            case = system.servers[names[found.server]].service_class
+            for latency, limit in start.targets_of(case).limits_ms.items():
+                binds = not found.target or is_about(found.target, latency)
+                if binds and not start.is_given(latency, case):
+                    raised.setdefault(case, {})[latency] = limit * factor
+        if raised == changed.raised_ms:
+            break
+        changed = replace(start, raised_ms=raised)
+    return changed
+
+
+def _text_of(start: StarterFacts) -> str:
     choice = choose_slices(start)
     lines = [
         *_heading(start),
@@ -111,6 +147,12 @@ def _classes(start: StarterFacts) -> Iterator[str]:
     yield "serviceClasses:"
     for priority, name in enumerate(start.use_cases, start=1):
         targets = start.targets_of(name)
+        usual = replace(start, raised_ms={}).targets_of(name).limits_ms
+        for latency, limit in start.raised_ms.get(name, {}).items():
+            yield from (f"  {line}" for line in _comment(
+                f"slo-{latency} is raised from the usual {_time(usual[latency])} to {_time(limit)}: an idle "
+                "replica already takes almost all of the usual limit, so its cost would explode."
+            ))  # fmt: skip
         yield from (f"  {line}" for line in _reasons(name, given=targets.given))
         yield f"  - name: {name}"
         yield f"    priority: {priority}"
@@ -149,6 +191,7 @@ def _servers(start: StarterFacts) -> Iterator[str]:
                 f"  # {demand.use_case}: lengths vary (coefficient of variation {case.in_tokens_cv:g} in, "
                 f"{case.out_tokens_cv:g} out, in the source)."
             )
+            yield "  # Percentiles assume 1; to use these, state inTokensCV and outTokensCV in load."
         for model in (demand.model,) if demand.model else start.models:
             load = (
                 f"arrivalRate: {_text(demand.rate)}, "
@@ -194,6 +237,10 @@ def _optimizer(start: StarterFacts) -> Iterator[str]:
         f"If the cards do not suffice, {POLICY} serves the remaining servers in part, the highest "
         "priority first. With None a server is served in full or not at all, so cards can stay idle. "
         "docs/policies.md compares the policies."
+    )
+    yield from _comment(
+        "Other options: headroomShare: 20% (room for growth), budget: 150 USD/h, maxPower: 20kW. Spare "
+        "replicas belong to a server or a class: spareReplicas: 1."
     )
     yield f"optimizer: {{saturationPolicy: {start.saturation or POLICY}}}"
 

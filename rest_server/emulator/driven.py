@@ -36,7 +36,7 @@ def sections_of(
         Column("simulated", "simulated", form=digits),
         Column("plan", "predicted", form=digits),
         Column("p95 measured", "measured_p95", form=digits, rank=1),
-        Column("p95 simulated", "simulated_p95", form=digits, rank=1),
+        Column("p95 simulated", "simulated_p95", form=digits, rank=2),
     )
     return [Section(text=[Paragraph(client_cost(found, client_cpu_s))]), table("Latencies", columns, rows)]
 

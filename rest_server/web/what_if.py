@@ -110,7 +110,7 @@ class WhatIf:
         for item in quantities:
             placeholder = missing if item.original is None else ""
             title = f"{item.name} [{item.unit}]" if item.unit else item.name
-            field = ui.number(title, min=0, step=item.step, placeholder=placeholder)
+            field = ui.number(title, step=item.step, placeholder=placeholder)
             field.props("dense stack-label").style("width: 100%")
             self._add(item.key, field, item.read, item.write)
 
@@ -118,7 +118,7 @@ class WhatIf:
         """Show one field for many quantities, with a list from which one is selected by name."""
         by_name = {item.name: item for item in quantities}
         chosen = ui.select(list(by_name), label=title, with_input=True).style("width: 100%")
-        field = ui.number(value, min=0, step=quantities[0].step if quantities else 1)
+        field = ui.number(value, step=quantities[0].step if quantities else 1)
         field.style("width: 100%").bind_enabled_from(chosen, "value", bool)
 
         def show() -> None:

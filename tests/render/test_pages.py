@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -181,12 +182,20 @@ def test_markdown_and_html_show_the_same_cells(page: str, report: Report, small:
 def test_the_csv_has_every_pool_with_every_digit(report: Report, small: System) -> None:
     lines = csv_rows(render_report(report, small, "csv"))
     plan = solve(small)
-    assert len(lines) == sum(len(pools) for pools in plan.allocations.values())
+    first = [line for line in lines if line["replicas"]]
+    assert len(first) == sum(len(pools) for pools in plan.allocations.values())
+    assert len(lines) == 2 * len(first)  # every server has targets of the ITL and of the TTFT
+    for line in first:
+        (pool,) = plan.allocations[line["server"]]
+        assert float(line["mean ITL [ms]"]) == pool.itl_ms
+        assert float(line["cost [cents/h]"]) == pool.cost_cents_per_h
+        assert int(line["replicas"]) == pool.num_replicas
+    assert math.isclose(sum(float(line["cost [cents/h]"]) for line in first), plan.total_cost_cents_per_h)
     for line in lines:
         (pool,) = plan.allocations[line["server"]]
-        assert float(line["itlAverage"]) == pool.itl_ms
-        assert float(line["cost"]) == pool.cost_cents_per_h
-        assert int(line["numReplicas"]) == pool.num_replicas
+        assert line["statistic"] == "mean"
+        assert float(line["value [ms]"]) == (pool.itl_ms if line["target"] == "ITL" else pool.ttft_ms)
+        assert line["limit [ms]"]
 
 
 NAMES = ["<script>alert(1)</script>", "a|b", "*x* `y` [z](javascript:1)", "&amp; \x07 ＡＩ"]
@@ -317,10 +326,10 @@ def test_servers_that_are_not_served_stand_out() -> None:
         "idle": ["100%", "idle", "0"],
     }
     table = {row["server"]: row for row in csv_rows(render_report(report, system, "csv"))}
-    assert {name: row["servedFraction"] for name, row in table.items()} == {
+    assert {name: row["served [share]"] for name, row in table.items()} == {
         "big": "0.0", "small": "1.0", "idle": "1.0"
     }  # fmt: skip
-    assert (table["big"]["numReplicas"], table["big"]["class"]) == ("0", "gold")
+    assert (table["big"]["replicas"], table["big"]["class"]) == ("0", "gold")
 
 
 def test_power_is_shown_per_pool_and_per_card() -> None:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from matplotlib.figure import Figure as Canvas
 
+from optimizer.errors import SpecError
 from optimizer.render.colours import type_colours
 from optimizer.render.plots.bars import bars_height_mm, draw_bars
 from optimizer.render.plots.curves import curves_height_mm, draw_curves
@@ -43,7 +44,13 @@ METADATA = {
 
 
 def draw(figure: Figure, file_format: Format) -> bytes:
-    """Draw a figure and return the bytes of the file; `file_format` is svg, png or pdf."""
+    """Draw a figure and return the bytes of the file; `file_format` is svg, png or pdf.
+
+    Raises:
+        SpecError: the format is another one.
+    """
+    if file_format not in METADATA:
+        raise SpecError(f"draw: file_format must be {', '.join(METADATA)}, not {file_format!r}")
     with drawing():
         canvas = _drawn(figure)
         target = io.BytesIO()

@@ -21,6 +21,7 @@ from optimizer.solvers.limit_rows import LimitRows
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Status
 from optimizer.spec.streams import members_of
+from optimizer.spec.system import System
 from optimizer.studies.explanation.explanation_document import (
     Beyond,
     RepairOptions,
@@ -439,9 +440,16 @@ def _missing_reserve(candidates: Candidates, name: str) -> str:
         parts.append(f"a higher maxNumReplicas than {server.max_num_replicas:,}")
     if server.availability_target is not None:
         parts.append(f"an availabilityTarget below {server.availability_target:.8g}")
-    return (
-        f"it needs {', or '.join(parts)}" if parts else "a limit other than cards, or a target, prevents it"
-    )
+    limits = [limit for limit in ("budget", "maxPower") if _is_limited(candidates.system, limit)]
+    if limits:
+        parts.append(f"a higher {' or '.join(limits)}")
+    return f"it needs {', or '.join(parts)}" if parts else "a target or a limit on rollouts prevents it"
+
+
+def _is_limited(system: System, option: str) -> bool:
+    """Return whether a system states the budget or the maximum power."""
+    values = {"budget": system.options.budget_cents_per_h, "maxPower": system.options.max_power_w}
+    return values[option] is not None
 
 
 def _factor(item: Rejection) -> float:

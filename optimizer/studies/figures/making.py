@@ -11,7 +11,7 @@ from optimizer.kinds.batch_servers.kind import BatchServers
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.token_batching import TokenBatching
 from optimizer.pipeline import solve
-from optimizer.schema.messages import known_name
+from optimizer.schema.messages import did_you_mean, known_name
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.comparison.compare import compare
@@ -66,7 +66,7 @@ FIGURES = (
 @checks_documents
 def make_figure(
     system: System,
-    kind: str,
+    kind: str = "plan",
     *,
     server: str | None = None,
     accelerator: str | None = None,
@@ -88,7 +88,8 @@ def make_figure(
         SolverError: a plan was needed, and the solver failed.
     """
     if kind not in FIGURES:
-        raise SpecError(f"kind: {kind!r} does not exist; there are {', '.join(FIGURES)}")
+        hint = did_you_mean(str(kind), FIGURES)
+        raise SpecError(f"kind: {kind!r} does not exist{hint}; there are {', '.join(FIGURES)}")
     if kind in PLAN_FIGURES:
         return _plan_figure(system, before, WHOLE_PLAN if kind == "plan" else (kind,), backend)
     name = known_name(server, system.servers, "server")

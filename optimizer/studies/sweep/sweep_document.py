@@ -1,12 +1,13 @@
 """Result of a sweep, as a document."""
 
 from operator import not_
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from optimizer.documents import Document, is_none
 from optimizer.money import CENTS, cost_unit, in_cost_unit
+from optimizer.plan.tabular import data_frame
 from optimizer.printed import Printed
 
 
@@ -150,3 +151,19 @@ class Sweep(Printed, Document):
     def requires_reserve(self) -> bool:
         """Whether any server requires a reserve."""
         return any(point.reserves for point in self.points)
+
+    def to_dataframe(self) -> Any:
+        """Return the points as a pandas data frame: parameters by name, then the fields of `SweepPoint`.
+
+        Costs are in cents/h.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        names = [axis.parameter for axis in self.axes]
+        fields = [name for name in SweepPoint.model_fields if name != "values"]
+        rows = [
+            {**dict(zip(names, point.values, strict=True)), **{name: getattr(point, name) for name in fields}}
+            for point in self.points
+        ]
+        return data_frame(rows, (*names, *fields))
