@@ -20,6 +20,8 @@ from optimizer.studies.overview import EmptyRow, Overview, PoolRow, QueueRow
 SHARE = "share"
 """Unit of fractions in headings."""
 TITLE = "Pools and targets"
+NO_TARGETS: Sequence[TargetFigure | None] = (None,)
+"""Targets of a row that has none."""
 
 
 class PoolTarget(NamedTuple):
@@ -52,7 +54,7 @@ def _rows(overview: Overview, system: System) -> Iterator[PoolTarget]:
         others = [figure for figure in pool.targets if figure not in latencies]
         figures: list[TargetFigure | None] = [*latencies, *others]
         cost, served = pool.cost_cents_per_h, shares.get(pool.server, 1.0)
-        for i, figure in enumerate(figures or [None]):
+        for i, figure in enumerate(figures or NO_TARGETS):
             yield PoolTarget(pool, served, pool.accelerator, cost, i == 0, figure)
     for rented in plan.rented:
         server = system.servers[rented.server]
@@ -60,10 +62,12 @@ def _rows(overview: Overview, system: System) -> Iterator[PoolTarget]:
         yield PoolTarget(row, shares.get(server.name, 1.0), EXTERNAL, rented.cost_cents_per_h)
     for member in overview.queues:
         served = shares.get(member.server, 1.0)
-        for figure in [*_of_member(member)] or [None]:
+        for figure in _of_member(member) or NO_TARGETS:
             yield PoolTarget(member, served, f"queue {member.queue}", 0.0, target=figure)
-    for empty in (*overview.unplaced, *overview.idle):
-        yield PoolTarget(empty, shares.get(empty.server, 1.0), "", 0.0)
+    rented_names = {item.server for item in plan.rented}
+    for rows, place in ((overview.unplaced, "not served"), (overview.idle, "idle")):
+        for empty in (row for row in rows if row.server not in rented_names):
+            yield PoolTarget(empty, shares.get(empty.server, 1.0), place, 0.0)
 
 
 def _of_member(row: QueueRow) -> list[TargetFigure]:

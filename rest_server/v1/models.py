@@ -1,6 +1,5 @@
 """Documents of /v1 that the library does not have: requests, responses, lists, and the last plan."""
 
-from operator import not_
 from typing import Any
 
 from pydantic import AwareDatetime, Field, RootModel
@@ -17,7 +16,6 @@ from optimizer.jobs.simulating import EffortOptions as EffortOptions
 from optimizer.jobs.simulating import SimulateOptions as SimulateOptions
 from optimizer.kinds.replicas import LatencyTargets, Replica, ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
-from optimizer.plan.document import PlanWarning
 from optimizer.schema import (
     Accelerator,
     Capacity,
@@ -172,8 +170,6 @@ class CandidateAnswer(Document):
     """Pairs that can serve."""
     rejections: tuple[RejectedPair, ...] = Field(strict=False)
     """Pairs that cannot serve."""
-    warnings: tuple[PlanWarning, ...] = Field((), strict=False, exclude_if=not_)
-    """Warnings about the system; absent if there are none."""
 
 
 class ReplicaCount(Document):

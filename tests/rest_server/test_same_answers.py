@@ -136,7 +136,7 @@ def test_command_route_and_library_give_the_same_answer(
     wanted = json.loads(found.to_json() if hasattr(found, "to_json") else json.dumps(found.to_wire()))
     (tmp_path / "system.json").write_text(json.dumps(SOURCE))
     answer = run(*command.split(), tmp_path / "system.json", *flags(given), "--json")
-    assert (answer.status, answer.err) == (0, "")
+    assert (answer.status, answer.errors) == (0, "")
     kind = {"kind": command.split()[1]} if route == "figure" else {}
     served = service.post(f"/v1/{route}", params=given | kind, json=SOURCE)
     assert served.status_code == 200, served.text
