@@ -41,6 +41,8 @@ PRICE_PATTERN = r"^([0-9]{1,10}(\.[0-9]{1,6})? ?(USD|EUR|GBP|CHF|cents)/h|[$â‚¬Â
 _CENT = -2
 """Decimal exponent of the last digit that every written price has: two decimals."""
 EXAMPLES = "$2.50/h, 2.50 EUR/h or 250 cents/h"
+NAMED_EXAMPLES = "$2.50/h or 2.50 EUR/h"
+"""Prices with a currency, for messages."""
 
 
 class Price(float):

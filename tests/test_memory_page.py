@@ -101,3 +101,38 @@ def test_requests_with_a_shared_prefix_fill_the_memory(config: Path) -> None:
             return token * (prefixes * 480 + requests * (704 - 480))
 
         assert taken(count) <= item.free_gb * 1e9 * (1 + 1e-9) < taken(count + 1)
+
+
+ENGINE_ROWS: dict[str, tuple[str, str, dict[str, Any], float]] = {
+    "Llama-3.1-8B, H100, vLLM 0.11": ("llama-3.1-8b", "H100", {"engine": "vllm:0.11"}, 79.18),
+    "Qwen3-32B, H100, vLLM 0.11": ("qwen3-32b", "H100", {"engine": "vllm:0.11"}, 79.18),
+    "Qwen3-32B, 2xH100, vLLM 0.11": ("qwen3-32b", "2xH100", {"engine": "vllm:0.11"}, 79.18),
+    "Llama-3.1-70B fp8, 2xH100, vLLM 0.11": (
+        "llama-3.1-70b", "2xH100", {"engine": "vllm:0.11", "weights": "fp8"}, 79.18,
+    ),
+    "Qwen3-8B fp8, 15.66 GiB of a card, vLLM 0.29": (
+        "qwen3-8b", "RTX-PRO-6000",
+        {"engine": "vllm:0.29", "weights": "fp8", "max_num_tokens": 2048, "max_requests": 256}, 15.66,
+    ),
+    "Qwen3-8B fp8, L4, vLLM 0.29": (
+        "qwen3-8b", "L4", {"engine": "vllm:0.29", "weights": "fp8", "max_requests": 128}, 22.03,
+    ),
+}  # fmt: skip
+"""Settings of the published pools of the page."""
+
+
+def test_published_pools_of_engines() -> None:
+    rows = {row[0]: row[1:] for row in table(PAGE, "model, cards, engine")}
+    assert rows.keys() == ENGINE_ROWS.keys()
+    for name, (model, cards, settings, gib) in ENGINE_ROWS.items():
+        published, computed, change = rows[name]
+        question = MemoryQuestion(
+            model=model, accelerators=(cards,), device_memory=gib * 2**30 / 1e9, **settings
+        )
+        (item,) = memory_of(question).devices
+        tokens = int(published.replace(",", ""))
+        assert f"{item.kv_tokens:,}" == computed
+        assert f"{item.kv_tokens / tokens - 1:+.1%}" == change
+        assert abs(item.kv_tokens / tokens - 1) <= 0.1
+        used = item.kv_tokens * item.token_bytes
+        assert item.free_low_gb * 1e9 <= used * tokens / item.kv_tokens <= item.free_high_gb * 1e9

@@ -4,7 +4,7 @@ import argparse
 from typing import Annotated
 
 from optimizer.cli.command import Command, add_output, show_answer
-from optimizer.cli.flags import add_deployment, add_request, given_values, request_of
+from optimizer.cli.flags import add_request, given_values, request_of
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.memory import SETTINGS, MemoryQuestion, memory_of
@@ -45,7 +45,7 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="a name from the catalogue: H100, 4xH100; with --memory one or more",
     )
-    add_deployment(parser, SETTINGS)
+    add_request(parser, MemoryQuestion, fields=SETTINGS)
     add_request(parser, EstimateFlags)
     add_request(parser.add_argument_group("memory"), MemoryQuestion, fields=_ONLY_MEMORY)
     add_output(parser, "estimate", "alpha", "points", "request", "memory", "layers")
@@ -57,9 +57,9 @@ def _estimate(arguments: argparse.Namespace) -> None:
         return
     for name in given_values(arguments, _ONLY_MEMORY):
         raise SpecError(f"--{name.replace('_', '-')}: needs --memory; add it, or remove the flag")
-    settings = given_values(arguments, (*SETTINGS, "eager"))
+    settings = given_values(arguments, SETTINGS)
     if arguments.points is not None:
-        others = {"model": arguments.model, "at-batch": arguments.at_batch, **settings}
+        others = {"model": arguments.model, "at-batch": arguments.at_batch, **settings, "engine": None}
         given = [name for name, value in others.items() if value is not None]
         if given:
             raise SpecError(f"--points reads all values from the file; remove {', '.join(given)}")
@@ -81,12 +81,12 @@ def _estimate(arguments: argparse.Namespace) -> None:
 
 
 def _points(arguments: argparse.Namespace) -> None:
-    rows = estimate_points(read_text(arguments.points), arguments.points)
+    rows = estimate_points(read_text(arguments.points), arguments.points, engine=arguments.engine)
     show_answer(arguments, lambda: [row.document() for row in rows], lambda: point_sections(rows))
 
 
 def _memory(arguments: argparse.Namespace) -> None:
-    for name in ("points", "at_batch", "eager"):
+    for name in ("points", "at_batch"):
         if getattr(arguments, name) is not None:
             raise SpecError(f"--{name.replace('_', '-')}: --memory does not use it; remove one of the two")
     if arguments.model is None or not arguments.accelerator:

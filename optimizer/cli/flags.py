@@ -12,7 +12,6 @@ from pydantic.fields import FieldInfo
 
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag, details_of
-from optimizer.jobs.memory import MemoryQuestion
 from optimizer.jobs.requests import Request, RequestError
 from optimizer.quantities import precise
 from optimizer.schema.messages import validated
@@ -41,17 +40,6 @@ def add_request(
         is_wanted = name not in skipped if fields is None else name in fields
         if is_wanted and (details_of(field) or Flag()).only != "route":
             _add_field(parser, name, field)
-
-
-def add_deployment(parser: argparse._ActionsContainer, fields: Collection[str]) -> None:
-    """Add flags for the deployment of a model: the given fields of `MemoryQuestion`, and ``--eager``."""
-    add_request(parser, MemoryQuestion, fields=fields)
-    parser.add_argument(
-        "--eager",
-        action="store_const",
-        const=True,
-        help="the engine runs without CUDA graphs: the host launches every kernel",
-    )
 
 
 def given_values(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from optimizer.cli.command import add_output
-from optimizer.cli.flags import add_deployment, add_request, given_values, help_of, plain, reader
+from optimizer.cli.flags import add_request, given_values, help_of, plain, reader
 from optimizer.documents import Document
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
-from optimizer.jobs.memory import DEPLOYMENT
+from optimizer.jobs.memory import DEPLOYMENT, MemoryQuestion
 from optimizer.jobs.requests import ModelOptions, Request
 from optimizer.kinds.batch_servers.rows import BatchRow
 from optimizer.kinds.replicas import LatencyTargets, Replica
@@ -101,7 +101,7 @@ _OWN_BATCH_SERVER = _terms("service", "batchParms", BatchParms) | _fields(
 )
 _BATCH_SERVER = _OWN_BATCH_SERVER | _fields(BatchRow, "max_batch", "max_queue", "arrival_cv")
 TARGET_FLAGS = _fields(LatencyTargets, "ttft_ms", "itl_ms", "e2e_ms", "percentile", "tps")
-_NAMES = (*NameFlags.model_fields, *DEPLOYMENT, "eager", "estimates")
+_NAMES = (*NameFlags.model_fields, *DEPLOYMENT, "estimates")
 _TOKEN_FLAGS = (*_SHAPE, *_NAMES, *_REPLICA)
 
 
@@ -110,7 +110,7 @@ def add_flags(parser: argparse.ArgumentParser, *tables: str) -> None:
     _add(parser, _SIZES)
     names = parser.add_argument_group("names, from which token times, memory and batch are estimated")
     add_request(names, NameFlags)
-    add_deployment(names, DEPLOYMENT)
+    add_request(names, MemoryQuestion, fields=DEPLOYMENT)
     add_request(names, ModelOptions, fields=("estimates",))
     _add(parser.add_argument_group("linear law"), _LINEAR | _BATCHING)
     _add(parser.add_argument_group("iteration law"), _ITERATION | _SCHEDULING)
@@ -195,7 +195,7 @@ def _estimated_of(arguments: argparse.Namespace) -> EstimatedReplica | None:
             f"{_written(flag)}: token times are estimated from --model; give names or token times, not both"
         )
 
-    deployment = Deployment(**given_values(arguments, (*DEPLOYMENT, "eager")) | {"tp": 1})
+    deployment = Deployment(**given_values(arguments, DEPLOYMENT) | {"tp": 1})
     shape = {_SHAPE[flag].name: value for flag, value in given_values(arguments, _SHAPE).items()}
     with _said_by_flags(_REPLICA):
         return estimate_replica(

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from optimizer.checking.slips import SHORTEST_MS
+from optimizer.cli.flags import given_values
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
-from optimizer.money import EXAMPLES, Price, read_price
+from optimizer.money import NAMED_EXAMPLES, Price, read_price
 from optimizer.profiles.catalogue import load_catalogue, slice_name, slice_of
 from optimizer.schema import SaturationPolicy
 from optimizer.starters.facts import ByName, Demand, Template
@@ -130,7 +131,7 @@ def read_named_price(text: str) -> Price:
     """
     found = read_price(text)
     if not isinstance(found, Price):
-        raise UnitError(f"the price must name its currency; write {EXAMPLES[:18]}")
+        raise UnitError(f"the price must name its currency; write {NAMED_EXAMPLES}")
     return found
 
 
@@ -146,16 +147,14 @@ def offers_of(arguments: argparse.Namespace) -> tuple[list[Offer], tuple[str, ..
     """
     lists = _price_lists(arguments)
     listed = [offer for found in lists for offer in found.offers]
-    left_out = tuple(dict.fromkeys(text for found in lists for text in found.left_out))
-    if not arguments.accelerator:
-        return listed, left_out
+    notes = tuple(dict.fromkeys(text for found in lists for text in found.notes))
     offers: list[Offer] = []
-    for text in arguments.accelerator:
+    for text in arguments.accelerator or ():
         try:
             offers += _offers_in(text, listed)
         except UnitError as error:
             raise SpecError(f"--accelerator {text}: {error}") from None
-    return offers, ()
+    return (offers, ()) if arguments.accelerator else (listed, notes)
 
 
 def _offers_in(text: str, listed: list[Offer]) -> list[Offer]:
@@ -184,7 +183,7 @@ def _price_lists(arguments: argparse.Namespace) -> list[PriceList]:
     found = []
     for text in arguments.prices or ():
         place, _, path = text.rpartition("=")
-        listed = read_prices(path, region=arguments.region, spot=bool(arguments.spot))
+        listed = read_prices(path, **price_settings(arguments))
         if place:
             listed = replace(listed, offers=tuple(replace(offer, place=place) for offer in listed.offers))
         found.append(listed)
@@ -196,8 +195,15 @@ class PriceFlags(Request):
 
     region: Annotated[str | None, Flag("NAME")] = None
     """Prices of one region of the file (the cheapest)."""
+    currency: Annotated[str | None, Flag("CODE")] = None
+    """Prices in one currency, such as EUR."""
     spot: bool = False
     """Use the spot prices of a SkyPilot file."""
+
+
+def price_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the values of the flags for reading a price file, by argument of `read_prices`."""
+    return {**given_values(arguments, PriceFlags.model_fields), "spot": bool(arguments.spot)}
 
 
 def model_given(text: str) -> str:

@@ -14,6 +14,7 @@ from optimizer.cli.start_flags import (
     demands_of,
     model_given,
     offers_of,
+    price_settings,
     target_facts,
 )
 from optimizer.errors import SpecError
@@ -68,15 +69,13 @@ def _init(arguments: argparse.Namespace) -> None:
     to_stdout = str(arguments.path) == "-"
     if not to_stdout:
         _check_path(arguments)
-    start, left_out = _start(arguments)
+    start, of_prices = _start(arguments)
     text, notes = document_of(start), notes_of(start)
     if to_stdout:
         sys.stdout.write(text)
     else:
         write_text(text, arguments.path)
-    if left_out:
-        notes = (*notes, f"left out: {', '.join(left_out)}")
-    for note in notes:
+    for note in (*notes, *of_prices):
         print_stderr(f"inferplan: note: {note}")
     if not to_stdout:
         print_stderr(f"{arguments.path} is written; next: inferplan check {arguments.path}")
@@ -100,12 +99,12 @@ def _check_path(arguments: argparse.Namespace) -> None:
 
 
 def _start(arguments: argparse.Namespace) -> tuple[StarterFacts, tuple[str, ...]]:
-    """Return the facts that the flags describe, and notes on ignored entries of price files.
+    """Return the facts that the flags describe, and notes on price files.
 
     Raises:
         SpecError: a flag is missing or wrong, or the flags do not suit the template.
     """
-    offers, left_out = offers_of(arguments)
+    offers, of_prices = offers_of(arguments)
     demands = demands_of(arguments)
     models = list(dict.fromkeys(map(model_given, arguments.model or ())))
     lacking = [
@@ -127,7 +126,7 @@ def _start(arguments: argparse.Namespace) -> tuple[StarterFacts, tuple[str, ...]
     file = "system.yaml" if to_stdout else arguments.path.name
     return StarterFacts(
         template, tuple(names), tuple(offers), tuple(demands), file, folder, **settings
-    ), left_out
+    ), of_prices
 
 
 def _template_of(models: list[str], offers: list[Offer], demands: list[Demand]) -> Any:
@@ -155,10 +154,10 @@ def _add_prices(parser: argparse.ArgumentParser) -> None:
 
 
 def _prices(arguments: argparse.Namespace) -> None:
-    found = read_prices(arguments.file, region=arguments.region, spot=bool(arguments.spot))
+    found = read_prices(arguments.file, **price_settings(arguments))
     show_answer(arguments, found.document, lambda: price_sections(found))
-    if found.left_out:
-        print_stderr(f"inferplan: note: left out: {', '.join(found.left_out)}")
+    for note in found.notes:
+        print_stderr(f"inferplan: note: {note}")
 
 
 COMMANDS = {"init": Command(_add_init, _init), "prices": Command(_add_prices, _prices)}

@@ -36,14 +36,20 @@ class MemoryQuestion(Request):
     cache: Annotated[str | None, Flag("FORMAT")] = None
     """Number format of the KV cache: bf16, fp8 or fp8_ds_mla; default: as the checkpoint states, else bf16.
     """
+    engine: Annotated[str | None, Flag("NAME:VERSION")] = None
+    """Serving engine and its version, such as vllm:0.11 or sglang:0.5; default: vllm:0.29 (2026-11)."""
     memory_utilization: Annotated[float | None, Flag("SHARE", SHARE)] = Field(None, ge=0.01, le=1)
-    """Share of the device memory that the engine can use; default: 0.9."""
+    """Share of the device memory that the engine can use; default: the engine's, 0.9 for most."""
+    eager: bool = False
+    """The engine runs without CUDA graphs: the host launches every kernel."""
     in_tokens: Tokens = Field(None, ge=1, le=1e8)
     """Mean input length [tokens]; default: 1024."""
     out_tokens: Tokens = Field(None, ge=1, le=1e8)
     """Mean output length [tokens]; default: 256."""
     max_requests: Annotated[int | None, Flag("N")] = Field(None, ge=1, le=10**6)
-    """Maximum requests in the batch, which determines the workspace; default: 256."""
+    """Maximum requests in the batch, which determines the workspace; default: the engine's, for vLLM 1024 on
+    devices of 70 GiB and more (but A100), else 256.
+    """
     max_num_tokens: Annotated[int | None, Flag("TOKENS")] = Field(None, ge=1, le=10**9)
     """Maximum tokens in an iteration, which determines the workspace; default: 8192."""
     block_tokens: Annotated[int, Flag("TOKENS")] = Field(16, ge=1, le=10**6)
@@ -68,7 +74,7 @@ class MemoryQuestion(Request):
     """With --memory: memory of a device [GB] (from the catalogue)."""
 
 
-DEPLOYMENT = ("tp", "weights", "cache", "memory_utilization")
+DEPLOYMENT = ("tp", "weights", "cache", "engine", "eager", "memory_utilization")
 """Fields of `MemoryQuestion` that describe the deployment of a model."""
 SETTINGS = (*DEPLOYMENT, "in_tokens", "out_tokens", "max_requests", "max_num_tokens")
 """Fields of `MemoryQuestion` that requests for estimates of token times also have."""

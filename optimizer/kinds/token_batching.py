@@ -139,7 +139,7 @@ class TokenBatching(KindOf[TokenProfile, PlacedServer]):
         if profile.iteration is not None:
             flags.append(f"--max-num-batched-tokens={profile.max_num_tokens}")
         if estimate is not None:
-            flags.append(f"--gpu-memory-utilization={estimate.memory_utilization:g}")
+            flags.append(f"--gpu-memory-utilization={estimate.memory_utilization or 0.9:g}")
             flags += [f"--kv-cache-dtype={estimate.cache}"] if estimate.cache else []
             flags += ["--enforce-eager"] if estimate.eager else []
         return EngineContainer(

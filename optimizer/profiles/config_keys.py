@@ -1,7 +1,7 @@
 """Reads a config.json so that every key is either used, known to be harmless, or an error that names it."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
@@ -11,12 +11,7 @@ from typing import Any
 from optimizer.errors import SpecError
 from optimizer.schema.files import plain_value
 
-_CHANGES_MEMORY = re.compile(
-    r"layer|head|window|local|global|chunk|compress|lora|shar|state|ssm|linear|conv|index|spars|expert|moe|ffn|"
-    r"intermediate|mlp|quant|bits|block|hybrid|pattern|interval|kv|cache|mtp|dim|rank|width|attn|attention|vocab|memory|group|recurr"
-)
-"""Pattern of keys that are likely to change the memory; only affects the wording of messages."""
-STATED = "--weight-size GB and --cache-per-token BYTES"
+STATED = "estimate --memory with --weight-size GB and --cache-per-token BYTES (of one device)"
 """Flags that state the sizes if a config.json cannot be interpreted, for messages."""
 REQUIRED: Any = object()
 """Default value of facts that must be stated."""
@@ -129,26 +124,55 @@ class Config:
             raise self.error(key, "must be an object")
         return replace(self, values=without_null(value), source=f"{self.source}: {key}", used=set(), own={})
 
-    def finish(self, harmless: Collection[str] = (), *, refuse: bool = True) -> list[str]:
-        """Classify the keys that were not read; return the unknown ones.
+    def unknown(self, harmless: Collection[str] = ()) -> list[str]:
+        """Return the keys that were neither read nor are known to be harmless.
 
         Args:
             harmless: further keys without effect.
-            refuse: whether unknown keys are errors.
-
-        Raises:
-            SpecError: a key is neither used nor known to be harmless.
         """
         without = self.used | {*harmless, *self.family.defaults}
         keys = dict.fromkeys((*self.values, *(key for keys in self.own.values() for key in keys)))
-        left = [key for key in keys if key not in without and not is_harmless(key)]
-        if left and refuse:
-            may = "may change the memory" if _CHANGES_MEMORY.search(left[0]) else "has an unknown effect"
-            ignored = f"give --ignore-key {left[0]} if it has no effect on the memory"
-            way = f"; {ignored}, or state the sizes: {STATED}"
-            nested = self.source.rpartition(": ")[2] in self.values or "quant" in self.source
-            raise self.error(left[0], f"this key is not known and {may}{'' if nested else way}")
-        return left
+        return [
+            key
+            for key in keys
+            if key not in without
+            and not is_harmless(key)
+            and not repeats(key, self.values.get(key), once=True)
+        ]
+
+    def finish(self, harmless: Collection[str] = ()) -> None:
+        """Check that every key was read or is known to be harmless.
+
+        Raises:
+            SpecError: keys are unknown; the message names all of them.
+        """
+        left = self.unknown(harmless)
+        if left:
+            raise SpecError(f"{self.source}: {described(left, self.values)}")
+
+
+def described(keys: Sequence[str], values: Mapping[str, Any]) -> str:
+    """Return a text that names unknown keys with their values, and their possible effect."""
+    named = ", ".join(f"{key} = {str(values[key])[:60]}" if key in values else key for key in keys)
+    these = f"these {len(keys)} keys are" if len(keys) > 1 else "this key is"
+    may = (
+        "may change the memory"
+        if any(_is("changes", key) or _is("repeats", key) for key in keys)
+        else "may have an effect"
+    )
+    return f"{named}: {these} not known and {may}"
+
+
+def repeats(key: str, value: object, *, once: bool = False) -> bool:
+    """Return whether a key runs layers several times, which multiplies the cache.
+
+    Args:
+        key: the key.
+        value: its value.
+        once: return whether it is such a key, but its value says that layers run once.
+    """
+    is_once = value is False or (isinstance(value, int) and value is not True and value <= 1)
+    return _is("repeats", key) and is_once == once
 
 
 def without_null(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,7 +200,14 @@ def flattened(raw: Mapping[str, Any], source: str, nested: Collection[str]) -> d
 def is_harmless(key: str) -> bool:
     """Return whether a key is known to affect neither weights nor cache."""
     name = key.rpartition(".")[2]
-    return name.startswith("_") or name in harmless_keys() or name.endswith(("_token_id", "_token_ids"))
+    known = name.startswith("_") or name in harmless_keys()
+    return known or (_is("harmless", name) and not _is("sizes", name))
+
+
+@cache
+def _is(kind: str, key: str) -> bool:
+    """Return whether a pattern of a kind in key_patterns.yaml is found in a key."""
+    return any(re.search(pattern, key) for pattern in yaml_table("key_patterns.yaml")[kind])
 
 
 @cache
@@ -197,6 +228,15 @@ def yaml_table(file: str) -> Mapping[str, Any]:
 def parts_table() -> Mapping[str, Any]:
     """Return the table layer_parts.yaml: names of facts, types of layers, weights."""
     return yaml_table("layer_parts.yaml")
+
+
+@cache
+def readable_keys() -> frozenset[str]:
+    """Return the keys that are read for some type of model."""
+    tables = parts_table()
+    facts = [name for table in ("facts", "first") for names in tables[table].values() for name in names]
+    listed = [name for table in ("types", "rules", "experts", "only", "elsewhere") for name in tables[table]]
+    return frozenset([*facts, *listed, *families()["_standard"].refused])
 
 
 @cache

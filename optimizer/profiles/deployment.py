@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 from optimizer.errors import SpecError
+from optimizer.profiles.engines import ServingEngine, read_engine
 
 MAX_TENSOR_PARALLEL = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Settings and mean request lengths of one replica; the defaults are those of vLLM."""
+    """Settings and mean request lengths of one replica."""
 
     tp: int = 1
     """Tensor parallel size: number of devices per replica."""
@@ -24,12 +25,14 @@ class Deployment:
     """Mean input length [tokens]."""
     out_tokens: float = 256.0
     """Mean output length [tokens]."""
-    memory_utilization: float = 0.90
-    """Fraction of device memory that the engine can use."""
+    engine: str | None = None
+    """Serving engine and its version, such as ``vllm:0.11``; None selects the assumed one."""
+    memory_utilization: float | None = None
+    """Fraction of device memory that the engine can use; None selects the engine's default."""
     max_num_tokens: int = 8192
     """Maximum number of tokens in one iteration."""
-    max_requests: int = 256
-    """Maximum number of requests in the batch."""
+    max_requests: int | None = None
+    """Maximum number of requests in the batch; None selects the engine's default."""
     memory_gib: float | None = None
     """Memory of one device [GiB]; None selects the catalogue's."""
     weights_gb: float | None = None
@@ -45,6 +48,7 @@ class Deployment:
         Raises:
             SpecError: a setting is out of its range.
         """
+        _ = self.serving
         ranges = (
             ("tp", self.tp, 1, MAX_TENSOR_PARALLEL),
             ("in-tokens", self.in_tokens, 1, 1e8),
@@ -52,14 +56,23 @@ class Deployment:
             ("memory-utilization", self.memory_utilization, 0.01, 1),
             ("max-num-tokens", self.max_num_tokens, 1, 1e9),
             ("max-requests", self.max_requests, 1, 1e6),
-            ("memory-gib", 1.0 if self.memory_gib is None else self.memory_gib, 0.01, 1e6),
-            ("weight-size", 1.0 if self.weights_gb is None else self.weights_gb, 0, 1e9),
-            ("cache-per-token", 1.0 if self.cache_per_token is None else self.cache_per_token, 1e-6, 1e12),
-            ("workspace", 1.0 if self.workspace_gb is None else self.workspace_gb, 0, 1e6),
+            ("memory-gib", self.memory_gib, 0.01, 1e6),
+            ("weight-size", self.weights_gb, 0, 1e9),
+            ("cache-per-token", self.cache_per_token, 1e-6, 1e12),
+            ("workspace", self.workspace_gb, 0, 1e6),
         )
         for name, value, minimum, maximum in ranges:
-            if not minimum <= value <= maximum:
+            if value is not None and not minimum <= value <= maximum:
                 raise SpecError(f"{name}: must be between {minimum:g} and {maximum:g}, not {value:g}")
+
+    @property
+    def serving(self) -> ServingEngine:
+        """Serving engine, with the rules of its version.
+
+        Raises:
+            SpecError: the engine is unknown.
+        """
+        return read_engine(self.engine)
 
     @property
     def request_tokens(self) -> float:

@@ -47,4 +47,4 @@ def at_end(found: ProfileEstimate, end: EstimateEnd, kv_capacity_tokens: int | N
         expert_share=found.expert_share,
     )
     in_memory = max(int(tokens // length), 1)
-    return EstimateAtEnd(law, tokens, min(in_memory, found.deployment.max_requests))
+    return EstimateAtEnd(law, tokens, min(in_memory, found.memory.max_requests))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from optimizer.errors import SpecError
@@ -12,8 +13,16 @@ from optimizer.schema.messages import known_name
 
 DEFAULT = "vllm"
 """Engine that is assumed if none is stated."""
-_WRITTEN = re.compile(r"(?:.*/)?([a-z][a-z.-]*[a-z])(?:[\s:=@_-]+v?(\d+(?:\.\d+)*)\S*)?", re.IGNORECASE)
-"""Name and version: ``vllm:0.11``, ``vLLM 0.11.0rc1``, ``vllm/vllm-openai:v0.11.0``, ``sglang==0.5``."""
+_OTHER = "other"
+"""Entry whose rules apply to engines without their own."""
+_MANY_DEVICES = 4
+_LARGE_GIB = 60.0
+_EARLY = "early"
+"""Version of an engine of a model's first weeks, whichever it is."""
+_WRITTEN = re.compile(
+    rf"(?:.*/)?([a-z][a-z.-]*[a-z])(?:[\s:=@_-]+(?:v?(\d+(?:\.\d+)*)\S*|({_EARLY})))?", re.IGNORECASE
+)
+"""Name and version: ``vllm:0.11``, ``vLLM 0.11.0rc1``, ``vllm/vllm-openai:v0.11.0``, ``sglang:early``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,26 +33,62 @@ class ServingEngine:
     """Name in engines.yaml."""
     version: tuple[int, ...]
     """Numbers of the version; without the last ones, the last version that has the first ones."""
+    early: bool = False
+    """Whether the engine is stated to be of a model's first weeks."""
 
     def __str__(self) -> str:
         """Format the engine as flags state it: ``vllm:0.11``."""
-        return f"{self.name}:{'.'.join(map(str, self.version))}"
+        return f"{self.name}:{_EARLY if self.early else '.'.join(map(str, self.version))}"
+
+    def is_early(self, released: str) -> bool:
+        """Return whether the engine was published at most a month after a model, given its month if known."""
+        own = self.rule("released")
+        if self.early or not (released and own):
+            return self.early
+        (year, month), (model_year, model_month) = (map(int, text.split("-")) for text in (own, released))
+        return bool(12 * (year - model_year) + month - model_month <= 1)
 
     def max_requests(self, device: AcceleratorFacts) -> int | None:
         """Return the default limit of requests in the batch on a device; None if the engine has none."""
-        limits, large = self.rule("maxRequests"), _table()[self.name].get("large")
-        if limits is None or large is None:
-            return limits and int(limits[0])
+        limits: list[int] | None = self.rule("maxRequests")
+        if limits is None:
+            return None
+        large = _table()[self.name].get("large", {"fromGiB": 0, "except": "none"})
         is_large = device.device_memory_gib >= large["fromGiB"] and large["except"] not in device.name.lower()
-        return int(limits[0] if is_large else limits[1])
+        return limits[0] if is_large else limits[1]
+
+    def utilization(self, device: AcceleratorFacts, tp: int) -> float:
+        """Return the default share of the memory of a device, as one of `tp`, that the engine uses."""
+        fractions, gib = self.rule("fractions"), device.device_memory_gib
+        if fractions is None:
+            return float(self.rule("utilization"))
+        _, chunk, few, many = next(row for row in fractions if gib < row[0])
+        kept_mib = 512 + 1.5 * chunk + 2 * (few if tp < _MANY_DEVICES else many) + 128 * tp
+        kept_gib = max(kept_mib / 1024, 10.0 if gib > _LARGE_GIB else 0.0)
+        return float(round((gib - kept_gib) / gib, 3))
+
+    def graphs(self, max_requests: int) -> int:
+        """Return the number of CUDA graphs that vLLM captures for mixed iterations and for decoding.
+
+        Sizes are 1, 2, 4, multiples of 8 up to 256, and of 16 up to 512; graphs of mixed iterations reach to
+        twice the limit of requests.
+        """
+        sizes = [1, 2, 4, *range(8, 257, 8), *range(272, 513, 16)]
+        reached = [size for most in (max_requests, 2 * max_requests) for size in sizes if size <= most]
+        return len(reached)
 
     def rule(self, name: str) -> Any:
-        """Return a rule of the latest entry of `since` up to this version; None if no entry has it."""
-        entries = {_numbers(since): rules for since, rules in _table()[self.name].get("since", {}).items()}
-        known = [since for since in entries if since[: len(self.version)] <= self.version]
-        return next((entries[since][name] for since in sorted(known)[::-1] if name in entries[since]), None)
+        """Return the rule of the latest version up to this one, else of `other`; None if both lack it."""
+        for engine, version in ((self.name, self.version), (_OTHER, ())):
+            entries = _table()[engine].get("since", {})
+            known = sorted((_numbers(since), since) for since in entries)
+            for numbers, since in reversed(known):
+                if numbers[: len(version)] <= version and name in entries[since]:
+                    return entries[since][name]
+        return None
 
 
+@cache
 def read_engine(text: str | None = None) -> ServingEngine:
     """Return the engine that a text names, such as ``vllm:0.11``; without a version, the assumed one.
 
@@ -58,7 +103,7 @@ def read_engine(text: str | None = None) -> ServingEngine:
         raise SpecError(f"engine: {text!r}: must be a name and a version, such as vllm:0.11 or sglang:0.5")
     names = {name: known for known, entry in _table().items() for name in (known, *entry["names"])}
     name = names[known_name(found[1].lower(), names, "engine")]
-    return ServingEngine(name, _numbers(found[2] or _table()[name]["version"]))
+    return ServingEngine(name, _numbers(found[2] or _table()[name]["version"]), bool(found[3]))
 
 
 def _numbers(version: str) -> tuple[int, ...]:

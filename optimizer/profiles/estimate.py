@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from optimizer.errors import SpecError
 from optimizer.printed import Printed
@@ -15,12 +16,20 @@ from optimizer.profiles.capacity import MAX_TP, split_problem
 from optimizer.profiles.catalogue import load_catalogue, slice_of
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.facts import AcceleratorFacts
-from optimizer.profiles.intervals import Estimated, UncertaintyFactors, tokens_in_memory, uncertainty_of_times
+from optimizer.profiles.intervals import (
+    Estimated,
+    UncertaintyFactors,
+    first_weeks_note,
+    tokens_in_memory,
+    uncertainty_of_times,
+)
 from optimizer.profiles.iterations import Iterations
 from optimizer.profiles.layers import ModelFacts
 from optimizer.profiles.memory import GIB, Memory
 from optimizer.profiles.model_config import read_model_config
 
+_FEW_REQUESTS = 256
+"""Limit of requests that is suggested if the buffers of the sampler leave no memory."""
 NODE = 8
 """Number of devices per node; links between nodes are slower."""
 _ALL_BUT_NONE = 1 - 2**-20
@@ -56,6 +65,8 @@ class DoesNotFitError(SpecError):
         sizes = (tp for tp in range(deployment.tp + 1, MAX_TP + 1) if split_problem(model, tp) is None)
         larger = next((tp for tp in sizes if _fits(memory, tp=tp)), None)
         text += f"; it fits with --tp {larger}" if larger else f"; no --tp up to {MAX_TP} is enough"
+        if memory.max_requests > _FEW_REQUESTS and _fits(memory, max_requests=_FEW_REQUESTS):
+            text += f", or with --max-requests {_FEW_REQUESTS}"
         others = (
             other for other in load_catalogue().accelerators.values() if _fits(memory, accelerator=other)
         )
@@ -158,7 +169,7 @@ class ProfileEstimate(Printed):
     def max_batch_low(self) -> int:
         """Maximum batch at the lower end of the memory interval."""
         length = self.deployment.request_tokens
-        return max(1, min(int(self.kv_tokens.low // length), self.deployment.max_requests))
+        return max(1, min(int(self.kv_tokens.low // length), self.memory.max_requests))
 
     @cached_property
     def batches(self) -> tuple[int, ...]:
@@ -254,9 +265,10 @@ def find_slice(name: str, tp: int | None = None) -> tuple[AcceleratorFacts, int]
     return facts, devices if tp is None else tp
 
 
-def _fits(memory: Memory, tp: int | None = None, accelerator: AcceleratorFacts | None = None) -> bool:
+def _fits(memory: Memory, accelerator: AcceleratorFacts | None = None, **changes: Any) -> bool:
+    """Return whether a model fits with changes of the deployment, or on another accelerator."""
     old = memory.iterations
-    deployment = replace(old.deployment, tp=tp or old.deployment.tp)
+    deployment = replace(old.deployment, **changes)
     other = Memory(replace(old, deployment=deployment, accelerator=accelerator or old.accelerator))
     return other.max_batch >= 1
 
@@ -280,7 +292,7 @@ def _warnings(estimate: ProfileEstimate) -> Iterator[str]:
     if model.cache_types() & {"window", "chunk"}:
         yield "sliding-window layers cache fewer tokens than an engine's reported KV cache size might suggest"
     yield from model.notes
-    yield from filter(None, [estimate.memory.size_note])
+    yield from filter(None, [estimate.memory.size_note, first_weeks_note(estimate.iterations)])
     for facts in (model, accelerator):
         if facts.note:
             yield f"{facts.name}: {facts.note}"

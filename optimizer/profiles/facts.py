@@ -109,6 +109,8 @@ class ModelEntry(Sourced):
 
     repository: str = ""
     """Repository of the weights on Hugging Face; empty if unknown."""
+    released: str = Field("", pattern=r"^(\d{4}-\d{2})?$")
+    """Month in which the model was published; empty if unknown."""
     parameters_b: Positive = Field(alias="parametersB")
     """Declared number of parameters [10⁹]."""
     config: dict[str, Any]
@@ -129,5 +131,10 @@ class ModelEntry(Sourced):
                 f"{self.parameters_b:g}; they must agree within 1 %: correct the sizes"
             )
         return replace(
-            facts, note=self.note, source=self.source, as_of=self.as_of, checked_against=self.checked_against
+            facts,
+            released=self.released,
+            note=self.note,
+            source=self.source,
+            as_of=self.as_of,
+            checked_against=self.checked_against,
         )

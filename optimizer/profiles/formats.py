@@ -83,17 +83,19 @@ def weight_format(model: ModelFacts, requested: str | None = None) -> WeightForm
         raise SpecError(model.unknown_weights)
     counts: dict[tuple[str, str, float], int] = {}
     for matrix, times in model.matrices:
-        form, size = (matrix.form, matrix.size) if published else _asked(matrix, name, model)
+        form, size = format_of(matrix, model, None if published else name)
         counts[matrix.use, form, size] = counts.get((matrix.use, form, size), 0) + times * matrix.parameters
     classes = tuple(WeightClass(*key, number) for key, number in counts.items() if number)
     return WeightFormat(name, classes, published)
 
 
-def _asked(matrix: Matrix, name: str, model: ModelFacts) -> tuple[str, float]:
-    """Return the format, and the bytes per parameter, of a module in a requested format.
+def format_of(matrix: Matrix, model: ModelFacts, name: str | None) -> tuple[str, float]:
+    """Return the format, and the bytes per parameter, of a module as published (None), or in a format.
 
-    The output head, the embedding and the towers stay in 16 bit.
+    In a requested format the output head, the embedding and the towers stay in 16 bit.
     """
+    if name is None:
+        return matrix.form, matrix.size
     dense = "bf16" if model.experts and name in EXPERTS_ONLY else name
     form = {"dense": dense, "routed": name}.get(matrix.use, "bf16")
     return form, BYTES[form]

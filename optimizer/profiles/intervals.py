@@ -17,6 +17,7 @@ FACTORS: Mapping[str, tuple[float, float]] = {
     "tensor parallelism over PCIe": (1.6, 1.6),
     "few measurements of this generation": (1.5, 1.7),
     "no measurement of this generation": (2.0, 2.0),
+    "mixture of experts in its first weeks": (1.45, 3.3),
 }
 """Factors by which times can be lower and higher, by reason; if several apply, the widest are used."""
 _WIDEST_MEMORY = 2.0
@@ -54,8 +55,28 @@ def uncertainty_of_times(iterations: Iterations) -> UncertaintyFactors:
         reasons.append("few measurements of this generation")
     elif accelerator.generation not in MEASURED:
         reasons.append("no measurement of this generation")
+    if _is_early(iterations):
+        reasons.append("mixture of experts in its first weeks")
     below, above = (max(FACTORS[reason][side] for reason in reasons) for side in (0, 1))
     return UncertaintyFactors(below, above, tuple(reasons))
+
+
+def first_weeks_note(iterations: Iterations) -> str:
+    """Return the condition under which a mixture is slower than its interval; empty if there is none."""
+    if not iterations.model.experts or _is_early(iterations):
+        return ""
+    above = FACTORS["mixture of experts in its first weeks"][1]
+    return (
+        f"engines of a mixture's first weeks take up to {above:g} times the estimate; state such an engine, "
+        "for example --engine vllm:early, to widen the interval"
+    )
+
+
+def _is_early(iterations: Iterations) -> bool:
+    """Return whether the stated engine is of the first weeks of a mixture of experts."""
+    deployment, model = iterations.deployment, iterations.model
+    stated = deployment.engine is not None and bool(model.experts)
+    return stated and deployment.serving.is_early(model.released)
 
 
 def tokens_in_memory(memory: Memory) -> Estimated:

@@ -156,6 +156,8 @@ class ModelFacts:
     """Sentences on the interpretation of the model, and on omitted parts."""
     assumed: bool = False
     """Whether the model type is unknown, so that its layers are an assumption."""
+    released: str = ""
+    """Month in which the model was published, such as 2025-08; empty if unknown."""
     note: str = ""
     source: str = ""
     as_of: str = ""
@@ -169,7 +171,7 @@ class ModelFacts:
     @property
     def heads(self) -> int:
         """Largest number of query heads of any layer; 0 if no layer has attention."""
-        return max(layer.heads for layer in self.layers)
+        return max((layer.heads for layer in self.layers), default=0)
 
     @property
     def experts(self) -> Experts | None:

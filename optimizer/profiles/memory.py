@@ -1,5 +1,6 @@
 """Estimates the memory of a replica: weights, workspace and cache (docs/estimate.md, section 5)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -7,19 +8,14 @@ from optimizer.profiles.iterations import ACTIVATION_BYTES, Iterations
 from optimizer.profiles.layers import Layer
 
 GIB = 2**30
+MIB = 2**20
 GB = 10**9
-_RUNTIME_GIB = 0.8
-"""Memory for driver context, communication buffers and captured graphs [GiB]."""
-_EXPERTS_GIB = (2.0, 5.0, 8.0)
-"""Additional workspace of mixtures of experts [GiB]: minimum, expected, maximum."""
-_DENSE_GIB = (-0.6, 0.0, 2.0)
-"""Additional workspace of dense models [GiB]: minimum, expected, maximum."""
 _MAX_DEVIATION = 0.05
 """Relative difference of stored and counted weights up to which no note is shown."""
 _USUAL_PER_TOKEN = 8
-"""Number of experts per token that is assumed for the workspace if a model does not state it."""
-_LOGIT_BYTES = 6
-"""Size of a logit [bytes], which is stored in 16 and in 32 bit."""
+"""Number of experts per token that is assumed for the activations if a model does not state it."""
+_USUAL_REQUESTS = 256
+"""Limit of requests that is assumed for engines without a default."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +27,16 @@ class Memory:
     @cached_property
     def total_bytes(self) -> float:
         """Memory that the engine can use [bytes]."""
+        deployment, device = self.iterations.deployment, self.iterations.accelerator
+        share = deployment.memory_utilization or deployment.serving.utilization(device, deployment.tp)
+        return float((deployment.memory_gib or device.device_memory_gib) * share * GIB)
+
+    @cached_property
+    def max_requests(self) -> int:
+        """Maximum number of requests in the batch: as stated, or the engine's default."""
         deployment = self.iterations.deployment
-        device = self.iterations.accelerator.device_memory_gib
-        return (deployment.memory_gib or device) * deployment.memory_utilization * GIB
+        default = deployment.serving.max_requests(self.iterations.accelerator)
+        return deployment.max_requests or default or _USUAL_REQUESTS
 
     @cached_property
     def weight_bytes(self) -> float:
@@ -44,6 +47,16 @@ class Memory:
         if stored is not None and (deployment.weights is None or self.iterations.format.published):
             return stored / deployment.tp
         return self.counted_bytes / deployment.tp
+
+    @property
+    def _padding_bytes(self) -> float:
+        """Size of the rows with which the engine pads experts in mxfp4 on one device [bytes]."""
+        deployment, hidden = self.iterations.deployment, self.iterations.model.hidden
+        if deployment.weights_gb is not None or self.iterations.weights_unknown:
+            return 0.0
+        experts = (item for item in self.iterations.format.of("routed") if item.form == "mxfp4")
+        rows: float = -hidden % deployment.serving.rule("mxfp4Rows") / hidden
+        return rows * sum(item.parameters * item.size for item in experts) / deployment.tp
 
     @cached_property
     def counted_bytes(self) -> float:
@@ -69,25 +82,48 @@ class Memory:
         )
 
     @cached_property
-    def work_bytes(self) -> float:
-        """Size of the activations of the largest iteration, and of logits [bytes] (eq. E22)."""
-        model, deployment = self.iterations.model, self.iterations.deployment
+    def parts(self) -> Mapping[str, float]:
+        """Memory of everything but the cache [bytes], by part (eq. E21 and E22)."""
+        deployment, serving = self.iterations.deployment, self.iterations.deployment.serving
+        if deployment.workspace_gb is not None:
+            return {"weights": self.weight_bytes, "workspace": deployment.workspace_gb * GB}
+        weights = self.weight_bytes + self._padding_bytes
+        found = {"weights": weights, "sampler": 0.0, "activations": 0.0, "graphs": 0.0}
+        found["runtime"] = (serving.rule("runtimeGiB")[deployment.tp > 1] + self._reserve_gib[1]) * GIB
+        if serving.rule("outside"):
+            return found
+        model, tokens = self.iterations.model, deployment.max_num_tokens
+        rows = min(self.max_requests, tokens)
+        found["sampler"] = rows * model.vocab * serving.rule("samplerBytes")
         width = max(map(_width, model.layers), default=0)
         layer = max(2 * model.hidden + 2 * width / deployment.tp, 4 * model.hidden)
-        logits = min(deployment.max_requests, deployment.max_num_tokens) * model.vocab * _LOGIT_BYTES
-        return deployment.max_num_tokens * layer * ACTIVATION_BYTES + logits
+        output = tokens * model.hidden * ACTIVATION_BYTES
+        found["activations"] = max(tokens * layer * ACTIVATION_BYTES - found["sampler"], output)
+        if not deployment.eager:
+            graphs = model.count * serving.graphs(self.max_requests)
+            found["graphs"] = graphs * serving.rule("graphMiB") * MIB
+        return found
+
+    @cached_property
+    def _reserve_gib(self) -> tuple[float, float, float]:
+        """Further memory that the engine takes [GiB]: minimum, expected, maximum."""
+        deployment = self.iterations.deployment
+        mixture = "shared" if deployment.tp > 1 else "experts"
+        reserve = deployment.serving.rule("reserveGiB")
+        low, expected, high = reserve[mixture if self.iterations.model.experts else "dense"]
+        return low, expected, high
 
     @cached_property
     def free_bytes(self) -> tuple[float, float, float]:
         """Memory for the cache [bytes]: minimum, expected, maximum (eq. E23); negative if it does not fit."""
-        given_gb = self.iterations.deployment.workspace_gb
-        if given_gb is not None:
-            free = self.total_bytes - self.weight_bytes - given_gb * GB
+        free = self.total_bytes - sum(self.parts.values())
+        if "workspace" in self.parts:
             return free, free, free
-        used = self.weight_bytes + self.work_bytes + _RUNTIME_GIB * GIB
-        extra = _EXPERTS_GIB if self.iterations.model.experts else _DENSE_GIB
-        high, expected, low = (self.total_bytes - used - more * GIB for more in extra)
-        return low, expected, high
+        low, expected, high = self._reserve_gib
+        serving = self.iterations.deployment.serving
+        least = serving.rule("samplerLeast") or serving.rule("samplerBytes")
+        saved = self.parts["sampler"] * (1 - least / serving.rule("samplerBytes"))
+        return free - (high - expected) * GIB, free, free + (expected - low) * GIB + saved
 
     def request_bytes(self, tokens: float) -> float:
         """Return the size of cache and states of one request with a number of tokens [bytes] (eq. E24)."""
@@ -108,7 +144,7 @@ class Memory:
     @cached_property
     def max_batch(self) -> int:
         """Number of requests of the deployment's length that are expected to fit, at most its maximum."""
-        return min(self.requests(self.free_bytes[1]), self.iterations.deployment.max_requests)
+        return min(self.requests(self.free_bytes[1]), self.max_requests)
 
     def requests(self, free_bytes: float) -> int:
         """Return the number of requests of the deployment's length that fit."""

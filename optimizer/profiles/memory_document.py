@@ -6,9 +6,10 @@ from pydantic import Field
 
 from optimizer.documents import Document
 from optimizer.profiles.capacity import CacheCapacity
+from optimizer.profiles.formats import format_of
 from optimizer.profiles.iterations import Iterations
 from optimizer.profiles.layers import Cache, Layer, ModelFacts
-from optimizer.profiles.memory import Memory
+from optimizer.profiles.memory import GIB, Memory
 
 
 class ConcurrentRequests(Document):
@@ -20,6 +21,25 @@ class ConcurrentRequests(Document):
     """Number with paging, if a request is admitted only if its entire output fits."""
     average: int
     """Number with paging that fits on average; requests are sometimes preempted."""
+
+
+class MemoryParts(Document):
+    """Memory of one device that the engine uses [GiB], by part."""
+
+    weights: float
+    """Weights, with the padding of the engine."""
+    sampler: float = 0.0
+    """Buffers of the sampler for the largest batch."""
+    activations: float = 0.0
+    """Activations of the largest iteration beyond the buffers of the sampler."""
+    graphs: float = 0.0
+    """CUDA graphs, if the engine counts them."""
+    runtime: float = 0.0
+    """Libraries, communication and further memory of the engine."""
+    workspace: float = 0.0
+    """Stated memory for anything but weights and cache, instead of the four parts above."""
+    cache: float
+    """Cache; negative if the weights do not fit."""
 
 
 class DeviceMemory(Document):
@@ -45,6 +65,8 @@ class DeviceMemory(Document):
     """Lower end of the interval of the free memory [GB]."""
     free_high_gb: float = Field(alias="freeHigh")
     """Upper end of the interval of the free memory [GB]."""
+    parts: MemoryParts
+    """The memory that the engine can use, by part, in GiB."""
     token_bytes: float = Field(alias="tokenBytes")
     """Cache size of a token on a device [bytes], averaged over a request."""
     kv_copies: float = Field(alias="kvCopies")
@@ -95,6 +117,8 @@ class MemoryAnswer(Document):
     """Number format of the weights."""
     cache: str
     """Number format of the KV cache."""
+    engine: str
+    """Serving engine and version whose rules apply."""
     weights_gb: float = Field(alias="weightsGB")
     """Size of all weights [GB]."""
     parameters_b: float = Field(alias="parametersB")
@@ -157,6 +181,7 @@ def memory_answer(
         attention=attention_kinds(iterations.model),
         weights="not understood" if iterations.weights_unknown else iterations.format.name,
         cache=iterations.cache,
+        engine=str(deployment.serving),
         weights_gb=memory.weight_bytes / 1e9,
         parameters_b=iterations.model.parameters / 1e9,
         assumed=iterations.model.assumed,
@@ -191,11 +216,12 @@ def _on_device(capacity: CacheCapacity) -> DeviceMemory:
         tp=tp,
         problem=capacity.problem,
         usable_gb=memory.total_bytes / 1e9,
-        weights_gb=memory.weight_bytes / 1e9,
-        workspace_gb=(memory.total_bytes - memory.weight_bytes - free) / 1e9,
+        weights_gb=memory.parts["weights"] / 1e9,
+        workspace_gb=(memory.total_bytes - memory.parts["weights"] - free) / 1e9,
         free_gb=free / 1e9,
         free_low_gb=low / 1e9,
         free_high_gb=high / 1e9,
+        parts=MemoryParts(**{part: size / GIB for part, size in memory.parts.items()}, cache=free / GIB),
         token_bytes=_token_bytes(capacity),
         kv_copies=_copies(iterations.model, tp),
         kv_tokens=0 if capacity.problem else int(memory.tokens(free)),
@@ -229,7 +255,9 @@ def _copies(model: ModelFacts, tp: int) -> float:
 
 
 def _layer(layer: Layer, iterations: Iterations) -> LayerMemory:
-    forms = dict.fromkeys(matrix.form for matrix in layer.matrices)
+    known = not iterations.weights_unknown and not iterations.format.published
+    asked = iterations.format.name if known else None
+    forms = [(format_of(matrix, iterations.model, asked), matrix.parameters) for matrix in layer.matrices]
     rows = sum(iterations.row_bytes(cache) / cache.every for cache in layer.caches if cache.type != "state")
     return LayerMemory(
         count=layer.count,
@@ -238,8 +266,8 @@ def _layer(layer: Layer, iterations: Iterations) -> LayerMemory:
         token_bytes=rows,
         state_bytes=sum(cache.fixed_bytes(1) for cache in layer.caches),
         feed_forward=layer.feed_forward or "none",
-        weights=iterations.deployment.weights or ", ".join(forms),
-        weights_gb=layer.count * sum(matrix.parameters * matrix.size for matrix in layer.matrices) / 1e9,
+        weights=", ".join(dict.fromkeys(form for (form, _), _ in forms)),
+        weights_gb=layer.count * sum(size * parameters for (_, size), parameters in forms) / 1e9,
     )
 
 

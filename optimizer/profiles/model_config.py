@@ -18,9 +18,12 @@ from optimizer.profiles.config_keys import (
     REQUIRED,
     STATED,
     Config,
+    described,
     families,
     flattened,
     parts_table,
+    readable_keys,
+    repeats,
     without_null,
 )
 from optimizer.profiles.feed_forward_parts import feed_forward_of
@@ -35,6 +38,7 @@ _OUTER = ("tie_word_embeddings",)
 """Keys of the outer object that override the inner one, because the class of the entire model has the output
 head.
 """
+_QUANTISED = ("quantization_config", "compression_config")
 _TOWERS = ("vision_config", "audio_config")
 _BESIDE_THINKER = (
     "talker_config",
@@ -100,18 +104,108 @@ def model_of_config(
     Raises:
         SpecError: a key is missing, or a value is unknown.
     """
-    text = _decoder(raw, source)
-    for key in ignored:
-        if text.pop(key, None) is None:
-            raise SpecError(f"--ignore-key {key}: {source} has no such key; do not ignore it")
-    unknown_type, family = _family(text, source, refuse=not sizes_known)
     try:
-        facts = _facts(_config(text, family, source), name, beside or {}, refuse=not sizes_known)
+        text = _decoder(raw, source)
+        for key in ignored:
+            _check_ignored(key, text.pop(key, None), source, sizes_known=sizes_known)
+        return _understood(text, name, source, beside or {}, ignored, sizes_known=sizes_known)
+    except IgnoredKeyError:
+        raise
     except SpecError as error:
-        raise SpecError(f"{error}; {unknown_type}" if unknown_type else str(error)) from None
-    notes = [f"{unknown_type}; read as {_in_words(facts)}"] if unknown_type else []
+        if sizes_known:
+            return _not_understood(raw, name, source, str(error))
+        other = "or " if "--ignore-key" in str(error) else ""
+        raise SpecError(f"{error}; {other}state the sizes: {STATED}") from None
+
+
+class IgnoredKeyError(SpecError):
+    """Raised if a key that is to be ignored does not exist, or must not be ignored."""
+
+
+def _check_ignored(key: str, value: object, source: str, *, sizes_known: bool) -> None:
+    """Check that a key may be ignored.
+
+    Raises:
+        IgnoredKeyError: it does not exist, or it multiplies the cache and the sizes are unknown.
+    """
+    if value is None:
+        raise IgnoredKeyError(f"--ignore-key {key}: {source} has no such key; do not ignore it")
+    if repeats(key, value) and not sizes_known:
+        raise IgnoredKeyError(
+            f"--ignore-key {key}: {source}: {key} = {value} runs layers several times, which multiplies the "
+            f"cache; state the sizes: {STATED}"
+        )
+
+
+def _understood(
+    text: dict[str, Any],
+    name: str,
+    source: str,
+    beside: Mapping[str, Mapping[str, Any]],
+    ignored: Sequence[str],
+    *,
+    sizes_known: bool,
+) -> ModelFacts:
+    """Return the architecture that the keys of a decoder describe; arguments as for `model_of_config`.
+
+    Raises:
+        SpecError: the keys cannot be interpreted, or some are unknown and the sizes, too.
+    """
+    type_, family, problem = _family(text)
+    try:
+        config = _config(text, family, source)
+        facts, unknown = _facts(config, name, beside)
+    except SpecError as error:
+        unread = Config(without_null(text), family, source).unknown((*_TOWERS, *_QUANTISED, *readable_keys()))
+        also = [problem or type_, described(unread, text) if unread else ""]
+        raise SpecError("; ".join([str(error), *filter(None, also)])) from None
+    notes = [f"{type_}; read as {_in_words(facts)}"] if type_ else []
     notes += [f"read without {', '.join(sorted(ignored))}"] if ignored else []
-    return replace(facts, notes=(*notes, *facts.notes), assumed=bool(unknown_type))
+    notes += [described(unknown, config.values)] if unknown and sizes_known else []
+    if (problem or unknown) and not sizes_known:
+        said = filter(None, [problem, described(unknown, config.values) if unknown else ""])
+        raise SpecError(f"{source}: {'; '.join(said)}{_advice(text, problem, unknown)}")
+    return replace(facts, notes=(*notes, *facts.notes), assumed=bool(type_))
+
+
+def _advice(text: Mapping[str, Any], problem: str, unknown: Sequence[str]) -> str:
+    """Return the keys to ignore if a model is an ordinary decoder; empty if that would be wrong."""
+    several = [key for key in unknown if repeats(key, text.get(key))]
+    if several:
+        return f"; {' and '.join(several)} may run layers several times, which multiplies the cache"
+    doubtful = [key for key in ("auto_map", "hidden_act") if f"{key} " in problem]
+    if problem and not doubtful:  # the type itself is not supported
+        return ""
+    flags = " ".join(f"--ignore-key {key}" for key in (*doubtful, *unknown))
+    they = "they have" if len(unknown) > 1 else "it has"
+    reasons = ["the model is an ordinary decoder"] * bool(doubtful)
+    reasons += [f"{they} no effect on the memory"] * bool(unknown)
+    return f"; give {flags} if {' and '.join(reasons)}"
+
+
+def _not_understood(raw: Mapping[str, Any], name: str, source: str, why: str) -> ModelFacts:
+    """Return facts of a model whose layers are not understood, for a deployment with stated sizes."""
+    inner = [raw[key] for key in _WRAPPERS if isinstance(raw.get(key), Mapping)]
+    facts = {**raw, **(inner[0] if inner else {})}
+
+    def size(fact: str) -> int | None:
+        tables = parts_table()
+        names = (*tables["facts"].get(fact, ()), *tables["first"].get(fact, ()))
+        return next((facts[key] for key in names if type(facts.get(key)) is int and facts[key] > 0), None)
+
+    return ModelFacts(
+        name=name,
+        layers=(Layer(parts=0, count=min(size("layers") or 1, 10_000)),),
+        others=(),
+        hidden=size("hidden") or 0,
+        vocab=size("vocab") or 0,
+        context=size("context"),
+        unknown_weights="not understood",
+        notes=(f"the layers are not understood, so only the stated sizes are used: {why}",),
+        assumed=True,
+        source=source,
+        as_of="the file given",
+    )
 
 
 def _config(text: Mapping[str, Any], family: SimpleNamespace, source: str) -> Config:
@@ -135,14 +229,17 @@ def _config(text: Mapping[str, Any], family: SimpleNamespace, source: str) -> Co
     for key, only in parts_table()["only"].items():
         if config.get(key, only) != only:
             raise config.error(key, f"must be {only}")
-    for key in config.values:
-        if key.partition(".")[0] in family.refused:
-            raise config.error(key, "this key is known only for some model types")
+    refused = [key for key in config.values if key.partition(".")[0] in family.refused]
+    if refused:
+        others = f" (like {', '.join(refused[1:])})" if refused[1:] else ""
+        raise config.error(refused[0], f"this key{others} is known only for some model types")
     return replace(config, own=_own_keys(config))
 
 
-def _facts(config: Config, name: str, beside: Mapping[str, Mapping[str, Any]], *, refuse: bool) -> ModelFacts:
-    """Return the architecture of a decoder of a known family; arguments as for `model_of_config`."""
+def _facts(
+    config: Config, name: str, beside: Mapping[str, Mapping[str, Any]]
+) -> tuple[ModelFacts, list[str]]:
+    """Return the architecture of a decoder of a family, and its unknown keys."""
     layers = _layers(config)
     others = [*_ends(config), *_towers(config), *_speculation(config, layers[-1])]
     facts = ModelFacts(
@@ -156,12 +253,10 @@ def _facts(config: Config, name: str, beside: Mapping[str, Mapping[str, Any]], *
         as_of="the file given",
     )
     facts = with_formats(facts, config, layers, beside)
-    unknown = config.finish(_TOWERS, refuse=refuse)
-    notes = [f"keys that are not known: {', '.join(unknown)}"] if unknown else []
-    notes += [
+    notes = [
         f"{item.module}: not counted, its sizes are not stated" for item in others if not item.parameters
     ]
-    return replace(facts, notes=(*facts.notes, *notes))
+    return replace(facts, notes=(*facts.notes, *notes)), config.unknown(_TOWERS)
 
 
 def _decoder(raw: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -205,31 +300,22 @@ def _own_keys(config: Config) -> Mapping[int, Mapping[str, Any]]:
     }
 
 
-def _family(text: Mapping[str, Any], source: str, *, refuse: bool) -> tuple[str, SimpleNamespace]:
-    """Return the reason why the model type is unknown (empty if it is known), and the family to use.
-
-    Raises:
-        SpecError: models of this type are not supported, and `refuse` is true.
-    """
-    name, problem = str(text.get("model_type") or "").lower(), ""
+def _family(text: Mapping[str, Any]) -> tuple[str, SimpleNamespace, str]:
+    """Return a sentence on an unknown model type (empty if known), the family, and why it is a guess."""
+    name = str(text.get("model_type") or "").lower()
     if name in families() and not text.get("is_encoder_decoder"):
-        return "", families()[name]
+        return "", families()[name], ""
+    type_, problem = f"model_type {name!r} is not known" if name else "no model_type is stated", ""
     if text.get("is_encoder_decoder") or any(part in name for part in _REFUSED):
         key = "is_encoder_decoder" if text.get("is_encoder_decoder") else "model_type"
         problem = f"{key} = {text[key]}: only decoder models of the usual types are supported"
     elif text.get("auto_map") is not None:
-        problem = (
-            f"model_type = {name!r}: this type is not known, and auto_map names code of its own; give "
-            "--ignore-key auto_map if it is an ordinary decoder"
-        )
+        problem = f"{type_}, and auto_map names code of its own"
     elif str(text.get("hidden_act", "silu")) not in {"silu", "swish"}:
         problem = (
-            f"hidden_act = {text['hidden_act']}: whether feed-forward parts have two or three matrices is "
-            f"not known for model_type = {name!r}; give --ignore-key hidden_act if three"
+            f"{type_}, and hidden_act = {text['hidden_act']} leaves open whether parts have three matrices"
         )
-    if problem and refuse:
-        raise SpecError(f"{source}: {problem}; or state the sizes: {STATED}")
-    return f"model_type {name!r} is not known" if name else "no model_type is stated", families()["_standard"]
+    return type_, families()["_standard"], problem
 
 
 def _layers(config: Config) -> list[Layer]:

@@ -7,14 +7,21 @@ or a memory size (neither). All have model, accelerator, tp and weight format. O
 import csv
 import io
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
 from optimizer.errors import SpecError
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.efficiency import Efficiency
+from optimizer.profiles.engines import read_engine
 from optimizer.profiles.estimate import find_accelerator, find_model
-from optimizer.profiles.intervals import Estimated, tokens_in_memory, uncertainty_of_times
+from optimizer.profiles.intervals import (
+    Estimated,
+    first_weeks_note,
+    tokens_in_memory,
+    uncertainty_of_times,
+)
 from optimizer.profiles.iterations import Iterations
 from optimizer.profiles.layers import ModelFacts
 from optimizer.profiles.memory import GIB, Memory
@@ -39,7 +46,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "max_requests": ("max_seqs", "max_num_seqs", "max_requests"),
     "memory_gib": ("memory_gib",),
     "cache": ("cache", "kv_cache"),
-    "measured": ("ms", "kv_tokens", "tpot"),
+    "measured": ("measured", "ms", "kv_tokens", "tpot"),
 }
 """Accepted column headings of each value; case is ignored."""
 EAGER_ENGINES = frozenset({"legacy", "eager"})
@@ -62,6 +69,8 @@ class PointEstimate(NamedTuple):
     """Estimate of the row [ms], or [tokens] for `kv`; None if the row cannot be estimated."""
     error: str
     """Error message if the row cannot be estimated, else empty."""
+    note: str = ""
+    """Condition under which the interval does not hold; empty if there is none."""
 
     @property
     def measured(self) -> float | None:
@@ -86,16 +95,20 @@ class PointEstimate(NamedTuple):
         what, digits = ("kvTokens", 0) if self.kind == "kv" else ("ms", 6)
         found = {what: self.estimated.value, "low": self.estimated.low, "high": self.estimated.high}
         values |= {key: round(value, digits) if digits else int(value) for key, value in found.items()}
+        values |= {"note": self.note} if self.note else {}
         return values if self.measured is None else values | {"measured": self.measured}
 
 
-def estimate_points(text: str, source: str = "", efficiency: Efficiency | None = None) -> list[PointEstimate]:
+def estimate_points(
+    text: str, source: str = "", efficiency: Efficiency | None = None, engine: str | None = None
+) -> list[PointEstimate]:
     """Estimate every row of a CSV text with headings; rows that cannot be estimated have an error message.
 
     Args:
         text: the CSV text.
         source: name of the file, for messages.
         efficiency: constants of the estimator; None selects the current version.
+        engine: serving engine of the rows that state none.
 
     Raises:
         SpecError: the headings lack the model or the accelerator.
@@ -116,12 +129,15 @@ def estimate_points(text: str, source: str = "", efficiency: Efficiency | None =
     estimates = []
     for number, raw in enumerate(table, 1):
         given = {key: value for key, place in places.items() if (value := (raw[place] or "").strip())}
-        kind, estimated, error = _kind(given), None, ""
+        given = {"engine": engine, **given} if engine else given
+        kind, estimated, error, note = _kind(given), None, "", ""
         try:
-            estimated = _estimated(given, kind, constants, model)
+            iterations = _iterations(given, constants, model)
+            estimated = _estimated(given, kind, iterations)
+            note = first_weeks_note(iterations) if kind != "kv" else ""
         except SpecError as problem:
             error = str(problem)
-        estimates.append(PointEstimate(number, given, kind, estimated, error))
+        estimates.append(PointEstimate(number, given, kind, estimated, error, note))
     return estimates
 
 
@@ -132,17 +148,15 @@ def _kind(given: Mapping[str, str]) -> str:
     return "decode" if "batch" in given else "loop" if "concurrency" in given else "kv"
 
 
-def _estimated(
-    given: Mapping[str, str], kind: str, constants: Efficiency, model_of: Callable[[str], ModelFacts]
-) -> Estimated:
+def _estimated(given: Mapping[str, str], kind: str, iterations: Iterations) -> Estimated:
     """Estimate a row.
 
     Raises:
         SpecError: a value is missing or invalid, or the weights alone exceed the memory.
     """
-    iterations = _iterations(given, constants, model_of)
     memory, model = Memory(iterations), iterations.model
-    if memory.weight_bytes > memory.total_bytes / iterations.deployment.memory_utilization:
+    device = iterations.deployment.memory_gib or iterations.accelerator.device_memory_gib
+    if memory.weight_bytes > device * GIB:
         size = f"{memory.weight_bytes / GIB:.1f} GiB"
         raise SpecError(f"{model.name} does not fit: its weights alone take {size} per device")
     if kind == "kv":
@@ -169,8 +183,12 @@ def _iterations(
         if numbers[name] != int(numbers[name]):
             raise SpecError(f"{name}: must be an integer, not {numbers[name]:g}")
         numbers[name] = int(numbers[name])
-    eager = given.get("engine", "").lower() in EAGER_ENGINES
-    deployment = Deployment(weights=given.get("weights"), cache=given.get("cache"), eager=eager, **numbers)
+    engine = given.get("engine", "").lower()
+    if engine in EAGER_ENGINES:
+        numbers |= {"eager": True, "engine": "vllm:0.3"}
+    with suppress(SpecError):  # other tools, such as kernels alone
+        numbers.setdefault("engine", str(read_engine(engine or None)))
+    deployment = Deployment(weights=given.get("weights"), cache=given.get("cache"), **numbers)
     model, accelerator = model_of(given.get("model", "")), find_accelerator(given.get("accelerator", ""))
     return Iterations(model, accelerator, deployment, constants)
 

@@ -21,7 +21,7 @@ from optimizer.spec.system import System
 
 _REMEMBERED = 2**14
 """Maximum number of cached estimates, which planning, verification and studies reuse."""
-_SETTINGS = ("weights", "cache", "eager", "memory_utilization", "max_requests")
+_SETTINGS = ("weights", "cache", "eager", "engine", "memory_utilization", "max_requests")
 """Settings of an estimate that are settings of the deployment."""
 
 

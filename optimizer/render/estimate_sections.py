@@ -141,6 +141,7 @@ def point_sections(rows: Sequence[PointEstimate]) -> list[Section]:
         table(f"Points ({len(rows)})", columns, rows, "points"),
         *_agreement(rows),
         *titled_list("Not estimated", errors, bullet="- "),
+        *titled_list("Notes", dict.fromkeys(row.note for row in rows if row.note), bullet="- "),
     ]
 
 

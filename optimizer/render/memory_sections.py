@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from optimizer.profiles.memory import GB, GIB
 from optimizer.profiles.memory_document import DeviceMemory, MemoryAnswer
 from optimizer.quantities import counted, precise, quantity, significant
 from optimizer.section import Column, Paragraph, Section, name, table, titled_list, words
@@ -17,6 +18,7 @@ def memory_sections(answer: MemoryAnswer) -> list[Section]:
         _layers(answer),
         _request(answer),
         _devices(answer),
+        _parts(answer),
         *titled_list("Does not fit", problems, bullet="- "),
         *titled_list("Notes", _notes(answer), bullet="- "),
     ]
@@ -85,6 +87,22 @@ def _devices(answer: MemoryAnswer) -> Section:
     )
     notes = ["GB of one device; requests at the same time on all devices of a replica"]
     return table("Requests at the same time", columns, answer.devices, "memory", notes=notes)
+
+
+def _parts(answer: MemoryAnswer) -> Section:
+    names = ("weights", "sampler", "activations", "graphs", "runtime", "workspace", "cache")
+    used = [part for part in names if any(getattr(item.parts, part) for item in answer.devices)]
+    columns = (
+        name("on", _on),
+        *(Column(part, f"parts.{part}", "GiB", ".2f", rank=int(part == "activations")) for part in used),
+        Column("least", lambda item: item.free_low_gb * GB / GIB, "GiB", ".2f"),
+        Column("most", lambda item: item.free_high_gb * GB / GIB, "GiB", ".2f"),
+    )
+    notes = [
+        f"of one device, as {answer.engine} uses it (--engine states another)",
+        "least, most: the interval of the cache",
+    ]
+    return table("Parts of the memory", columns, answer.devices, "parts", notes=notes)
 
 
 def _on(item: DeviceMemory) -> str:

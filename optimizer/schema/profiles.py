@@ -40,10 +40,12 @@ class EstimateSettings(Document):
     """
     eager: bool = False
     """Whether the engine launches each kernel from the host instead of running captured graphs."""
-    memory_utilization: Share = Field(0.9, alias="memoryUtilization")
-    """Fraction of device memory that the engine can use."""
-    max_requests: BatchLimit = Field(256, alias="maxRequests")
-    """Maximum number of requests in the batch."""
+    engine: Name | None = None
+    """Serving engine and its version, such as `vllm:0.11`; default: the one that estimates assume."""
+    memory_utilization: Share | None = Field(None, alias="memoryUtilization")
+    """Fraction of device memory that the engine can use; default: the engine's, 0.9 for most."""
+    max_requests: BatchLimit | None = Field(None, alias="maxRequests")
+    """Maximum number of requests in the batch; default: the engine's on the accelerator."""
 
     @field_validator("config")
     @classmethod

@@ -30,8 +30,8 @@ class LeftOut(NamedTuple):
     reason: str
 
 
-def find_card(name: str, description: str) -> str | LeftOut:
-    """Return the catalogue's name of a card, or the reason why it has none.
+def find_cards(name: str, description: str) -> tuple[str, ...] | LeftOut:
+    """Return the catalogue's names of the cards that an offer can mean, or the reason why it has none.
 
     Args:
         name: the card's name in the price list.
@@ -46,11 +46,10 @@ def find_card(name: str, description: str) -> str | LeftOut:
     own = next((match for text in texts if (match := _VARIANT.search(text))), None)
     if variant and own is not None and own[1].lower() != variant:
         return LeftOut(name, f"its variant {variant.upper()} is not in the catalogue")
-    if stated is not None and abs(stated / facts.memory_gb - 1) > SAME_MEMORY:
-        facts = _with_memory(facts, stated) or facts
-    if stated is not None and abs(stated / facts.memory_gb - 1) > SAME_MEMORY:
-        return LeftOut(name, f"it has {stated:g} GB, the catalogue's {facts.name} {facts.memory_gb:g}")
-    return facts.name
+    if stated is None or abs(stated / facts.memory_gb - 1) <= SAME_MEMORY:
+        return (facts.name,)
+    reason = f"it has {stated:g} GB, the catalogue's {facts.name} {facts.memory_gb:g}"
+    return _with_memory(facts, stated) or LeftOut(name, reason)
 
 
 def _spellings(name: str, variant: str) -> Iterator[str]:
@@ -75,15 +74,14 @@ def _memory_gb(name: str, description: str) -> float | None:
     return float(memory[1]) if (memory := _MEMORY.search(name)) else None
 
 
-def _with_memory(facts: AcceleratorFacts, memory_gb: float) -> AcceleratorFacts | None:
-    """Return the card of the same family that has a given memory; None if there is not exactly one."""
+def _with_memory(facts: AcceleratorFacts, memory_gb: float) -> tuple[str, ...]:
+    """Return the cards of the same family that have a given memory."""
     family = facts.name.partition("-")[0]
-    alike = [
-        card
+    return tuple(
+        card.name
         for card in load_catalogue().accelerators.values()
         if card.name.partition("-")[0] == family and abs(memory_gb / card.memory_gb - 1) <= SAME_MEMORY
-    ]
-    return alike[0] if len(alike) == 1 else None
+    )
 
 
 def _known(name: str) -> AcceleratorFacts | None:

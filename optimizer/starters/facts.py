@@ -188,7 +188,8 @@ def _check_prices(offers: tuple[Offer, ...]) -> None:
         if offer.price.currency != first.price.currency:
             raise SpecError(
                 f"accelerator {offer.name}: its price is in {offer.price.currency}, that of {first.name} in "
-                f"{first.price.currency}; give all prices in one currency"
+                f"{first.price.currency}; give all prices in one currency, or use those of a file in one: "
+                f"--currency {first.price.currency}"
             )
 
 

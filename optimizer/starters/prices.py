@@ -5,14 +5,15 @@ A plain file has the columns ``accelerator`` and ``price``, and optionally ``car
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from optimizer.errors import SpecError
-from optimizer.money import EXAMPLES, Price, read_price
+from optimizer.money import NAMED_EXAMPLES, Price, read_price
 from optimizer.profiles.catalogue import slice_name, slice_of
 from optimizer.spec.csv_rows import csv_rows
-from optimizer.starters.cards import SKYPILOT_NAMES, LeftOut, find_card
+from optimizer.starters.cards import SKYPILOT_NAMES, LeftOut, find_cards
 from optimizer.units import UnitError
 
 _SKYPILOT = {"acceleratorname", "acceleratorcount", "price"}
@@ -33,6 +34,8 @@ class Offer:
     """Region or cloud; empty if the file does not state it."""
     count: int | None = None
     """Number of available cards; None if the file does not state it."""
+    alike: tuple[str, ...] = ()
+    """Names of all cards that the file can mean, if there are several."""
 
     @property
     def name(self) -> str:
@@ -46,8 +49,8 @@ class PriceList:
 
     offers: tuple[Offer, ...]
     """Offers, sorted by card and number of cards."""
-    left_out: tuple[str, ...]
-    """Offers of the file that are not used, each with the reason."""
+    notes: tuple[str, ...]
+    """Notes on offers that are not used, can be of several cards, or are in several currencies."""
 
     def document(self) -> list[dict[str, object]]:
         """Return the offers as plain values."""
@@ -59,12 +62,19 @@ class PriceList:
         ]
 
 
-def read_prices(path: str | os.PathLike[str], *, region: str | None = None, spot: bool = False) -> PriceList:
-    """Read the cheapest offer of each accelerator from a price file.
+def read_prices(
+    path: str | os.PathLike[str],
+    *,
+    region: str | None = None,
+    currency: str | None = None,
+    spot: bool = False,
+) -> PriceList:
+    """Read the cheapest offer of each accelerator, in each currency, from a price file.
 
     Args:
         path: a CSV file, or ``-`` for standard input.
         region: a region (SkyPilot) or place; None selects all.
+        currency: code of a currency; None selects all.
         spot: whether to use SkyPilot's spot prices instead of on-demand prices.
 
     Raises:
@@ -85,17 +95,40 @@ def read_prices(path: str | os.PathLike[str], *, region: str | None = None, spot
             f"{', '.join(sorted(columns)) or 'nothing'}"
         )
     offers = [offer for offer in found if isinstance(offer, Offer)]
-    left_out = sorted({f"{offer.name} ({offer.reason})" for offer in found if isinstance(offer, LeftOut)})
-    chosen = [offer for offer in offers if region is None or region.lower() == offer.place.lower()]
-    if offers and not chosen:
-        places = sorted({offer.place for offer in offers})
-        raise SpecError(f"{path}: no offers in {region!r}; the file has {', '.join(places[:10])}")
-    best: dict[tuple[str, int], Offer] = {}
+    chosen = _chosen(path, offers, "place", region)
+    chosen = _chosen(path, chosen, "price.currency", currency)
+    best: dict[tuple[str, int, str], Offer] = {}
     for offer in chosen:
-        key = offer.accelerator, offer.cards
+        key = offer.accelerator, offer.cards, offer.price.currency
         if key not in best or (offer.price, offer.place) < (best[key].price, best[key].place):
             best[key] = offer
-    return PriceList(tuple(best[key] for key in sorted(best)), tuple(left_out))
+    return PriceList(tuple(best[key] for key in sorted(best)), tuple(_notes(found, chosen)))
+
+
+def _chosen(path: object, offers: list[Offer], attribute: str, value: str | None) -> list[Offer]:
+    """Return the offers whose attribute has a value, in any case; all if the value is None.
+
+    Raises:
+        SpecError: there are offers, but none has the value.
+    """
+    of = attrgetter(attribute)
+    found = [offer for offer in offers if value is None or value.lower() == of(offer).lower()]
+    if offers and not found:
+        others = sorted(set(map(of, offers)))
+        raise SpecError(f"{path}: no offers in {value!r}; the file has {', '.join(others[:10])}")
+    return found
+
+
+def _notes(found: Sequence[Offer | LeftOut], chosen: Sequence[Offer]) -> Iterator[str]:
+    """Yield sentences on offers that are not used, can be of several cards, or are in several currencies."""
+    left_out = sorted({f"{offer.name} ({offer.reason})" for offer in found if isinstance(offer, LeftOut)})
+    if left_out:
+        yield f"left out: {', '.join(left_out)}"
+    for names in sorted({offer.alike for offer in chosen if offer.alike}):
+        yield f"{' and '.join(names)} share family and memory, and the file does not say which it means"
+    currencies = sorted({offer.price.currency for offer in chosen})
+    if len(currencies) > 1:
+        yield f"prices in {' and '.join(currencies)} are not compared; --currency {currencies[0]} shows one"
 
 
 def _skypilot(rows: list[tuple[str, dict[str, str]]], *, spot: bool) -> Iterator[Offer | LeftOut]:
@@ -106,16 +139,16 @@ def _skypilot(rows: list[tuple[str, dict[str, str]]], *, spot: bool) -> Iterator
             continue
         cards = _number(row["acceleratorcount"], place, "AcceleratorCount")
         text = f"{row.get('instancetype', '')} {row.get('gpuinfo', '')}"
-        card = find_card(SKYPILOT_NAMES.get(name.lower(), name), text)
-        if isinstance(card, LeftOut):
-            yield card._replace(name=name)
+        found = find_cards(SKYPILOT_NAMES.get(name.lower(), name), text)
+        if isinstance(found, LeftOut):
+            yield found._replace(name=name)
         elif cards < 1 or not cards.is_integer():
             yield LeftOut(f"{cards:g} {name}", "part of a card")
         elif not price:
             yield LeftOut(f"{cards:g} {name} in {row.get('region') or 'the file'}", f"no {column}")
         else:
             amount = Price(round(100 * _number(price, place, column), 6), "USD")
-            yield Offer(card, int(cards), amount, row.get("region", ""))
+            yield from _each(found, int(cards), amount, row.get("region", ""))
 
 
 def _plain(rows: list[tuple[str, dict[str, str]]]) -> Iterator[Offer | LeftOut]:
@@ -129,16 +162,24 @@ def _plain(rows: list[tuple[str, dict[str, str]]]) -> Iterator[Offer | LeftOut]:
         except UnitError as error:
             raise SpecError(f"{place}: price: {error}") from None
         if not isinstance(price, Price) or price < 0:
-            raise SpecError(f"{place}: price: {row['price']!r} must have a currency; write {EXAMPLES[:18]}")
-        card = find_card(name, " ".join(text for key, text in row.items() if key not in _OF_PLAIN))
-        if isinstance(card, LeftOut):
-            yield card._replace(name=name)
+            raise SpecError(f"{place}: price: {row['price']!r} must have a currency; write {NAMED_EXAMPLES}")
+        found = find_cards(name, " ".join(text for key, text in row.items() if key not in _OF_PLAIN))
+        if isinstance(found, LeftOut):
+            yield found._replace(name=name)
             continue
         number = _number(cards, place, "cards")
         if number < 1 or not number.is_integer():
             raise SpecError(f"{place}: cards: must be an integer, at least 1, not {cards!r}")
         count = int(_number(row["count"], place, "count")) if row.get("count") else None
-        yield Offer(card, int(number), price, row.get("place", ""), count)
+        yield from _each(found, int(number), price, row.get("place", ""), count)
+
+
+def _each(
+    names: tuple[str, ...], cards: int, price: Price, place: str, count: int | None = None
+) -> Iterator[Offer]:
+    """Yield an offer for each card that the file can mean."""
+    alike = names if len(names) > 1 else ()
+    yield from (Offer(name, cards, price, place, count, alike) for name in names)
 
 
 def _number(text: str, place: str, column: str) -> float:

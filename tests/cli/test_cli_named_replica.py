@@ -91,7 +91,7 @@ def test_warnings_of_the_estimate_are_shown(command: str, flags: tuple[object, .
         (("--tp", "2"), "--model: missing"),
         (("--model", "lama-3.1", "--accelerator", "H100"), "--model: 'lama-3.1' is not in the catalogue"),
         (("--model", "llama-3.1-8b", "--accelerator", "2xH10"), "--accelerator: 'H10' is not in"),
-        (("--model", "llama-3.1-70b", "--accelerator", "H100"), "it fits with --tp 2"),
+        (("--model", "llama-3.1-70b", "--accelerator", "H100"), "it fits with --tp 4"),
         ((*NAMES[:3], "2xH100", "--tp", "4"), "--tp: must be 2, the devices of"),
         ((*NAMES, "--weights", "fp7"), "did you mean 'fp8'"),
         ((*NAMES, "--scale", "2"), "unknown flag --scale"),

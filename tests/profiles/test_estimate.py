@@ -48,8 +48,8 @@ def test_a_model_that_does_not_fit_is_refused_with_what_would() -> None:
         estimate_profile("llama-3.1-70b", "h100")
     text = str(refused.value)
     assert "does not fit H100" in text
-    assert "--tp 2, or on B200" in text
-    assert estimate_profile("llama-3.1-70b", "h100", Deployment(tp=2)).max_batch >= 1
+    assert "--tp 4, or on B200" in text
+    assert estimate_profile("llama-3.1-70b", "h100", Deployment(tp=4)).max_batch >= 1
     fitting = [
         accelerator.name
         for accelerator in load_catalogue().accelerators.values()

@@ -340,18 +340,103 @@ def test_unknown_keys_are_errors_with_ways_out() -> None:
     config = LLAMA | {"num_engrams": 12}
     with pytest.raises(
         SpecError,
-        match=r"num_engrams = 12: .* --ignore-key num_engrams if it has no effect on the memory, or state",
+        match=r"num_engrams = 12: .* --ignore-key num_engrams if it has no effect on the memory; or state",
     ):
         model_of_config(config)
     assert model_of_config(config, ignored=["num_engrams"]).layers == facts().layers
     known = model_of_config(config, sizes_known=True)
-    assert known.notes == ("keys that are not known: num_engrams",)
+    assert known.notes == ("num_engrams = 12: this key is not known and may have an effect",)
     zamba = LLAMA | {"model_type": "zamba2"}
     with pytest.raises(
         SpecError, match=r"model_type = zamba2: only decoder models.* --cache-per-token BYTES"
     ):
         model_of_config(zamba)
     assert model_of_config(zamba, sizes_known=True).assumed
+
+
+def test_all_unknown_keys_are_named_at_once() -> None:
+    config = LLAMA | {"num_engrams": 12, "router_depth": 4, "attn_magic": True, "attn_scale": 0.1}
+    with pytest.raises(
+        SpecError, match="num_engrams = 12, router_depth = 4, attn_magic = True: these 3"
+    ) as one:
+        model_of_config(config)
+    assert "--ignore-key num_engrams --ignore-key router_depth --ignore-key attn_magic if they" in str(
+        one.value
+    )
+    broken = config | {"auto_map": {"a": "b"}, "model_type": "newcomer", "num_key_value_heads": 2.5}
+    with pytest.raises(SpecError, match=r"num_key_value_heads = 2\.5") as other:
+        model_of_config(broken)
+    for name in (
+        "auto_map",
+        "num_engrams",
+        "router_depth",
+        "attn_magic",
+        "--weight-size",
+        "--cache-per-token",
+    ):
+        assert name in str(other.value)
+    assert "attn_scale" not in str(other.value)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"attn_output_multiplier": 0.09, "max_attn_value": 30.0, "attn_logit_softcap": 30.0},  # Grok
+        {
+            "is_llama_config": True,
+            "rope_interleaved": False,
+            "transformers.js_config": {"dtype": "q4"},
+        },  # SmolLM
+        {"full_attn_mod": 1, "interpolate_factor": 1},  # Phi-4 mini
+        {
+            "use_flash_attn": True,
+            "fused_rms_norm": True,
+            "attn_backend": "fa3",
+            "moe_implementation": "grouped",
+        },
+        {"mtp_loss_scaling_factor": 0.1, "embedding_scale": 64.0, "mask_token_id": 7, "resid_dropout": 0.1},
+    ],
+)
+def test_scale_factors_and_kernels_are_harmless(keys: dict[str, Any]) -> None:
+    assert facts(**keys).layers == facts().layers
+
+
+@pytest.mark.parametrize("keys", [{"ffn_dim_multiplier": 1.3}, {"kv_scale_dim": 8}, {"expert_multiplier": 2}])
+def test_factors_of_sizes_are_not_harmless(keys: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match="not known and may change the memory"):
+        facts(**keys)
+
+
+@pytest.mark.parametrize("key", ["total_ut_steps", "loop_num", "mean_recurrence", "layer_repeats"])
+def test_keys_that_repeat_layers_are_never_offered_as_harmless(key: str) -> None:
+    with pytest.raises(SpecError, match="multiplies the cache; state the sizes") as refused:
+        facts(**{key: 4})
+    assert "--ignore-key" not in str(refused.value)
+    with pytest.raises(SpecError, match=f"--ignore-key {key}: .* multiplies the cache"):
+        model_of_config(LLAMA | {key: 4}, ignored=[key])
+    assert model_of_config(LLAMA | {key: 4}, ignored=[key], sizes_known=True).layers == facts().layers
+    assert facts(**{key: 1}).layers == facts().layers
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"index_topk": 1024, "model_type": "newcomer"},
+        {"layer_types": ["full_attention", "sparse_block_attention"] * 16},
+        {"num_hidden_layers": None},
+        {"num_attention_heads": 0},
+        {"text_config": 3},
+        {"model_type": "t5", "is_encoder_decoder": True, "d_ff": 1},
+        {"num_experts": 8, "num_experts_per_tok": 16, "moe_intermediate_size": 64},
+    ],
+)
+def test_every_refusal_yields_to_stated_sizes(change: dict[str, Any]) -> None:
+    config = LLAMA | change
+    with pytest.raises(SpecError, match="--weight-size GB and --cache-per-token BYTES"):
+        model_of_config(config)
+    model = model_of_config(config, sizes_known=True)
+    assert model.assumed
+    assert (model.hidden, model.vocab) == (LLAMA["hidden_size"], LLAMA["vocab_size"])
 
 
 # --- formats ------------------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ def test_misfits_are_rejected_with_alternatives() -> None:
     system = load_system(raw)
     refused = {item.accelerator: item for item in find_candidates(system).rejections()}
     assert refused["H100"].reason == "does_not_fit"
-    assert "it fits with tp 2" in refused["H100"].detail
+    assert "it fits with tp 4" in refused["H100"].detail
     assert "GiB per device" in refused["4xL4"].detail
     plan = solve(system)
     assert [pool.accelerator for pool in plan.allocations["s"]] == ["4xH100"]

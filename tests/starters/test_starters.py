@@ -91,7 +91,7 @@ def test_new_documents_explain_their_saturation_policy() -> None:
 def test_slices_are_offered_as_far_as_cards_exist_and_models_fit() -> None:
     system = system_of(document_of(start(offers=(Offer("H100", 1, Price(350, "USD"), "", 4), L40S))))
     big = [acc for model, acc in system.profiles if model.startswith("meta")]
-    assert sorted(big) == ["2xH100", "4xH100"]  # two L40S do not hold it, and four have only PCIe
+    assert big == ["4xH100"]  # two cards of any kind do not hold it, and four L40S have only PCIe
     assert "8xH100" not in system.accelerators
     assert system.accelerators["4xH100"].cost_cents_per_h == 1400
     assert all(profile.is_estimated for profile in system.profiles.values())
@@ -150,7 +150,7 @@ def test_what_cannot_be_started_from_is_refused(changes: dict[str, Any], problem
 @pytest.mark.parametrize(
     ("offer", "said"),
     [
-        (L40S, "2xL40S: it needs 67.6 GiB per device, but the engine may use 40.0"),
+        (L40S, "2xL40S: it needs 70.3 GiB per device, but the engine may use 40.0"),
         (L40S, "4xL40S, 8xL40S: at most 2 devices can share a model over PCIe"),
         (L40S, "with fp8 weights it fits on 2xL40S"),
         (Offer("L40S", 4, Price(400, "USD"), "", 8), "4xL40S: at most 2 devices can share a model over PCIe"),
@@ -397,7 +397,7 @@ def test_skypilot_files_give_the_cheapest_offers(tmp_path: Path) -> None:
         "8xA100-40": "32.7726 USD/h", "8xA100-80": "40.97 USD/h", "8xH100": "98.32 USD/h",
         "L4": "0.8048 USD/h",
     }  # fmt: skip
-    assert found.left_out == ("0.5 L4 (part of a card)", "V100 (not in the catalogue)")
+    assert found.notes == ("left out: 0.5 L4 (part of a card), V100 (not in the catalogue)",)
     spot = {offer.name: float(offer.price) for offer in read_prices(path, spot=True).offers}
     assert spot["8xH100"] == 4050
     (there,) = read_prices(path, region="eu-west-1").offers
@@ -425,13 +425,12 @@ def test_one_name_of_two_cards_gives_two_offers(tmp_path: Path) -> None:
     assert {offer.name: float(offer.price) for offer in found.offers} == {
         "H100-PCIe": 249, "8xH100": 3192, "H100": 299, "H100-NVL": 698,
     }  # fmt: skip
-    assert found.left_out == (
-        "H200 (its variant PCIE is not in the catalogue)",
-        "V100 (not in the catalogue)",
+    assert found.notes == (
+        "left out: H200 (its variant PCIE is not in the catalogue), V100 (not in the catalogue)",
     )
     spot = read_prices(path, spot=True)
     assert [offer.name for offer in spot.offers] == ["8xH100"]
-    assert "1 H100 in us-east-1 (no SpotPrice)" in spot.left_out
+    assert "1 H100 in us-east-1 (no SpotPrice)" in spot.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -485,6 +484,49 @@ def test_a_wrong_file_of_prices_is_refused(text: str, problem: str, tmp_path: Pa
     with pytest.raises(SpecError) as refused:
         read_prices(path)
     assert problem in str(refused.value)
+
+
+AMBIGUOUS = """\
+InstanceType,AcceleratorName,AcceleratorCount,Price,Region,GpuInfo,SpotPrice
+a100_1x,A100,1,1.10,eu-north,"{'Gpus': [{'Name': 'A100', 'MemoryInfo': {'SizeInMiB': 81920}}]}",
+a100_4x,A100,4,4.40,eu-north,"{'Gpus': [{'Name': 'A100', 'MemoryInfo': {'SizeInMiB': 81920}}]}",
+a100_40,A100,1,0.90,eu-north,"{'Gpus': [{'Name': 'A100', 'MemoryInfo': {'SizeInMiB': 40960}}]}",
+"""
+"""One family name for cards of two memory sizes, as small clouds write it; prices invented."""
+
+
+def test_a_name_and_a_memory_can_mean_two_cards(tmp_path: Path) -> None:
+    path = tmp_path / "vms.csv"
+    path.write_text(AMBIGUOUS)
+    found = read_prices(path)
+    assert {offer.name: float(offer.price) for offer in found.offers} == {
+        "A100-40": 90, "A100-80": 110, "4xA100-80": 440, "A100-80-PCIe": 110, "4xA100-80-PCIe": 440,
+    }  # fmt: skip
+    assert found.notes == (
+        "A100-80 and A100-80-PCIe share family and memory, and the file does not say which it means",
+    )
+
+
+def test_prices_in_two_currencies_are_not_compared(tmp_path: Path) -> None:
+    path = tmp_path / "prices.csv"
+    path.write_text("accelerator,price\nH100,2.50 EUR/h\nH100,2.60 USD/h\nH100,2.40 EUR/h\n")
+    found = read_prices(path)
+    assert [str(offer.price) for offer in found.offers] == ["2.40 EUR/h", "2.60 USD/h"]
+    assert found.notes == ("prices in EUR and USD are not compared; --currency EUR shows one",)
+    (offer,) = read_prices(path, currency="usd").offers
+    assert str(offer.price) == "2.60 USD/h"
+    with pytest.raises(SpecError, match="no offers in 'GBP'; the file has EUR, USD"):
+        read_prices(path, currency="GBP")
+    made = [*FLAGS[:2], "--prices", str(path), "--rate", "chat=1/s"]
+    assert main(["init", str(tmp_path / "a.yaml"), *made]) != 0
+    assert main(["init", str(tmp_path / "a.yaml"), *made, "--currency", "EUR"]) == 0
+
+
+def test_messages_show_whole_examples_of_prices(tmp_path: Path) -> None:
+    path = tmp_path / "prices.csv"
+    path.write_text("accelerator,price\nH100,250 cents/h\n")
+    with pytest.raises(SpecError, match=r"must have a currency; write \$2.50/h or 2.50 EUR/h$"):
+        read_prices(path)
 
 
 def test_the_command_shows_prices(run: Run, tmp_path: Path) -> None:
