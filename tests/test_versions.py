@@ -334,7 +334,7 @@ def test_versions_count_as_servers_for_the_size_of_a_system() -> None:
         assert (answer.status_code, "3 items exceed the limit of 2" in answer.text) == (422, True)
 
 
-def test_a_load_without_output_lengths_counts_as_missing() -> None:
+def test_versions_whose_output_length_was_never_known_get_a_replica() -> None:
     source = canary()
     source["servers"][0]["currentAlloc"] = {"load": {"arrivalRate": 3000, "avgInTokens": 16}}
     with pytest.raises(SpecError, match=r"avgOutTokens: 0 or missing"):
@@ -344,7 +344,8 @@ def test_a_load_without_output_lengths_counts_as_missing() -> None:
         assert service.put("/v1/fleet", json=source).status_code == 200
         answer = service.post("/v1/loads", json={"chat": {"arrivalRate": 3000}, "other": {"arrivalRate": 60}})
         assert (answer.status_code, answer.headers["X-Inferplan-Missing"]) == (200, "chat")
-        assert answer.json()["allocations"]["chat (n)"] == []
+        for name in ("chat (m)", "chat (n)"):
+            assert [pool["numReplicas"] for pool in answer.json()["allocations"][name]] == [1]
 
 
 def test_targets_are_read_as_often_for_many_split_servers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from optimizer.stabilisation.loads import LoadEstimate
+from optimizer.stabilisation.missing_loads import MissingLoad
 
 
 class TargetReason(StrEnum):
@@ -141,5 +142,5 @@ class Observation:
     """Servers whose load was not reported."""
     replicas: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
     """Existing replicas by server and accelerator; servers without a report are absent."""
-    unusable: frozenset[str] = frozenset()
-    """Servers in `missing` whose load was never known well enough to plan."""
+    incomplete: Mapping[str, MissingLoad] = field(default_factory=dict)
+    """Servers whose load lacks values, with what is done without them."""

@@ -129,7 +129,7 @@ def ruled(
 ) -> Ruled:
     """Apply the stabilisation rules to a plan's recommendation for a server.
 
-    A server whose load was never known well enough to plan keeps its replicas even without rules.
+    A server whose load is too incomplete to size it keeps its replicas even without rules.
 
     Args:
         wanted: the recommendation.
@@ -141,13 +141,14 @@ def ruled(
     """
     if wanted.unserved is not None:
         return unchanged_plan(wanted)
-    if wanted.server.name in seen.unusable and not wanted.targets:
-        return _kept_as_it_runs(running, last, "a length of its requests is unknown")
+    incomplete = seen.incomplete.get(wanted.server.name)
+    if incomplete is not None and incomplete.keeps_replicas and running:
+        return _kept_as_it_runs(running, last, incomplete.detail)
     if last is None:
         return unchanged_plan(wanted)
     if wanted.server.name in seen.missing and rules.hold_missing_load:
         return _kept_as_it_runs(running, last, "its load is missing from the last snapshot")
-    return _Step(wanted, rules, last, seen, seen.replicas.get(wanted.server.name, {}), fleet_cost).ruled()
+    return _Step(wanted, rules, last, seen, seen.replicas.get(wanted.server.name), fleet_cost).ruled()
 
 
 def _kept_as_it_runs(running: Mapping[str, RunningPool], last: ServerDecision | None, detail: str) -> Ruled:
@@ -195,7 +196,8 @@ class _Step:
     rules: Rules
     last: ServerDecision
     seen: Observation
-    replicas: Mapping[str, ReplicaStatus]
+    replicas: Mapping[str, ReplicaStatus] | None
+    """Reported replicas by accelerator; None without a report."""
     fleet_cost: float
 
     def ruled(self) -> Ruled:
@@ -301,7 +303,7 @@ class _Step:
         step = self.rules.scale_up_limit
         if step is None:
             return target
-        there = self.replicas.get(name)
+        there = self._reported(name)
         base = self._desired_at(name, now_s - step.period_s, before)
         if limit is not None and there is not None:
             base = max(base, there.ready + there.pending)
@@ -321,9 +323,9 @@ class _Step:
             before: previous number of replicas.
         """
         upper = before  # pending replicas can be removed immediately
-        there = self.replicas.get(name)
+        there = self._reported(name)
         if self.rules.pending_limit_s is not None and there is not None:
-            upper = min(before, max(there.ready, target.replicas))
+            upper = max(before - there.pending, target.replicas)
         window_s, result = self.rules.scale_down_window_s, target
         if window_s is not None:
             since = self.seen.now_s - window_s
@@ -341,6 +343,9 @@ class _Step:
                 result = _held(target, lowest, TargetReason.scale_down_limit, detail)
         return result
 
+    def _reported(self, name: str) -> ReplicaStatus | None:
+        return None if self.replicas is None else self.replicas.get(name)
+
     def _desired_at(self, name: str, then_s: float, now: int) -> int:
         """Return the number of replicas desired at a time, or at the earliest known time after it.
 
@@ -355,16 +360,18 @@ class _Step:
 
 
 def pending_since(
-    last: ServerDecision | None, replicas: Mapping[str, ReplicaStatus], now_s: float
-) -> dict[str, float]:
+    last: ServerDecision | None, replicas: Mapping[str, ReplicaStatus] | None, now_s: float
+) -> Mapping[str, float]:
     """Return the time since which replicas have been pending [s since the epoch], by accelerator.
 
     Args:
         last: the previous decision; None for a new server.
-        replicas: reported replicas by accelerator.
+        replicas: reported replicas by accelerator; None if none were reported, so that nothing is new.
         now_s: time [s since the epoch].
     """
     before = {} if last is None else last.pending_since_s
+    if replicas is None:
+        return before
     return {name: before.get(name, now_s) for name, there in replicas.items() if there.pending}
 
 

@@ -16,10 +16,11 @@ from optimizer.plan import Plan
 from optimizer.plan.placements import PlacementRow, parts_of, placements_of
 from optimizer.schema import Route
 from optimizer.spec.system import System
-from optimizer.stabilisation.decisions import Decisions, Observation, ServerDecision
+from optimizer.stabilisation.decisions import Decisions, Observation, ServerDecision, TargetReason
 from optimizer.stabilisation.free_cards import FreeCards
 from optimizer.stabilisation.keeping import Kept, Planner, by_server, left_by, share_out
 from optimizer.stabilisation.loads import LoadEstimate, scaled_load, with_load
+from optimizer.stabilisation.missing_loads import MissingLoad
 from optimizer.stabilisation.planning import plan_running_fleet
 from optimizer.stabilisation.pools import (
     Recommendation,
@@ -151,6 +152,7 @@ def stabilise(
     servers = fleet.unknown(steps)
     for name, item in wanted.items():
         decision = _decision(item, goals[name], steps[name], fleet)
+        decision = _with_missing_load(decision, seen.incomplete.get(name))
         since_s = fleet.shared_since_s(name)
         servers[name] = replace(decision, load=loads.get(name, decision.load), shared_since_s=since_s)
     return Decisions(seen.now_s, servers)
@@ -321,7 +323,7 @@ def _decision(
         base,
         targets=targets,
         load_rpm=wanted.offered_rpm,
-        pending_since_s=pending_since(last, fleet.seen.replicas.get(name, {}), now_s),
+        pending_since_s=pending_since(last, fleet.seen.replicas.get(name), now_s),
     )
     if not decision.staying.keys() & base.staying.keys() and decision.staying:
         decision = replace(decision, switched_s=now_s)
@@ -329,6 +331,19 @@ def _decision(
         load = wanted.server.current.load
         decision = replace(decision, in_tokens=load.in_tokens, out_tokens=load.out_tokens)
     return _counted(remembered(fleet.rules, decision, way.recommended, now_s), last)
+
+
+def _with_missing_load(decision: ServerDecision, missing: MissingLoad | None) -> ServerDecision:
+    """Return a decision whose replicas state what is missing in the load, unless a rule holds them."""
+    if missing is None:
+        return decision
+    targets = {
+        on: replace(target, reason=TargetReason.load_missing, held=True, detail=missing.detail)
+        if target.replicas and not target.held
+        else target
+        for on, target in decision.targets.items()
+    }
+    return replace(decision, targets=targets)
 
 
 def _counted(decision: ServerDecision, last: ServerDecision | None) -> ServerDecision:

@@ -53,6 +53,7 @@ from rest_server.v1.models import (
     FigureOptions,
     FleetHistory,
     LastPlan,
+    LoadsAnswer,
     LoadUpdate,
     ModelList,
     OtherSide,
@@ -181,12 +182,12 @@ class Methods(Studies):
         return study("figure", system, options, bytes)
 
     @Sent
-    def put_loads(self, loads: Loads, *, if_match: str | None = None) -> Call[Plan]:
+    def put_loads(self, loads: Loads, *, if_match: str | None = None) -> Call[LoadsAnswer]:
         """Store loads of servers, with their replicas if given, and return the new plan."""
         changes = {
             name: change.model_dump(by_alias=True, exclude_unset=True) for name, change in loads.items()
         }
-        return _change("POST", "/v1/loads", document(Plan), if_match, to_json(changes))
+        return _change("POST", "/v1/loads", document(LoadsAnswer), if_match, to_json(changes))
 
     @Sent
     def last_plan(self) -> Call[LastPlan]:

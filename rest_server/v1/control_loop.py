@@ -4,50 +4,47 @@ All loads are checked before any is stored. The plan is made from exactly the re
 is stored with that revision.
 """
 
-import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import APIRouter, Body, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from optimizer.errors import SpecError
-from optimizer.features.versions.streams import with_allocation
 from optimizer.plan import Plan
-from optimizer.schema import AllocationData, Load, Route, Server
-from optimizer.schema.assumptions import check_load, lacks_lengths
-from optimizer.schema.current_pools import with_replicas
-from optimizer.schema.messages import did_you_mean, path_text, validated
 from optimizer.spec.streams import planned_name, planned_names
 from optimizer.stabilisation.decisions import Observation, ReplicaStatus
 from optimizer.stabilisation.loads import LoadEstimate
+from optimizer.stabilisation.missing_loads import MissingLoad
 from optimizer.stabilisation.stabilise import denoise_loads
 from rest_server.compat.answers import notice_headers
-from rest_server.errors import BodyError, field_path
 from rest_server.fleet import Entities, desired_allocations
 from rest_server.state import NOTHING_SEEN, FleetStore, PlanRecord
 from rest_server.v1.entities import Condition
 from rest_server.v1.examples import LOADS
-from rest_server.v1.models import LastPlan, LoadSnapshot, LoadUpdate, ServerList
+from rest_server.v1.load_updates import fleet_to_plan, load_update, missing_loads, with_updates
+from rest_server.v1.models import (
+    LastPlan,
+    LoadsAnswer,
+    LoadSnapshot,
+    LoadUpdate,
+    MissingLoadNote,
+    ServerList,
+)
 from rest_server.v1.planning import server_timing
 from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute, held_fleet
 from rest_server.v1.work import RunningFleet, plan_fleet, value_of
-
-MAX_SUGGESTED = 10_000
-"""Maximum number of servers for which the error for an unknown server suggests a similar name."""
 
 router = APIRouter(route_class=RawRoute, tags=["control loop"])
 
 
 @router.post(
     "/loads",
-    response_model=Plan,
+    response_model=LoadsAnswer,
     summary="Store loads and plan again",
     responses=problems(408, 412, 503, 504),
 )
@@ -65,16 +62,16 @@ async def plan_loads(
     fails (500, 503, 504, 507) or the client disconnects, the loads can be stored, and the last plan remains.
     A request without `If-Match` can be sent again, because it states values and not differences.
 
-    A load whose requests have no output length (`avgOutTokens` 0 or never given) or no input length
-    (`avgInTokens` never given; 0 is valid) counts as missing: it is not stored, and `X-Inferplan-Missing`
-    lists its server.
+    A length of 0 that says nothing leaves the last length. `missingLoads` and `X-Inferplan-Missing` list the
+    servers whose requests lack a length; they are planned for their last lengths. If these were never known,
+    the server keeps its replicas, and gets at least one.
     """
     state, held = request.app.state, held_fleet(request)
     storing = _Storing(held, body, condition)
     text, stages_s = await state.workers.run(request, partial(plan_fleet, state.settings), storing)
     revision = await run_in_threadpool(_keep, held, text, storing)
-    unusable = [quote(name, safe="") for name in sorted(storing.unusable)]
-    headers = server_timing(stages_s) | {"ETag": held.etag(revision)} | notice_headers((), missing=unusable)
+    missing = [quote(name, safe="") for name in sorted(storing.missing)]
+    headers = server_timing(stages_s) | {"ETag": held.etag(revision)} | notice_headers((), missing=missing)
     return Response(text, media_type=JSON, headers=headers)
 
 
@@ -91,57 +88,59 @@ class _Storing:
     """Items of the fleet after storing the loads."""
     loads: Mapping[str, LoadUpdate] = field(default_factory=dict)
     """Load updates in the body, by server."""
-    unusable: frozenset[str] = frozenset()
-    """Servers whose requests lack a token length, so that their loads count as missing."""
+    missing: Mapping[str, MissingLoad] = field(default_factory=dict)
+    """What is missing in the loads, by server."""
     seen: Observation = NOTHING_SEEN
     """Missing loads and existing replicas."""
     estimates: Mapping[str, LoadEstimate] = field(default_factory=dict)
     """Estimates of the loads, by server."""
 
     def __call__(self) -> RunningFleet:
-        loads = {name: self._update(name, change) for name, change in value_of(self.body).items()}
+        entities = self.held.snapshot().entities
+        loads = {name: load_update(entities, name, change) for name, change in value_of(self.body).items()}
 
         def store(entities: Entities) -> Entities:
-            changed, self.unusable = with_updates(entities, loads)
+            changed = with_updates(entities, loads)
             changed.system()
             return changed
 
         self.revision, stored = self.condition.update(self.held, store, "loads")
         self.entities, self.loads = stored, loads
-        return self._settled(stored)
+        return self._settled()
 
-    def _update(self, name: str, change: object) -> LoadUpdate:
-        """Validate the load update of one server.
-
-        Raises:
-            BodyError: a value is invalid, or the server does not exist, which is reported first.
-        """
-        try:
-            with _in_body(name):
-                return validated(LoadUpdate, change)
-        except BodyError:
-            entities = self.held.snapshot().entities
-            if name not in {*entities.owners, *entities.planned}:
-                raise _unknown_server(entities, name) from None
-            raise
-
-    def _settled(self, stored: Entities) -> RunningFleet:
+    def _settled(self) -> RunningFleet:
         """Return the fleet with the loads used for planning, without insignificant changes."""
-        now, unusable = self.held.snapshot(), _planned_names(self.entities, self.unusable)
-        self.seen = Observation(time.time(), self._missing(), self._replicas(), unusable)
-        system, self.estimates = denoise_loads(stored.loose_system(), now.rules, now.decisions, self.seen)
-        return RunningFleet(stored.with_loads_of(system).spec(), now.rules, now.decisions, self.seen)
+        now = self.held.snapshot()
+        self.missing = missing_loads(self.entities, self.loads, now.decisions)
+        incomplete = {
+            planned: item for name, item in self.missing.items() for planned in self._planned_names([name])
+        }
+        self.seen = Observation(time.time(), self._not_given(), self._replicas(), incomplete)
+        to_plan = fleet_to_plan(self.entities, self.missing, now.decisions)
+        system, self.estimates = denoise_loads(to_plan.loose_system(), now.rules, now.decisions, self.seen)
+        notes = tuple(
+            MissingLoadNote(server=name, values=item.values, detail=item.detail)
+            for name, item in sorted(self.missing.items())
+        )
+        spec = to_plan.with_loads_of(system).spec()
+        return RunningFleet(spec, now.rules, now.decisions, self.seen, notes)
 
-    def _missing(self) -> frozenset[str]:
-        """Return the planned servers whose rates are missing or cannot be planned.
+    def _not_given(self) -> frozenset[str]:
+        """Return the planned servers whose rates are not given, or cannot be planned.
 
         A shared queue needs the rates of all its servers, versions need the rate of their server, and servers
         of a route need the rate of the route.
         """
         given = {name for name, load in self.loads.items() if load.arrival_rate_rpm is not None}
-        given, routed = given - self.unusable, self.entities.routed
-        names = (name for name in self.entities.servers if routed.get(name, name) not in given)
-        return _planned_names(self.entities, names)
+        given -= {name for name, item in self.missing.items() if item.keeps_replicas}
+        routed = self.entities.routed
+        return self._planned_names(
+            name for name in self.entities.servers if routed.get(name, name) not in given
+        )
+
+    def _planned_names(self, names: Iterable[str]) -> frozenset[str]:
+        servers = self.entities.servers
+        return frozenset(planned for name in names for planned in planned_names(servers[name]))
 
     def _replicas(self) -> dict[str, dict[str, ReplicaStatus]]:
         """Return the reported replicas, by planned server and accelerator."""
@@ -155,152 +154,9 @@ class _Storing:
         }
 
 
-def with_updates(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[Entities, frozenset[str]]:
-    """Return a fleet with new loads by server, and the servers whose requests lack a token length.
-
-    Loads without token lengths are not stored.
-
-    Raises:
-        SpecError: a server does not exist, or its load is invalid.
-    """
-    servers: dict[str, Server] = dict(entities.servers)
-    routed: dict[str, Route] = {}
-    unusable: set[str] = set()
-    for name, change in loads.items():
-        owner = entities.owners.get(name)
-        if isinstance(owner, Route):
-            routed[name] = _routed(entities, owner, change)
-            continue
-        _check_has_load(entities, name, change)
-        if name not in servers and (whole := _split_server(servers, name, change)):
-            allocation = _running(entities, name, entities.planned[name].current, change)
-            servers[whole] = with_allocation(servers[whole], name, allocation)
-            continue
-        if name not in servers:
-            raise _unknown_server(entities, name)
-        current = servers[name].current
-        given: dict[str, Any] = change.model_dump(exclude_none=True, exclude={"replicas"})
-        with _in_body(name):
-            load = validated(Load, current.load.model_dump(exclude_unset=True) | given)
-            check_load(load, "")
-        if lacks_lengths(load, entities.profiles_of(servers[name].model)):
-            unusable.add(name)
-            load = current.load
-        allocation = _running(entities, name, current, change).model_copy(update={"load": load})
-        servers[name] = servers[name].model_copy(update={"current": allocation})
-        if change.replicas is not None and servers[name].shared_queue is not None:
-            servers |= _sharing(servers, servers[name])
-    unusable |= {
-        name
-        for name, server in servers.items()
-        if lacks_lengths(server.current.load, entities.profiles_of(server.model))
-    }
-    return replace(entities, servers=servers).with_items("routes", routed), frozenset(unusable)
-
-
-def _unknown_server(entities: Entities, name: str) -> BodyError:
-    """Return the error for the load of a server that does not exist, with advice on the form of the body."""
-    known = [*entities.owners]
-    hint = did_you_mean(name, known) if len(known) <= MAX_SUGGESTED else ""
-    if not known:
-        hint = "; the fleet has no servers: PUT /v1/fleet first"
-    elif not hint:
-        hint = f'; the body names servers, as in {{{json.dumps(known[0])}: {{"arrivalRate": 60}}}}'
-    return BodyError(_place(name), f"server {name!r} does not exist{hint}")
-
-
-def _routed(entities: Entities, route: Route, change: LoadUpdate) -> Route:
-    """Return a route with a new arrival rate.
-
-    Raises:
-        BodyError: a value other than a rate is given, or a server has the same name.
-    """
-    name, rate_rpm = route.name, change.arrival_rate_rpm
-    if name in entities.servers:
-        raise BodyError(_place(name), f"{name!r} is the name of a server and of a route; rename one of them")
-    for field_name in change.model_fields_set - {"arrival_rate_rpm"}:
-        alias = LoadUpdate.model_fields[field_name].alias or field_name
-        raise BodyError(f"{_place(name)}.{alias}", "a route has an arrivalRate only; remove it")
-    return route if rate_rpm is None else route.model_copy(update={"arrival_rate_rpm": rate_rpm})
-
-
-def _check_has_load(entities: Entities, name: str, change: LoadUpdate) -> None:
-    """Check that a load is not stated for a server that gets its load from a route.
-
-    Raises:
-        BodyError: the server gets its load from a route.
-    """
-    route = entities.routed.get(name)
-    if route is not None and change.model_dump(exclude_none=True, exclude={"replicas"}):
-        text = f"server {name!r} gets its load from route {route!r}; give the load of that route"
-        raise BodyError(_place(name), text)
-
-
-def _sharing(servers: Mapping[str, Server], one: Server) -> dict[str, Server]:
-    """Return the servers that share a server's queue, with the replicas reported for that server."""
-    return {
-        name: server.model_copy(
-            update={"current": one.current.model_copy(update={"load": server.current.load})}
-        )
-        for name, server in servers.items()
-        if server.shared_queue == one.shared_queue
-    }
-
-
-def _planned_names(entities: Entities, names: Iterable[str]) -> frozenset[str]:
-    return frozenset(planned for name in names for planned in planned_names(entities.servers[name]))
-
-
-def _split_server(servers: Mapping[str, Server], name: str, change: LoadUpdate) -> str | None:
-    """Return the name of the server that has a version of this name; None if there is none.
-
-    Raises:
-        BodyError: a load is stated for the version.
-    """
-    whole = next((w for w, one in servers.items() if one.split and name in planned_names(one)), None)
-    if whole is not None and change.model_dump(exclude_none=True, exclude={"replicas"}):
-        raise BodyError(_place(name), f"its load is a share of the load of {whole!r}; give that")
-    return whole
-
-
-def _running(entities: Entities, name: str, current: AllocationData, change: LoadUpdate) -> AllocationData:
-    """Return the current allocation of a server with the reported replicas."""
-    replicas = change.replicas
-    if replicas is None:
-        return current
-    for accelerator in replicas:
-        if accelerator not in entities.accelerators:
-            hint = did_you_mean(accelerator, entities.accelerators)
-            place = f"{_place(name)}.replicas.{_place(accelerator)}"
-            raise BodyError(place, f"accelerator {accelerator!r} does not exist{hint}")
-    numbers = {accelerator: there.ready + there.pending for accelerator, there in replicas.items()}
-    return with_replicas(current, numbers, mixed=entities.optimizer.heterogeneous)
-
-
-def _place(name: str) -> str:
-    return path_text([name]) or repr(name)
-
-
-@contextmanager
-def _in_body(name: str) -> Iterator[None]:
-    """Context that changes the paths in errors to the path of the server's load in the body.
-
-    Raises:
-        BodyError: the work failed because of a value in the body.
-    """
-    try:
-        yield
-    except SpecError as error:
-        message, server = str(error), _place(name)
-        field = field_path(message)
-        if field is None:
-            raise BodyError(server, message) from None
-        raise BodyError(f"{server}.{field}", message.removeprefix(f"{field}: ")) from None
-
-
 def _keep(held: FleetStore, text: bytes, stored: _Storing) -> int:
     """Store a plan as the last one and as the desired state, and return its revision."""
-    plan = Plan.model_validate_json(text)
+    plan = LoadsAnswer.model_validate_json(text).plan
     desired = desired_allocations(plan, stored.entities.servers)
     return held.keep_plan(plan, desired, stored.revision, stored.seen, stored.estimates)
 

@@ -1,5 +1,6 @@
 """Documents of /v1 that the library does not have: requests, responses, lists, and the last plan."""
 
+from operator import not_
 from typing import Any
 
 from pydantic import AwareDatetime, Field, RootModel
@@ -204,6 +205,36 @@ LoadChange = LoadUpdate
 
 class LoadSnapshot(RootModel[dict[str, LoadUpdate]]):
     """Loads by name of server or route; servers of a route have no separate load."""
+
+
+class MissingLoadNote(Document):
+    """A server whose load lacks values, and what the plan does without them."""
+
+    server: str
+    """Name of the server."""
+    values: tuple[str, ...] = Field(strict=False)
+    """Names of the missing values: `arrivalRate`, `avgInTokens`, `avgOutTokens`."""
+    detail: str
+    """What the plan does without them."""
+
+
+class LoadsAnswer(Plan):
+    """The plan for a snapshot of loads, and the loads of which a part is missing."""
+
+    missing_loads: tuple[MissingLoadNote, ...] = Field(
+        (), alias="missingLoads", exclude_if=not_, strict=False
+    )
+    """Servers whose load lacks values, with what the plan does without them; absent if there are none."""
+
+    @classmethod
+    def of(cls, plan: Plan, missing: tuple[MissingLoadNote, ...]) -> "LoadsAnswer":
+        """Return the answer with a plan."""
+        return cls.model_construct(**dict(plan), missing_loads=missing)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan alone."""
+        return Plan.model_construct(**{name: getattr(self, name) for name in Plan.model_fields})
 
 
 class LastPlan(Plan):

@@ -35,6 +35,8 @@ from rest_server.v1.models import (
     MAX_ITEMS,
     Analyses,
     Analysis,
+    LoadsAnswer,
+    MissingLoadNote,
     PlanOptions,
     SizingOptions,
     SizingProblem,
@@ -117,16 +119,18 @@ class RunningFleet:
     """Previous desired replicas; None if there are none."""
     seen: Observation
     """Time, missing loads and existing replicas."""
+    missing: tuple[MissingLoadNote, ...] = ()
+    """Loads of which a part is missing."""
 
 
 def plan_fleet(settings: Settings, fleet: RunningFleet) -> tuple[bytes, dict[str, float]]:
-    """Return a plan that a running fleet can reach, and the time of each stage [s]."""
+    """Return a plan that a running fleet can reach with its missing loads, and the time of each stage [s]."""
     system, timings = system_of(fleet.spec, settings), Timings()
     deadline = Deadline.after(_limit_s(system, settings))
     planner = Planner(deadline, memo_of_process(settings.sizing_memo_rows), timings)
     plan = plan_next(system, fleet.rules, fleet.decisions, fleet.seen, planner)
     plan = with_warnings(plan, find_candidates(system, planner.memo), planner.memo)
-    return plan.to_json().encode(), timings.stages_s
+    return LoadsAnswer.of(plan, fleet.missing).to_json().encode(), timings.stages_s
 
 
 def _limit_s(system: System, settings: Settings) -> float:

@@ -335,22 +335,26 @@ def test_a_snapshot_that_is_wrong_anywhere_changes_nothing(
 
 
 @pytest.mark.parametrize("length", [{"avgOutTokens": 0}, {"avgOutTokens": 0.0, "avgInTokens": 9}])
-def test_a_load_without_an_output_length_is_missing_and_named(service: TestClient, length: Json) -> None:
+def test_an_output_length_of_zero_leaves_the_last_one_and_is_named(service: TestClient, length: Json) -> None:
     fleet(service)
     before = service.get("/v1/servers/s").json()["currentAlloc"]["load"]
     loads = {"s": {"arrivalRate": 700} | length, "t": {"arrivalRate": 90}}
     answer = service.post("/v1/loads", json=loads)
     assert (answer.status_code, answer.headers["x-inferplan-missing"]) == (200, "s")
     stored = service.get("/v1/servers").json()["servers"]
-    assert [item["currentAlloc"]["load"] for item in stored] == [before, before | {"arrivalRate": 90}]
-    assert {pool["arrivalRate"] for pool in answer.json()["allocations"]["t"]} == {90}
+    kept = {"arrivalRate": 700, "avgInTokens": length.get("avgInTokens", before["avgInTokens"])}
+    assert [item["currentAlloc"]["load"] for item in stored] == [before | kept, before | {"arrivalRate": 90}]
+    for name, rate in (("s", 700), ("t", 90)):
+        assert sum(pool["arrivalRate"] for pool in answer.json()["allocations"][name]) == rate
     # A null is not given, so the length stays as it is.
     answer = service.post("/v1/loads", json={"s": {"arrivalRate": 700, "avgOutTokens": None}})
     assert (answer.status_code, "x-inferplan-missing" in answer.headers) == (200, False)
-    assert service.get("/v1/servers/s").json()["currentAlloc"]["load"] == before | {"arrivalRate": 700}
+    assert service.get("/v1/servers/s").json()["currentAlloc"]["load"] == before | kept
 
 
-def test_a_load_without_an_output_length_is_always_missing(service: TestClient) -> None:
+def test_a_server_whose_output_length_was_never_known_is_named_and_gets_a_replica(
+    service: TestClient,
+) -> None:
     source = fleet(service)
     del source["servers"][0]["currentAlloc"]["load"]["avgOutTokens"]
     place = "servers[0].currentAlloc.load.avgOutTokens: 0 or missing"
@@ -360,14 +364,15 @@ def test_a_load_without_an_output_length_is_always_missing(service: TestClient) 
     assert service.put("/v1/servers/s", json=source["servers"][0]).status_code == 200
     answer = service.post("/v1/loads", json={"s": {"arrivalRate": 700}})
     assert (answer.status_code, answer.headers["x-inferplan-missing"]) == (200, "s")
-    assert service.get("/v1/servers/s").json()["currentAlloc"]["load"]["arrivalRate"] == 0
-    # On the wire of the reference's family a server without an output length is idle; here it is named.
+    assert service.get("/v1/servers/s").json()["currentAlloc"]["load"]["arrivalRate"] == 700
+    # On the wire of the reference's family a server without an output length is idle.
     load = {"arrivalRate": 700, "avgInTokens": 16, "avgOutTokens": 0}
     wire = source["servers"][0] | {"name": "w s", "currentAlloc": {"load": load}}
     assert service.post("/addServer", json=wire).status_code in {200, 201}
     answer = service.post("/v1/loads", json={"t": {"arrivalRate": 90}})
-    assert (answer.status_code, answer.headers["x-inferplan-missing"]) == (200, "w%20s")
-    assert answer.json()["allocations"]["w s"] == []
+    assert (answer.status_code, answer.headers["x-inferplan-missing"]) == (200, "s, w%20s")
+    for name in ("s", "w s"):
+        assert sum(pool["numReplicas"] for pool in answer.json()["allocations"][name]) == 1
     assert service.post("/v1/fleet/report?format=json").status_code == 200
 
 
@@ -381,7 +386,7 @@ def test_a_load_without_an_input_length_is_missing(service: TestClient) -> None:
     for load in ({"arrivalRate": 700}, {"arrivalRate": 700, "avgInTokens": None, "avgOutTokens": 64}):
         answer = service.post("/v1/loads", json={"s": load})
         assert (answer.status_code, answer.headers["x-inferplan-missing"]) == (200, "s")
-        assert service.get("/v1/servers/s").json()["currentAlloc"]["load"]["arrivalRate"] == 0
+        assert sum(pool["numReplicas"] for pool in answer.json()["allocations"]["s"]) == 1
     answer = service.post("/v1/loads", json={"s": {"arrivalRate": 700, "avgInTokens": 0}})
     assert (answer.status_code, "x-inferplan-missing" in answer.headers) == (200, False)
     assert (
