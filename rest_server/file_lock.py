@@ -21,8 +21,15 @@ class FileLock:
     closing the connection.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, user: str = "service") -> None:
+        """Prepare a lock on a file.
+
+        Args:
+            path: the file.
+            user: word for the processes that use the file, for messages.
+        """
         self._path = path
+        self._user = user
         self._descriptor: int | None = None
         self.writable = False
 
@@ -41,7 +48,7 @@ class FileLock:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise InUseError("in use by another service; stop it, or name another file") from None
+            raise InUseError(f"in use by another {self._user}; stop it, or name another file") from None
         except BaseException:
             os.close(descriptor)
             raise

@@ -7,6 +7,7 @@ differences are written. If a write fails, the file and the fleet stay unchanged
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 
 from optimizer.errors import InferplanError
@@ -178,10 +179,11 @@ def _in_order(keys: Iterable[Key], placed: Mapping[Key, int]) -> bool:
 def _write_rest(connection: sqlite3.Connection, before: Snapshot, after: Snapshot) -> None:
     """Write the revision, and the new entries of the history."""
     connection.execute("UPDATE fleet SET revision = ?, changed_at = ?", (after.revision, after.changed_at))
-    if after.decisions is not before.decisions or after.replicas is not before.replicas:
+    known = attrgetter("decisions", "replicas", "loads_sent_at")
+    if any(new is not old for new, old in zip(known(after), known(before), strict=True)):
         connection.execute("UPDATE fleet SET decisions = ?", (decisions_text(after),))
-    known = before.history.number
-    new = [event for event in after.history.events if event.number > known]
+    last = before.history.number
+    new = [event for event in after.history.events if event.number > last]
     rows = ((item.number, event_text(item)) for item in new)
     connection.executemany("INSERT INTO events (number, document) VALUES (?, ?)", rows)
     connection.execute("DELETE FROM events WHERE number <= ?", (after.history.number - MAX_EVENTS,))

@@ -15,6 +15,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 from starlette.datastructures import State
 
+from rest_server.load_ages import age_s
 from rest_server.settings import Settings
 from rest_server.state import Snapshot
 from rest_server.v1.targets import TargetState, readings, unavailable_reason
@@ -120,6 +121,9 @@ class _FleetCollector(Collector):
         now: Snapshot = self._state.held.snapshot()
         yield _gauge("inferplan_revision", "Revision of the fleet.", now.revision)
         yield from _replicas(now)
+        ages = (((name,), age_s(at_s)) for name, at_s in now.planned_loads_sent_at.items())
+        text = "Time since the arrival rate was last sent."
+        yield _gauges("inferplan_load_age_seconds", text, ("server",), ages)
         unknown = unavailable_reason(now, self._settings.stale_after_s)
         yield _gauge(
             "inferplan_plan_usable", "1 while the last plan is recent enough to be followed.", unknown is None
@@ -131,7 +135,8 @@ class _FleetCollector(Collector):
         if unknown is not None:
             return
         yield from _plan(now)
-        yield from _desired(list(readings(now)), now, self._settings.metric_aliases)
+        fresh = [item for item in readings(now) if not item.is_stale(self._settings.stale_after_s)]
+        yield from _desired(fresh, now, self._settings.metric_aliases)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -6,7 +6,7 @@ Readers get a snapshot. Writers pass a function from snapshot to snapshot, which
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
@@ -19,6 +19,7 @@ from optimizer.stabilisation.rules import Rules
 from optimizer.stabilisation.stabilise import stabilise
 from rest_server.fleet import Entities
 from rest_server.history import History
+from rest_server.load_ages import SentAt, planned_sent_at, sent_at
 
 
 class RevisionConflictError(Exception):
@@ -82,6 +83,8 @@ class Snapshot:
     """Desired replicas according to the last plan; None before the first one."""
     replicas: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
     """Existing replicas by server and accelerator, as last reported."""
+    loads_sent_at: SentAt = field(default_factory=dict)
+    """Time at which the arrival rate was last sent [s since the epoch], by server or route."""
     rules: Rules = field(default_factory=Rules, compare=False)
     """Stabilisation rules between plans and desired replicas."""
     arriving: _LazyFleet | None = None
@@ -92,20 +95,34 @@ class Snapshot:
         if self.arriving is None:
             return self
         entities, plan = self.arriving.built()
-        built = replace(self, entities=entities, arriving=None)
-        seen = Observation(self.arriving.arrived_at)
+        arrived_at = self.arriving.arrived_at
+        times = dict.fromkeys(entities.owners, arrived_at)
+        built = replace(self, entities=entities, arriving=None, loads_sent_at=times)
+        seen = Observation(arrived_at)
         return built if plan is None else built.planned(plan, self.revision, seen)
 
-    def changed(self, entities: Entities, cause: str) -> "Snapshot":
+    def changed(self, entities: Entities, cause: str, sent: Collection[str] | None = None) -> "Snapshot":
         """Return the next snapshot, with changed items of the fleet.
 
         Args:
             entities: the items after the change.
             cause: cause of the change, for the history.
+            sent: servers and routes whose arrival rate was sent; None if documents were sent.
         """
         revision, now = self.revision + 1, time.time()
         history = self.history.with_change(revision, now, cause, self.entities, entities)
-        return replace(self, revision=revision, entities=entities, changed_at=revision, history=history)
+        times = sent_at(self.loads_sent_at, self.entities, entities, now, sent)
+        changed = replace(self, revision=revision, entities=entities, changed_at=revision, history=history)
+        return replace(changed, loads_sent_at=times)
+
+    @property
+    def planned_loads_sent_at(self) -> SentAt:
+        """Time at which the load of each planned server was last sent [s since the epoch].
+
+        A load of a state file without times counts as old as the last plan.
+        """
+        unknown_s = time.time() if self.plan is None else self.plan.made_at
+        return planned_sent_at(self.entities, self.loads_sent_at, unknown_s)
 
     def planned(
         self, plan: Plan, stands_for: int, seen: Observation, estimates: Estimates = NO_ESTIMATES
@@ -249,6 +266,7 @@ class FleetStore:
         *,
         if_revision: int | None = None,
         cause: str = "change",
+        sent: Collection[str] | None = None,
     ) -> tuple[int, Entities]:
         """Replace the items of the fleet by the result of `change`.
 
@@ -259,6 +277,7 @@ class FleetStore:
                 returning its argument changes nothing. Other changes wait for it, readers do not.
             if_revision: the required revision; None allows any.
             cause: cause of the change, for the history.
+            sent: servers and routes whose arrival rate was sent; None if documents were sent.
 
         Returns:
             The revision and the items after the change.
@@ -272,7 +291,7 @@ class FleetStore:
             if if_revision is not None and if_revision != before.revision:
                 raise RevisionConflictError(before.revision, if_revision)
             entities = change(before.entities)
-            return before if entities is before.entities else before.changed(entities, cause)
+            return before if entities is before.entities else before.changed(entities, cause, sent)
 
         after = self._write(changed)
         return after.revision, after.entities

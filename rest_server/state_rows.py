@@ -92,23 +92,24 @@ def read_snapshot(connection: sqlite3.Connection) -> tuple[str, Snapshot]:
     last = history.plans[-1] if history.plans else None
     plan = None if last is None else PlanRecord(last.plan(), last.revision, last.made_at)
     known = _adapter(_Known).validate_json(text or "{}")
-    snapshot = Snapshot(
-        revision, read_entities(connection), changed_at, plan, history, known.decisions, known.replicas
-    )
+    more = known.decisions, known.replicas, known.loads_sent_at
+    snapshot = Snapshot(revision, read_entities(connection), changed_at, plan, history, *more)
     return instance, snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Desired and existing replicas, as stored in a state file."""
+    """Desired and existing replicas and the times of loads, as stored in a state file."""
 
     decisions: Decisions | None = None
     replicas: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
+    loads_sent_at: Mapping[str, float] = field(default_factory=dict)
 
 
 def decisions_text(snapshot: Snapshot) -> str:
-    """Return the desired and existing replicas of a snapshot as JSON text."""
-    return _adapter(_Known).dump_json(_Known(snapshot.decisions, snapshot.replicas)).decode()
+    """Return the desired and existing replicas and the times of loads of a snapshot as JSON text."""
+    known = _Known(snapshot.decisions, snapshot.replicas, snapshot.loads_sent_at)
+    return _adapter(_Known).dump_json(known).decode()
 
 
 def read_positions(connection: sqlite3.Connection) -> dict[str, dict[Key, int]]:

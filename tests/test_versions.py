@@ -334,7 +334,7 @@ def test_versions_count_as_servers_for_the_size_of_a_system() -> None:
         assert (answer.status_code, "3 items exceed the limit of 2" in answer.text) == (422, True)
 
 
-def test_versions_whose_output_length_was_never_known_get_a_replica() -> None:
+def test_versions_of_unknown_output_length_get_a_replica() -> None:
     source = canary()
     source["servers"][0]["currentAlloc"] = {"load": {"arrivalRate": 3000, "avgInTokens": 16}}
     with pytest.raises(SpecError, match=r"avgOutTokens: 0 or missing"):

@@ -19,11 +19,13 @@ class LoopFlags(Request):
     """Flags of `loop`."""
 
     once: bool = False
-    """Run one cycle of the loop and exit."""
+    """Measure one window, run one cycle and exit; the status is 3 if no server has a known load and known
+    workloads.
+    """
     dry_run: bool = False
     """Decide replicas, but scale nothing and write no state."""
     state: Annotated[Path | None, Flag("FILE")] = None
-    """File that keeps the decisions across restarts; created if missing."""
+    """File that keeps the decisions across restarts, for one loop at a time; created if missing."""
     again: Annotated[Path | None, Flag("RECORDS")] = None
     """Repeat the decisions of cycles recorded in RECORDS, and show those that differ; nothing is measured or
     scaled.
@@ -43,6 +45,7 @@ def _loop(arguments: argparse.Namespace) -> int:
         from rest_server.loop.kubernetes import Cluster, connected
         from rest_server.loop.serving import serve_loop
         from rest_server.loop.sources import open_source
+        from rest_server.loop.state_file import StateFile
     except ImportError:
         raise MissingExtraError("lightkube", "kubernetes") from None
     from rest_server.stopping import end_on_signals
@@ -55,16 +58,24 @@ def _loop(arguments: argparse.Namespace) -> int:
         from rest_server.loop.records import repeated
 
         return _repeat(repeated(system, config, options.again))
-    target = config.kubernetes
-    fleet = None if target is None else Cluster(connected(target), target, system)
-    loop = Controller(system, config, open_source(config), fleet, _write, options.state, options.dry_run)
+    state = None if options.state is None else StateFile(options.state, read_only=options.dry_run)
+    target, suffix = config.kubernetes, None if state is None else state.suffix
+    fleet = None if target is None else Cluster(connected(target), target, system, suffix)
+    loop = Controller(system, config, open_source(config), fleet, _write, state, options.dry_run)
     serve_loop(loop)
     end_on_signals()
-    if options.once:
-        loop.once()
-    else:
+    if not options.once:
         loop.run(threading.Event())
-    return 0
+        return 0
+    record = loop.once()
+    unknown = {
+        name: f"{reading['reason']}: {reading['detail']}"
+        for name, reading in record["inputs"]["readings"].items()
+        if "reason" in reading
+    } | record["holds"]
+    for name, reason in unknown.items():
+        print_stderr(f"server {name!r} is not scaled: {reason}")
+    return 3 if unknown.keys() >= system.servers.keys() else 0
 
 
 def _write(record: dict[str, object]) -> None:

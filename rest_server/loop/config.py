@@ -12,6 +12,8 @@ from optimizer.schema.files import plain_value, read_text
 from optimizer.schema.messages import json_type, validated
 from optimizer.stabilisation.rules import RECOMMENDED, Rules
 
+MIN_LEASE_PERIODS = 2
+"""Minimum duration of the Lease [periods], because it is renewed once in each cycle."""
 LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 
 
@@ -77,7 +79,9 @@ class KubernetesTarget(Document):
     lease_s: Seconds = Field(60.0, alias="leaseDuration")
     """Time after which another loop can take over the Lease [s]."""
     identity: Name | None = None
-    """Holder of the Lease; default: the host name, which in a cluster is the name of the pod."""
+    """Name of the loop as holder of the Lease, before a random suffix that the state file keeps; default: the
+    host name, which in a cluster is the name of the pod.
+    """
     reference_labels: bool = Field(default=False, alias="referenceLabels")
     """Whether the workloads are the Deployments with llm-inferno's labels: `inferno.server.managed` is
     `true`, `inferno.server.name` and `inferno.server.allocation.accelerator` name the server and its
@@ -197,6 +201,12 @@ def read_config(path: Path) -> LoopConfig:
     if config.window_s < config.period_s:
         raise SpecError(
             f"{path}: window {config.window_s:g} s is below the period of {config.period_s:g} s; lengthen it"
+        )
+    target = config.kubernetes
+    if target is not None and target.lease and target.lease_s < MIN_LEASE_PERIODS * config.period_s:
+        raise SpecError(
+            f"{path}: kubernetes.leaseDuration {target.lease_s:g} s is below twice the period of "
+            f"{config.period_s:g} s, so the Lease would expire between cycles; lengthen it"
         )
     if config.system.startswith("sample:"):
         return config

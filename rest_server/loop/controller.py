@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
 
 from optimizer.candidates import SizingMemo
@@ -28,9 +27,10 @@ from rest_server.loop.drift import events_between, key_of
 from rest_server.loop.fetching import SourceError
 from rest_server.loop.kubernetes import ClusterError
 from rest_server.loop.loads import EstimatedLoad
-from rest_server.loop.records import MEMO_ROWS, read_state, record_of, write_state
+from rest_server.loop.records import MEMO_ROWS, record_of
 from rest_server.loop.remote import asked_targets
 from rest_server.loop.sources import MeasurementSource
+from rest_server.loop.state_file import StateFile
 from rest_server.loop.window import Hold, HoldReason, Reading, Window
 
 SCALED, REFUSED, WOULD_SCALE = "scaled", "refused", "dry run"
@@ -97,7 +97,7 @@ class Controller:
     """Workloads to scale; None if there are none."""
     write: Callable[[dict[str, Any]], None]
     """Function that is called with the record of each cycle."""
-    state_file: Path | None = None
+    state_file: StateFile | None = None
     dry_run: bool = False
     state: LoopState | None = None
     """State after the last cycle; None before the first."""
@@ -123,14 +123,14 @@ class Controller:
             if self.fleet is not None:
                 self.fleet.release()
 
-    def once(self) -> None:
-        """Measure one time window, and run one cycle."""
+    def once(self) -> dict[str, Any]:
+        """Measure one time window, run one cycle, and return its record."""
         end_s = time.time() + self.config.window_s
         while (left_s := end_s - time.time()) > 0:
             self.source.read(self.system, time.time())
             time.sleep(min(left_s, self.config.period_s))
         try:
-            self.cycle(time.time())
+            return self.cycle(time.time())
         finally:
             if self.fleet is not None:
                 self.fleet.release()
@@ -156,7 +156,7 @@ class Controller:
         begun_s = time.monotonic()
         before = self.state
         if before is None:
-            before = LoopState() if self.state_file is None else read_state(self.state_file)
+            before = LoopState() if self.state_file is None else self.state_file.state
             self._memo = SizingMemo(MEMO_ROWS)
         lease = None if self.fleet is None or self.dry_run else self.fleet.may_act()
         seen = self._seen(now_s)
@@ -166,7 +166,7 @@ class Controller:
             ask = partial(_ask, self.config.planner)
             outcome, seen = decide_remotely(self.system, self.config, before, seen, ask)
         if self.state_file is not None and lease is None and not self.dry_run:
-            write_state(outcome.state, self.state_file)
+            self.state_file.write(outcome.state)
         results = {} if self.fleet is None else self._scaled(self.fleet, outcome, lease)
         events = self._announced(before, outcome, lease)
         first = before if self.state is None else None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from optimizer.candidates import SizingMemo
 from optimizer.errors import SolverError
 from optimizer.plan import Plan
+from optimizer.schema import Load
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import (
@@ -20,6 +21,7 @@ from optimizer.stabilisation.decisions import (
     TargetReason,
 )
 from optimizer.stabilisation.keeping import Planner
+from optimizer.stabilisation.missing_loads import MissingLoad, missing_values, with_one_replica
 from optimizer.stabilisation.stabilise import denoise_loads, plan_next, stabilise
 from rest_server.loop.config import LoopConfig
 from rest_server.loop.draining import PlannedReplicas, planned_replicas, with_backlogs, with_target_shares
@@ -144,7 +146,8 @@ def decide(
     following = LoopState(_seeded(state.decisions, seen), memories, state.drifts)
     system = with_factors(system, state.drifts)
     system = _reachable(with_measured_loads(system, loads, variation=config.variation), seen, config)
-    observed = _observation(system, seen, holds)
+    system, incomplete = _with_one_replica_each(system, seen)
+    observed = _observation(system, seen, holds, incomplete)
     rules, last = config.applied_rules, following.decisions
     to_plan, estimates = denoise_loads(system, rules, last, observed)
     planner = Planner(Deadline.after(system.options.time_limit_s), memo)
@@ -312,12 +315,28 @@ def _starved(
     return found
 
 
-def _observation(system: System, seen: CycleInputs, holds: Mapping[str, Hold]) -> Observation:
+def _with_one_replica_each(system: System, seen: CycleInputs) -> tuple[System, dict[str, MissingLoad]]:
+    """Return the system in which servers of unknown lengths get a replica, and what their loads lack."""
+    missing = {}
+    for name, server in system.servers.items():
+        runs = any(item.desired for item in seen.replicas.get(name, {}).values())
+        profiles = system.profiles_of(server.model)
+        found = missing_values(server.current.load, None, profiles, runs=runs)
+        if found is not None and server.current.load.arrival_rate_rpm:
+            missing[name] = found
+    changed = {name: with_one_replica(system.servers[name]).with_load(Load()) for name in missing}
+    return replace(system, servers={**system.servers, **changed}) if changed else system, missing
+
+
+def _observation(
+    system: System, seen: CycleInputs, holds: Mapping[str, Hold], incomplete: Mapping[str, MissingLoad]
+) -> Observation:
     replicas = {
         name: {on: ReplicaStatus(item.ready, max(0, item.desired - item.ready)) for on, item in there.items()}
         for name, there in seen.replicas.items()
     }
-    return Observation(seen.now_s, frozenset(holds) & system.servers.keys(), replicas)
+    missing = frozenset({*holds, *incomplete}) & system.servers.keys()
+    return Observation(seen.now_s, missing, replicas, incomplete)
 
 
 def _unplanned(plan: Plan, system: System, holds: Mapping[str, Hold]) -> dict[str, Hold]:

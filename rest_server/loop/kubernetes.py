@@ -31,6 +31,7 @@ from optimizer.render.manifests import unique_names, workload_pairs
 from optimizer.spec.system import System
 from rest_server.loop.config import KubernetesTarget, WorkloadTarget
 from rest_server.loop.deciding import Existing, ExistingReplicas
+from rest_server.loop.state_file import new_suffix
 from rest_server.loop.window import Hold, HoldReason
 
 TIMEOUT_S = 10.0
@@ -98,14 +99,27 @@ def workloads_of(system: System, target: KubernetesTarget) -> dict[tuple[str, st
 class Cluster:
     """Workloads of a system in a Kubernetes cluster."""
 
-    def __init__(self, client: Client, target: KubernetesTarget, system: System) -> None:
+    def __init__(
+        self, client: Client, target: KubernetesTarget, system: System, suffix: str | None = None
+    ) -> None:
+        """Prepare to read and scale the workloads.
+
+        Args:
+            client: client of the cluster.
+            target: settings of the cluster.
+            system: the system whose workloads are scaled.
+            suffix: random part of the loop's identity; None selects one.
+
+        Raises:
+            SpecError: a configured workload is for a server or an accelerator that does not exist.
+        """
         self._client = client
         self._namespace = target.namespace
         self._manager = target.field_manager
         self._pairs = workload_pairs(system)
         self._labelled = target.reference_labels
         self._workloads = {} if self._labelled else workloads_of(system, target)
-        self._lease = LeaseHolder(client, target) if target.lease else None
+        self._lease = LeaseHolder(client, target, suffix or new_suffix()) if target.lease else None
 
     def read(self) -> tuple[Existing, dict[str, Hold]]:
         """Return the replicas of all workloads, and the servers whose workloads cannot be read."""
@@ -224,12 +238,24 @@ class LeaseHolder:
     """
 
     def __init__(
-        self, client: Client, target: KubernetesTarget, clock: Callable[[], float] = time.monotonic
+        self,
+        client: Client,
+        target: KubernetesTarget,
+        suffix: str,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Prepare to acquire the Lease.
+
+        Args:
+            client: client of the cluster.
+            target: settings with the name and the duration of the Lease.
+            suffix: random part of the identity, which tells the loops of one host apart.
+            clock: function that returns the local time [s].
+        """
         self._client = client
         self._name, self._namespace = target.lease, target.namespace
         self._duration_s = target.lease_s
-        self.identity = target.identity or socket.gethostname()
+        self.identity = f"{target.identity or socket.gethostname()}-{suffix}"
         self._clock = clock
         self._seen: tuple[str | None, float] = None, 0.0
         """Last known version of the Lease, and the time on the local clock at which it was first seen."""

@@ -11,6 +11,7 @@ from optimizer.units import SECONDS_PER_MINUTE
 from rest_server.loop.config import LoopConfig
 from rest_server.loop.estimators import LengthMemory, backlog_rps, completions_rps, offered_rps
 from rest_server.loop.forecast import RateForecast
+from rest_server.loop.samples import FULL
 from rest_server.loop.window import Hold, HoldReason, Reading, Window
 
 SAME_LENGTH = 0.03
@@ -64,6 +65,8 @@ class LoadMemory:
     forecast: RateForecast = field(default_factory=RateForecast)
     load: EstimatedLoad | None = None
     """Last measured load; None if there was none."""
+    measured_s: float | None = None
+    """Time of the last measured load [s since the epoch]; None if there was none."""
     ready: Mapping[str, int] = field(default_factory=dict)
     """Number of ready replicas by accelerator, if no others exist or are desired."""
     ready_since_s: float = 0.0
@@ -87,11 +90,11 @@ def with_reading(
     """
     if isinstance(reading, Hold):
         return last, reading
-    hold = _problem(reading, config)
+    hold = _problem(reading, last, config, now_s)
     if hold is not None:
         return last, hold
     lengths = last.lengths.after(reading, now_s)
-    share = reading.reporting / reading.expected if reading.expected else 1.0
+    share = min(1.0, reading.reporting / reading.expected) if reading.expected else 1.0
     before = last.load or EstimatedLoad(0.0, 0.0, 0.0)
     rate_rps, forecast = offered_rps(reading) / share, last.forecast
     forecast_rps = None
@@ -108,11 +111,15 @@ def with_reading(
         out_tokens_cv=_settled(lengths.out_tokens_cv, before.out_tokens_cv, 0.0, SAME_VARIATION),
         forecast_rps=forecast_rps,
     )
-    return replace(last, lengths=lengths, forecast=forecast, load=load), None
+    return replace(last, lengths=lengths, forecast=forecast, load=load, measured_s=now_s), None
 
 
-def _problem(window: Window, config: LoopConfig) -> Hold | None:
-    """Return the reason why no load can be estimated from a window; None if one can."""
+def _problem(window: Window, last: LoadMemory, config: LoopConfig, now_s: float) -> Hold | None:
+    """Return the reason why no load can be estimated from a window; None if one can.
+
+    If the ready replicas have not changed during the window, its samples must cover all of them, because a
+    replica that reports again after a long time looks like a new one.
+    """
     if not window.is_finite:
         return Hold(HoldReason.not_a_number, "a metric is not a number")
     if not window.reporting and window.counts.arrived is None:
@@ -122,6 +129,13 @@ def _problem(window: Window, config: LoopConfig) -> Hold | None:
     if window.expected and window.reporting < config.coverage * window.expected:
         text = f"{window.reporting} of {window.expected} replicas report, below {config.coverage:.0%}"
         return Hold(HoldReason.partial, text)
+    ready, covered_s = sum(last.ready.values()), window.covered_s
+    unchanged = ready == window.expected and now_s - last.ready_since_s >= config.window_s
+    existing_s = ready * config.window_s
+    is_known = unchanged and covered_s is not None and window.counts.arrived is None
+    if is_known and (covered_s or 0.0) < FULL * config.coverage * existing_s:
+        text = f"samples cover {covered_s:.0f} s of the {existing_s:g} s of {ready} replicas"
+        return Hold(HoldReason.window_not_full, text)
     return None
 
 

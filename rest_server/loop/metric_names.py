@@ -58,3 +58,15 @@ GATEWAY_GAUGES: Mapping[str, Alternatives] = {
     ),
 }
 """Gauge metrics of a gateway's queue, which is in addition to the queues of the replicas."""
+STARTED = "process_start_time_seconds"
+"""Gauge metric with the start of a replica's process, which the client libraries of Prometheus add."""
+
+
+def chosen(table: Mapping[str, Alternatives], values: Mapping[str, float]) -> dict[str, float]:
+    """Return the value of each quantity, from its first alternative that is present."""
+    found = {}
+    for name, alternatives in table.items():
+        parts = next((parts for parts in alternatives if all(part in values for part in parts)), None)
+        if parts is not None:
+            found[name] = sum(values[part] for part in parts)
+    return found

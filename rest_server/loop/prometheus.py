@@ -1,9 +1,14 @@
-"""Source of measurements that queries Prometheus: one query per cycle, for all servers and quantities."""
+"""Source of measurements that queries Prometheus, for all servers and quantities at once.
+
+Counters and gauges are read as raw samples, because functions such as `increase` do not say how much of the
+window the samples cover.
+"""
 
 import json
-import math
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from itertools import chain
+from typing import Any
 
 from optimizer.arrays import grouped
 from optimizer.spec.system import System
@@ -16,93 +21,59 @@ from rest_server.loop.metric_names import (
     GAUGES,
     HISTOGRAMS,
     Alternatives,
+    chosen,
 )
-from rest_server.loop.window import Counts, Hold, HoldReason, Reading, Window, in_buckets
+from rest_server.loop.samples import ReplicaSample, Samples, sampled_window
+from rest_server.loop.window import Hold, HoldReason, Reading, Window, in_buckets
 
 QUANTITY = "quantity"
-"""Label of the response that contains the name of the quantity."""
-FIRST = COUNTERS["first_tokens"]
+"""Label of the response that contains the name of the histogram."""
+OF_METRICS = {"__name__", "finished_reason", "reason"}
+"""Labels that tell the series of one metric of a replica apart."""
+Row = tuple[dict[str, str], list[tuple[float, float]]]
+"""Labels of a series, and its samples: times [s since the epoch] and values."""
 
 
-def _metrics(alternatives: Alternatives, form: Callable[[str], str]) -> str:
-    """Return a PromQL expression for the first alternative that exists; its metrics are summed.
-
-    Args:
-        alternatives: the alternatives.
-        form: function that returns the expression for one metric.
-    """
-    return " or ".join(
-        "(" + " + ".join(form(name) for name in parts) + ")" if len(parts) > 1 else form(parts[0])
-        for parts in alternatives
-    )
-
-
-class QueryText:
-    """Builds the PromQL query of a source."""
+class QueryTexts:
+    """Builds the PromQL queries of a source: raw samples of counters and gauges, and growth of histograms."""
 
     def __init__(self, source: PrometheusSource, window_s: float) -> None:
         self._source = source
-        self._range = f"{max(1, round(1000 * window_s))}ms"
+        self._window = _duration(window_s)
+        self._range = _duration(window_s + source.stale_s)
+        """Range of the samples, with those before the window that a window can begin after."""
 
-    def text(self) -> str:
-        """Return the query for all quantities, each marked by a label."""
+    def replicas(self) -> str:
+        """Return the query for the samples of all replicas."""
+        return self._samples((COUNTERS, GAUGES), self._source.server_label, self._source.selector)
+
+    def gateway(self) -> str | None:
+        """Return the query for the samples of the gateway; None if there is none."""
+        label = self._source.gateway_label
+        return None if label is None else self._samples((GATEWAY_COUNTERS, GATEWAY_GAUGES), label, "")
+
+    def histograms(self) -> str:
+        """Return the query for the growth of the histograms in the window, by server and bound."""
         return " or ".join(
-            f'label_replace({expression}, "{QUANTITY}", "{name}", "", "")'
-            for name, expression in self._parts()
+            f'label_replace({self._growth(alternatives)}, "{QUANTITY}", "{name}", "", "")'
+            for name, alternatives in HISTOGRAMS.items()
         )
 
-    def _parts(self) -> Iterator[tuple[str, str]]:
-        label, span = self._source.server_label, self._range
-        for name, alternatives in COUNTERS.items():
-            yield name, self._increase(alternatives, label)
-        for name, alternatives in HISTOGRAMS.items():
-            yield name, self._increase(alternatives, f"{label}, le")
-        for name, alternatives in GAUGES.items():
-            yield name, _metrics(alternatives, lambda metric: f"sum by ({label}) ({self._select(metric)})")
-        yield "waiting_before", _metrics(GAUGES["waiting"], self._before)
-        recent = f"time() - timestamp({{}}) < {self._source.stale_s:g}"
-        first = tuple((parts[0],) for parts in GAUGES["waiting"])
-        yield (
-            "reporting",
-            _metrics(first, lambda metric: f"count by ({label}) ({recent.format(self._select(metric))})"),
+    def _growth(self, alternatives: Alternatives) -> str:
+        labels = f"{self._source.server_label}, le"
+        chosen = f"{{{self._source.selector}}}" if self._source.selector else ""
+        return " or ".join(
+            f"sum by ({labels}) (increase({metric}{chosen}[{self._window}]))" for (metric,) in alternatives
         )
-        yield "history", f"count(up offset {span})"
-        if self._source.gateway_label is not None:
-            mine = self._source.gateway_label
-            for name, alternatives in GATEWAY_COUNTERS.items():
-                yield f"gateway_{name}", self._increase(alternatives, mine, gateway=True)
-            for name, alternatives in GATEWAY_GAUGES.items():
-                yield (
-                    f"gateway_{name}",
-                    _metrics(alternatives, lambda metric: f"sum by ({mine}) ({metric})"),
-                )
 
-    def _increase(self, alternatives: Alternatives, labels: str, *, gateway: bool = False) -> str:
-        def form(metric: str) -> str:
-            chosen = metric if gateway else self._select(metric)
-            return f"sum by ({labels}) (increase({chosen}[{self._range}]))"
-
-        return _metrics(alternatives, form)
-
-    def _before(self, metric: str) -> str:
-        """Return the expression for requests waiting at the start of the window.
-
-        Queues that were lost in a restart do not count.
-        """
-        place = next(i for i, parts in enumerate(GAUGES["waiting"]) if metric in parts)
-        restarted = f"resets({self._select(FIRST[place][0])}[{self._range}]) > 0"
-        waited = f"{self._select(metric)} offset {self._range}"
-        return f"sum by ({self._source.server_label}) ({waited} unless ({restarted}))"
-
-    def _select(self, metric: str) -> str:
-        return f"{metric}{{{self._source.selector}}}" if self._source.selector else metric
+    def _samples(self, tables: Iterable[Mapping[str, Alternatives]], label: str, selector: str) -> str:
+        names = {name for table in tables for parts in chain.from_iterable(table.values()) for name in parts}
+        matchers = [f'__name__=~"{"|".join(sorted(names))}"', f'{label}!=""']
+        return f"{{{','.join([*matchers, selector] if selector else matchers)}}}[{self._range}]"
 
 
-class _Values(NamedTuple):
-    """Values of one server in a response."""
-
-    single: dict[str, float]
-    buckets: dict[str, dict[float, float]]
+def _duration(seconds: float) -> str:
+    return f"{max(1, round(1000 * seconds))}ms"
 
 
 class PrometheusReader:
@@ -111,7 +82,7 @@ class PrometheusReader:
     def __init__(
         self, ask: Callable[[str, Mapping[str, str]], str], source: PrometheusSource, window_s: float
     ) -> None:
-        """Prepare the query.
+        """Prepare the queries.
 
         Args:
             ask: function that posts a form to an address and returns the body, or raises `SourceError`.
@@ -121,79 +92,143 @@ class PrometheusReader:
         self._ask = ask
         self._source = source
         self._window_s = window_s
-        self._query = QueryText(source, window_s).text()
+        self._queries = QueryTexts(source, window_s)
         self.replicas: Mapping[tuple[str, str], int] = {}
         """Always empty, because the metrics do not state the accelerator of a replica."""
 
     def read(self, system: System, now_s: float) -> dict[str, Reading]:
         """Return the window of each server up to a time, or the reason why there is none."""
         names = list(system.servers)
+        gateway_query = self._queries.gateway()
         try:
-            rows = self._rows(now_s)
+            rows = self._rows(self._queries.replicas(), now_s)
+            gateway_rows = [] if gateway_query is None else self._rows(gateway_query, now_s)
+            growth = self._rows(self._queries.histograms(), now_s)
         except SourceError as error:
             return dict.fromkeys(names, Hold(HoldReason.source_down, str(error)))
-        owners = {name: name for name in names} | _only_servers(system)
-        found: dict[str, _Values] = {name: _Values({}, {}) for name in names}
-        history = False
-        for labels, value in rows:
-            quantity = labels[QUANTITY]
-            if quantity == "history":
-                history = True
-                continue
-            is_gateway = quantity.startswith("gateway_")
-            label = str(self._source.gateway_label if is_gateway else self._source.server_label)
-            name = owners.get(labels.get(label, "")) if is_gateway else labels.get(label, "")
-            if name not in found:
-                continue
-            if "le" in labels:
-                found[name].buckets.setdefault(quantity, {})[float(labels["le"])] = value
-            else:
-                found[name].single[quantity] = value
-        if not history:
-            hold = Hold(HoldReason.window_not_full, f"Prometheus has no values of {self._window_s:g} s ago")
-            return dict.fromkeys(names, hold)
-        return {name: self._reading(values) for name, values in found.items()}
+        own = {name: name for name in names}
+        replicas = samples_by_server(rows, self._source.server_label, own, COUNTERS, GAUGES)
+        owners = own | _only_servers(system)
+        gateways = samples_by_server(
+            gateway_rows, self._source.gateway_label or "", owners, GATEWAY_COUNTERS, GATEWAY_GAUGES
+        )
+        buckets = _buckets(growth, self._source.server_label)
+        return {
+            name: self._reading(replicas.get(name, {}), gateways.get(name, {}), buckets.get(name, {}), now_s)
+            for name in names
+        }
 
-    def _rows(self, now_s: float) -> list[tuple[dict[str, str], float]]:
-        """Return the response as labels and values.
+    def _rows(self, query: str, now_s: float) -> list[Row]:
+        """Return the response as labels and samples of each series.
 
         Raises:
             SourceError: there is no response, or it cannot be read.
         """
         url = f"{self._source.url.rstrip('/')}/api/v1/query"
         try:
-            found = json.loads(self._ask(url, {"query": self._query, "time": f"{now_s:.3f}"}))
+            found = json.loads(self._ask(url, {"query": query, "time": f"{now_s:.3f}"}))
             result: list[dict[str, Any]] = found["data"]["result"]
-            return [(item["metric"], float(item["value"][1])) for item in result]
+            return [
+                (
+                    dict(item["metric"]),
+                    [(float(at), float(value)) for at, value in item.get("values") or [item["value"]]],
+                )
+                for item in result
+            ]
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise SourceError(f"{url}: the answer cannot be read: {error!r}") from None
 
-    def _reading(self, values: _Values) -> Reading:
-        single = dict(values.single)
-        reporting = single.pop("reporting", 0.0)
-        seen = [name for name in single if name.startswith("gateway_")]
-        gateway = {name.removeprefix("gateway_"): single.pop(name) for name in seen}
-        if self._source.gateway_label is not None and "arrived" not in gateway:
-            return Hold(
-                HoldReason.no_series, f"no metric {GATEWAY_COUNTERS['arrived'][0][0]} for this server"
-            )
-        if self._source.gateway_label is None and not {"waiting", "first_tokens"} <= single.keys():
-            return Hold(HoldReason.no_series, f"no metrics {FIRST[0][0]} and {GAUGES['waiting'][0][0]}")
-        waiting, running = single.pop("waiting", 0.0), single.pop("running", 0.0)
-        growth = waiting - single.pop("waiting_before", 0.0)
-        queue = gateway.pop("waiting", 0.0)
-        # Prometheus extrapolates each bucket alone, so that a difference can be slightly below zero.
-        buckets = {
-            name: {bound: max(0.0, count) for bound, count in in_buckets(found).items()}
-            for name, found in values.buckets.items()
-        }
-        counts: dict[str, Any] = single | gateway | buckets
-        return Window(
-            Counts(self._window_s, waiting_growth=growth, **counts),
-            waiting + queue,
-            running,
-            int(reporting) if math.isfinite(reporting) else 0,
-        )
+    def _reading(
+        self,
+        replicas: Mapping[str, Samples],
+        gateways: Mapping[str, Samples],
+        buckets: Mapping[str, Mapping[float, float]],
+        now_s: float,
+    ) -> Reading:
+        stale_s, counted = self._source.stale_s, self._source.gateway_label is not None
+        if counted and not any("arrived" in last.counters for last in _last(gateways)):
+            text = f"no metric {GATEWAY_COUNTERS['arrived'][0][0]} for this server"
+            return Hold(HoldReason.no_series, text)
+        known = any("first_tokens" in last.counters and "waiting" in last.gauges for last in _last(replicas))
+        if not counted and not known:
+            first, waiting = COUNTERS["first_tokens"][0][0], GAUGES["waiting"][0][0]
+            return Hold(HoldReason.no_series, f"no metrics {first} and {waiting}")
+        window = sampled_window(replicas, now_s, self._window_s, stale_s=stale_s)
+        if not counted:
+            hold = window.problem(self._window_s, stale_s)
+            return hold or _with_buckets(window.reading(), buckets)
+        arrivals = sampled_window(gateways, now_s, self._window_s, stale_s=stale_s)
+        hold = arrivals.problem(self._window_s, stale_s)
+        return hold or _with_buckets(_with_gateway(window.reading(), arrivals.reading()), buckets)
+
+
+def samples_by_server(
+    rows: Iterable[Row],
+    label: str,
+    owners: Mapping[str, str],
+    counters: Mapping[str, Alternatives],
+    gauges: Mapping[str, Alternatives],
+) -> dict[str, dict[str, Samples]]:
+    """Return the samples of the replicas of each server, by server and replica.
+
+    The series of a replica have the same label `instance`, or without it the same labels except those that
+    tell series of one metric apart.
+
+    Args:
+        rows: the series.
+        label: label that contains the name of a server.
+        owners: server by value of the label.
+        counters: metrics of counters, by field of `Counts`.
+        gauges: metrics of gauges.
+    """
+    values: dict[tuple[str, str], dict[float, dict[str, float]]] = {}
+    for labels, samples in rows:
+        server = owners.get(labels.get(label, ""))
+        if server is None:
+            continue
+        rest = sorted(item for item in labels.items() if item[0] not in OF_METRICS)
+        replica = values.setdefault((server, labels.get("instance") or str(rest)), {})
+        metric = labels.get("__name__", "")
+        for at_s, value in samples:
+            there = replica.setdefault(at_s, {})
+            there[metric] = there.get(metric, 0.0) + value
+    found: dict[str, dict[str, Samples]] = {}
+    for (server, name), times in values.items():
+        found.setdefault(server, {})[name] = [
+            (at_s, ReplicaSample(chosen(counters, there), {}, chosen(gauges, there)))
+            for at_s, there in sorted(times.items())
+        ]
+    return found
+
+
+def _last(replicas: Mapping[str, Samples]) -> list[ReplicaSample]:
+    return [samples[-1][1] for samples in replicas.values() if samples]
+
+
+def _buckets(rows: Iterable[Row], label: str) -> dict[str, dict[str, dict[float, float]]]:
+    """Return the growth of histograms by server, quantity and upper bound, cumulative over bounds."""
+    found: dict[str, dict[str, dict[float, float]]] = {}
+    for labels, samples in rows:
+        server = found.setdefault(labels.get(label, ""), {})
+        server.setdefault(labels[QUANTITY], {})[float(labels["le"])] = samples[-1][1]
+    return found
+
+
+def _with_buckets(window: Window, cumulative: Mapping[str, Mapping[float, float]]) -> Window:
+    # Prometheus extrapolates each bucket alone, so that a difference can be slightly below zero.
+    buckets: dict[str, Any] = {
+        name: {bound: max(0.0, count) for bound, count in in_buckets(found).items()}
+        for name, found in cumulative.items()
+    }
+    return replace(window, counts=replace(window.counts, **buckets))
+
+
+def _with_gateway(window: Window, arrivals: Window) -> Window:
+    """Return a window with the arrivals and lengths that a gateway counted, and the requests in its queue."""
+    names = [name for name in GATEWAY_COUNTERS if getattr(arrivals.counts, name)]
+    counted: dict[str, Any] = {name: getattr(arrivals.counts, name) for name in ("arrived", *names)}
+    counts = replace(window.counts, span_s=arrivals.counts.span_s, **counted)
+    return replace(window, counts=counts, waiting=window.waiting + arrivals.waiting)
 
 
 def _only_servers(system: System) -> dict[str, str]:

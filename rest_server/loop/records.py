@@ -1,4 +1,4 @@
-"""State file of the control loop, records of its cycles, and the repetition of recorded cycles."""
+"""Records of the control loop: its state and its cycles as plain values, and the repetition of cycles."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,6 @@ from optimizer.candidates import SizingMemo
 from optimizer.errors import SpecError
 from optimizer.schema.files import read_text
 from optimizer.spec.system import System
-from optimizer.spec.writing import write_text
 from rest_server.loop.config import LoopConfig
 from rest_server.loop.deciding import (
     CycleInputs,
@@ -26,7 +25,7 @@ from rest_server.loop.deciding import (
 from rest_server.loop.loads import EstimatedLoad
 
 VERSION = 2
-"""Version of the state file."""
+"""Version of the state."""
 MEMO_ROWS = 2**15
 """Maximum number of cached sizings."""
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
@@ -63,24 +62,6 @@ def state_of(values: Mapping[str, Any], source: str) -> LoopState:
     return found
 
 
-def read_state(path: Path) -> LoopState:
-    """Read the state of the loop from a file; an empty state if the file does not exist.
-
-    Raises:
-        SpecError: the file cannot be read.
-    """
-    return state_of(_object(read_text(path), str(path)), str(path)) if path.exists() else LoopState()
-
-
-def write_state(state: LoopState, path: Path) -> None:
-    """Write the state of the loop so that a crash leaves the old or the new state.
-
-    Raises:
-        SpecError: the file cannot be written.
-    """
-    write_text(json.dumps(state_values(state)) + "\n", path)
-
-
 def record_of(
     seen: CycleInputs, before: LoopState | None, outcome: CycleOutcome, results: Mapping[tuple[str, str], str]
 ) -> dict[str, Any]:
@@ -95,7 +76,10 @@ def record_of(
     plan = outcome.plan
     return {
         "time": datetime.fromtimestamp(seen.now_s, UTC).isoformat(timespec="milliseconds"),
-        "loads": {name: _load_values(load) for name, load in outcome.loads.items()},
+        "loads": {
+            name: _load_values(load, outcome.state.loads[name].measured_s, seen.now_s)
+            for name, load in outcome.loads.items()
+        },
         "holds": {
             name: f"{hold.reason.value}: {hold.detail}" for name, hold in sorted(outcome.holds.items())
         },
@@ -126,8 +110,9 @@ def record_of(
     }
 
 
-def _load_values(load: EstimatedLoad) -> dict[str, Any]:
-    found = _plain(load) | {"planned_rps": load.planned_rps}
+def _load_values(load: EstimatedLoad, measured_s: float | None, now_s: float) -> dict[str, Any]:
+    age_s = None if measured_s is None else now_s - measured_s
+    found = _plain(load) | {"planned_rps": load.planned_rps, "age_s": age_s}
     return {key: round(value, 4) for key, value in found.items() if value is not None}
 
 
@@ -144,10 +129,19 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
     """
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if line.strip():
-            yield _object(line, f"{path}:{number}")
+            yield json_object(line, f"{path}:{number}")
 
 
-def _object(text: str, source: str) -> dict[str, Any]:
+def json_object(text: str, source: str) -> dict[str, Any]:
+    """Return a JSON object from text.
+
+    Args:
+        text: the text.
+        source: name of the file, for messages.
+
+    Raises:
+        SpecError: the text is not a JSON object.
+    """
     try:
         found = json.loads(text)
     except ValueError as error:

@@ -5,11 +5,10 @@ of each replica. So restarted counters and lost queues are attributed to the rig
 """
 
 import json
-import math
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,27 +16,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from optimizer.arrays import totals
 from optimizer.spec.system import System
 from rest_server.loop.fetching import SourceError
-from rest_server.loop.metric_names import COUNTERS, GAUGES, HISTOGRAMS, Alternatives
-from rest_server.loop.window import Counts, Hold, HoldReason, Reading, Window, in_buckets, summed
+from rest_server.loop.metric_names import COUNTERS, GAUGES, HISTOGRAMS, STARTED, chosen
+from rest_server.loop.samples import EMPTY, ReplicaSample, sampled_window
+from rest_server.loop.window import Hold, HoldReason, Reading, in_buckets
 
 AT_ONCE = 16
 """Number of replicas that are read simultaneously."""
-FULL = 0.9
-"""Minimum fraction of the time window in which requests must have been counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaSample:
-    """Metrics of a replica at one time; counters are since its start."""
-
-    counters: Mapping[str, float]
-    buckets: Mapping[str, Mapping[float, float]]
-    """Number of values in each histogram bucket, by field of `Counts` and upper bound."""
-    gauges: Mapping[str, float]
-
-
-EMPTY = ReplicaSample({}, {}, {"waiting": 0.0, "running": 0.0})
-"""Metrics of a replica that has just started."""
+REMEMBERED_S = 3600.0
+"""Time for which the last sample of a replica that is no longer listed is kept [s], so that its counters do
+not count from zero if it is listed again.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +81,7 @@ def sample_of(text: str) -> ReplicaSample:
                     sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
     except (ValueError, KeyError) as error:
         raise SourceError(f"metrics cannot be read: {error}") from None
-    counters, gauges = _chosen(COUNTERS, sums), _chosen(GAUGES, sums)
+    counters, gauges = chosen(COUNTERS, sums), chosen(GAUGES, sums)
     for name, found in (("first_tokens", counters), ("waiting", gauges)):
         if name not in found:
             known = " or ".join(parts[0] for parts in {**COUNTERS, **GAUGES}[name])
@@ -103,68 +91,41 @@ def sample_of(text: str) -> ReplicaSample:
         for name, alternatives in HISTOGRAMS.items()
         if (metric := alternatives[0][0]) in cumulative
     }
-    return ReplicaSample(counters, buckets, {"running": 0.0, **gauges})
-
-
-def _chosen(table: Mapping[str, Alternatives], sums: Mapping[str, float]) -> dict[str, float]:
-    """Return the value of each quantity, from its first alternative that is present."""
-    found = {}
-    for name, alternatives in table.items():
-        parts = next((parts for parts in alternatives if all(part in sums for part in parts)), None)
-        if parts is not None:
-            found[name] = sum(sums[part] for part in parts)
-    return found
-
-
-def counts_between(before: ReplicaSample, after: ReplicaSample) -> Counts:
-    """Return the counts of a replica between two samples.
-
-    If a counter has decreased, the replica has been restarted: it counts from zero, and the requests that
-    were waiting in it are lost.
-    """
-    restarted = any(after.counters.get(name, value) < value for name, value in before.counters.items())
-    old = EMPTY if restarted else before
-    found: dict[str, Any] = {
-        name: value - old.counters.get(name, 0.0) for name, value in after.counters.items()
-    }
-    for name, buckets in after.buckets.items():
-        then = old.buckets.get(name, {})
-        found[name] = {bound: value - then.get(bound, 0.0) for bound, value in buckets.items()}
-    found["waiting_growth"] = after.gauges["waiting"] - old.gauges["waiting"]
-    return Counts(**found)
+    return ReplicaSample(counters, buckets, {"running": 0.0, **gauges}, sums.get(STARTED))
 
 
 @dataclass(slots=True)
 class _ServerHistory:
-    """Counts of one server over time, and the last samples of its replicas."""
+    """Samples of the replicas of one server over time."""
 
-    steps: deque[Counts] = field(default_factory=deque)
-    last: dict[str, ReplicaSample] = field(default_factory=dict)
+    samples: dict[str, deque[tuple[float, ReplicaSample]]] = field(default_factory=dict)
 
-    def add(self, span_s: float | None, samples: Mapping[str, ReplicaSample], listed: Iterable[str]) -> None:
+    def add(self, now_s: float, last_s: float | None, found: Mapping[str, ReplicaSample]) -> None:
         """Add a read of all replicas.
 
-        Args:
-            span_s: time since the last read [s]; None for the first read, with which nothing can be counted.
-            samples: samples of the replicas by address.
-            listed: addresses of all replicas that service discovery lists.
-        """
-        if span_s is not None:
-            counts = summed(
-                counts_between(self.last.get(address, EMPTY), sample) for address, sample in samples.items()
-            )
-            self.steps.append(replace(counts, span_s=span_s))
-        there = set(listed)
-        self.last = {
-            address: value for address, value in (self.last | dict(samples)).items() if address in there
-        }
+        A replica that was never seen before counts from zero, unless it started before the last read.
 
-    def window(self, window_s: float) -> Counts:
-        """Return the counts of the last reads, whose total time is closest to the window's length."""
-        span_s = math.fsum(step.span_s for step in self.steps)
-        while self.steps and span_s - self.steps[0].span_s / 2 >= window_s:
-            span_s -= self.steps.popleft().span_s
-        return summed(self.steps)
+        Args:
+            now_s: time of the read [s since the epoch].
+            last_s: time of the last read; None for the first read.
+            found: samples of the replicas by address.
+        """
+        for address, sample in found.items():
+            mine = self.samples.setdefault(address, deque())
+            is_new = sample.started_s is None or last_s is None or sample.started_s >= last_s
+            if not mine and last_s is not None and is_new:
+                mine.append((last_s, EMPTY))
+            if not mine or mine[-1][0] < now_s:
+                mine.append((now_s, sample))
+
+    def forget(self, begin_s: float, now_s: float) -> None:
+        """Forget samples before a time, except the last one, and replicas that were not seen for an hour."""
+        for mine in self.samples.values():
+            while len(mine) > 2 and mine[1][0] <= begin_s:
+                mine.popleft()
+        self.samples = {
+            name: mine for name, mine in self.samples.items() if now_s - mine[-1][0] < REMEMBERED_S
+        }
 
 
 class ScrapeReader:
@@ -206,34 +167,31 @@ class ScrapeReader:
                 zip((target.address for target in targets), pool.map(self._sample, targets), strict=True)
             )
         samples = {address: value for address, value in read.items() if isinstance(value, ReplicaSample)}
-        span_s = None if self._seen_s is None else now_s - self._seen_s
-        self._seen_s = now_s
         self.replicas = totals(
             ((target.server, target.accelerator), int(target.address in samples)) for target in targets
         )
         found: dict[str, Reading] = {}
         for name in names:
-            mine = [target.address for target in targets if target.server == name]
+            mine = {target.address: read[target.address] for target in targets if target.server == name}
             history = self._histories.setdefault(name, _ServerHistory())
             here = {address: samples[address] for address in mine if address in samples}
-            history.add(span_s, here, mine)
-            counts = history.window(self._window_s)
-            if mine and not here:
-                found[name] = Hold(HoldReason.stale, f"no replica answers: {read[mine[0]]}")
-            else:
-                found[name] = self._reading(counts, mine, here)
+            history.add(now_s, self._seen_s, here)
+            history.forget(now_s - 2 * self._window_s, now_s)
+            found[name] = self._reading(history, mine, now_s)
+        self._seen_s = now_s
         return found
 
-    def _reading(self, counts: Counts, mine: Sequence[str], here: Mapping[str, ReplicaSample]) -> Reading:
+    def _reading(
+        self, history: _ServerHistory, mine: Mapping[str, ReplicaSample | str], now_s: float
+    ) -> Reading:
         if not mine:
             return Hold(HoldReason.no_series, "no replica is listed")
-        if counts.span_s < FULL * self._window_s:
-            return Hold(
-                HoldReason.window_not_full, f"{counts.span_s:.0f} s of {self._window_s:g} s are counted"
-            )
-        waiting = math.fsum(sample.gauges["waiting"] for sample in here.values())
-        running = math.fsum(sample.gauges["running"] for sample in here.values())
-        return Window(counts, waiting, running, len(here), len(mine))
+        window = sampled_window(history.samples, now_s, self._window_s, listed=mine)
+        if not window.here:
+            errors = [value for value in mine.values() if isinstance(value, str)]
+            if errors:
+                return Hold(HoldReason.stale, f"no replica answers: {errors[0]}")
+        return window.problem(self._window_s) or window.reading(expected=len(mine))
 
     def _sample(self, target: ScrapeTarget) -> ReplicaSample | str:
         """Return the sample of a replica, or the error if there is none."""

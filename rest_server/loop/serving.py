@@ -62,6 +62,8 @@ def _gauges(
     rates = {"offered_rps": "Arrival rate", "completions_rps": "Completions", "planned_rps": "Planned rate"}
     for key, text in rates.items():
         yield key, f"{text} [requests/s].", ["server"], [(server, load[key]) for server, load in loads]
+    ages = [(server, load.get("age_s")) for server, load in loads]
+    yield "load_age_seconds", "Time since the load was last measured.", ["server"], ages
     held = [(server, text.partition(":")[0], 1) for server, text in record["holds"].items()]
     yield "held", "Servers that keep their replicas.", ["server", "reason"], held
     purposes = {"for_rate": "rate", "for_backlog": "backlog"}

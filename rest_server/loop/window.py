@@ -96,6 +96,8 @@ class Window:
     """Number of replicas with a recent value."""
     expected: int | None = None
     """Number of replicas that should report; None if the source does not know it."""
+    covered_s: float | None = None
+    """Time in the window that samples cover, summed over the replicas [s]; None if unknown."""
 
     @property
     def is_finite(self) -> bool:

@@ -104,7 +104,8 @@ class _Storing:
             changed.system()
             return changed
 
-        self.revision, stored = self.condition.update(self.held, store, "loads")
+        sent = {name for name, load in loads.items() if load.arrival_rate_rpm is not None}
+        self.revision, stored = self.condition.update(self.held, store, "loads", sent)
         self.entities, self.loads = stored, loads
         return self._settled()
 
@@ -196,7 +197,7 @@ def apply_plan(request: Request, condition: Condition) -> Response:
     plan = _last(held).plan
     served = {*plan.allocations, *plan.group_of}
     unserved = [quote(item.server, safe="") for item in plan.unserved if item.server not in served]
-    revision, entities = condition.update(held, lambda now: with_applied_plan(now, plan), "applied")
+    revision, entities = condition.update(held, lambda now: with_applied_plan(now, plan), "applied", ())
     servers = ServerList.model_construct(servers=tuple(entities.servers.values()))
     text = servers.to_json()
     headers = {"ETag": held.etag(revision)} | notice_headers((), unserved=unserved)

@@ -16,8 +16,10 @@ from optimizer.schema import OptimizerOptions
 from optimizer.schema.messages import validated
 from rest_server.fleet import Entities, Key, key_of
 from rest_server.limits import check_size
+from rest_server.load_ages import age_s
 from rest_server.v1.entity_types import ENTITY_TYPES, EntityType, check_alone, check_beside
 from rest_server.v1.examples import ENTITIES
+from rest_server.v1.models import ServerList
 from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute, held_fleet, precondition
 from rest_server.v1.work import value_of
@@ -45,9 +47,12 @@ def _add_reads(router: APIRouter, entity_type: EntityType) -> None:
         responses=problems(),
     )
     def list_all(request: Request) -> Response:
-        revision, entities = held_fleet(request).read()
-        sections: dict[str, Any] = {entity_type.section: tuple(entity_type.items(entities).values())}
-        return _answer(request, entity_type.listing.model_construct(**sections), revision)
+        now = held_fleet(request).snapshot()
+        field = entity_type.section
+        sections: dict[str, Any] = {field: tuple(entity_type.items(now.entities).values())}
+        if entity_type.listing is ServerList:
+            sections["load_age_s"] = {name: age_s(at_s) for name, at_s in now.planned_loads_sent_at.items()}
+        return _answer(request, entity_type.listing.model_construct(**sections), now.revision)
 
     @router.get(
         entity_type.one,

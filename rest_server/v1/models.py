@@ -265,6 +265,10 @@ class TargetAnswer(Document):
     """Time at which the plan was made."""
     age_s: float = Field(alias="ageSeconds")
     """Age of the plan [s]."""
+    load_age_s: float | None = Field(None, alias="loadAgeSeconds", exclude_if=is_none)
+    """Time since the arrival rate was last sent, in a snapshot or a document [s]; the oldest one of a shared
+    queue. Absent for shared cards and offline work.
+    """
     revision: int
     """Revision of the fleet for which the plan was made."""
     reason: str
@@ -280,6 +284,8 @@ class TargetList(Document):
 
     targets: tuple[TargetAnswer, ...] = Field(strict=False)
     """Targets of every server on every accelerator that it can use."""
+    stale: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
+    """Servers without targets because their loads are too old; absent if there are none."""
 
 
 class FleetEvent(Document):
@@ -336,6 +342,11 @@ class ServerList(Document):
 
     servers: tuple[Server, ...] = Field(strict=False)
     """Servers in order of arrival."""
+    load_age_s: dict[str, float] = Field(default_factory=dict, alias="loadAgeSeconds", exclude_if=not_)
+    """Time since the arrival rate of each planned server was last sent, in a snapshot or a document [s].
+
+    Offline work is absent.
+    """
 
 
 class RouteList(Document):

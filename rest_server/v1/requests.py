@@ -1,6 +1,6 @@
 """Requests of /v1: bodies as raw bytes with their OpenAPI schemas, and `If-Match`."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -126,9 +126,19 @@ class Precondition:
             raise HTTPException(412, "If-Match: there is nothing here yet that could match")
 
     def update(
-        self, held: FleetStore, change: Callable[[Entities], Entities], cause: str = "change"
+        self,
+        held: FleetStore,
+        change: Callable[[Entities], Entities],
+        cause: str = "change",
+        sent: Collection[str] | None = None,
     ) -> tuple[int, Entities]:
-        """Change the fleet atomically if the precondition is met; `cause` is stored in the history.
+        """Change the fleet atomically if the precondition is met.
+
+        Args:
+            held: the fleet.
+            change: function that returns the changed items.
+            cause: cause of the change, for the history.
+            sent: servers and routes whose arrival rate was sent; None if documents were sent.
 
         Raises:
             HTTPException: 412, the fleet is at another revision.
@@ -141,7 +151,7 @@ class Precondition:
                 meant = ", ".join(sorted(self.tags))
                 raise _refused(f"the fleet is at revision {tag[1:-1]}, not {meant}", tag)
         try:
-            return held.update(change, if_revision=wanted, cause=cause)
+            return held.update(change, if_revision=wanted, cause=cause, sent=sent)
         except RevisionConflictError as error:
             tag = held.etag(error.current)
             raise _refused(f"the fleet is now at revision {tag[1:-1]}", tag) from None

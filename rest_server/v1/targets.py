@@ -18,6 +18,7 @@ from optimizer.schema import Server
 from optimizer.spec.streams import planned_names
 from optimizer.stabilisation.decisions import ReplicaTarget, TargetReason
 from rest_server.fleet import Entities, Key
+from rest_server.load_ages import SentAt, age_s
 from rest_server.state import FleetStore, Snapshot
 from rest_server.v1.entity_types import NameInPath, by_model
 from rest_server.v1.models import TargetAnswer, TargetList
@@ -47,6 +48,12 @@ class TargetState:
     target: ReplicaTarget
     current: int
     """Number of existing replicas as last reported, or else in the current allocation."""
+    load_sent_at: float | None = None
+    """Time at which the load was last sent [s since the epoch]; None for shared cards and offline work."""
+
+    def is_stale(self, stale_after_s: float) -> bool:
+        """Return whether the load is too old to follow the target."""
+        return self.load_sent_at is not None and time.time() - self.load_sent_at > stale_after_s
 
 
 async def current_snapshot(held: FleetStore) -> Snapshot:
@@ -74,13 +81,21 @@ def accelerators_of(entities: Entities, server: Server, now: Snapshot) -> dict[s
     return found | dict.fromkeys(decision.targets if decision is not None else ())
 
 
-def reading(now: Snapshot, server: Server, accelerator: str) -> TargetState | None:
-    """Return the state of a target; None if the last plan does not contain the server."""
+def reading(now: Snapshot, server: Server, accelerator: str, times: SentAt) -> TargetState | None:
+    """Return the state of a target; None if the last plan does not contain the server.
+
+    Args:
+        now: the current state of the fleet.
+        server: the planned server.
+        accelerator: the accelerator.
+        times: time at which the load of each planned server was last sent [s since the epoch].
+    """
     decision = None if now.decisions is None else now.decisions.servers.get(server.name)
     if decision is None:
         return None
     target = decision.targets.get(accelerator) or ReplicaTarget(0, TargetReason.not_chosen)
-    return TargetState(server.name, accelerator, target, current_replicas(now, server, accelerator))
+    current = current_replicas(now, server, accelerator)
+    return TargetState(server.name, accelerator, target, current, times.get(server.name))
 
 
 def current_replicas(now: Snapshot, server: Server, accelerator: str) -> int:
@@ -94,9 +109,10 @@ def current_replicas(now: Snapshot, server: Server, accelerator: str) -> int:
 
 def readings(now: Snapshot) -> Iterator[TargetState]:
     """Yield the state of every target."""
+    times = now.planned_loads_sent_at
     for server in now.entities.planned.values():
         for accelerator in accelerators_of(now.entities, server, now):
-            found = reading(now, server, accelerator)
+            found = reading(now, server, accelerator, times)
             if found is not None:
                 yield found
     yield from shared_readings(now)
@@ -124,7 +140,8 @@ def _answer(found: TargetState, now: Snapshot) -> TargetAnswer:
         current_replicas=found.current,
         max_batch_size=target.max_batch,
         generated_at=made,
-        age_s=round(max(0.0, time.time() - now.plan.made_at), 3),
+        age_s=age_s(now.plan.made_at),
+        load_age_s=None if found.load_sent_at is None else age_s(found.load_sent_at),
         revision=now.plan.revision,
     )
 
@@ -153,8 +170,8 @@ def _refusal(problem: str) -> HTTPException:
 async def read_target(request: Request, key: Annotated[Key, Depends(server_and_accelerator)]) -> Response:
     """Return the desired replicas of a server on an accelerator; 0 if the plan chose another accelerator.
 
-    For KEDA's `metrics-api`, with `valueLocation: desiredReplicas`. The status is 503 if there is no plan, or
-    only a stale one; the autoscaler must then keep the existing replicas.
+    For KEDA's `metrics-api`, with `valueLocation: desiredReplicas`. The status is 503 if there is no plan or
+    only a stale one, or if the load of the server is stale; the autoscaler must then keep the replicas.
     """
     held, (name, accelerator) = held_fleet(request), key
     now = await current_snapshot(held)
@@ -175,9 +192,13 @@ async def read_target(request: Request, key: Annotated[Key, Depends(server_and_a
             404, f"server {name!r} cannot run on {accelerator!r}: it is not allowed there, or has no profile"
         )
     _require_targets(now, request)
-    found = reading(now, server, accelerator)
+    found = reading(now, server, accelerator, now.planned_loads_sent_at)
     if found is None:
         raise _refusal(f"server {name!r} is not in the last plan; plan again")
+    limit_s = request.app.state.settings.stale_after_s
+    if found.load_sent_at is not None and found.is_stale(limit_s):
+        age = f"{age_s(found.load_sent_at):.0f} s old, over the limit of {limit_s:g} s"
+        raise _refusal(f"the load of server {name!r} is {age}; send its arrivalRate again")
     return Response(_answer(found, now).model_dump_json(by_alias=True), media_type=JSON)
 
 
@@ -200,8 +221,14 @@ def _shared_cards(now: Snapshot, name: str, accelerator: str, request: Request) 
     responses=problems(503),
 )
 async def list_targets(request: Request) -> Response:
-    """Return all targets of the last plan, including those without replicas."""
+    """Return all targets of the last plan, including those without replicas.
+
+    Servers whose loads are older than `--stale-after` have no target; `stale` lists them.
+    """
     now = await current_snapshot(held_fleet(request))
     _require_targets(now, request)
-    found = TargetList(targets=tuple(_answer(item, now) for item in readings(now)))
+    limit_s, items = request.app.state.settings.stale_after_s, list(readings(now))
+    stale = {item.server: None for item in items if item.is_stale(limit_s)}
+    targets = tuple(_answer(item, now) for item in items if item.server not in stale)
+    found = TargetList(targets=targets, stale=tuple(stale))
     return Response(found.model_dump_json(by_alias=True), media_type=JSON)

@@ -22,8 +22,9 @@ from rest_server.loop.controller import Controller
 from rest_server.loop.drift import DriftMemory, RefitMemory, TimeRatio
 from rest_server.loop.kubernetes import ClusterError
 from rest_server.loop.loads import EstimatedLoad, with_measured_loads
-from rest_server.loop.records import read_state, repeated
+from rest_server.loop.records import repeated
 from rest_server.loop.scrape import ScrapeReader
+from rest_server.loop.state_file import StateFile
 from rest_server.loop.window import Hold, HoldReason
 
 PERIOD_S = 15
@@ -248,7 +249,8 @@ def test_without_the_lease_nothing_is_scaled(lease: str, monkeypatch: pytest.Mon
 
 
 def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
-    loop = Loop(replicas=1, dry_run=True, state_file=tmp_path / "state.json")
+    state = StateFile(tmp_path / "state.json", read_only=True)
+    loop = Loop(replicas=1, dry_run=True, state_file=state)
     records = loop.run(lambda _: 12, 120)
     assert workload(records[-1])["result"] == "dry run"
     assert loop.fleet.desired == 1
@@ -280,15 +282,17 @@ def test_recorded_cycles_repeat_exactly(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", mostly_slow(range(3), 1))
 def test_a_loop_that_is_killed_continues_where_it_stopped(tmp_path: Path, seed: int) -> None:
     rng, path = np.random.default_rng(seed), tmp_path / "state.json"
-    loop = Loop(replicas=3, state_file=path)
+    loop = Loop(replicas=3, state_file=StateFile(path))
     at_s = 0
     for _ in range(4):
         end_s = at_s + PERIOD_S * int(rng.integers(3, 12))
         for record in loop.run(lambda _: 11, end_s, at_s, seed):
             assert workload(record)["replicas"] >= 2
         at_s = end_s + PERIOD_S * int(rng.integers(1, 4))
+        loop.options["state_file"].close()
+        loop.options["state_file"] = StateFile(path)
         loop.controller = loop.started()
-    decisions = read_state(path).decisions
+    decisions = StateFile(path, read_only=True).state.decisions
     assert decisions is not None
     assert decisions.servers["talk"].replicas["GPU"] == loop.fleet.desired
     written(loop.records, tmp_path / "records.jsonl")
@@ -308,13 +312,13 @@ def test_a_broken_state_is_one_clear_error(tmp_path: Path, text: str, message: s
     path = tmp_path / "state.json"
     path.write_text(text)
     with pytest.raises(SpecError, match=message):
-        read_state(path)
+        StateFile(path)
 
 
 def test_infinite_bounds_survive_the_state(tmp_path: Path) -> None:
-    loop = Loop(state_file=tmp_path / "state.json")
+    loop = Loop(state_file=StateFile(tmp_path / "state.json"))
     loop.run(lambda _: 6, 90)
-    counts = read_state(tmp_path / "state.json").loads["talk"].lengths.counts
+    counts = StateFile(tmp_path / "state.json", read_only=True).state.loads["talk"].lengths.counts
     assert math.inf in counts.prompt_buckets
     assert counts.prompts > 100
 

@@ -16,7 +16,8 @@ from rest_server.loop.estimators import (
     variation,
 )
 from rest_server.loop.metric_names import COUNTERS
-from rest_server.loop.scrape import EMPTY, ReplicaSample, ScrapeReader, counts_between, sample_of
+from rest_server.loop.samples import EMPTY, ReplicaSample, counts_between
+from rest_server.loop.scrape import ScrapeReader, sample_of
 from rest_server.loop.window import Counts, Hold, HoldReason, Window
 
 PERIOD_S, WINDOW_S = 5, 30

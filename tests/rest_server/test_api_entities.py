@@ -335,7 +335,7 @@ def test_a_snapshot_that_is_wrong_anywhere_changes_nothing(
 
 
 @pytest.mark.parametrize("length", [{"avgOutTokens": 0}, {"avgOutTokens": 0.0, "avgInTokens": 9}])
-def test_an_output_length_of_zero_leaves_the_last_one_and_is_named(service: TestClient, length: Json) -> None:
+def test_an_output_length_of_zero_leaves_the_last_one(service: TestClient, length: Json) -> None:
     fleet(service)
     before = service.get("/v1/servers/s").json()["currentAlloc"]["load"]
     loads = {"s": {"arrivalRate": 700} | length, "t": {"arrivalRate": 90}}
@@ -352,7 +352,7 @@ def test_an_output_length_of_zero_leaves_the_last_one_and_is_named(service: Test
     assert service.get("/v1/servers/s").json()["currentAlloc"]["load"] == before | kept
 
 
-def test_a_server_whose_output_length_was_never_known_is_named_and_gets_a_replica(
+def test_a_server_of_unknown_output_length_gets_a_replica(
     service: TestClient,
 ) -> None:
     source = fleet(service)

@@ -192,7 +192,7 @@ def test_an_autoscaler_reads_what_the_last_plan_desires(client: Client) -> None:
         client.target("s/t", "A")
     history = client.history(limit=2)
     assert [event.cause for event in history.events] == ["plan", "loads"]
-    assert client.past_plan(history.plans[0]) == plan
+    assert client.past_plan(history.plans[0]) == plan.plan
     assert "inferplan_desired_replicas{" in client.metrics()
 
 

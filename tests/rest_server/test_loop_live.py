@@ -131,11 +131,11 @@ def test_one_loop_holds_the_lease(fleet: Emulator) -> None:
     def holder(name: str) -> LeaseHolder:
         given = {"url": fleet.url, "identity": name, "lease": "tested", "leaseDuration": 30}
         target = KubernetesTarget.model_validate(given)
-        return LeaseHolder(opened.enter_context(connected(target)), target, lambda: now[0])
+        return LeaseHolder(opened.enter_context(connected(target)), target, "1", lambda: now[0])
 
     first, second = holder("first"), holder("second")
     assert first.renew() is None
-    assert second.renew() == "lease tested: held by first"
+    assert second.renew() == "lease tested: held by first-1"
     now[0] = 21.0
     assert not first.is_valid  # before another can have taken it
     assert first.renew() is None
@@ -143,7 +143,7 @@ def test_one_loop_holds_the_lease(fleet: Emulator) -> None:
     assert second.renew() is not None  # it sees that the lease was renewed
     now[0] = 56.0
     assert second.renew() is None
-    assert first.renew() == "lease tested: held by second"
+    assert first.renew() == "lease tested: held by second-1"
     second.release()
     assert first.renew() is None
     opened.close()
@@ -188,6 +188,10 @@ def test_the_demo_scales_up_and_draws_what_happened(tmp_path: Path) -> None:
         ({"window": 1, "period": 2}, "window 1 s is below the period of 2 s"),
         ({"source": {"kind": "scrap"}}, "source"),
         ({"perriod": 2}, "perriod"),
+        (
+            {"period": 4, "kubernetes": {"leaseDuration": 7}},
+            "kubernetes.leaseDuration 7 s is below twice the period of 4 s",
+        ),
     ],
 )
 def test_a_wrong_configuration_is_one_clear_error(

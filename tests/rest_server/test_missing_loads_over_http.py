@@ -94,7 +94,7 @@ def test_a_load_returns_after_a_minute_of_zero_lengths() -> None:
             assert (again["chat"]["desiredReplicas"], notes) == (number, {})
 
 
-def test_a_running_server_whose_rate_was_never_given_keeps_its_replicas() -> None:
+def test_a_server_of_unknown_rate_keeps_its_replicas() -> None:
     with client(stateful=True) as service:
         assert service.put("/v1/fleet", json=fleet({"chat": {}})).is_success
         for _ in range(2):
@@ -106,7 +106,7 @@ def test_a_running_server_whose_rate_was_never_given_keeps_its_replicas() -> Non
 
 
 @pytest.mark.parametrize(("priority", "number"), [(1, 1), (3, 0)])
-def test_cards_and_priority_decide_about_the_replica_of_unknown_lengths(priority: int, number: int) -> None:
+def test_cards_and_priority_decide_about_the_replica(priority: int, number: int) -> None:
     source = fleet({"chat": {}, "other": {}}, cards=2)
     source["serviceClasses"].append({**source["serviceClasses"][0], "name": "own", "priority": priority})
     source["serviceClasses"][0]["priority"] = 2
@@ -130,7 +130,7 @@ def test_lengths_that_a_put_removes_are_those_of_the_last_plan() -> None:
         assert not notes
 
 
-def test_a_queue_and_versions_with_a_member_of_unknown_lengths_get_a_replica() -> None:
+def test_queues_and_versions_of_unknown_lengths_get_replicas() -> None:
     shared = fleet({"a": DOCUMENTS["known"], "b": {}}, sharedQueue="q")
     with client(stateful=True) as service:
         assert service.put("/v1/fleet", json=shared).is_success

@@ -162,7 +162,8 @@ def test_a_plan_is_followed_for_the_promised_time_and_no_longer() -> None:
         text = service.get("/metrics").text
         assert "inferplan_plan_usable 0.0" in text
         assert "inferplan_desired_replicas{" not in text
-        until(lambda: bool(planned(service)) and read(service, SLASHED, "A").status_code == 200)
+        load = {SLASHED: {"arrivalRate": 60}}
+        until(lambda: bool(planned(service, load)) and read(service, SLASHED, "A").status_code == 200)
 
 
 def test_a_number_is_read_while_every_solver_worker_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
