@@ -33,7 +33,7 @@ from rest_server.compat.compat_routes import wire_router
 from rest_server.compat.queue import queue_router
 from rest_server.compat.slashes import TrailingSlash
 from rest_server.connections import Connection
-from rest_server.description import add_description
+from rest_server.description import DESCRIPTION, add_description
 from rest_server.errors import API_PREFIX, add_error_handlers
 from rest_server.limits import BodyLimit, RequestLog
 from rest_server.logs import SERVICE, log_configuration
@@ -106,6 +106,7 @@ def bare_app(settings: Settings, page: str | None = None) -> FastAPI:
         title="inferplan",
         version=optimizer.__version__,
         summary="Capacity planner for LLM inference fleets.",
+        description=DESCRIPTION,
         lifespan=_lifespan,
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,  # operation names in generated clients

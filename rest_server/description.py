@@ -62,6 +62,21 @@ _STYLE = (
 _START = Path(__file__).with_name("description.js")
 
 
+DESCRIPTION = """
+Plans fleets for LLM inference: replicas and accelerators of every server at minimum cost, within latency
+targets, cards and budgets.
+
+A stateful service keeps a fleet: PUT `/v1/fleet`, POST `/v1/loads` with every snapshot of loads, and GET
+`/v1/targets` for the desired replicas. Units are requests/min, ms, tokens and hundredths of the currency per
+hour, unless a value states its unit (`10/s`, `2.10 USD/h`).
+
+The service also has the routes of llm-inferno's optimizer at the root, such as `/optimizeOne`. They are not
+described here: their bodies are those of llm-inferno, in which amounts are plain numbers; docs/rest.md
+lists them.
+""".strip()
+"""Description of the service in its OpenAPI document."""
+
+
 def add_description(app: FastAPI, *, keyless: Collection[str] | None, stateful: bool) -> None:
     """Add the routes that describe an application; call this after adding all its other routes.
 

@@ -30,6 +30,8 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths that need no API key, under any host name; pages without fleet data need no key either."""
 MAX_FILE_BYTES = 2**20
 """Maximum size of a key file [bytes]."""
+MIN_KEY = 16
+"""Minimum length of a key without a warning [characters]."""
 _SOLVING = frozenset(
     {
         "/v1/plan", "/v1/candidates", "/v1/analyze", "/v1/size",
@@ -93,10 +95,13 @@ class KeyFiles:
         """Read all key files.
 
         Raises:
-            SpecError: a file cannot be read, or a line is not a valid key.
+            SpecError: a file cannot be read, a line is not a valid key, or there is no key at all.
         """
         self._paths = tuple(paths)
         self._read = {path: (_mark(path), tuple(_keys(path))) for path in self._paths}
+        if self._paths and not any(keys for _, keys in self._read.values()):
+            names = ", ".join(map(str, self._paths))
+            raise SpecError(f"{names}: there is no API key, so every request would be rejected; add a line")
 
     @property
     def required(self) -> bool:
@@ -162,6 +167,11 @@ def _keys(path: Path) -> Iterator[ApiKey]:
                 f"{path}:{number}: character {position} of the key cannot be sent in a header; "
                 "use printable ASCII characters only"
             )
+        if len(words[-1]) < MIN_KEY:
+            logging.getLogger(SERVICE).warning(
+                "%s:%d: a key of %d characters is easy to guess; use at least %d: openssl rand -hex 16",
+                path, number, len(words[-1]), MIN_KEY,
+            )  # fmt: skip
         yield ApiKey(hashlib.sha256(words[-1].encode()).digest(), frozenset(map(KeyScope, names)))
 
 

@@ -6,6 +6,8 @@ from the reference's ``INFERNO_HOST`` and ``INFERNO_PORT``.
 
 import ipaddress
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,9 +17,10 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.parallel import core_count
-from optimizer.schema.messages import problem_text
+from optimizer.schema.messages import did_you_mean, problem_text
 
 PREFIX = "INFERPLAN_"
+_SERVICE_LINK = re.compile(rf"{PREFIX}(SERVICE_|PORT_\d)")
 _Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
@@ -210,6 +213,20 @@ def load_settings(**given: object) -> Settings:
         name = str(problem["loc"][0])
         shown = f"--{name.replace('_', '-')}" if name in given else variable_of(name)
         raise SpecError(f"{shown}: {problem_text(problem)}") from None
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Return a warning for each environment variable that looks like a setting but is none.
+
+    Variables that Kubernetes sets for a service of the name `inferplan` are ignored.
+    """
+    known = [variable_of(name) for name in Settings.model_fields]
+    given = (name for name in environment if name.upper().startswith(PREFIX) and name.upper() not in known)
+    return [
+        f"{name}: no setting has this name{did_you_mean(name, known)}; it is ignored"
+        for name in sorted(given)
+        if not _SERVICE_LINK.match(name)
+    ]
 
 
 def variable_of(name: str) -> str:

@@ -1,8 +1,9 @@
 """Sub-command `serve`: runs the REST service."""
 
 import argparse
+import os
 
-from optimizer.cli.command import Command
+from optimizer.cli.command import Command, print_stderr
 from optimizer.cli.flags import add_request
 from optimizer.jobs.flag import details_of
 
@@ -16,8 +17,10 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
 
 def _serve(arguments: argparse.Namespace) -> int:
     from rest_server.app import serve
-    from rest_server.settings import Settings, load_settings
+    from rest_server.settings import Settings, load_settings, unknown_variables
 
+    for warning in unknown_variables(os.environ):
+        print_stderr(f"inferplan: warning: {warning}")
     given = {name: getattr(arguments, name, None) for name in Settings.model_fields}
     return serve(load_settings(**{name: value for name, value in given.items() if value is not None}))
 

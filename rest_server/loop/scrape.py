@@ -186,11 +186,10 @@ class ScrapeReader:
     ) -> Reading:
         if not mine:
             return Hold(HoldReason.no_series, "no replica is listed")
+        errors = [value for value in mine.values() if isinstance(value, str)]
+        if len(errors) == len(mine):
+            return Hold(HoldReason.stale, f"no replica answers: {errors[0]}")
         window = sampled_window(history.samples, now_s, self._window_s, listed=mine)
-        if not window.here:
-            errors = [value for value in mine.values() if isinstance(value, str)]
-            if errors:
-                return Hold(HoldReason.stale, f"no replica answers: {errors[0]}")
         return window.problem(self._window_s) or window.reading(expected=len(mine))
 
     def _sample(self, target: ScrapeTarget) -> ReplicaSample | str:

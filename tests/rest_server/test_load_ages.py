@@ -1,7 +1,6 @@
 """Ages of loads: what renews them, where they are shown, and what a stale one does."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +26,10 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
     monkeypatch.setattr(time, "time", found.time)
-    yield found
+    return found
 
 
 def source() -> Json:
