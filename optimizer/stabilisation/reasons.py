@@ -110,7 +110,9 @@ def _reason(
         return TargetReason.units, NO_CARDS
     target = way.targets.get(name)
     if target is not None and target.held:
-        return target.reason, target.detail
+        old = 0 if last is None or name not in last.targets else last.targets[name].replicas
+        plan = "" if number == old else f"from {old}, where the plan has {wanted.replicas.get(name, 0)}; "
+        return target.reason, plan + target.detail
     assert way.stays_for is not None
     return way.stays_for, ""
 
@@ -130,7 +132,6 @@ def _change(name: str, wanted: Recommendation, number: int, last: ServerDecision
         return TargetReason.not_chosen
     sized_rpm = last.load_rpm if old is None else old.sized_rpm
     change_rpm = 0.0 if sized_rpm is None else wanted.offered_rpm - sized_rpm
-    just_now_rpm = 0.0 if last.load_rpm is None else wanted.offered_rpm - last.load_rpm
-    if change_rpm * (number - before) <= 0 or just_now_rpm * (number - before) < 0:
+    if change_rpm * (number - before) <= 0:
         return TargetReason.replanned
     return TargetReason.load_increase if change_rpm > 0 else TargetReason.load_decrease

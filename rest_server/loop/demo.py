@@ -141,15 +141,24 @@ def _loop(config_file: Path, write: Callable[[dict[str, Any]], None], stop: thre
 
 def _line(record: dict[str, Any], first: dict[str, Any]) -> str:
     load = record["loads"].get("talk")
-    (item,) = record["workloads"] or [{"existing": 0, "ready": 0, "replicas": 0, "reason": "", "result": ""}]
+    (item,) = record["workloads"] or [
+        {"existing": 0, "ready": 0, "replicas": 0, "reason": "", "result": "", "held": False}
+    ]
     rates = (
         "       –          –        –"
         if load is None
         else f"{load['offered_rps']:8.1f}{load['completions_rps']:11.1f}{load['planned_rps']:9.1f}"
     )
-    what = f"{item['existing']} → {item['replicas']}: {item['reason']}" if item["result"] else item["reason"]
+    what = _change(item) if item["result"] else item["reason"]
     passed_s = record["inputs"]["now_s"] - first["inputs"]["now_s"]
     return f"{passed_s:6.0f} s{rates:>28}{item['ready']:6}/{item['existing']}  {what}"
+
+
+def _change(item: dict[str, Any]) -> str:
+    """Describe a change; a rule that holds a number states why it does not change further."""
+    limit = "not lower" if item["replicas"] < item["existing"] else "not higher"
+    reason = f", {limit}: {item['reason']}" if item["held"] else f": {item['reason']}"
+    return f"{item['existing']} → {item['replicas']}{reason}"
 
 
 def _summary(found: MeasuredLoad) -> str:
