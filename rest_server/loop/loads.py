@@ -97,6 +97,8 @@ def with_reading(
     share = min(1.0, reading.reporting / reading.expected) if reading.expected else 1.0
     before = last.load or EstimatedLoad(0.0, 0.0, 0.0)
     rate_rps, forecast = offered_rps(reading) / share, last.forecast
+    if reading.lower_bound:
+        rate_rps = max(rate_rps, before.offered_rps)
     forecast_rps = None
     if config.forecast != "none":
         forecast = forecast.after(rate_rps, now_s, config.forecast)

@@ -228,7 +228,8 @@ def _with_gateway(window: Window, arrivals: Window) -> Window:
     names = [name for name in GATEWAY_COUNTERS if getattr(arrivals.counts, name)]
     counted: dict[str, Any] = {name: getattr(arrivals.counts, name) for name in ("arrived", *names)}
     counts = replace(window.counts, span_s=arrivals.counts.span_s, **counted)
-    return replace(window, counts=counts, waiting=window.waiting + arrivals.waiting)
+    waiting = window.waiting + arrivals.waiting
+    return replace(window, counts=counts, waiting=waiting, lower_bound=arrivals.lower_bound)
 
 
 def _only_servers(system: System) -> dict[str, str]:

@@ -80,6 +80,8 @@ class SampledWindow:
     """Time in the window in which replicas are known to exist, summed over the replicas [s]."""
     here: tuple[ReplicaSample, ...]
     """Last samples of the replicas that report."""
+    has_new: bool = False
+    """Whether a replica appeared in the window, whose requests before its first sample are not counted."""
 
     def problem(self, window_s: float, stale_s: float | None = None) -> Hold | None:
         """Return the reason why the window does not count; None if it does.
@@ -106,7 +108,9 @@ class SampledWindow:
         """
         waiting = fsum(sample.gauges.get("waiting", 0.0) for sample in self.here)
         running = fsum(sample.gauges.get("running", 0.0) for sample in self.here)
-        return Window(self.counts, waiting, running, len(self.here), expected, self.covered_s)
+        return Window(
+            self.counts, waiting, running, len(self.here), expected, self.covered_s, lower_bound=self.has_new
+        )
 
 
 def sampled_window(
@@ -135,7 +139,7 @@ def sampled_window(
     gap_s = min(longest_s, stale_s or float("inf"))
     begin_s, there = now_s - window_s, set(listed or ())
     parts, here, covered, existing = [], [], [], []
-    first_s, last_s = now_s, begin_s
+    first_s, last_s, has_new = now_s, begin_s, False
     for name, found in replicas.items():
         samples = list(found)
         if not samples or samples[-1][0] <= begin_s:
@@ -143,6 +147,7 @@ def sampled_window(
         end_s, last = samples[-1]
         reports = now_s - end_s <= gap_s
         parts.append(_counts_after(samples, end_s - window_s if reports else begin_s))
+        has_new |= samples[0][0] > begin_s and samples[0][1] is not EMPTY
         first_s, last_s = min(first_s, samples[0][0]), max(last_s, end_s)
         spans = [(a, b) for (a, _), (b, _) in pairwise(samples) if b - a <= gap_s]
         known_s = end_s
@@ -155,7 +160,7 @@ def sampled_window(
         existing.append((max(samples[0][0], begin_s), known_s))
     counts = replace(summed(parts), span_s=max(0.0, min(window_s, last_s - first_s)))
     return SampledWindow(
-        counts, interval_s, _union_s(covered), _sum_s(covered), _sum_s(existing), tuple(here)
+        counts, interval_s, _union_s(covered), _sum_s(covered), _sum_s(existing), tuple(here), has_new
     )
 
 

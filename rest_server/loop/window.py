@@ -98,6 +98,8 @@ class Window:
     """Number of replicas that should report; None if the source does not know it."""
     covered_s: float | None = None
     """Time in the window that samples cover, summed over the replicas [s]; None if unknown."""
+    lower_bound: bool = False
+    """Whether more requests can have arrived than are counted, because a replica appeared in the window."""
 
     @property
     def is_finite(self) -> bool:

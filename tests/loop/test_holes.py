@@ -96,6 +96,24 @@ def test_a_new_replica_beside_others_holds_nothing() -> None:
     assert rising[-1] == pytest.approx(4 * RATE_RPS, rel=0.02)
 
 
+def test_a_rate_does_not_fall_while_a_replica_is_new() -> None:
+    """All requests go to new replicas, whose counts before their first sample are unknown."""
+    old = without(recorded(names=("a",)), lambda _, at_s: at_s > 300)
+    idle = {
+        key: [*found, *((at_s, found[-1][1]) for at_s in range(303, 601, 5))] for key, found in old.items()
+    }
+    series = idle | without(recorded(names=("b",)), lambda _, at_s: at_s < 310)
+    memory = LoadMemory()
+    for now_s in [*range(200, 301, 5), *range(315, 421, 5)]:  # held between: only one of two reports
+        memory, hold = with_reading(read(series, float(now_s)), memory, CONFIG, float(now_s))
+        assert hold is None
+        assert memory.load is not None
+        if now_s < 365:
+            assert memory.load.offered_rps >= 0.9 * RATE_RPS
+    assert memory.load is not None
+    assert memory.load.offered_rps == pytest.approx(RATE_RPS, rel=0.05)
+
+
 @pytest.mark.parametrize("silent", [1, 2])
 def test_replicas_that_report_again_do_not_look_new(silent: int) -> None:
     """Their counts of the hole are known, but not how many requests arrived in the part inside the window."""
