@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ pytestmark = [needs_prometheus, pytest.mark.slow]
 INTERVAL_S, PERIOD_S, WINDOW_S = 0.4, 1.0, 5.0
 COPIED = ("vllm:time_to_first_token_seconds_count", "vllm:num_requests_waiting")
 """Metrics that rules evaluate again, under the same names with another label."""
+PART_S = 5.0
 RATE_RPS = 8.0
 """60 % of what three replicas take within the targets."""
 
@@ -121,20 +123,29 @@ def looping(tmp_path: Path) -> Iterator[tuple[Prometheus, str, list[dict[str, An
             prometheus.close()
 
 
-def sending(url: str, seconds: float) -> threading.Thread:
-    """Send evenly spaced requests."""
-    count = int(RATE_RPS * seconds)
+@contextmanager
+def sending(url: str) -> Iterator[None]:
+    """Send evenly spaced requests, in parts of some seconds."""
+    count = int(RATE_RPS * PART_S)
     due_ms = 1000 * np.arange(count) / RATE_RPS
-    load = ServerLoad(
-        "talk",
-        "chat",
-        streams=True,
-        rate_rps=RATE_RPS,
-        requests=Requests(np.full(count, 40), np.full(count, 30), due_ms),
-    )
-    thread = threading.Thread(target=lambda: drive(url, [load]), daemon=True)
-    thread.start()
-    return thread
+    requests = Requests(np.full(count, 40), np.full(count, 30), due_ms)
+    load = ServerLoad("talk", "chat", streams=True, rate_rps=RATE_RPS, requests=requests)
+    stop, parts = threading.Event(), list[threading.Thread]()
+
+    def send() -> None:
+        begun_s = time.monotonic()
+        while not stop.wait(max(0.0, begun_s + PART_S * len(parts) - time.monotonic())):
+            parts.append(threading.Thread(target=drive, args=(url, [load])))
+            parts[-1].start()
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in (sender, *parts):
+            thread.join()
 
 
 def test_ten_outages_of_prometheus_scale_nothing(
@@ -142,8 +153,20 @@ def test_ten_outages_of_prometheus_scale_nothing(
 ) -> None:
     """Outages of 0.5 to 5 s with a window of 5 s, seed 1, while rules are evaluated; the load is constant."""
     prometheus, url, records = looping
+    with sending(url):
+        found, before = disturbed(prometheus, records)
+    assert {record["workloads"][0]["replicas"] for record in found} == {before}
+    assert [event for record in found for event in record["events"]] == []
+    held = sum(bool(record["holds"]) for record in found)
+    assert 10 <= held < len(found)
+    for record in found:
+        if not record["holds"]:
+            assert record["loads"]["talk"]["offered_rps"] == pytest.approx(RATE_RPS, rel=0.15)
+
+
+def disturbed(prometheus: Prometheus, records: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+    """Disturb Prometheus ten times; return the records since then, and the replicas before."""
     rng = random.Random(1)
-    sending(url, 300)
     until(prometheus.is_ready, 0.2)
     until(lambda: len(records) > 15 and not any(len(r["holds"]) for r in records[-5:]), 0.5)
     time.sleep(2 * WINDOW_S)
@@ -153,11 +176,4 @@ def test_ten_outages_of_prometheus_scale_nothing(
     for _ in range(10):
         prometheus.disturb(rng)
         time.sleep(rng.uniform(1.5 * WINDOW_S, 2.5 * WINDOW_S))
-    found = records[settled:]
-    assert {record["workloads"][0]["replicas"] for record in found} == {before}
-    assert [event for record in found for event in record["events"]] == []
-    held = sum(bool(record["holds"]) for record in found)
-    assert 10 <= held < len(found)
-    for record in found:
-        if not record["holds"]:
-            assert record["loads"]["talk"]["offered_rps"] == pytest.approx(RATE_RPS, rel=0.15)
+    return records[settled:], before
