@@ -6,6 +6,7 @@ plain functions that run in threads, because checking a long document takes time
 """
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, HTTPException, Request, Response
@@ -16,7 +17,6 @@ from optimizer.schema import OptimizerOptions
 from optimizer.schema.messages import validated
 from rest_server.fleet import Entities, Key, key_of
 from rest_server.limits import check_size
-from rest_server.load_ages import age_s
 from rest_server.v1.entity_types import ENTITY_TYPES, EntityType, check_alone, check_beside
 from rest_server.v1.examples import ENTITIES
 from rest_server.v1.models import ServerList
@@ -51,7 +51,8 @@ def _add_reads(router: APIRouter, entity_type: EntityType) -> None:
         field = entity_type.section
         sections: dict[str, Any] = {field: tuple(entity_type.items(now.entities).values())}
         if entity_type.listing is ServerList:
-            sections["load_age_s"] = {name: age_s(at_s) for name, at_s in now.planned_loads_sent_at.items()}
+            times = now.planned_loads_sent_at.items()
+            sections["load_sent_at"] = {name: datetime.fromtimestamp(at_s, UTC) for name, at_s in times}
         return _answer(request, entity_type.listing.model_construct(**sections), now.revision)
 
     @router.get(

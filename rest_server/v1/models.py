@@ -342,8 +342,10 @@ class ServerList(Document):
 
     servers: tuple[Server, ...] = Field(strict=False)
     """Servers in order of arrival."""
-    load_age_s: dict[str, float] = Field(default_factory=dict, alias="loadAgeSeconds", exclude_if=not_)
-    """Time since the arrival rate of each planned server was last sent, in a snapshot or a document [s].
+    load_sent_at: dict[str, AwareDatetime] = Field(
+        default_factory=dict, alias="loadSentAt", exclude_if=not_, strict=False
+    )
+    """Time at which the arrival rate of each planned server was last sent, in a snapshot or a document.
 
     Offline work is absent.
     """

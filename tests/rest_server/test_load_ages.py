@@ -1,6 +1,7 @@
 """Ages of loads: what renews them, where they are shown, and what a stale one does."""
 
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,8 @@ def source() -> Json:
 
 
 def ages(service: TestClient) -> dict[str, float]:
-    found: dict[str, float] = service.get("/v1/servers").json()["loadAgeSeconds"]
-    return found
+    found = service.get("/v1/servers").json()["loadSentAt"]
+    return {name: time.time() - datetime.fromisoformat(at).timestamp() for name, at in found.items()}
 
 
 def test_only_a_rate_or_a_document_renews_a_load(clock: Clock) -> None:
