@@ -25,8 +25,9 @@ from rest_server.emulator.driver import ServerLoad, drive
 from rest_server.loop.config import LoopConfig
 from rest_server.loop.controller import Controller
 from rest_server.loop.demo import FLEET
+from rest_server.loop.fetching import Fetcher
 from rest_server.loop.kubernetes import Cluster, connected
-from rest_server.loop.sources import open_source
+from rest_server.loop.prometheus import asked as reader_of
 
 pytestmark = [needs_prometheus, pytest.mark.slow]
 INTERVAL_S, PERIOD_S, WINDOW_S = 0.4, 1.0, 5.0
@@ -111,7 +112,9 @@ def looping(tmp_path: Path) -> Iterator[tuple[Prometheus, str, list[dict[str, An
         )
         records: list[dict[str, Any]] = []
         cluster = Cluster(connected(config.kubernetes), config.kubernetes, system)  # type: ignore[arg-type]
-        loop = Controller(system, config, open_source(config), cluster, records.append)
+        fetcher = Fetcher()
+        source = reader_of(config.source, config.window_s, fetcher)  # type: ignore[arg-type]
+        loop = Controller(system, config, source, cluster, records.append)
         stop = threading.Event()
         thread = threading.Thread(target=loop.run, args=(stop,))
         thread.start()
@@ -120,6 +123,7 @@ def looping(tmp_path: Path) -> Iterator[tuple[Prometheus, str, list[dict[str, An
         finally:
             stop.set()
             thread.join()
+            fetcher.close()
             prometheus.close()
 
 
