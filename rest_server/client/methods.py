@@ -332,8 +332,8 @@ def _path(collection: str, *names: str) -> str:
 
 
 def _listed(path: str, model: type[Document], **how: Any) -> Call[Any]:
-    """Return a request for a document with a single field, a list, whose items are returned."""
-    (field,) = model.model_fields
+    """Return a request for a document whose first field is a list, of which the items are returned."""
+    field = next(iter(model.model_fields))
     return Call("GET", f"/v1/{path}", lambda body: getattr(model.model_validate_json(body), field), **how)
 
 

@@ -1,7 +1,7 @@
 """Documents of /v1 that the library does not have: requests, responses, lists, and the last plan."""
 
 from operator import not_
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import AwareDatetime, Field, RootModel
 
@@ -342,8 +342,8 @@ class ServerList(Document):
 
     servers: tuple[Server, ...] = Field(strict=False)
     """Servers in order of arrival."""
-    load_sent_at: dict[str, AwareDatetime] = Field(
-        default_factory=dict, alias="loadSentAt", exclude_if=not_, strict=False
+    load_sent_at: dict[str, Annotated[AwareDatetime, Field(strict=False)]] = Field(
+        default_factory=dict, alias="loadSentAt", exclude_if=not_
     )
     """Time at which the arrival rate of each planned server was last sent, in a snapshot or a document.
 

@@ -184,7 +184,7 @@ def test_an_autoscaler_reads_what_the_last_plan_desires(client: Client) -> None:
     assert targets[pool.accelerator].desired_replicas == pool.num_replicas
     assert targets["A"].current_replicas == 3
     one, same = (
-        target.model_copy(update={"age_s": 0.0})
+        target.model_copy(update={"age_s": 0.0, "load_age_s": 0.0})
         for target in (client.target("s", pool.accelerator), targets[pool.accelerator])
     )
     assert one == same
