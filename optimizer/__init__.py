@@ -108,4 +108,52 @@ __all__ = [
     "verify",
 ]
 
-__getattr__, __dir__ = names_of_modules(__name__, "__version__")
+__getattr__, __dir__ = names_of_modules(
+    __name__,
+    {
+        "optimizer.candidates": (
+            "Candidates",
+            "CandidateTable",
+            "Rejection",
+            "SizingMemo",
+            "find_candidates",
+        ),
+        "optimizer.errors": (
+            "AnalysisError",
+            "FitError",
+            "IncompletePlanError",
+            "InferplanError",
+            "MissingExtraError",
+            "SolverError",
+            "SpecError",
+        ),
+        "optimizer.fitting.profile": ("FittedProfile",),
+        "optimizer.kinds.replicas": (
+            "LatencyTargets",
+            "Replica",
+            "ReplicaPerformance",
+            "ReplicaSizing",
+            "analyze_replicas",
+            "size_replicas",
+        ),
+        "optimizer.library": ("estimate", "fit", "horizon", "repair", "simulate", "sweep", "to_text"),
+        "optimizer.pipeline": ("Timings", "solve"),
+        "optimizer.plan": ("Plan", "Pool", "Unserved", "load_plan", "verify"),
+        "optimizer.profiles.estimate": ("ProfileEstimate",),
+        "optimizer.render.pages": ("render_report",),
+        "optimizer.render.plots": ("draw",),
+        "optimizer.schema": ("SystemSpec",),
+        "optimizer.spec.system": ("System", "load_system"),
+        "optimizer.studies.comparison.compare": ("compare",),
+        "optimizer.studies.comparison.comparison_document": ("Comparison",),
+        "optimizer.studies.explanation.explain": ("explain",),
+        "optimizer.studies.explanation.explanation_document": ("Explanation",),
+        "optimizer.studies.figures.figure_document": ("Figure",),
+        "optimizer.studies.figures.making": ("make_figure",),
+        "optimizer.studies.horizon.horizon_document": ("Horizon",),
+        "optimizer.studies.load_changes": ("scale_loads", "vary_loads"),
+        "optimizer.studies.report": ("Report", "make_report"),
+        "optimizer.studies.simulation.simulation_document": ("RepairedPlan", "Simulation"),
+        "optimizer.studies.sweep.sweep_document": ("Sweep",),
+    },
+)

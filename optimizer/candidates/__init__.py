@@ -11,4 +11,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CandidateTable", "Candidates", "Rejection", "RejectionReason", "SizingMemo", "find_candidates"]
 
-__getattr__, __dir__ = names_of_modules(__name__)
+__getattr__, __dir__ = names_of_modules(
+    __name__,
+    {
+        "optimizer.candidates.finder": ("find_candidates",),
+        "optimizer.candidates.memo": ("SizingMemo",),
+        "optimizer.candidates.table": ("Candidates", "CandidateTable", "Rejection", "RejectionReason"),
+    },
+)

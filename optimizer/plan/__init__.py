@@ -27,4 +27,13 @@ __all__ = [
     "verify",
 ]
 
-__getattr__, __dir__ = names_of_modules(__name__)
+__getattr__, __dir__ = names_of_modules(
+    __name__,
+    {
+        "optimizer.plan.build": ("make_plan",),
+        "optimizer.plan.document": ("CapacityUse", "Change", "Plan", "PlanLevel", "Unserved"),
+        "optimizer.plan.files": ("load_plan", "load_system_or_plan", "plan_from_value"),
+        "optimizer.plan.verification": ("verify",),
+        "optimizer.schema.pools": ("Placement", "Pool", "TargetFigure"),
+    },
+)

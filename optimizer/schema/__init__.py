@@ -37,4 +37,17 @@ __all__ = [
     "SystemSpec",
 ]
 
-__getattr__, __dir__ = names_of_modules(__name__)
+__getattr__, __dir__ = names_of_modules(
+    __name__,
+    {
+        "optimizer.features.routes.fields": ("Route",),
+        "optimizer.kinds.fields": ("Load",),
+        "optimizer.schema.accelerators": ("Accelerator", "Capacity"),
+        "optimizer.schema.allocations": ("AllocationData", "CurrentPool"),
+        "optimizer.schema.classes": ("ModelTarget", "ServiceClass"),
+        "optimizer.schema.options": ("OptimizerOptions", "SaturationPolicy"),
+        "optimizer.schema.profiles": ("EstimateEnd", "ModelProfile"),
+        "optimizer.schema.servers": ("Server",),
+        "optimizer.schema.system": ("SystemSpec",),
+    },
+)
