@@ -11,7 +11,7 @@ first = solve(system)
 running = first.applied_to(system)
 rate = running.servers[SERVER].current.load.arrival_rate_rpm
 busier = running.with_load(SERVER, arrival_rate_rpm=2 * rate)
-held = busier.with_servers({SERVER: busier.servers[SERVER].model_copy(update={"keep_accelerator": True})})
+held = busier.with_items(busier.servers[SERVER].model_copy(update={"keep_accelerator": True}))
 
 print(f"{SERVER}: {rate:g} -> {2 * rate:g} requests/min")
 for what, variant in (("scaled where it runs", held), ("free to move", busier)):

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from optimizer.documents import Document
-from optimizer.features.routes.streams import routes_by_server, without_routed_loads
+from optimizer.features.routes.streams import routes_by_server
 from optimizer.features.shared_queues.streams import with_shared_queues
 from optimizer.features.versions.streams import (
     with_allocation,
@@ -29,7 +29,7 @@ from optimizer.schema import (
 )
 from optimizer.schema.files import Part
 from optimizer.spec.streams import planned_name, planned_names
-from optimizer.spec.system import System, join_parts
+from optimizer.spec.system import System, compiled, join_parts
 
 Key = tuple[str, ...]
 """Names of an item: one name, or model and accelerator of a profile; empty for the options."""
@@ -159,8 +159,7 @@ class Entities:
 
     def with_loads_of(self, system: System) -> "Entities":
         """Return a copy with the loads of a system that has the same servers and routes."""
-        servers = without_routed_loads(system.stated, system.routes.values())
-        return replace(self, servers=servers, routes=system.routes)
+        return replace(self, servers=system.documented, routes=system.routes)
 
     def system(self) -> System:
         """Return the cross-checked system of the fleet.
@@ -186,21 +185,9 @@ class Entities:
     def loose_system(self) -> System:
         """Return a system without cross-checks; only its references to classes must be defined."""
         named = {server.service_class for server in self.servers.values()} - self.service_classes.keys()
-        servers = self.planned
-        system = System(
-            accelerators=self.accelerators,
-            profiles=self.section("models"),
-            service_classes={
-                **self.service_classes,
-                **{name: ServiceClass.model_construct(name=name) for name in named},
-            },
-            targets={},
-            servers=servers,
-            capacity=self.capacity,
-            options=self.optimizer,
-        )
-        routes = dict(sorted(self.with_routes_of(servers)[0].routes.items()))
-        return system.with_routes(routes) if routes else system
+        classes = tuple(ServiceClass.model_construct(name=name, model_targets=()) for name in sorted(named))
+        known = self.with_routes_of(self.servers)[0].spec()
+        return compiled(known.model_copy(update={"service_classes": (*known.service_classes, *classes)}))
 
     def with_desired(self, desired: Mapping[str, AllocationData]) -> "Entities":
         """Return a copy with other desired allocations, by server or version; unknown names are ignored."""

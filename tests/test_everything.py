@@ -32,7 +32,7 @@ def test_nothing_of_a_system_is_lost() -> None:
         alone
     )
     for section, found in (
-        ("servers", together.stated),
+        ("servers", together.documented),
         ("accelerators", together.accelerators),
         ("serviceClasses", together.service_classes),
         ("models", together.profiles),
@@ -41,7 +41,7 @@ def test_nothing_of_a_system_is_lost() -> None:
         assert len(found) == sum(len(document.get(section, ())) for document in alone.values())
     stock = sum(len(document.get("count", ())) for document in alone.values())
     assert len(together.capacity) == stock + len(CARDS)
-    assert f"USD/h for {len(together.stated)} servers" in TEXT
+    assert f"USD/h for {len(together.documented)} servers" in TEXT
 
 
 def test_the_plan_is_proved_and_costs_what_the_five_plans_do() -> None:

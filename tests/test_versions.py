@@ -136,8 +136,8 @@ def test_loads_of_versions_follow_their_server() -> None:
     ):
         rates = [changed.servers[f"chat ({m})"].current.load.arrival_rate_rpm for m in "mn"]
         assert rates == [pytest.approx(2700), pytest.approx(300)]
-        assert changed.stated["chat"].current.load.arrival_rate_rpm == pytest.approx(3000)
-        assert changed.stated["chat"].split == system.stated["chat"].split
+        assert changed.documented["chat"].current.load.arrival_rate_rpm == pytest.approx(3000)
+        assert changed.documented["chat"].split == system.documented["chat"].split
     with pytest.raises(SpecError, match=r"its load is a share of the load of 'chat'; change that"):
         system.with_load("chat (n)", arrival_rate_rpm=1.0)
 
@@ -229,7 +229,7 @@ def test_versions_add_up_to_their_server() -> None:
     system = load_system(canary(**weights(("m", 0.33), ("n", 0.67))))
     versions = [one for one in system.servers.values() if isinstance(one, Version)]
     assert sum(one.current.load.arrival_rate_rpm for one in versions) == pytest.approx(6000)
-    assert tuple(versions) == versions_of(system.stated["chat"])
+    assert tuple(versions) == versions_of(system.documented["chat"])
 
 
 # --- the service -----------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ def test_noise_is_taken_from_all_versions_together() -> None:
         plan = solve(level)
         last = stabilise(plan, level, rules, last, seen, estimates)
         rates.append([level.servers[f"chat ({m})"].current.load.arrival_rate_rpm for m in "mn"])
-        assert [share.weight for share in level.stated["chat"].split or ()] == [0.9, 0.1]
+        assert [share.weight for share in level.documented["chat"].split or ()] == [0.9, 0.1]
     assert all(pair[0] == pytest.approx(9 * pair[1]) for pair in rates)
     assert rates[0] == rates[1] == rates[2] != rates[5]
 
@@ -323,8 +323,8 @@ def test_days_and_hours_name_the_server_and_not_its_versions() -> None:
     assert rates[:, 0].std() > 0
     hours = horizon_of(system, HorizonOptions(loads=("chat=6000,3000",)))
     assert [hour.load_rpm for hour in hours.plans] == [6600, 3600]
-    other = vary_loads(system, np.random.default_rng(1)).stated["chat"]
-    assert other.split == system.stated["chat"].split
+    other = vary_loads(system, np.random.default_rng(1)).documented["chat"]
+    assert other.split == system.documented["chat"].split
     assert other.current.load.in_tokens != 16
 
 

@@ -204,9 +204,9 @@ def _check(arguments: argparse.Namespace) -> int:
     system = found.system
     if system is None:
         return 2
-    versions = sum(len(server.split or ()) for server in system.stated.values())
+    versions = sum(len(server.split or ()) for server in system.spec.servers)
     counts: tuple[tuple[int, str] | tuple[int, str, str], ...] = (
-        (len(system.stated), "server"),
+        (len(system.spec.servers), "server"),
         *([(versions, "version")] if versions else []),
         (len(system.service_classes), "service class", "service classes"),
         (len({model for model, _ in system.profiles}), "model"),

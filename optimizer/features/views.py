@@ -52,6 +52,7 @@ from optimizer.plan.views import PlanPlacements
 from optimizer.schema import Route, Server
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
+from optimizer.spec.loads import planned_loads
 from optimizer.spec.system import System
 
 
@@ -202,13 +203,13 @@ def with_states_of(plan: Plan, candidates: Candidates, problem: Problem, replica
 
 
 def largest_loads_rpm(plan: Plan, system: System) -> list[float]:
-    """Return the largest loads of the `owners` of a system that a plan serves [requests/min]."""
+    """Return the largest loads of a system's `planned_loads` that a plan serves [requests/min]."""
     services = frozenset(services_of(plan))
     return [
         largest_rate_rpm(owner, plan)
         if isinstance(owner, Route)
         else _largest_load_rpm(owner, plan, services)
-        for owner in system.owners
+        for owner in planned_loads(system)
     ]
 
 

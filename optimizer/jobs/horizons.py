@@ -1,7 +1,6 @@
 """Study that plans hourly loads: accelerators to reserve, and accelerators to rent in each hour."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,18 +11,18 @@ from optimizer.jobs.pictures import PICTURE_TYPES, AnswerFormat, drawn
 from optimizer.jobs.requests import ExactOptions, RequestError
 from optimizer.jobs.study import Study
 from optimizer.render.horizon_sections import horizon_sections
+from optimizer.schema import Route
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.load_traces import LoadStep, read_load_trace
-from optimizer.spec.loads import loaded
+from optimizer.spec.loads import load_names, loaded, rate_rpm, stated_loads, with_rate
 from optimizer.spec.system import System
 from optimizer.studies.horizon.horizon import plan_horizon
 from optimizer.studies.horizon.horizon_document import Horizon
 from optimizer.studies.horizon.horizon_figure import horizon_figure
-from optimizer.studies.load_changes import scale_loads
 from optimizer.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
-    from optimizer.schema import Route, Server
+    from optimizer.schema import Server
 
 MAX_HOURS = 1_000
 """Maximum number of hours in a request, six weeks."""
@@ -77,10 +76,11 @@ def horizon_of(system: System, options: HorizonOptions) -> Horizon:
 
 def _scaled(system: System, factors: Sequence[float]) -> list[LoadStep]:
     """Return the loads of each hour: those of the system times a factor; offline work is unchanged."""
-    servers = {name: server for name, server in system.servers.items() if server.deadline is None}
-    growing = replace(system, servers=servers)
-    scaled = [scale_loads(growing, factor) for factor in factors]
-    return [LoadStep(h * SECONDS_PER_HOUR, hour.owners) for h, hour in enumerate(scaled)]
+    loads = [one for one in stated_loads(system) if isinstance(one, Route) or one.deadline is None]
+    return [
+        LoadStep.of(system, h * SECONDS_PER_HOUR, [with_rate(one, rate_rpm(one) * factor) for one in loads])
+        for h, factor in enumerate(factors)
+    ]
 
 
 def _loaded(system: System, loads: Sequence[str]) -> list[LoadStep]:
@@ -89,7 +89,7 @@ def _loaded(system: System, loads: Sequence[str]) -> list[LoadStep]:
     for text in loads:
         name, _, rates = text.rpartition("=")
         parts = rates.split(",")
-        if name not in system.load_names:
+        if name not in load_names(system):
             raise RequestError(
                 "loads", f"{text[:40]!r}: server {name!r} does not exist; give NAME=RATE,RATE,…"
             )
@@ -99,13 +99,13 @@ def _loaded(system: System, loads: Sequence[str]) -> list[LoadStep]:
                 f"{len(hours)}, as many as the first" if len(parts) != len(hours) else f"at most {MAX_HOURS}"
             )
             raise RequestError("loads", f"server {name!r} has {len(parts)} rates; give {wanted}")
-        if name in system.stated and system.stated[name].deadline is not None:
+        if name in system.documented and system.documented[name].deadline is not None:
             raise RequestError("loads", f"server {name!r} has a deadline, which sets its load; remove it")
         if name in hours[0]:
             raise RequestError("loads", f"server {name!r} is given twice; give it once")
         for h, part in enumerate(parts):
             hours[h][name] = loaded(system, name, {"arrivalRate": part}, f"loads: {name}: hour {h}")
-    return [LoadStep.of(system, h * SECONDS_PER_HOUR, hour) for h, hour in enumerate(hours)]
+    return [LoadStep.of(system, h * SECONDS_PER_HOUR, hour.values()) for h, hour in enumerate(hours)]
 
 
 STUDY = Study(

@@ -29,7 +29,7 @@ from optimizer.schema.allocations import PoolMode
 from optimizer.schema.pools import Placement, Pool
 from optimizer.section import Section
 from optimizer.solvers.solution import SolverName
-from optimizer.spec.streams import planned_name
+from optimizer.spec.streams import planned_name, with_allocations
 from optimizer.spec.system import System
 from optimizer.text import some_names
 
@@ -352,13 +352,8 @@ class Plan(Printed, Document):
         """
         self._check_is_for(system)
         pools = self._current_pools
-        servers = {
-            name: server.model_copy(
-                update={"current": _as_allocation(pools.get(name, ()), server.current.load)}
-            )
-            for name, server in system.servers.items()
-        }
-        return system.with_servers(servers)
+        current = {name: _as_allocation(pools.get(name, ()), Load()) for name in system.servers}
+        return system.with_items(*(with_allocations(server, current) for server in system.spec.servers))
 
     def allocation_of(self, server: Server) -> AllocationData:
         """Return the planned allocation of a server with its current load.

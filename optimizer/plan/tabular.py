@@ -32,7 +32,7 @@ def placed_values(system: System, row: Mapping[str, Any]) -> dict[str, object]:
         SpecError: the system has no such server.
     """
     name = str(row["server"])
-    server = system.named.get(name)
+    server = system.in_plans.get(name)
     if server is None:
         raise SpecError(f"plan: server {name!r} is not in the system; give the system that was planned")
     target = None if has_members(server) else system.target_of(server)

@@ -1,7 +1,12 @@
 """The document of a system: accelerators, models, service classes, servers, cards and options."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, get_args
+
 from pydantic import Field
 
+from optimizer.documents import Document
 from optimizer.features.fields import SystemFeatureFields
 from optimizer.schema.accelerators import Accelerator, Capacity
 from optimizer.schema.classes import ServiceClass
@@ -28,3 +33,21 @@ class SystemSpec(SystemFeatureFields):
     """
     optimizer: OptimizerOptions = OptimizerOptions()
     """Options of the optimizer."""
+
+
+SECTION_OF: Mapping[type[Document], str] = MappingProxyType(
+    {
+        get_args(field.annotation)[0]: name
+        for name, field in SystemSpec.model_fields.items()
+        if name != "optimizer"
+    }
+)
+"""Section of each type of item, by its Python name."""
+
+
+def item_key(item: Any) -> Any:
+    """Return the name of an item: the model and the accelerator of a profile, the type of cards."""
+    kind = type(item)  # much faster than isinstance, which asks the metaclass of documents
+    if kind is ModelProfile:
+        return item.name, item.accelerator
+    return item.type if kind is Capacity else item.name

@@ -6,7 +6,7 @@ system is changed and read again.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import isfinite
 from types import MappingProxyType
@@ -21,15 +21,15 @@ from optimizer.schema import (
     Accelerator,
     ModelTarget,
     OptimizerOptions,
+    Route,
     Server,
     ServiceClass,
     SystemSpec,
 )
-from optimizer.schema.files import Part
 from optimizer.schema.messages import known_name, validated
-from optimizer.spec.loads import rate_rpm, with_rate, with_rates
-from optimizer.spec.streams import owner_of
-from optimizer.spec.system import System, join_parts
+from optimizer.spec.loads import rate_rpm, stated_loads, with_rate
+from optimizer.spec.streams import has_members, members_of
+from optimizer.spec.system import System, with_checked_spec
 from optimizer.units import MILLISECONDS, PERCENTILE, SHARE, Scale, UnitError, is_number
 
 _Document = TypeVar("_Document", bound=Document)
@@ -183,8 +183,7 @@ def _parts(annotation: object) -> Iterator[object]:
 
 
 def _items_with(name: str, system: System) -> list[str]:
-    spec = system.to_spec()
-    return [each.name for section in _sections(name) for each in getattr(spec, section)]
+    return [each.name for section in _sections(name) for each in getattr(system.spec, section)]
 
 
 def _sections(name: str) -> list[str]:
@@ -200,8 +199,8 @@ def _with_field(name: str, system: System, item: str, value: object) -> System:
     """
     sections, options = _sections(name), dict[str, object]()
     if item:
-        spec = system.to_spec()
-        sections = [key for key in sections if any(each.name == item for each in getattr(spec, key))][:1]
+        sections = [key for key in sections if any(each.name == item for each in getattr(system.spec, key))]
+        sections = sections[:1]
     elif name in OPTIONS:
         options = {OPTIONS[name]: value}
         sections = sections if value is None else []
@@ -250,27 +249,25 @@ def is_option(name: str) -> bool:
 def _edited(
     system: System, edits: Mapping[str, Callable[[Any], _Values]], options: _Values = MappingProxyType({})
 ) -> System:
-    """Return the system that results from changed values in its document; data outside the document is kept.
+    """Return the system that results from changed values in its documents.
 
     Args:
         system: the system.
         edits: by the Python name of a section, a function that returns the new values of each item.
         options: new values of options, by Python name.
     """
-    spec, currency = system.to_spec(), system.currency
+    spec, currency = system.spec, system.currency
     changed: dict[str, object] = {"optimizer": _changed(spec.optimizer, "optimizer", options, currency)}
     for section, edit in edits.items():
         place = SystemSpec.model_fields[section].alias or section
         items = getattr(spec, section)
-        changed[section] = tuple(
-            _changed(each, f"{place}.{each.name}", edit(each), currency) for each in items
-        )
+        new = [_changed(each, f"{place}.{each.name}", edit(each), currency) for each in items]
+        if any(one is not other for one, other in zip(new, items, strict=True)):
+            changed[section] = tuple(new)
     document = spec.model_copy(update=changed)
     if document == spec:
         return system
-    found = join_parts([Part(document)], lengths_optional=True)
-    state = {name: getattr(system, name) for name in ("rate_factors", "kept", "not_rented")}
-    return replace(found, **state)
+    return with_checked_spec(system, document)
 
 
 def _changed(document: _Document, place: str, values: _Values, currency: str | None = None) -> _Document:
@@ -298,17 +295,21 @@ def _changed(document: _Document, place: str, values: _Values, currency: str | N
 
 
 def _with_load(system: System, name: str, factor: float) -> System:
+    queue = system.servers.get(name)
+    owners: Sequence[Server | Route]
     if not name:
-        return with_rates(system, [rate_rpm(owner) * factor for owner in system.owners])
-    owner = {**system.named, **{owner.name: owner for owner in system.owners}}[name]
-    return system.with_owners([with_rate(owner, rate_rpm(owner) * factor)])
+        owners = stated_loads(system)
+    elif queue is not None and has_members(queue):
+        owners = members_of(queue)
+    else:
+        owners = [system.routes.get(name) or system.documented[name]]
+    return system.with_items(*(with_rate(owner, rate_rpm(owner) * factor) for owner in owners))
 
 
 def _loaded_items(system: System) -> list[str]:
     """Return the names of the routes, servers and shared queues that have their own load."""
-    versions = {name for name, server in system.servers.items() if owner_of(server) != name}
-    others = [owner.name for owner in system.owners if not isinstance(owner, Server)]
-    return [*others, *sorted(system.named.keys() - versions - system.routed.keys())]
+    queues = {name for name, server in system.servers.items() if has_members(server)}
+    return [*system.routes, *sorted((system.documented.keys() | queues) - system.routed.keys())]
 
 
 def _types(system: System) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from optimizer.errors import SpecError
 from optimizer.schema.faults import MAX_FAULTS, Fault, FaultyDocumentsError, sorted_faults
 from optimizer.schema.files import SECTIONS, Part, Text, document_files, part_of, read_document, sound_spec
-from optimizer.spec.system import contradictions
+from optimizer.spec.contradictions import contradictions
 
 _ALL_SECTIONS = frozenset(SECTIONS.values())
 

@@ -8,7 +8,7 @@ from typing import Any
 from optimizer.documents import Document
 from optimizer.schema import Accelerator, ModelProfile, Server
 from optimizer.schema.files import Part
-from optimizer.schema.names import Finding, Index, Names
+from optimizer.schema.names import Entry, Finding, Index, Names
 from optimizer.schema.positions import Location
 
 
@@ -24,6 +24,12 @@ class Documents:
     """Names that are defined, by section: accelerators, classes, models and servers."""
     lengths_optional: bool
     """Whether an unstated input or output length counts as 0 instead of as a fault."""
+    known: frozenset[int] = frozenset()
+    """Identities of the items that were checked before."""
+
+    def unchecked(self, section: Mapping[Any, Entry]) -> Iterator[Entry]:
+        """Yield the items of a section of the index that were not checked before."""
+        return (entry for entry in section.values() if id(entry.item) not in self.known)
 
 
 def _none(_: object) -> Iterator[Any]:

@@ -7,15 +7,15 @@ listed like a server, with the rate of all its requests. The two servers of a ro
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 from optimizer.errors import SpecError
 from optimizer.schema import Route, Server
 from optimizer.spec.csv_rows import csv_rows
-from optimizer.spec.loads import loaded, noun_of
-from optimizer.spec.system import System
+from optimizer.spec.loads import load_names, load_owner, loaded, noun_of
+from optimizer.spec.system import System, planned_servers
 from optimizer.units import UnitError, time_s
 
 _FIELDS = {name.lower(): name for name in ("time", "server", "arrivalRate", "avgInTokens", "avgOutTokens")}
@@ -28,39 +28,43 @@ class LoadStep:
     """The loads that a trace reports for one time."""
 
     time_s: float
-    owners: Sequence[Server | Route]
-    """Reported servers and routes with their loads, in planned form: a shared queue is one server, and each
-    version of a server is one.
+    items: tuple[Server | Route, ...]
+    """Reported servers and routes of documents, with their loads; servers come first."""
+    planned: Mapping[tuple[str, str], Server | Route]
+    """Reported planned servers and routes with their loads, by noun (server or route) and name. A shared
+    queue is reported if one of its members is.
     """
 
-    @cached_property
-    def loads(self) -> Mapping[tuple[str, str], Server | Route]:
-        """Reported servers and routes, by noun (server or route) and name."""
-        return {(noun_of(item), item.name): item for item in self.owners}
-
     def reported(self, owner: Server | Route) -> Server | Route | None:
-        """Return a server or a route with its reported load; None if it was not reported."""
-        return self.loads.get((noun_of(owner), owner.name))
+        """Return a planned server or a route with its reported load; None if it was not reported."""
+        return self.planned.get((noun_of(owner), owner.name))
 
     @classmethod
-    def of(cls, system: System, time_s: float, reported: Mapping[str, Server | Route]) -> "LoadStep":
-        """Create a step from the reported servers and routes.
+    def of(cls, system: System, time_s: float, items: Iterable[Server | Route]) -> "LoadStep":
+        """Create a step from the reported servers and routes of documents, with their loads.
 
         Args:
             system: the system.
             time_s: time of the report [s].
-            reported: servers and routes with their loads, by name in documents.
+            items: the servers and routes.
         """
-        servers = {name: item for name, item in reported.items() if isinstance(item, Server)}
-        others = (item for item in reported.values() if isinstance(item, Route))
-        return cls(time_s, (*system.planned(servers).values(), *others))
+        items = sorted(items, key=lambda item: isinstance(item, Route))
+        servers = {item.name: item for item in items if isinstance(item, Server)}
+        queues = {server.shared_queue for server in servers.values()} - {None}
+        if queues:
+            servers = {one.name: one for one in system.spec.servers if one.shared_queue in queues} | servers
+        routes = (item for item in items if isinstance(item, Route))
+        planned = (*planned_servers(servers, system.service_classes).values(), *routes)
+        return cls(time_s, tuple(items), {(noun_of(item), item.name): item for item in planned})
 
 
 def with_step(system: System, step: LoadStep) -> System:
     """Return a copy of a system with the loads of a step; unreported servers and routes keep their loads."""
-    return system.with_owners(
-        system.servers[item.name].with_load(item.current.load) if isinstance(item, Server) else item
-        for item in step.owners
+    return system.with_items(
+        *(
+            system.documented[item.name].with_load(item.current.load) if isinstance(item, Server) else item
+            for item in step.items
+        )
     )
 
 
@@ -85,16 +89,16 @@ def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadS
             raise SpecError(f"{place}: more than {MAX_STEPS:,} times; give fewer")
     if len(steps) < 2:
         raise SpecError(f"{path}: at least two times are needed, this has {len(steps)}")
-    return tuple(LoadStep.of(system, when, steps[when]) for when in sorted(steps))
+    return tuple(LoadStep.of(system, when, steps[when].values()) for when in sorted(steps))
 
 
 def _column(name: str, names: list[str], system: System) -> str:
     """Return the name of a column: a known field or, in the wide format, a server or a route."""
-    named = {*system.load_names}
+    named = {*load_names(system)}
     in_rows = "server" in {other.lower() for other in names} and "server" not in named
     known = _FIELDS.get(name.lower())
     if known is None and not in_rows and name in named:
-        system.owner_named(name)
+        load_owner(system, name)
         known = name
     if known is None:
         what = "time, server, arrivalRate, avgInTokens and avgOutTokens, or time and the names of servers"

@@ -6,13 +6,13 @@ under its name, like that of a server. The two servers of a route have no separa
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from optimizer.errors import SpecError
 from optimizer.schema import Route, Server
 from optimizer.schema.assumptions import check_lengths
-from optimizer.schema.messages import validated
+from optimizer.schema.messages import did_you_mean, validated
 from optimizer.spec.csv_rows import csv_rows
 from optimizer.spec.system import System, with_changed_load
 from optimizer.units import REQUESTS_PER_MINUTE, TOKENS, UnitError
@@ -39,7 +39,7 @@ def with_loads(system: System, path: str | os.PathLike[str]) -> System:
         if name in changed:
             raise SpecError(f"{place}: {noun_of(changed[name])} {name!r} occurs twice")
         changed[name] = loaded(system, name, fields, place)
-    return system.with_owners(changed.values())
+    return system.with_items(*changed.values())
 
 
 def _column(name: str, _: list[str]) -> str:
@@ -67,7 +67,7 @@ def loaded(system: System, name: str, fields: Mapping[str, str], place: str) -> 
         SpecError: the name cannot have a load, a field is not a number, or the load is invalid.
     """
     try:
-        owner = system.owner_named(name)
+        owner = load_owner(system, name)
     except SpecError as error:
         raise SpecError(f"{place}: {error}") from None
     values: dict[str, float] = {}
@@ -89,22 +89,51 @@ def loaded(system: System, name: str, fields: Mapping[str, str], place: str) -> 
     return validated(Route, owner.model_dump() | values, f"{place}: ")
 
 
+def load_owner(system: System, name: str) -> Server | Route:
+    """Return the server or the route of the documents for which a load of this name is stated.
+
+    Raises:
+        SpecError: there is neither, there are both, or the server gets its load from a route.
+    """
+    server, route, owner = system.documented.get(name), system.routes.get(name), system.routed.get(name)
+    if server is not None and owner is None and route is not None:
+        raise SpecError(f"{name!r} is the name of a server and of a route; rename one of them")
+    if server is not None and owner is not None and route is None:
+        raise SpecError(
+            f"server {name!r} gets its load from route {owner.name!r}; give the load of that route"
+        )
+    found = route or server
+    if found is None:
+        hint = did_you_mean(name, load_names(system))
+        raise SpecError(f"server {name!r} does not exist in the system{hint}")
+    return found
+
+
+def load_names(system: System) -> list[str]:
+    """Return the names of the servers and routes for which loads can be stated."""
+    return [*system.documented, *system.routes]
+
+
 # --- all loads of a system -----------------------------------------------------------------------------
 
 
+def stated_loads(system: System) -> tuple[Server | Route, ...]:
+    """Return the servers and routes of the documents that have their own load: first servers, then routes."""
+    servers = (server for server in system.spec.servers if server.name not in system.routed)
+    return (*servers, *system.spec.routes)
+
+
+def planned_loads(system: System) -> tuple[Server | Route, ...]:
+    """Return the planned servers and the routes that have their own load: first servers, then routes."""
+    servers = (server for name, server in system.servers.items() if name not in system.routed)
+    return (*servers, *system.routes.values())
+
+
 def rate_rpm(owner: Server | Route) -> float:
-    """Return the arrival rate of a server or a route [requests/min]."""
-    return owner.arrival_rate_rpm if isinstance(owner, Route) else owner.current.load.arrival_rate_rpm
-
-
-def with_rates(system: System, rates_rpm: Iterable[float]) -> System:
-    """Return a copy of a system with new arrival rates [requests/min] for its `owners`, in their order.
-
-    Raises:
-        SpecError: a rate is out of range.
-    """
-    owners = zip(system.owners, rates_rpm, strict=True)
-    return system.with_owners(with_rate(owner, rate) for owner, rate in owners)
+    """Return the arrival rate of a server or a route; for offline work, of its deadline [requests/min]."""
+    if isinstance(owner, Route):
+        return owner.arrival_rate_rpm
+    return owner.deadline.rate_rpm if owner.deadline is not None else owner.current.load.arrival_rate_rpm
 
 
 def with_rate(owner: Server | Route, rate: float) -> Server | Route:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from optimizer.features.caches.streams import thinned
 from optimizer.features.shared_queues.streams import SharedQueue
-from optimizer.features.versions.streams import Version, version_name, versions_of
-from optimizer.schema import Load, Server
+from optimizer.features.versions.streams import Version, version_name, with_allocation
+from optimizer.schema import AllocationData, Load, Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,25 @@ def owner_of(server: Server) -> str:
 
 def planned_names(server: Server) -> tuple[str, ...]:
     """Return the names under which a document's server is planned: of its queue, its versions, or itself."""
-    versions = tuple(version.name for version in versions_of(server))
+    versions = tuple(version_name(server, share.model) for share in server.split or ())
     return versions or (server.shared_queue or server.name,)
+
+
+def with_allocations(
+    server: Server, allocations: Mapping[str, AllocationData], field: str = "current"
+) -> Server:
+    """Return a document's server with other allocations and the same load.
+
+    Args:
+        server: the server.
+        allocations: allocations by the name under which the server, its queue or one of its versions is
+            planned; others are ignored.
+        field: the allocation to replace: ``current`` or ``desired``.
+    """
+    for name in planned_names(server):
+        if name in allocations:
+            server = with_allocation(server, name, allocations[name], field)
+    return server
 
 
 def planned_name(server: Server) -> str:
@@ -79,7 +96,7 @@ def planned_name(server: Server) -> str:
 
 def members_of(server: Server) -> tuple[Server, ...]:
     """Return the members of a planned server with their loads: itself, or the servers of a queue."""
-    return server.parts if isinstance(server, SharedQueue) else (server,)
+    return server.members if isinstance(server, SharedQueue) else (server,)
 
 
 def replica_load(server: Server) -> Load:

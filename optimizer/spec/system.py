@@ -5,20 +5,18 @@ the input.
 """
 
 import os
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
 from optimizer.arrays import grouped
-from optimizer.documents import WRITTEN_BY_HAND, UnlimitedCards
+from optimizer.documents import WRITTEN_BY_HAND, Document, UnlimitedCards
 from optimizer.errors import SpecError
 from optimizer.features.caches.streams import target_of_misses
-from optimizer.features.offline.feature import OFFLINE
-from optimizer.features.offline.streams import offline_faults, with_deadline_of_load, with_load_of_deadline
+from optimizer.features.offline.streams import with_deadline_of_load, with_load_of_deadline
 from optimizer.features.places.streams import may_serve, network_ms
 from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.streams import (
@@ -28,18 +26,15 @@ from optimizer.features.routes.streams import (
     with_partners,
     with_routed_loads,
     with_undivided_lengths,
-    without_routed_loads,
 )
 from optimizer.features.shared_queues.feature import SHARED_QUEUES
-from optimizer.features.shared_queues.streams import as_served, planned_servers, with_shared_queues
-from optimizer.features.table import FEATURES, used_features
-from optimizer.features.versions.feature import VERSIONS
+from optimizer.features.shared_queues.streams import as_served, with_shared_queues
+from optimizer.features.table import used_features
 from optimizer.features.versions.streams import (
     Version,
     as_separate,
     target_key,
     target_of_version,
-    whole_servers,
     with_versions,
 )
 from optimizer.kinds.kind import Kind
@@ -59,30 +54,32 @@ from optimizer.schema import (
 from optimizer.schema.assumptions import (
     check_lengths,
     check_load,
-    check_profile,
-    check_server,
     check_target,
     check_variability,
 )
 from optimizer.schema.classes import OFFLINE_PRIORITY
-from optimizer.schema.current_pools import pool_problems, undefined_accelerators
-from optimizer.schema.faults import MAX_FAULTS, Fault, FaultyDocumentsError
+from optimizer.schema.faults import MAX_FAULTS, FaultyDocumentsError
 from optimizer.schema.files import Part, read_parts, spec_from_value
-from optimizer.schema.messages import did_you_mean, known_name, validated
-from optimizer.schema.names import Entry, Finding, Index, Names, located
-from optimizer.schema.positions import Location
+from optimizer.schema.messages import known_name, validated
+from optimizer.schema.names import Index, located
+from optimizer.schema.system import SECTION_OF, item_key
 from optimizer.spec.arguments import check_field_names, check_path
-from optimizer.spec.currency import currency_problems, first_currency
-from optimizer.spec.feature import Documents
-from optimizer.spec.prices import option_problems, price_problems
-from optimizer.spec.streams import Stream, members_of, owner_of, streams_of
-from optimizer.spec.unsupported import refused_options, refused_problems
+from optimizer.spec.contradictions import findings
+from optimizer.spec.currency import first_currency
+from optimizer.spec.prices import option_problems
+from optimizer.spec.streams import Stream, members_of, streams_of
+from optimizer.spec.unsupported import refused_options
 
 
 @dataclass(frozen=True)
 class System:
-    """A fleet to plan: accelerators, model profiles, servers, targets and options."""
+    """A fleet to plan: accelerators, model profiles, servers, targets and options.
 
+    A change of the fleet edits its documents, and the other fields follow from them again.
+    """
+
+    spec: SystemSpec = field(compare=False, repr=False)
+    """The documents as one, with sections sorted by name; all fields up to `routes` follow from them."""
     accelerators: Mapping[str, Accelerator]
     """Accelerators by name; like all other mappings, sorted by key."""
     profiles: Mapping[tuple[str, str], ModelProfile]
@@ -110,15 +107,40 @@ class System:
     routes: Mapping[str, Route] = field(default_factory=lambda: MappingProxyType({}))
     """Routes by name; each server of a route has the largest load that the route can send it."""
 
-    @property
-    def stated(self) -> Mapping[str, Server]:
-        """Servers as named in documents, by name; the versions of a server are not separate."""
-        return whole_servers({name: stream.server for name, stream in self.streams.items()})
+    @cached_property
+    def documented(self) -> Mapping[str, Server]:
+        """Servers of the documents, by name."""
+        return {server.name: server for server in self.spec.servers}
 
-    @property
-    def wholes(self) -> Mapping[str, Server]:
-        """Servers in planned form, by name, but with the versions of a server combined into one."""
-        return whole_servers(self.servers)
+    def with_items(self, *items: Document) -> "System":
+        """Return the system whose documents have these items instead of those of the same name.
+
+        The items are not checked. Everything but the documents is kept, such as `kept`.
+        """
+        changes: dict[str, object] = {}
+        for section, found in grouped((SECTION_OF[type(item)], item) for item in items).items():
+            known = {item_key(item): item for item in (*getattr(self.spec, section), *found)}
+            changes[section] = tuple(known[key] for key in sorted(known))
+        return self.with_spec(self.spec.model_copy(update=changes))
+
+    def with_spec(self, spec: SystemSpec) -> "System":
+        """Return the system of other documents, which are not checked, with the same data outside them."""
+        found = compiled(spec, self)
+        return replace(found, rate_factors=self.rate_factors, kept=self.kept, not_rented=self.not_rented)
+
+    def with_planned(
+        self, servers: Mapping[str, Server], routes: Mapping[str, Route] = MappingProxyType({})
+    ) -> "System":
+        """Return a copy in which some planned servers and routes are replaced, by name.
+
+        Such a copy answers a question, for example which plan measured loads need. Its documents are those
+        of the system, so a change of its servers' documents discards the replaced servers.
+        """
+        changed = MappingProxyType({**self.servers, **servers})
+        if not self.routes:
+            return replace(self, servers=changed)
+        routes = MappingProxyType({**self.routes, **routes})
+        return replace(self, routes=routes, servers=with_routed_loads(changed, routes.values()))
 
     def alone(self, servers: Mapping[str, Server], **options: object) -> "System":
         """Return a copy with other servers, none of which belongs to a route or to a split server.
@@ -146,16 +168,9 @@ class System:
         return routes_by_server(self.routes.values())
 
     @cached_property
-    def owners(self) -> tuple[Server | Route, ...]:
-        """Planned servers and routes with their own load: first servers, then routes, each sorted by name."""
-        servers = (server for name, server in self.servers.items() if name not in self.routed)
-        return (*servers, *self.routes.values())
-
-    @property
-    def named(self) -> Mapping[str, Server]:
-        """All servers that a what-if question can name, in planned form and as in documents, by name."""
-        streams = {name: stream.server for name, stream in self.streams.items()}
-        return {**self.servers, **streams, **whole_servers(streams)}
+    def in_plans(self) -> Mapping[str, Server]:
+        """Servers by the names that plans use: planned servers, and the members of shared queues."""
+        return {**self.servers, **{name: stream.server for name, stream in self.streams.items()}}
 
     @property
     def currency(self) -> str | None:
@@ -180,7 +195,7 @@ class System:
             *refused_options(options, self.features),
         ):
             raise SpecError(f"optimizer.{key}: {text}")
-        return replace(self, options=options)
+        return self.with_spec(self.spec.model_copy(update={"optimizer": options}))
 
     def without_external(self) -> "System":
         """Return a copy in which no server rents an external service; `not_rented` lists those that could."""
@@ -188,74 +203,7 @@ class System:
         if not renting:
             return self
         servers = {name: server.model_copy(update={"external": None}) for name, server in renting.items()}
-        changed = replace(self, servers=MappingProxyType({**self.servers, **servers}))
-        return replace(changed, not_rented=(*self.not_rented, *renting))
-
-    def with_servers(self, changed: Mapping[str, Server]) -> "System":
-        """Return a copy in which some servers, given by name, are replaced.
-
-        Raises:
-            SpecError: a server does not exist.
-        """
-        known = self.named
-        for name in changed:
-            known_name(name, known, f"servers.{name}: server")
-        for name, server in with_versions(changed).items():
-            for part in members_of(server):
-                check_variability(part.current.load, f"servers.{name}.load.", self.profiles_of(part.model))
-        found = replace(self, servers=MappingProxyType({**self.servers, **self.planned(changed)}))
-        return found.with_routes({}) if self.routes else found
-
-    def with_routes(self, changed: Mapping[str, Route]) -> "System":
-        """Return a copy in which some routes, given by name, are replaced.
-
-        Loads of servers change with them.
-        """
-        routes = MappingProxyType({**self.routes, **changed})
-        servers = with_routed_loads(self.servers, routes.values())
-        return replace(self, routes=routes, servers=servers)
-
-    def owner_name(self, name: str) -> str:
-        """Return the name under which a planned server's load is stated: that of its route, or its own."""
-        route = self.routed.get(name)
-        return owner_of(self.named[name]) if route is None else route.name
-
-    @property
-    def load_names(self) -> list[str]:
-        """Names of the servers and routes for which loads can be stated."""
-        return [*self.stated, *self.routes]
-
-    def owner_named(self, name: str) -> Server | Route:
-        """Return the server or the route for which a load of this name is stated.
-
-        Raises:
-            SpecError: there is neither, there are both, or the server gets its load from a route.
-        """
-        server, route, owner = self.stated.get(name), self.routes.get(name), self.routed.get(name)
-        if server is not None and owner is None and route is not None:
-            raise SpecError(f"{name!r} is the name of a server and of a route; rename one of them")
-        if server is not None and owner is not None and route is None:
-            text = f"server {name!r} gets its load from route {owner.name!r}; give the load of that route"
-            raise SpecError(text)
-        found = route or server
-        if found is None:
-            raise SpecError(
-                f"server {name!r} does not exist in the system{did_you_mean(name, self.load_names)}"
-            )
-        return found
-
-    def with_owners(self, owners: Iterable[Server | Route]) -> "System":
-        """Return a copy in which some owners of loads are replaced.
-
-        Args:
-            owners: servers, in planned form or as in documents, and routes.
-
-        Raises:
-            SpecError: a server does not exist.
-        """
-        found = tuple(owners)
-        changed = self.with_servers({item.name: item for item in found if isinstance(item, Server)})
-        return changed.with_routes({item.name: item for item in found if isinstance(item, Route)})
+        return replace(self.with_planned(servers), not_rented=(*self.not_rented, *renting))
 
     def together(self, names: Iterable[str]) -> list[str]:
         """Return the given servers plus those that can only be served in full together with one of them."""
@@ -282,19 +230,16 @@ class System:
             return self.servers
         return with_undivided_lengths(as_served(self.servers, served_rpm), self.routes.values())
 
-    def planned(self, changed: Mapping[str, Server]) -> dict[str, Server]:
-        """Convert changed servers of documents to planned form, with queues and versions."""
-        return planned_servers(self.servers, with_versions(changed))
-
     def with_load(self, server_name: str, **changes: float) -> "System":
         """Return a copy with a changed load of one server; fields have Python names (``arrival_rate_rpm``).
+
+        The members of a shared queue change in proportion.
 
         Raises:
             SpecError: the server or a field does not exist, or a value is out of range.
         """
-        known = self.named
-        known_name(server_name, known, f"servers.{server_name}: server")
-        found = known[server_name]
+        known = {**self.in_plans, **self.documented}
+        found = known[known_name(server_name, known, f"servers.{server_name}: server")]
         if isinstance(found, Version):
             text = f"its load is a share of the load of {found.whole.name!r}; change that"
             raise SpecError(f"servers.{server_name}: {text}")
@@ -304,8 +249,11 @@ class System:
                 f"servers.{server_name}.load: it is the load of route {route.name!r}; change the route"
             )
         server = with_changed_load(found, changes)
-        check_lengths(server.current.load, f"servers.{server_name}.load.", self.profiles_of(server.model))
-        return self.with_servers({server_name: server})
+        for part in members_of(server):
+            for model in (part.model, *(share.model for share in part.split or ())):
+                check_lengths(part.current.load, f"servers.{server_name}.load.", self.profiles_of(model))
+                check_variability(part.current.load, f"servers.{server_name}.load.", self.profiles_of(model))
+        return self.with_items(*members_of(server))
 
     def with_target(self, service_class: str, model: str, **changes: float | None) -> "System":
         """Return a copy with changed targets of a model in a class; fields have Python names (``ttft_ms``).
@@ -326,12 +274,7 @@ class System:
         check_target(target, place, self.profiles_of(model))
         owner = self.service_classes[service_class]
         targets = tuple(target if item.model == model else item for item in owner.model_targets)
-        changed = owner.model_copy(update={"model_targets": targets})
-        return replace(
-            self,
-            targets=MappingProxyType({**self.targets, (service_class, model): target}),
-            service_classes=MappingProxyType({**self.service_classes, service_class: changed}),
-        )
+        return self.with_items(owner.model_copy(update={"model_targets": targets}))
 
     def with_capacity(self, units: Mapping[str, int]) -> "System":
         """Return a copy with other numbers of cards; prices of additional cards are kept.
@@ -342,13 +285,14 @@ class System:
         Raises:
             SpecError: an accelerator type does not exist, or a number of cards is out of range.
         """
-        capacity = dict(self.capacity)
-        known = sorted({*capacity, *(item.type for item in self.accelerators.values())})
+        known = {item.type: item for item in self.spec.count}
+        types = sorted({*known, *(item.type for item in self.spec.accelerators)})
+        changed = []
         for kind, number in units.items():
-            known_name(kind, known, f"count.{kind}: accelerator type")
-            before = Capacity.of(kind, capacity.get(kind, 0)).model_dump()
-            capacity[kind] = validated(Capacity, before | {"count": number}, f"count.{kind}.").cards
-        return replace(self, capacity=MappingProxyType({kind: capacity[kind] for kind in sorted(capacity)}))
+            known_name(kind, types, f"count.{kind}: accelerator type")
+            before = known.get(kind, Capacity(type=kind, count=0)).model_dump()
+            changed.append(validated(Capacity, before | {"count": number}, f"count.{kind}."))
+        return self.with_items(*changed)
 
     def with_rate_factors(self, factors: Mapping[tuple[str, str], float]) -> "System":
         """Return a copy with other factors on the maximum rates of replicas, by server and accelerator."""
@@ -437,15 +381,7 @@ class System:
 
     def to_spec(self) -> SystemSpec:
         """Return the system as one document, with sections sorted by name."""
-        return SystemSpec.model_construct(  # its items are valid
-            accelerators=tuple(self.accelerators.values()),
-            models=tuple(self.profiles.values()),
-            service_classes=tuple(self.service_classes.values()),
-            servers=tuple(without_routed_loads(self.stated, self.routes.values()).values()),
-            count=tuple(Capacity.of(kind, cards) for kind, cards in self.capacity.items()),
-            optimizer=self.options,
-            routes=tuple(self.routes.values()),
-        )
+        return self.spec
 
 
 def load_system(source: str | os.PathLike[str] | Mapping[str, Any]) -> System:
@@ -471,165 +407,83 @@ def join_parts(parts: Sequence[Part], *, lengths_optional: bool = False) -> Syst
     Raises:
         FaultyDocumentsError: documents contradict each other; the message has the first contradiction.
     """
-    index = Index.of(parts)
-    found = _findings(parts, index, lengths_optional=lengths_optional)
+    _check(parts, lengths_optional=lengths_optional)
+    sections = {name: [item for part in parts for item in getattr(part.spec, name)] for name in _SECTIONS}
+    lists: dict[str, Any] = {name: tuple(sorted(items, key=item_key)) for name, items in sections.items()}
+    given = [part.spec.optimizer for part in parts if "optimizer" in part.spec.model_fields_set]
+    options = given[0] if given else OptimizerOptions()
+    return compiled(SystemSpec.model_construct(optimizer=options, **lists))
+
+
+def with_checked_spec(system: System, spec: SystemSpec) -> System:
+    """Return the system of changed documents, whose changed items are checked.
+
+    Raises:
+        FaultyDocumentsError: a changed item contradicts another item.
+    """
+    _check([Part(spec)], lengths_optional=True, checked=system.spec)
+    return system.with_spec(spec)
+
+
+def _check(parts: Sequence[Part], *, lengths_optional: bool, checked: SystemSpec | None = None) -> None:
+    found = findings(parts, Index.of(parts), lengths_optional=lengths_optional, checked=checked)
     problems = list(islice(found, MAX_FAULTS + 1))
     if problems:
         raise FaultyDocumentsError(located(problems[:MAX_FAULTS]), others=max(0, len(problems) - MAX_FAULTS))
 
-    def values(section: Mapping[Any, Entry]) -> Mapping[Any, Any]:
-        return MappingProxyType({name: section[name].item for name in sorted(section)})
 
+def compiled(spec: SystemSpec, before: System | None = None) -> System:
+    """Return the system of joined documents, which are not checked.
+
+    Args:
+        spec: the documents.
+        before: a system of the same documents with some items changed, whose planned servers stay if theirs
+            did not change.
+    """
+    classes = _by_key(spec.service_classes)
     targets = {
-        (name, target.model): target
-        for name, entry in index.classes.items()
-        for target in entry.item.model_targets
+        (name, target.model): target for name, item in classes.items() for target in item.model_targets
     }
-    given = [part.spec.optimizer for part in parts if "optimizer" in part.spec.model_fields_set]
-    classes = values(index.classes)
-    system = System(
-        accelerators=values(index.accelerators),
-        profiles=values(index.profiles),
+    if before is not None and all(
+        getattr(spec, section) is getattr(before.spec, section) for section in _OF_PLANNED_SERVERS
+    ):
+        servers, routes = before.servers, before.routes
+    else:
+        servers, routes = planned_servers(_by_key(spec.servers), classes), _by_key(spec.routes)
+        servers = with_routed_loads(servers, spec.routes)
+    return System(
+        spec=spec,
+        accelerators=_by_key(spec.accelerators),
+        profiles=_by_key(spec.models),
         service_classes=classes,
         targets=MappingProxyType({key: targets[key] for key in sorted(targets)}),
-        servers=_planned_servers(values(index.servers), _features(index), classes),
-        capacity=MappingProxyType({kind: index.capacity[kind].item.cards for kind in sorted(index.capacity)}),
-        options=given[0] if given else OptimizerOptions(),
+        servers=servers,
+        capacity=MappingProxyType({item.type: item.cards for item in spec.count}),
+        options=spec.optimizer,
+        routes=routes,
     )
-    return system.with_routes(values(index.routes)) if index.routes else system
 
 
-def _features(index: Index) -> frozenset[str]:
-    """Return the names of the features that documents use."""
-    servers = (entry.item for entry in index.servers.values())
-    return used_features(servers, (entry.item for entry in index.accelerators.values()), index.routes)
+_SECTIONS = tuple(name for name in SystemSpec.model_fields if name != "optimizer")
+_OF_PLANNED_SERVERS = ("servers", "service_classes", "routes")
+"""Sections on which the planned servers depend."""
 
 
-def _planned_servers(
-    servers: Mapping[str, Server], features: frozenset[str], classes: Mapping[str, ServiceClass]
+def _by_key(items: Iterable[Any]) -> Mapping[Any, Any]:
+    return MappingProxyType({item_key(item): item for item in items})
+
+
+def planned_servers(
+    servers: Mapping[str, Server], classes: Mapping[str, ServiceClass]
 ) -> Mapping[str, Server]:
-    """Convert the servers of documents to planned form, by name."""
-    if OFFLINE.name in features:
+    """Convert the servers of documents to planned servers, by name: with versions and shared queues."""
+    if any(server.deadline is not None for server in servers.values()):
         servers = MappingProxyType({name: with_load_of_deadline(one) for name, one in servers.items()})
-    if VERSIONS.name in features:
+    if any(server.split for server in servers.values()):
         servers = with_versions(servers)
-    if SHARED_QUEUES.name in features:
+    if any(server.shared_queue is not None for server in servers.values()):
         servers = with_shared_queues(servers, lambda server: classes[server.service_class].priority)
     return servers
-
-
-def contradictions(parts: Sequence[Part], incomplete: Collection[str]) -> list[Fault]:
-    """Return the contradictions in documents, with their locations.
-
-    Args:
-        parts: the valid parts of the documents.
-        incomplete: sections with missing items, which undefined names might refer to.
-    """
-    index = Index.of(parts)
-    return located(list(islice(_findings(parts, index, incomplete), MAX_FAULTS)))
-
-
-def _findings(
-    parts: Sequence[Part],
-    index: Index,
-    incomplete: Collection[str] = (),
-    *,
-    lengths_optional: bool = False,
-) -> Iterator[Finding]:
-    """Yield the contradictions within documents and between them."""
-    used = _features(index)
-    profiles: dict[str, list[ModelProfile]] = defaultdict(list)
-    for (model, _), (part, at, profile) in index.profiles.items():
-        if at not in part.repaired:  # the kind of a repaired item is unknown, so its fields cannot be checked
-            profiles[model].append(profile)
-    names = {
-        "accelerators": Names("accelerator", index.accelerators, "accelerators" in incomplete),
-        "classes": Names("service class", index.classes, "serviceClasses" in incomplete),
-        "models": Names("model", {model for model, _ in index.profiles}, "models" in incomplete),
-        "servers": Names("server", index.servers, "servers" in incomplete),
-    }
-    documents = Documents(parts, index, profiles, names, lengths_optional)
-    if used:
-        yield from refused_problems(documents, used)
-    yield from _contradictions(documents)
-    for feature in FEATURES:
-        if feature.name in used:
-            yield from feature.faults(documents)
-    yield from price_problems(parts, index)
-
-
-def _contradictions(documents: Documents) -> Iterator[Finding]:
-    """Yield the contradictions between names, and those within items."""
-    index, by_model, names = documents.index, documents.profiles, documents.names
-    yield from index.twice
-    yield from currency_problems(index, documents.parts)
-    for part, at, service_class in index.classes.values():
-        models: set[str] = set()
-        for i, target in enumerate(service_class.model_targets):
-            here = (*at, "modelTargets", i)
-            if target.model in models:
-                text = f"{target.model!r} occurs twice in class {service_class.name!r}"
-                yield Finding(part, (*here, "model"), text)
-            models.add(target.model)
-            yield from _caught(
-                part, here, partial(check_target, profiles=by_model.get(target.model, ())), target
-            )
-    for part, at, profile in index.profiles.values():
-        yield from names["accelerators"].missing(part, (*at, "acc"), profile.accelerator)
-        yield from _caught(part, at, check_profile, profile)
-    for entry in index.servers.values():
-        profiles = by_model.get(entry.item.model, ())
-        yield from _server_problems(entry, profiles, names)
-        yield from _load_problems(entry, profiles, lengths_optional=documents.lengths_optional)
-
-
-def _caught(part: Part, at: Location, check: Callable[[Any, str], None], item: object) -> Iterator[Finding]:
-    """Yield the error of a check, if any, as a finding.
-
-    Args:
-        part: the document.
-        at: location of the item.
-        check: function that checks an item, given the prefix of its messages.
-        item: the item.
-    """
-    try:
-        check(item, "")
-    except SpecError as error:
-        path, _, text = str(error).partition(": ")
-        yield Finding(part, (*at, *path.strip(".").split(".")) if path.strip(".") else at, text)
-
-
-def _server_problems(
-    entry: Entry, profiles: Sequence[ModelProfile], names: Mapping[str, Names]
-) -> Iterator[Finding]:
-    part, at, server = entry
-    accelerators = names["accelerators"]
-    default = "" if "service_class" in server.model_fields_set else " (the default)"
-    yield from names["classes"].missing(part, (*at, "class"), server.service_class, default)
-    yield from names["models"].missing(part, (*at, "model"), server.model)
-    for i, name in enumerate(server.accelerators or ()):
-        yield from accelerators.missing(part, (*at, "accelerators", i), name)
-    for i, name in enumerate(server.preferred or ()):
-        yield from accelerators.missing(part, (*at, "preferred", i), name)
-    yield from _caught(part, at, lambda item, place: check_server(item, f"{place}.", profiles), server)
-    current, free = (*at, "currentAlloc"), not server.keep_accelerator
-    yield from pool_problems(part, current, server.current)
-    yield from undefined_accelerators(part, current, server.current, accelerators, unless_priced=free)
-
-
-def _load_problems(
-    entry: Entry, profiles: Sequence[ModelProfile], *, lengths_optional: bool
-) -> Iterator[Finding]:
-    part, at, server = entry
-    if server.deadline is not None:
-        if any(offline_faults(server)):
-            return
-        server = with_load_of_deadline(server)
-    here, load = (*at, "currentAlloc", "load"), server.current.load
-    yield from _caught(part, here, lambda item, place: check_load(item, f"{place}."), load)
-    yield from _caught(part, here, lambda item, place: check_variability(item, f"{place}.", profiles), load)
-    if not lengths_optional:
-        yield from _caught(part, here, lambda item, place: check_lengths(item, f"{place}.", profiles), load)
 
 
 def with_changed_load(server: Server, changes: Mapping[str, float], place: str = "") -> Server:

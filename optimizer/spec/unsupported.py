@@ -19,7 +19,7 @@ def refused_problems(documents: Documents, used: Collection[str]) -> Iterator[Fi
         used: names of the features that they use.
     """
     index, features = documents.index, features_by_server(documents.index)
-    for part, at, server in index.servers.values():
+    for part, at, server in documents.unchecked(index.servers):
         owner = index.classes.get(server.service_class)
         of_class = [name for name in FIELDS_OF_SERVERS if owner is not None and getattr(owner.item, name)]
         for feature, given in features[server.name]:

@@ -168,7 +168,7 @@ def _restricted(system: System, allowed: Mapping[str, tuple[str, ...]]) -> Syste
         name: system.servers[name].model_copy(update={"accelerators": accelerators})
         for name, accelerators in allowed.items()
     }
-    return system.with_servers(changed)
+    return system.with_planned(changed)
 
 
 def _may_use(system: System, name: str) -> tuple[str, ...]:

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from types import MappingProxyType
 
-from optimizer.features.versions.streams import counted_load, share_of_load
+from optimizer.features.versions.streams import share_of_load, whole_load
 from optimizer.plan import Plan
 from optimizer.plan.placements import PlacementRow, parts_of, placements_of
 from optimizer.schema import Route
@@ -66,14 +65,13 @@ def denoise_loads(
         else:
             share = share_of_load(server)  # loads are counted for servers, not for versions
             counted = None if before is None or stated else scaled_load(before, 1 / share)
-            whole = counted_load(server)
+            whole = whole_load(server)
             found = with_load(counted, whole.arrival_rate_rpm, whole.arrival_cv, seen.now_s, rules)
             estimates[name] = scaled_load(found, share)
         level = load.model_copy(update={"arrival_rate_rpm": estimates[name].level_rpm})
         servers[name] = server.with_load(level)
-    changed = replace(system, servers=MappingProxyType({**system.servers, **servers}))
-    routed = _denoised_routes(changed, rules, last, seen, estimates) if system.routed else changed
-    return routed, estimates
+    routes = _denoised_routes(system, rules, last, seen, estimates)
+    return system.with_planned(servers, routes), estimates
 
 
 def _denoised_routes(
@@ -82,22 +80,22 @@ def _denoised_routes(
     last: Decisions | None,
     seen: Observation,
     estimates: dict[str, LoadEstimate],
-) -> System:
-    """Return the system with denoised rates of routes, and add the estimates of their servers to `estimates`.
+) -> dict[str, Route]:
+    """Return the routes with denoised rates, by name, and add the estimates of their servers to `estimates`.
 
     The requests of a route are counted together. Its servers have the same estimate, scaled to their planned
     loads.
     """
-    found_routes = []
-    for route in (owner for owner in system.owners if isinstance(owner, Route)):
+    found_routes = {}
+    for name, route in system.routes.items():
         decision = None if last is None else last.servers.get(route.large)
         found = None if decision is None else decision.load
         if found is None or route.large not in seen.missing:
             cv = system.servers[route.large].current.load.arrival_cv
             found = with_load(found, route.arrival_rate_rpm, cv, seen.now_s, rules)
         estimates |= {server: scaled_load(found, share) for server, share in system.shares_of(route).items()}
-        found_routes.append(route.model_copy(update={"arrival_rate_rpm": found.level_rpm}))
-    return system.with_owners(found_routes)
+        found_routes[name] = route.model_copy(update={"arrival_rate_rpm": found.level_rpm})
+    return found_routes
 
 
 def plan_next(

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from optimizer.schema import Load, Route
+from optimizer.schema import Route, Server
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.changes import SystemChange
+from optimizer.spec.loads import rate_rpm, stated_loads, with_rate
 from optimizer.spec.system import System, with_changed_load
 
 RATE_FACTORS = (0.5, 1.5)
@@ -29,32 +30,33 @@ def vary_loads(system: System, rng: np.random.Generator) -> System:
 
     The factors are independent: uniform on [0.5, 1.5) for the rate, on [0.8, 1.2) for the input and for the
     output length, drawn in this order, server by server in the order of their names. Outputs have at least
-    one token. The versions of a server vary together. Then a factor for the rate of each route is drawn in
+    one token. The versions of a server vary together, and so do the members of a
+    shared queue, under its name. Then a factor for the rate of each route is drawn in
     the same way; its lengths do not change.
 
     Raises:
         SpecError: a resulting rate or length is out of range.
     """
     low, high = np.array([RATE_FACTORS, TOKEN_FACTORS, TOKEN_FACTORS]).T
-    servers = system.wholes
-    factors = rng.uniform(low, high, size=(len(servers), 3))
-    changed = system.with_servers(
-        {
-            name: with_changed_load(server, _varied(server.current.load, *map(float, row)))
-            for (name, server), row in zip(servers.items(), factors, strict=True)
-        }
+    names = sorted({server.shared_queue or server.name for server in system.spec.servers})
+    factors = dict(zip(names, rng.uniform(low, high, size=(len(names), 3)).tolist(), strict=True))
+    rates = dict(
+        zip(system.routes, rng.uniform(low[0], high[0], size=len(system.routes)).tolist(), strict=True)
     )
-    others = [owner for owner in system.owners if isinstance(owner, Route)]
-    rates = rng.uniform(low[0], high[0], size=len(others)).tolist()
-    return changed.with_owners(
-        owner.model_copy(update={"arrival_rate_rpm": owner.arrival_rate_rpm * rate})
-        for owner, rate in zip(others, rates, strict=True)
+    return system.with_items(
+        *(
+            with_rate(owner, rate_rpm(owner) * rates[owner.name])
+            if isinstance(owner, Route)
+            else with_changed_load(owner, _varied(owner, *factors[owner.shared_queue or owner.name]))
+            for owner in stated_loads(system)
+        )
     )
 
 
-def _varied(load: Load, rate: float, in_factor: float, out_factor: float) -> dict[str, float]:
+def _varied(server: Server, rate: float, in_factor: float, out_factor: float) -> dict[str, float]:
+    load = server.current.load
     return {
-        "arrival_rate_rpm": load.arrival_rate_rpm * rate,
+        "arrival_rate_rpm": rate_rpm(server) * rate,
         "in_tokens": load.in_tokens * in_factor,
         "out_tokens": max(load.out_tokens * out_factor, 1.0) if load.out_tokens else 0.0,
     }

@@ -16,6 +16,7 @@ from optimizer.plan.placements import placements_of, services_of
 from optimizer.schema import Route
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.workload import OpenLoad
+from optimizer.spec.streams import owner_of
 from optimizer.spec.system import System
 from optimizer.studies.simulation.pools import PoolRun, open_load_of, stream_of
 from optimizer.units import SECONDS_PER_MINUTE
@@ -60,7 +61,7 @@ def asked_of(system: System, plan: Plan, runs: Sequence[PoolRun]) -> Iterator[As
     rates = totals((run.server, run.rate_rps * run.pool.num_replicas) for run in runs)
     first = {run.server: run for run in reversed(runs)}
     hits = {use.server: use.hit_rate for use in plan.caches}
-    groups = grouped((system.owner_name(server), server) for server in rates)
+    groups = grouped((_asked_name(system, server), server) for server in rates)
     for name, servers in groups.items():
         route = system.routed.get(servers[0])
         main = route.large if route is not None and route.large in servers else servers[0]
@@ -69,15 +70,21 @@ def asked_of(system: System, plan: Plan, runs: Sequence[PoolRun]) -> Iterator[As
             rate_rps, load = route.arrival_rate_rpm / SECONDS_PER_MINUTE, open_load_of(run)
         else:
             rate_rps = sum(rates[server] / (1 - hits.get(server, 0.0)) for server in servers)
-            load = open_load(system.named[name].current.load, rate_rps)
+            load = open_load({**system.in_plans, **system.documented}[name].current.load, rate_rps)
         shares = {server: rates[server] / rate_rps for server in servers}
         streams = "itl" in {shown.metric for shown in kind_of_pool(run.pool).metrics}
         yield Asked(name, main, shares, replace(load, rate_rps=rate_rps), streams, route)
     for part in (part for row in placements_of(plan) if row.mode == "external" for part in row.serves):
         name, share = part.server, 1 - hits.get(part.server, 0.0)
         rate_rps = part.rate_rpm / SECONDS_PER_MINUTE
-        load = open_load(system.named[name].current.load, rate_rps / share)
+        load = open_load(system.in_plans[name].current.load, rate_rps / share)
         yield Asked(name, name, {name: share}, load, streams=True)
+
+
+def _asked_name(system: System, server: str) -> str:
+    """Return the name to which a planned server's requests are sent: of its route, or of its document."""
+    route = system.routed.get(server)
+    return owner_of(system.in_plans[server]) if route is None else route.name
 
 
 def loads_of(
@@ -121,12 +128,14 @@ def loads_of(
         if course.trace is not None:
             sent, kinds = course.trace, ()
         parts = {
-            server: AnsweringServer(system.named[server].model, share, ratio / ratios[server], here[server])
+            server: AnsweringServer(
+                system.in_plans[server].model, share, ratio / ratios[server], here[server]
+            )
             for server, share in asked.shares.items()
             if ratios[server]
         }
         cv = np.inf if course.ramp is not None or course.trace is not None else asked.load.arrival_cv
-        model, rate_rps = system.named[asked.main].model, rate_rps * course.scale
+        model, rate_rps = system.in_plans[asked.main].model, rate_rps * course.scale
         loads.append(
             ServerLoad(
                 asked.name, model, asked.streams, rate_rps, course.changed(sent), cv, parts, kinds

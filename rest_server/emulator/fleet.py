@@ -87,7 +87,7 @@ def backend_of(
 ) -> Backend:
     """Return the router's view of a replica, which can serve several servers."""
     servers, replica = tuple(run.server for run in runs), runs[0].replica
-    model, accelerator = system.named[servers[0]].model, runs[0].pool.accelerator
+    model, accelerator = system.in_plans[servers[0]].model, runs[0].pool.accelerator
     app.life.startup_s = settings.startup_of(model, accelerator)
     delay_ms = {run.server: run.delay_ms for run in runs if run.delay_ms}
     slots = UNLIMITED_SLOTS
@@ -116,7 +116,7 @@ def replica_apps(
             assert run.card is not None
             place = run.card.place
             server = first.card.servers[place]
-            yield BatchReplicaApp(system.named[run.server].model, server, engine, life, place), (run,)
+            yield BatchReplicaApp(system.in_plans[run.server].model, server, engine, life, place), (run,)
         return
     if not isinstance(replica, LineReplica | TokenReplica | StaticReplica):
         raise AnalysisError(f"{first.server}: its replicas cannot be emulated; remove the server")
@@ -127,7 +127,7 @@ def replica_apps(
         return replica.live(max(levels) + 1, rng)
 
     engine = Engine(new, settings.speed, lag)
-    model = system.named[first.server].model
+    model = system.in_plans[first.server].model
     if isinstance(replica, LineReplica):
         yield BatchReplicaApp(model, replica.line.server, engine, Life(engine), 0), runs
         return

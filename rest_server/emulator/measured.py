@@ -108,12 +108,12 @@ def compared(
         planned = _planned(mine) if course == Course() else {}
         service = next((one for one in plan.rented if one.server == server), None)
         if service is not None:
-            steps = max(system.named[server].current.load.out_tokens - 1, 0.0)
+            steps = max(system.in_plans[server].current.load.out_tokens - 1, 0.0)
             planned = {"ttft": service.ttft_ms, "itl": service.itl_ms}
             planned["e2e"] = service.ttft_ms + steps * service.itl_ms
         yield from _metrics(rows, simulated, run, planned)
         if service is not None:
-            yield _cost(rows, service, system.named[server])
+            yield _cost(rows, service, system.in_plans[server])
 
 
 def _metrics(

@@ -75,7 +75,7 @@ def rented_backends(
 ) -> Iterator[Backend]:
     """Yield the external services of a plan as replicas, numbered from `first` on."""
     for number, name in enumerate(services_of(plan), first):
-        server = system.named[name]
+        server = system.in_plans[name]
         assert server.external is not None
         service = server.external
         engine = Engine(lambda service=service: LiveService(service), settings.speed, lag)  # type: ignore[misc]

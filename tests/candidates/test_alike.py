@@ -17,7 +17,7 @@ def alone(system: System, name: str) -> System:
     others = {
         other: server.model_copy(update={"accelerators": ()}) for other, server in system.servers.items()
     }
-    return system.with_servers(others | {name: system.servers[name]})
+    return system.with_planned(others | {name: system.servers[name]})
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -25,7 +25,7 @@ def test_sizing_is_bit_identical_alone_and_in_batches(seed: int) -> None:
     system = generate_system(6, 5, 3, seed)
     names = list(system.servers)
     twin = system.servers[names[0]]
-    system = system.with_servers(dict.fromkeys(names[1:3], twin))
+    system = system.with_planned(dict.fromkeys(names[1:3], twin))
     together = find_candidates(system).table
     for s, name in enumerate(names):
         mine = together.take(together.server == s)

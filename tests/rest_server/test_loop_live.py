@@ -286,7 +286,7 @@ def test_versions_and_shared_queues_are_measured(
     system = load_system(path)
     requests = Requests(np.full(40, 60), np.full(40, 8), np.linspace(0, 4000, 40))
     loads = [
-        ServerLoad(server, system.named[server].model, streams=True, rate_rps=10.0, requests=requests)
+        ServerLoad(server, system.in_plans[server].model, streams=True, rate_rps=10.0, requests=requests)
         for server in driven
     ]
     with emulated(path, "--scalable", "--startup", "0") as fleet, cluster(fleet, system, "mine") as workloads:

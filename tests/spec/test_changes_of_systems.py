@@ -106,7 +106,7 @@ def test_a_load_factor_multiplies_every_stated_load(sample: str, specs: Path) ->
     system = load_system(specs / sample)
     document = document_of(system)
     for each in document["servers"]:
-        load = each["currentAlloc"].get("load", {})
+        load = each.get("currentAlloc", {}).get("load", {})
         if "deadline" in each:
             each["deadline"]["requests"] *= 1.5
             load.pop("arrivalRate", None)

@@ -220,7 +220,7 @@ def test_a_row_of_a_route_replaces_its_rate(tmp_path: Path) -> None:
 def test_traces_name_routes_like_servers(text: str, tmp_path: Path) -> None:
     fleet = routed()
     steps = read_load_trace(fleet, write(tmp_path, text))
-    assert [[item.name for item in step.owners] for step in steps] == [["a", "r"], ["a"], ["r"]]
+    assert [[item.name for item in step.items] for step in steps] == [["a", "r"], ["a"], ["r"]]
     systems = [with_step(fleet, step) for step in steps]
     assert [system.routes["r"].arrival_rate_rpm for system in systems] == [30, 100, 5]
     assert [load_of(system, "large")[0] for system in systems] == [30, 100, 5]

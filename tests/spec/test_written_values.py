@@ -133,7 +133,7 @@ def test_goodput_and_splits_take_percent() -> None:
     classes = [service_class("gold", models=("m", "n"), ttft=900)]
     split = {"split": [{"model": "m", "weight": "70%"}, {"model": "n", "weight": "30%"}]}
     source = document([server("s") | split], [accelerator("A")], {"A": 9}, models=models, classes=classes)
-    weights = [item.weight for item in load_system(source).stated["s"].split or ()]
+    weights = [item.weight for item in load_system(source).documented["s"].split or ()]
     assert weights == [0.7, 0.3]
     classes[0]["modelTargets"][0]["goodputShare"] = "195%"
     assert refusal(lambda: load_system(source)).endswith("must be less than 100%, not 195%")

@@ -150,7 +150,7 @@ class Loop:
         for name, rate in loads.items():
             if name in self.system.routes:
                 route = self.system.routes[name].model_copy(update={"arrival_rate_rpm": rate})
-                self.system = self.system.with_routes({name: route})
+                self.system = self.system.with_planned({}, {name: route})
             else:
                 self.system = self.system.with_load(name, arrival_rate_rpm=rate)
         self.system = replace(self.system, capacity=MappingProxyType({**self.system.capacity, **capacity}))

@@ -114,7 +114,7 @@ def relaxed(source: System, pair: Pair, limit: str) -> System:
             return with_profile(source, pair, kv_capacity_tokens=None if more is None else more + tokens)
     larger = rates_of(source)[pair][1] + 1
     source = with_profile(source, pair, max_batch_size=larger, at_tokens=0)
-    return source.with_servers({mine.name: mine.model_copy(update={"max_batch_size": 0})})
+    return source.with_planned({mine.name: mine.model_copy(update={"max_batch_size": 0})})
 
 
 @pytest.mark.slow

@@ -94,7 +94,7 @@ def test_a_trace_gives_the_peak_of_a_route() -> None:
         servers = (
             {} if other is None else {"x0": system.with_load("x0", arrival_rate_rpm=other).servers["x0"]}
         )
-        return LoadStep(hour * 3600, [*servers.values(), *([] if rate is None else [route])])
+        return LoadStep.of(system, hour * 3600, [*servers.values(), *([] if rate is None else [route])])
 
     days = trace_days(system, [step(0, 5, 7), step(9, 3, 9), step(24, 8)], 50, 1)
     own = system.servers["x0"].current.load.arrival_rate_rpm

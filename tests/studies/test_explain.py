@@ -67,7 +67,7 @@ def kept_off(source: System, name: str, banned: set[str]) -> System:
     mine = source.servers[name]
     allowed = source.accelerators if mine.accelerators is None else mine.accelerators
     left = tuple(sorted(set(allowed) - banned))
-    return source.with_servers({name: mine.model_copy(update={"accelerators": left})})
+    return source.with_planned({name: mine.model_copy(update={"accelerators": left})})
 
 
 # --- the next-best alternative ---------------------------------------------------------------------------

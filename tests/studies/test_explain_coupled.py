@@ -108,11 +108,11 @@ def assert_answers_are_those_of_whole_solves(document: Json) -> None:
         allowed = server.accelerators or tuple(system.accelerators)
         left = [name for name in allowed if (name not in taken if only is None else name == only)]
         if not server.shared_card:
-            kept = system.with_servers({names[s]: server.model_copy(update={"accelerators": tuple(left)})})
+            kept = system.with_planned({names[s]: server.model_copy(update={"accelerators": tuple(left)})})
             assert_levels_are(answer.outcome, solve(kept))
         elif only is not None:  # on cards of its own
             alone = server.model_copy(update={"accelerators": tuple(left), "shared_card": False})
-            assert_levels_are(answer.outcome, solve(system.with_servers({names[s]: alone})))
+            assert_levels_are(answer.outcome, solve(system.with_planned({names[s]: alone})))
 
 
 @pytest.mark.slow

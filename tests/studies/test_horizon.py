@@ -13,6 +13,7 @@ from optimizer import System, load_system, solve
 from optimizer.generate import generate_document
 from optimizer.render.horizon_sections import horizon_sections
 from optimizer.spec.load_traces import LoadStep
+from optimizer.spec.loads import stated_loads
 from optimizer.studies.horizon.horizon import PEAK, plan_horizon
 from optimizer.studies.horizon.horizon_document import Horizon, Policy
 from optimizer.studies.horizon.horizon_figure import horizon_figure
@@ -31,7 +32,7 @@ def trace(system: System, *loads: Sequence[float], hours: float = 1.0) -> list[L
         for name, replicas in zip(system.servers, row, strict=True):
             rate = max(replicas * ONE_REPLICA - 40, 0.0)
             changed[name] = system.with_load(name, arrival_rate_rpm=rate).servers[name]
-        steps.append(LoadStep(h * 3600.0 * hours, [*changed.values()]))
+        steps.append(LoadStep.of(system, h * 3600.0 * hours, changed.values()))
     return steps
 
 
@@ -135,7 +136,7 @@ def test_a_flat_day_without_tiers_is_the_single_plan() -> None:
     source = generate_document(8, 5, 4, seed=2)
     system = load_system(source).with_options(transition_penalty=0.0)
     plan = solve(system)
-    steps = [LoadStep(h * 3600.0, system.owners) for h in range(24)]
+    steps = [LoadStep.of(system, h * 3600.0, stated_loads(system)) for h in range(24)]
     found = plan_horizon(system, steps)
     assert found.policies[0].total_cost == pytest.approx(24 * plan.total_cost_cents_per_h)
     assert found.policies[0].startups == found.policies[0].transitions == 0
@@ -162,7 +163,7 @@ def tiered_fleet(seed: int, hours: int, penalty: float) -> tuple[System, list[Lo
             factor = 0.3 + 0.7 * math.sin(math.pi * (h + i) / hours) ** 2
             rate = mine.current.load.arrival_rate_rpm * factor
             changed[name] = system.with_load(name, arrival_rate_rpm=rate).servers[name]
-        steps.append(LoadStep(h * 3600.0, [*changed.values()]))
+        steps.append(LoadStep.of(system, h * 3600.0, changed.values()))
     return system, steps
 
 
@@ -271,6 +272,6 @@ def test_an_external_service_uses_no_accelerators() -> None:
     system = load_system(with_features(2, {"external"}))
     plan = solve(system)
     assert {item.server for item in plan.rented} == {"s0", "s1"}
-    found = plan_horizon(system, [LoadStep(3600.0 * h, system.owners) for h in range(2)])
+    found = plan_horizon(system, [LoadStep.of(system, 3600.0 * h, stated_loads(system)) for h in range(2)])
     assert [item.accelerator for item in found.plans[1].use] == ["A0"]
     assert found.plans[1].cost_cents_per_h == pytest.approx(plan.total_cost_cents_per_h)

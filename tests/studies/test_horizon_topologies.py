@@ -19,6 +19,7 @@ from optimizer.cli.main import main
 from optimizer.features.routes.divisions import RouteArrays
 from optimizer.features.routes.view import capacities_rps, divisions_within
 from optimizer.spec.load_traces import LoadStep
+from optimizer.spec.loads import stated_loads
 from optimizer.studies.horizon.horizon import plan_horizon
 from optimizer.studies.horizon.horizon_document import Horizon
 from optimizer.studies.service import service_by_priority
@@ -42,7 +43,7 @@ def routed(seed: int) -> System:
 def at_rate(system: System, factor: float) -> System:
     (route,) = system.routes.values()
     rate = route.arrival_rate_rpm * factor
-    return system.with_routes({route.name: route.model_copy(update={"arrival_rate_rpm": rate})})
+    return system.with_planned({}, {route.name: route.model_copy(update={"arrival_rate_rpm": rate})})
 
 
 def total(found: Horizon) -> float:
@@ -69,7 +70,7 @@ def test_a_route_over_three_hours_matches_brute_force(seed: int) -> None:
     system = routed(seed)
     hours = [at_rate(system, factor) for factor in FACTORS]
     found = plan_horizon(
-        system, [LoadStep(3600.0 * h, [*each.routes.values()]) for h, each in enumerate(hours)]
+        system, [LoadStep.of(system, 3600.0 * h, each.routes.values()) for h, each in enumerate(hours)]
     )
     prices = [system.accelerators[kind].cost_cents_per_h for kind in "AB"]
     ways = [used_cards(hour) for hour in hours]
@@ -230,7 +231,9 @@ def cards_needed() -> list[int]:
 def test_shared_cards_are_reserved_where_it_pays(committed: float) -> None:
     system = sharing(committed)
     hours = hours_of(system)
-    found = plan_horizon(system, [LoadStep(3600.0 * h, each.owners) for h, each in enumerate(hours)])
+    found = plan_horizon(
+        system, [LoadStep.of(each, 3600.0 * h, stated_loads(each)) for h, each in enumerate(hours)]
+    )
     needed = cards_needed()
     costs = [len(RATES) * k * committed + sum(35 * max(n - k, 0) for n in needed) for k in range(5 + 1)]
     assert total(found) == pytest.approx(min(costs))
@@ -249,11 +252,13 @@ def test_shared_cards_are_reserved_where_it_pays(committed: float) -> None:
 def test_moves_and_starts_count_replicas_on_shared_cards() -> None:
     """The same plan in every hour moves and starts nothing; twice as much starts what is new."""
     system = sharing().with_options(transition_penalty=1.0)
-    flat = plan_horizon(system, [LoadStep(3600.0 * h, system.owners) for h in range(3)])
+    flat = plan_horizon(system, [LoadStep.of(system, 3600.0 * h, stated_loads(system)) for h in range(3)])
     assert flat.policies[0].startups == flat.policies[0].transition_cost == 0
     assert flat.plans[0].shared_cards
     many = system.with_load("a", arrival_rate_rpm=60.0 * 700).with_load("b", arrival_rate_rpm=60.0 * 300)
-    grown = plan_horizon(system, [LoadStep(0.0, system.owners), LoadStep(3600.0, many.owners)])
+    grown = plan_horizon(
+        system, [LoadStep.of(one, t, stated_loads(one)) for t, one in ((0.0, system), (3600.0, many))]
+    )
     before, after = (solve(each).on_shared_cards for each in (system, many))
     own = sum(pool.num_replicas for pools in grown.plans[1].servers.values() for pool in pools)
     started = own + sum(

@@ -114,7 +114,7 @@ def test_a_server_that_is_not_reported_is_missing(tmp_path: Path) -> None:
     path.write_text("time,s\n2026-01-01T00:00:00,20\n2026-01-01T00:01:00,\n2026-01-01T00:02:00,22\n")
     steps = read_load_trace(fleet(20.0), path)
     assert [step.time_s - steps[0].time_s for step in steps] == [0, 60, 120]
-    assert [[item.name for item in step.owners] for step in steps] == [["s"], [], ["s"]]
+    assert [[item.name for item in step.items] for step in steps] == [["s"], [], ["s"]]
 
 
 @pytest.mark.parametrize(

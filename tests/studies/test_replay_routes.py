@@ -49,12 +49,12 @@ def fleet(rate_rpm: float = 1000.0, *, rerun: bool = True, cards: int = 99, **ro
 def trace(system: System, rates_rpm: Sequence[float]) -> list[LoadStep]:
     route = system.routes["r"]
     reported = [route.model_copy(update={"arrival_rate_rpm": rate}) for rate in rates_rpm]
-    return [LoadStep(STEP_S * i, [each]) for i, each in enumerate(reported)]
+    return [LoadStep.of(system, STEP_S * i, [each]) for i, each in enumerate(reported)]
 
 
 def planned(system: System, rate_rpm: float) -> Plan:
     route = system.routes["r"].model_copy(update={"arrival_rate_rpm": rate_rpm})
-    return solve(system.with_routes({"r": route}))
+    return solve(system.with_planned({}, {"r": route}))
 
 
 def by_hand(route: Route, shares: Sequence[float], rate_rpm: float, *, routed: bool) -> np.ndarray:
@@ -166,7 +166,7 @@ def test_rates_of_routes_are_denoised_once() -> None:
 def test_an_unreported_route_keeps_its_rate_and_replicas() -> None:
     system = fleet()
     steps = trace(system, [1000.0, 3000.0, 3000.0, 3000.0])
-    gone = [LoadStep(step.time_s, []) if 0 < i < 3 else step for i, step in enumerate(steps)]
+    gone = [LoadStep.of(system, step.time_s, []) if 0 < i < 3 else step for i, step in enumerate(steps)]
     rules = Rules(hold_missing_load=True)
     (followed, held, _) = replay(system, gone, {FOLLOWED: Rules(), "held": rules}, 0.0).variants
     assert [point.load_rpm for point in followed.points] == [1000.0, 1000.0, 3000.0]

@@ -11,7 +11,7 @@ from slow_cases import mostly_slow
 from optimizer import Plan, System, load_system, solve
 from optimizer.features.shared_cards.uses import SharedCardUse
 from optimizer.spec.load_traces import LoadStep, with_step
-from optimizer.spec.loads import rate_rpm
+from optimizer.spec.loads import rate_rpm, stated_loads
 from optimizer.stabilisation.rules import RECOMMENDED, Rules
 from optimizer.studies.replay.replay import FOLLOWED, replay
 from optimizer.studies.replay.replay_document import ReplayPolicy
@@ -35,7 +35,7 @@ def trace(system: System, factors: tuple[float, ...]) -> list[LoadStep]:
         for name in ("detect", "embed") if i < len(factors) / 2 else ("detect",):
             rate = system.servers[name].current.load.arrival_rate_rpm * factor
             changed = changed.with_load(name, arrival_rate_rpm=rate)
-        steps.append(LoadStep(STEP_S * i, changed.owners))
+        steps.append(LoadStep.of(system, STEP_S * i, stated_loads(changed)))
     return steps
 
 
@@ -107,7 +107,7 @@ def second_replay(system: System, steps: list[LoadStep], startup_s: float) -> tu
             at = step.time_s + second + 0.5
             for name in missed:
                 takes = sum(card.rates.get(name, 0.0) for card in cards.there if card.ready_s <= at)
-                load = {item.name: rate_rpm(item) for item in following.owners}[name]
+                load = {item.name: rate_rpm(item) for item in following.items}[name]
                 missed[name] += max(0.0, load - takes) / 60
     return missed, cost
 

@@ -118,7 +118,7 @@ def test_alternatives_state_lost_reserves(case: int) -> None:
             server, chosen = system.servers[item.server], {pool.accelerator for pool in item.pools}
             allowed = server.accelerators or tuple(system.accelerators)
             left = tuple(sorted({*allowed} - chosen))
-            kept = system.with_servers({item.server: server.model_copy(update={"accelerators": left})})
+            kept = system.with_planned({item.server: server.model_copy(update={"accelerators": left})})
             if not isinstance(server, SharedQueue | Version) and not server.shared_card:
                 assert_difference(item.next_best.effect, found.plan, solve(kept))
 
@@ -158,7 +158,7 @@ def test_headroom_ends_at_the_next_replica(case: int) -> None:
             load = server.current.load.model_copy(update={"arrival_rate_rpm": rate})
             current = AllocationData(load=load)
             changed = server.model_copy(update={**alone, "current": current, "max_num_replicas": None})
-            plan = solve(system.with_servers({item.server: changed}))
+            plan = solve(system.with_planned({item.server: changed}))
             needed = sum(each.num_replicas for each in plan.allocations[item.server])
             assert (needed <= pool.num_replicas) == enough
 
@@ -223,7 +223,7 @@ def test_alternatives_exclude_only_the_chosen_accelerators() -> None:
     assert item.next_best is not None
     left = tuple({*system.accelerators} - {pool.accelerator for pool in item.pools})
     changed = system.servers[name].model_copy(update={"accelerators": left})
-    after = solve(system.with_servers({name: changed}))
+    after = solve(system.with_planned({name: changed}))
     assert_difference(item.next_best.effect, found.plan, after)
     placed = [(pool.accelerator, pool.num_replicas) for pool in after.allocations[name]]
     assert [(pool.accelerator, pool.num_replicas) for pool in item.next_best.pools] == placed
@@ -299,4 +299,4 @@ def test_alternatives_give_the_partial_service_of_a_new_solve() -> None:
     assert item.next_best is not None
     left = tuple({*system.accelerators} - {pool.accelerator for pool in item.pools})
     changed = system.servers["s4"].model_copy(update={"accelerators": left})
-    assert_difference(item.next_best.effect, found.plan, solve(system.with_servers({"s4": changed})))
+    assert_difference(item.next_best.effect, found.plan, solve(system.with_planned({"s4": changed})))

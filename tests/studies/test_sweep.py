@@ -311,7 +311,7 @@ def test_a_trace_gives_each_servers_peak_of_the_same_day() -> None:
         servers = {
             name: system.with_load(name, arrival_rate_rpm=rate).servers[name] for name, rate in rates.items()
         }
-        return LoadStep(hour * 3600, [*servers.values()])
+        return LoadStep.of(system, hour * 3600, servers.values())
 
     steps = [step(0, chat=1, code=5), step(9, chat=3, code=4), step(24, chat=7), step(30, chat=6)]
     loads = trace_days(system, steps, 50, 1)

@@ -1,6 +1,6 @@
 """Converts offline work to a load below every priority, and checks that no other load is stated."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from math import isclose
 
 from optimizer.documents import Document
@@ -44,13 +44,11 @@ def with_deadline_of_load(server: Server) -> Server:
     return server.model_copy(update={"deadline": changed})
 
 
-def without_past_deadlines(servers: Mapping[str, Server], elapsed_h: float) -> dict[str, Server]:
-    """Return the servers whose deadline has passed after `elapsed_h` hours, without load, by name."""
-    return {
-        name: _done(server, server.deadline)
-        for name, server in servers.items()
-        if server.deadline is not None and elapsed_h >= server.deadline.hours
-    }
+def without_past_deadlines(servers: Iterable[Server], elapsed_h: float) -> Iterator[Server]:
+    """Yield the servers of documents whose deadline has passed after `elapsed_h` hours, without load."""
+    for server in servers:
+        if server.deadline is not None and elapsed_h >= server.deadline.hours:
+            yield _done(server, server.deadline)
 
 
 def _done(server: Server, work: OfflineWork) -> Server:

@@ -20,7 +20,7 @@ def price_losses(
         SolverError: the solver failed.
     """
     asked = {
-        (name, other): system.with_routes({name: route.model_copy(update={"max_loss": other})})
+        (name, other): system.with_items(route.model_copy(update={"max_loss": other}))
         for name, route in system.routes.items()
         for other in _others(route)
     }

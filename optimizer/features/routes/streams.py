@@ -198,18 +198,6 @@ def with_undivided_lengths(servers: Mapping[str, Server], routes: Iterable[Route
     return MappingProxyType({**servers, **changed}) if changed else servers
 
 
-def without_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route]) -> Mapping[str, Server]:
-    """Return all servers as documents state them: those of routes have no load."""
-    names = [name for name in routes_by_server(routes) if name in servers]
-    if not names:
-        return servers
-    nothing = {"arrival_rate_rpm": 0.0, "in_tokens": 0.0, "out_tokens": 0.0}
-    idle = {
-        name: servers[name].with_load(servers[name].current.load.model_copy(update=nothing)) for name in names
-    }
-    return MappingProxyType({**servers, **idle})
-
-
 def routes_by_server(routes: Iterable[Route]) -> dict[str, Route]:
     """Return the routes by the names of the servers that get their load from them."""
     return {name: route for route in routes for name in (route.small, route.large)}

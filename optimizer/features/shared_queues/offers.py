@@ -80,7 +80,7 @@ def _subsets(arrays: SystemArrays, s: int, server: SharedQueue) -> Iterator[tupl
     """Yield the subsets of a queue's loaded members, the full set first; all contain the idle members."""
     members = arrays.servers.members
     mine = np.flatnonzero(members.server == s)
-    rates = dict(zip([part.name for part in server.parts], members.load_rps[mine].tolist(), strict=True))
+    rates = dict(zip([part.name for part in server.members], members.load_rps[mine].tolist(), strict=True))
     loaded = [place for place, rate in enumerate(rates.values()) if rate > 0]
     idle = sum(1 << place for place, rate in enumerate(rates.values()) if not rate)
     names = list(rates)

@@ -7,6 +7,7 @@ its members. Equation numbers refer to ``docs/math.md``.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Self
 
 from optimizer.arrays import grouped
 from optimizer.kinds.table import KINDS, kind_of_profile
@@ -36,58 +37,42 @@ _EQUAL = (
 
 
 class SharedQueue(Server):
-    """A shared queue as one server; changing its load also scales its members' loads."""
+    """A shared queue as one server."""
 
     members: tuple[Server, ...] = ()
     """The servers that share the queue, by descending priority."""
 
-    @property
-    def parts(self) -> tuple[Server, ...]:
-        """The members, each with its share of the queue's current load."""
-        if not self.members:
-            return ()
-        mixed, now = mixed_load([member.current.load for member in self.members]), self.current.load
-        if mixed == now:
-            return tuple(self._part(member, member.current.load) for member in self.members)
+    def with_load(self, load: Load) -> Self:
+        """Return a copy of the queue with another load, in which the members change in proportion."""
+        now = self.current.load
         factors = {
-            name: getattr(now, name) / getattr(mixed, name) if getattr(mixed, name) else 1.0
+            name: getattr(load, name) / getattr(now, name) if getattr(now, name) else 1.0
             for name in ("arrival_rate_rpm", "in_tokens", "out_tokens")
         }
-        stated = {
-            name: getattr(now, name)
+        changed = {
+            name: getattr(load, name)
             for name in ("arrival_cv", "in_tokens_cv", "out_tokens_cv")
-            if getattr(now, name) != getattr(mixed, name)
+            if getattr(load, name) != getattr(now, name)
         }
-        return tuple(
-            self._part(
-                member,
-                member.current.load.model_copy(
-                    update={name: getattr(member.current.load, name) * f for name, f in factors.items()}
-                    | stated
-                ),
-            )
-            for member in self.members
-        )
 
-    def _part(self, member: Server, load: Load) -> Server:
-        """Return the member with the given load, and with the queue's current allocation."""
-        current = self.current if self.current.stated_pools else member.current
-        return member.model_copy(update={"current": current.model_copy(update={"load": load})})
+        def scaled(member: Load) -> Load:
+            values = {name: getattr(member, name) * factor for name, factor in factors.items()}
+            return member.model_copy(update=values | changed)
+
+        members = tuple(member.with_load(scaled(member.current.load)) for member in self.members)
+        current = self.current.model_copy(update={"load": load})
+        return self.model_copy(update={"members": members, "current": current})
 
     def only(self, loads_rpm: Mapping[str, float]) -> "SharedQueue":
         """Return the queue with only the given members, at the given arrival rates [requests/min]."""
         kept = [
             part.with_load(part.current.load.model_copy(update={"arrival_rate_rpm": loads_rpm[part.name]}))
-            for part in self.parts
+            for part in self.members
             if part.name in loads_rpm
         ]
         if not kept:
             return self.model_copy(update={"members": (), "min_num_replicas": 0, "current": _idle(self)})
         return self._of(kept)
-
-    def with_members(self, changed: Mapping[str, Server]) -> "SharedQueue":
-        """Return the queue with the given members replaced, by name."""
-        return self._of([changed.get(part.name, part) for part in self.parts])
 
     def _of(self, members: Sequence[Server]) -> "SharedQueue":
         load = mixed_load([member.current.load for member in members])
@@ -147,22 +132,6 @@ def _queue(name: str, members: Sequence[Server]) -> SharedQueue:
     values = {field: getattr(first, field) for field in Server.model_fields}
     values |= {"name": name, "shared_queue": None, "current": current, "desired": AllocationData()}
     return SharedQueue.model_construct(**values, members=tuple(members))
-
-
-def planned_servers(servers: Mapping[str, Server], changed: Mapping[str, Server]) -> dict[str, Server]:
-    """Convert changed servers to planned servers: changed members of a queue become a changed queue.
-
-    Args:
-        servers: the planned servers of a system, by name.
-        changed: changed servers, by the name of a server, a queue or a member of a queue.
-    """
-    planned = {name: server for name, server in changed.items() if name in servers}
-    rest = changed.keys() - planned.keys()
-    for name, server in servers.items() if rest else ():
-        if isinstance(server, SharedQueue):
-            mine = {part.name: changed[part.name] for part in server.parts if part.name in rest}
-            planned |= {name: server.with_members(mine)} if mine else {}
-    return planned
 
 
 def as_served(

@@ -41,14 +41,14 @@ def queues_as_served(candidates: Candidates, problem: Problem, solution: Solutio
         if not problem.min_replicas[s]:
             bits |= sum(1 << place for place, rate in enumerate(rates.tolist()) if not rate)
         served[name] = {
-            part.name: float(rates[place]) for place, part in enumerate(server.parts) if bits >> place & 1
+            part.name: float(rates[place]) for place, part in enumerate(server.members) if bits >> place & 1
         }
         if len(chosen) and _shares_leftover(problem, int(chosen[0])):
             assert problem.queue_parts is not None
             shares = problem.queue_parts.shares(table, int(chosen[0]), int(solution.replicas[chosen[0]]))
             served[name] = {
                 part.name: float(rates[place]) * shares[part.name]
-                for place, part in enumerate(server.parts)
+                for place, part in enumerate(server.members)
                 if part.name in shares
             }
     return served
@@ -98,7 +98,7 @@ def queue_uses(
                 member: QueueMember.model_validate({"arrivalRate": rate, **figures.get((name, member), {})})
                 for member, rate in rates.items()
             },
-            unserved=tuple(part.name for part in server.parts if part.name not in rates),
+            unserved=tuple(part.name for part in server.members if part.name not in rates),
         )
     return uses
 
@@ -140,7 +140,7 @@ def queue_names(plan: Plan, system: System) -> Iterator[str]:
     for name, use in plan.shared_queues.items():
         if name not in queues:
             continue
-        rates = {part.name: part.current.load.arrival_rate_rpm for part in queues[name].parts}
+        rates = {part.name: part.current.load.arrival_rate_rpm for part in queues[name].members}
         if sorted([*use.members, *use.unserved]) != sorted(rates):
             yield f"{name}: its servers are {', '.join(sorted(rates))}, each once"
         for member, item in use.members.items():

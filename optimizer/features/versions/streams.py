@@ -6,7 +6,7 @@ plans use the names of its versions, such as ``chat (v2)``.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from math import fsum, isclose
+from math import fsum
 from types import MappingProxyType
 from typing import Any
 
@@ -78,21 +78,6 @@ def with_versions(servers: Mapping[str, Server]) -> Mapping[str, Server]:
     return MappingProxyType({name: parts[name] for name in sorted(parts)})
 
 
-def whole_servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
-    """Return servers by name, with versions replaced by their split servers, sorted by name."""
-    groups: dict[str, list[Version]] = {}
-    found: dict[str, Server] = {}
-    for name, server in servers.items():
-        if isinstance(server, Version):
-            groups.setdefault(server.whole.name, []).append(server)
-        else:
-            found[name] = server
-    if not groups:
-        return servers
-    found |= {name: _whole(versions) for name, versions in groups.items()}
-    return MappingProxyType({name: found[name] for name in sorted(found)})
-
-
 def as_separate(servers: Mapping[str, Server]) -> Mapping[str, Server]:
     """Return servers by name, with versions as ordinary servers that belong to no split server."""
     return {
@@ -101,59 +86,14 @@ def as_separate(servers: Mapping[str, Server]) -> Mapping[str, Server]:
     }
 
 
-def _whole(versions: Sequence[Version]) -> Server:
-    """Return the split server that consists of the given versions, with any changes made to them."""
-    whole = versions[0].whole
-    by_model = {version.model: version for version in versions}
-    ordered = tuple(by_model[share.model] for share in whole.split or ())
-    if ordered == versions_of(whole):
-        return whole
-    main = by_model[whole.model]
-    rate = fsum(version.current.load.arrival_rate_rpm for version in ordered)
-    load = main.current.load.model_copy(
-        update={"arrival_rate_rpm": rate, "arrival_cv": whole.current.load.arrival_cv}
-    )
-    changes: dict[str, Any] = {
-        "split": _shares(ordered, rate),
-        "roll_back": main.roll_back,
-        "current": main.current.model_copy(update={"load": load}),
-    }
-    changes |= {field: getattr(main, field) for field in Server.model_fields if field not in _OF_EACH}
-    return whole.model_copy(
-        update={field: value for field, value in changes.items() if value != getattr(whole, field)}
-    )
-
-
-def _shares(versions: Sequence[Version], rate_rpm: float) -> tuple[VersionShare, ...]:
-    """Return the document entries of versions: their shares of `rate_rpm`, with their allocations."""
-    loads = [version.current.load.arrival_rate_rpm for version in versions]
-    as_stated = all(
-        isclose(load, version.weight * rate_rpm, rel_tol=ROUNDING, abs_tol=MIN_RATE)
-        for load, version in zip(loads, versions, strict=True)
-    )
-    shares = []
-    for share, load, version in zip(versions[0].whole.split or (), loads, versions, strict=True):
-        current = version.current.model_copy(update={"load": Load()})
-        changes: dict[str, Any] = {} if as_stated else {"weight": load / rate_rpm}
-        if not version.is_main and current != (share.current or AllocationData()):
-            changes["current"] = current
-        shares.append(share.model_copy(update=changes) if changes else share)
-    return tuple(shares)
-
-
 def share_of_load(server: Server) -> float:
     """Return a version's share of its server's load; 1 for other servers, or if the share is 0."""
     return server.weight or 1.0 if isinstance(server, Version) else 1.0
 
 
-def counted_load(server: Server) -> Load:
-    """Return the load that is measured for a server; for a version, that of all versions together."""
-    load = server.current.load
-    if not isinstance(server, Version):
-        return load
-    rate = load.arrival_rate_rpm / share_of_load(server)
-    cv = server.whole.current.load.arrival_cv
-    return load.model_copy(update={"arrival_rate_rpm": rate, "arrival_cv": cv})
+def whole_load(server: Server) -> Load:
+    """Return the load that is counted for a server; for a version, that of all versions together."""
+    return server.whole.current.load if isinstance(server, Version) else server.current.load
 
 
 def with_allocation(server: Server, name: str, allocation: AllocationData, field: str = "current") -> Server:

@@ -9,7 +9,7 @@ from optimizer.arrays import grouped
 from optimizer.candidates.arrays import headroom_wanted, server_loads_rps
 from optimizer.features.reserves.offers import availability_of, least_available
 from optimizer.features.reserves.uses import ReserveUse
-from optimizer.features.versions.streams import Version, whole_servers
+from optimizer.features.versions.streams import Version
 from optimizer.features.versions.uses import OneVersion, SplitUse, VersionUse
 from optimizer.schema.pools import Pool
 from optimizer.spec.system import System
@@ -34,13 +34,12 @@ def split_uses(
     loads, found = zip(system.servers.values(), server_loads_rps(system).tolist(), strict=True), {}
     parts = grouped((one.whole.name, (one, rate)) for one, rate in loads if isinstance(one, Version))
     short = {*unserved, *(item.server for item in reserves if not item.has_reserve)}
-    for name, whole in whole_servers(system.servers).items():
-        if not whole.split:
-            continue
+    for name in sorted(parts):
+        whole = parts[name][0][0].whole
         versions = {version.model: version for version, _ in parts[name]}
         uses = tuple(
             _use(versions[share.model], share.weight, pools.get(versions[share.model].name, ()))
-            for share in whole.split
+            for share in whole.split or ()
         )
         main = versions[whole.model]
         complete = not any(use.server in short for use in uses)

@@ -72,7 +72,7 @@ def case_of(plan: Plan, system: System | None) -> Case:
     shares = dict.fromkeys([*plan.allocations, *plan.queued_servers], 1.0)
     shares |= {item.server: item.served_fraction for item in plan.unserved}
     left_out = frozenset(item.server for item in plan.unserved)
-    loads, servers = ({}, {}) if system is None else (_loads(plan, system), system.named)
+    loads, servers = ({}, {}) if system is None else (_loads(plan, system), system.in_plans)
     reserves = {item.server: item for item in plan.reserves}
     shares, parts = {name: shares[name] for name in sorted(shares)}, parts_of(plan)
     return Case(plan, system, loads, servers, shares, left_out, reserves, parts, plan.groups, plan.members)

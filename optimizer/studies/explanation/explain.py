@@ -100,10 +100,10 @@ def _planned_name(system: System, server: str) -> str:
     Raises:
         SpecError: there is no such server, or its versions are planned instead.
     """
-    known_name(server, system.named, "server")
-    if server in system.servers or not system.named[server].split:
+    known_name(server, {**system.in_plans, **system.documented}, "server")
+    if server in system.in_plans:
         return next(name for name, one in system.servers.items() if server in _names(one))
-    names = ", ".join(planned_names(system.named[server]))
+    names = ", ".join(planned_names(system.documented[server]))
     raise SpecError(f"server {server!r} is split; name a version: {names}")
 
 

@@ -188,14 +188,14 @@ def with_targets_of(candidates: Candidates, system: System, servers: BoolArray) 
 def effect(before: PlanOutcome, after: PlanOutcome, system: System) -> Effect:
     """Return the effect of a change: the difference between the plans before and after it."""
     shares = [before.served_fraction, after.served_fraction]
-    changes, named = [], system.named
+    changes, servers = [], system.in_plans
     for name in shares[0].keys() | shares[1].keys():
         was, is_now = shares[0].get(name, 1.0), shares[1].get(name, 1.0)
         in_full = [name not in mine for mine in shares]
         if abs(is_now - was) > ROUNDING or in_full[0] != in_full[1]:
             change = ServiceChange(
                 server=name,
-                priority=system.priority(named[name]),
+                priority=system.priority(servers[name]),
                 load_change_rpm=after.carried_rpm.get(name, 0.0) - before.carried_rpm.get(name, 0.0),
                 served_before=was,
                 served_after=is_now,

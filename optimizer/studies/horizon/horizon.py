@@ -15,7 +15,7 @@ from optimizer.parallel import as_done
 from optimizer.pipeline import solve
 from optimizer.plan import Placement, Plan
 from optimizer.spec.load_traces import LoadStep
-from optimizer.spec.loads import rate_rpm
+from optimizer.spec.loads import rate_rpm, stated_loads
 from optimizer.spec.system import System
 from optimizer.studies.horizon.horizon_document import Horizon, HourlyUse, HourPlan, Reservation
 from optimizer.studies.horizon.hours import Hour, alone, chained, from_nothing, hours_of, peak_of
@@ -157,7 +157,7 @@ def _reservations(chosen: Outcome, offers: Offers) -> tuple[Reservation, ...]:
 def _hour_plan(chosen: Outcome, h: int) -> HourPlan:
     hour, plan, system = chosen.hours[h], chosen.plans[h], chosen.hours[0].system
     one = outcome_of((hour,), [plan], chosen.taken)
-    load = sum(map(rate_rpm, hour.system.owners))
+    load = sum(map(rate_rpm, stated_loads(hour.system)))
     use = []
     for name, count in sorted(used_by(plan, system).items()):
         reserved = min(count, sum(chosen.taken.get(name, ())))

@@ -1,18 +1,18 @@
 """Intervals of a load trace, each as a system with its loads, and their plans."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from types import MappingProxyType
 
 from optimizer.candidates import SizingMemo
 from optimizer.features.offline.streams import without_past_deadlines
 from optimizer.parallel import as_done
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
-from optimizer.schema import AllocationData, Server
+from optimizer.schema import AllocationData
 from optimizer.spec.load_traces import LoadStep, with_step
-from optimizer.spec.loads import rate_rpm
+from optimizer.spec.loads import rate_rpm, stated_loads
+from optimizer.spec.streams import planned_names, with_allocations
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_HOUR
 
@@ -43,27 +43,26 @@ def hours_of(system: System, steps: Sequence[LoadStep]) -> tuple[Hour, ...]:
     for step, length in zip(steps, [*lengths, lengths[-1]], strict=True):
         system = with_step(system, step)
         passed_h = (step.time_s - times[0]) / SECONDS_PER_HOUR
-        system = system.with_servers(without_past_deadlines(system.servers, passed_h))
+        system = system.with_items(*without_past_deadlines(system.spec.servers, passed_h))
         found.append(Hour(step.time_s, length / SECONDS_PER_HOUR, system))
     return tuple(found)
 
 
 def peak_of(hours: Sequence[Hour]) -> System:
     """Return the system in which each server and route has its maximum load over all intervals."""
-    loads = zip(*(hour.system.owners for hour in hours), strict=True)
-    return hours[0].system.with_owners(max(each, key=rate_rpm) for each in loads)
+    loads = zip(*(stated_loads(hour.system) for hour in hours), strict=True)
+    return hours[0].system.with_items(*(max(each, key=rate_rpm) for each in loads))
 
 
 def from_nothing(system: System) -> System:
     """Return a copy of a system without current allocations, so that the transition cost equals the cost."""
-    return replace(
-        system,
-        servers=MappingProxyType({name: _stopped(server) for name, server in system.servers.items()}),
+    nothing = AllocationData()
+    return system.with_items(
+        *(
+            with_allocations(server, dict.fromkeys(planned_names(server), nothing))
+            for server in system.spec.servers
+        )
     )
-
-
-def _stopped(server: Server) -> Server:
-    return server.model_copy(update={"current": AllocationData(load=server.current.load)})
 
 
 def chained(systems: Sequence[System]) -> list[Plan]:

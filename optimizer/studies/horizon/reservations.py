@@ -6,15 +6,14 @@ entire time.
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import dataclass
 
 from optimizer.documents import UnlimitedCards
 from optimizer.features.tiers.fields import PriceTier
 from optimizer.plan import Plan
 from optimizer.plan.placements import placements_of
 from optimizer.plan.tier_uses import accelerators_used, tier_cost
-from optimizer.schema import Accelerator
+from optimizer.schema import Accelerator, Capacity
 from optimizer.spec.system import System
 
 Taken = Mapping[str, tuple[int, ...]]
@@ -54,34 +53,30 @@ def reserving(item: Accelerator, taken: Sequence[int]) -> Accelerator:
 
 def with_reservations(system: System, taken: Taken) -> System:
     """Return a copy of a system in which reserved accelerators are paid for, whether used or not."""
-    return _with(system, {name: reserving(system.accelerators[name], some) for name, some in taken.items()})
+    return system.with_items(*(reserving(system.accelerators[name], some) for name, some in taken.items()))
 
 
 def at_lowest_prices(system: System) -> System:
     """Return a copy of a system in which reservations cost only if used, and moving is free."""
-    changed = {}
-    for name, item in system.accelerators.items():
+    changed = []
+    for item in system.spec.accelerators:
         tiers = (tier.model_copy(update={"committed": False}) for tier in item.tiers)
-        changed[name] = item.model_copy(update={"tiers": tuple(tiers)})
-    return _with(system, changed).with_options(transition_penalty=0.0)
+        changed.append(item.model_copy(update={"tiers": tuple(tiers)}))
+    return system.with_items(*changed).with_options(transition_penalty=0.0)
 
 
 def by_cards(system: System) -> System:
     """Return a copy of a system in which every card costs the same, and moving is free."""
-    changed = {
-        name: item.model_copy(update={"cost_cents_per_h": float(item.multiplicity), "tiers": ()})
-        for name, item in system.accelerators.items()
-    }
-    cards = {
-        name: UnlimitedCards() if isinstance(number, UnlimitedCards) else number
-        for name, number in system.capacity.items()
-    }
-    priceless = replace(system, capacity=MappingProxyType(cards))
-    return _with(priceless, changed).with_options(transition_penalty=0.0)
-
-
-def _with(system: System, changed: Mapping[str, Accelerator]) -> System:
-    return replace(system, accelerators=MappingProxyType({**system.accelerators, **changed}))
+    priced = (
+        item.model_copy(update={"cost_cents_per_h": float(item.multiplicity), "tiers": ()})
+        for item in system.spec.accelerators
+    )
+    unlimited = (
+        Capacity(type=item.type, count=UnlimitedCards())
+        for item in system.spec.count
+        if isinstance(item.cards, UnlimitedCards)
+    )
+    return system.with_items(*priced, *unlimited).with_options(transition_penalty=0.0)
 
 
 def used_by(plan: Plan, system: System) -> Counter[str]:

@@ -19,7 +19,7 @@ from optimizer.schema import AllocationData, Route, Server
 from optimizer.schema.current_pools import with_replicas
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.load_traces import LoadStep, with_step
-from optimizer.spec.loads import rate_rpm
+from optimizer.spec.loads import planned_loads, rate_rpm
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Decisions, Observation
 from optimizer.stabilisation.keeping import Kept, Planner
@@ -171,8 +171,9 @@ class _PolicyReplay:
             estimates: Mapping[str, LoadEstimate] = {}
             if not self.constant:
                 passed_h = (step.time_s - self.steps[0].time_s) / SECONDS_PER_HOUR
-                system = _at(system, step, pods)
-                system = system.with_servers(without_past_deadlines(system.servers, passed_h))
+                system = with_step(system, step)
+                system = system.with_items(*without_past_deadlines(system.spec.servers, passed_h))
+                system = _with_existing(system, pods, step.time_s)
                 to_plan, estimates = denoise_loads(system, self.rules, decisions, seen)
                 deadline = Deadline.after(to_plan.options.time_limit_s)
                 planner = _RememberingPlanner(deadline, self.memo, known=self.known)
@@ -192,7 +193,7 @@ class _PolicyReplay:
     def _mean(self) -> System:
         """Return the system with the mean loads over the entire time."""
         changed = []
-        for owner in self.system.owners:
+        for owner in planned_loads(self.system):
             counted = [
                 (found, step.time_s - before.time_s)
                 for before, step in pairwise(self.steps)
@@ -202,7 +203,10 @@ class _PolicyReplay:
                 total_s = sum(span_s for _, span_s in counted)
                 mean = sum(rate_rpm(found) * span_s for found, span_s in counted) / total_s
                 changed.append(_with_mean(owner, counted[-1][0], mean))
-        return self.system.with_owners(changed)
+        return self.system.with_planned(
+            {item.name: item for item in changed if isinstance(item, Server)},
+            {item.name: item for item in changed if isinstance(item, Route)},
+        )
 
     def _count(
         self, system: System, plan: Plan, decisions: Decisions, pods: Pods, now_s: float, following: LoadStep
@@ -349,15 +353,15 @@ def _with_mean(owner: Server | Route, last: Server | Route, rate_rpm: float) -> 
     return owner.with_load(last.current.load.model_copy(update=changes))
 
 
-def _at(system: System, step: LoadStep, pods: Pods) -> System:
-    """Return the system at the time of a step, with the reported loads and the existing replicas."""
-    seen, system, changed = pods.seen(step.time_s), with_step(system, step), {}
+def _with_existing(system: System, pods: Pods, now_s: float) -> System:
+    """Return the system with the existing replicas as current allocations, if any replica was started."""
+    seen, changed = pods.seen(now_s), {}
     for name, server in system.servers.items() if pods.ready_at_s else ():
         numbers = {on: there.ready + there.pending for on, there in sorted(seen.get(name, {}).items())}
         nothing = AllocationData(max_batch=server.current.max_batch, load=server.current.load)
         current = with_replicas(nothing, numbers, mixed=system.options.heterogeneous)
         changed[name] = server.model_copy(update={"current": current})
-    return system.with_servers(changed)
+    return system.with_planned(changed)
 
 
 def each_alone(rules: Rules) -> dict[str, Rules]:

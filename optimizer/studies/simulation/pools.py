@@ -204,7 +204,7 @@ def _pool_run(
 
     If its queue is limited, the limit on the rejection rate is one of its targets.
     """
-    server = system.named[name]
+    server = system.in_plans[name]
     rate_rps = pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas
     profile = profile or profile_of(system, server, pool.accelerator)
     target, bound = system.target_of(server), largest_loss(system, server)

@@ -18,9 +18,9 @@ from optimizer.documents import Document
 from optimizer.features.views import largest_loads_rpm
 from optimizer.parallel import Progress
 from optimizer.pipeline import solve
-from optimizer.schema import Server
+from optimizer.schema import Route, Server
 from optimizer.spec.load_traces import LoadStep
-from optimizer.spec.loads import rate_rpm, with_rates
+from optimizer.spec.loads import planned_loads, rate_rpm, with_rate
 from optimizer.spec.streams import owner_of
 from optimizer.spec.system import System
 from optimizer.studies.sweep.checkpoint import Checkpoint, answered, digest_of
@@ -52,12 +52,13 @@ def lognormal_days(system: System, samples: int, load_cv: float, seed: int) -> F
     The versions of a server share one factor.
 
     Returns:
-        Loads of the `owners` of the system.
+        Loads of the system's `planned_loads`.
     """
     spread = np.sqrt(np.log1p(load_cv**2))
-    servers = {item.name: item for item in system.owners if isinstance(item, Server)}
+    planned = planned_loads(system)
+    servers = {item.name: item for item in planned if isinstance(item, Server)}
     places = {name: s for s, name in enumerate(sorted({*map(owner_of, servers.values())}))}
-    count = len(places) + len(system.owners) - len(servers)
+    count = len(places) + len(planned) - len(servers)
     columns = [*(places[owner_of(server)] for server in servers.values()), *range(len(places), count)]
     normal = np.random.default_rng(seed).standard_normal((samples, count))[:, columns]
     loads: FloatArray = _loads_rpm(system) * np.exp(spread * normal - spread**2 / 2)
@@ -71,15 +72,14 @@ def trace_days(system: System, steps: Sequence[LoadStep], samples: int, seed: in
     report on a day has the load of the system.
 
     Returns:
-        Loads of the `owners` of the system.
+        Loads of the system's `planned_loads`.
     """
     days: dict[int, FloatArray] = {}
+    planned = planned_loads(system)
     first = steps[0].time_s
     for step in steps:
-        peaks = days.setdefault(
-            int((step.time_s - first) // SECONDS_PER_DAY), np.full(len(system.owners), np.nan)
-        )
-        for s, owner in enumerate(system.owners):
+        peaks = days.setdefault(int((step.time_s - first) // SECONDS_PER_DAY), np.full(len(planned), np.nan))
+        for s, owner in enumerate(planned):
             found = step.reported(owner)
             if found is not None:
                 peaks[s] = np.fmax(peaks[s], rate_rpm(found))
@@ -201,7 +201,16 @@ def _planned(
 def _plans(system: System, loads_rpm: Sequence[Sequence[float]]) -> list[FleetPlan]:
     """Return the plan for each vector of loads [requests/min]."""
     memo = SizingMemo()
-    return [_plan(with_rates(system, loads), memo) for loads in loads_rpm]
+    return [_plan(_with_rates(system, loads), memo) for loads in loads_rpm]
+
+
+def _with_rates(system: System, rates_rpm: Sequence[float]) -> System:
+    """Return the system with other arrival rates [requests/min] of its `planned_loads`."""
+    changed = [with_rate(*pair) for pair in zip(planned_loads(system), rates_rpm, strict=True)]
+    return system.with_planned(
+        {item.name: item for item in changed if isinstance(item, Server)},
+        {item.name: item for item in changed if isinstance(item, Route)},
+    )
 
 
 def _plan(system: System, memo: SizingMemo) -> FleetPlan:
@@ -210,4 +219,4 @@ def _plan(system: System, memo: SizingMemo) -> FleetPlan:
 
 
 def _loads_rpm(system: System) -> FloatArray:
-    return np.array([rate_rpm(owner) for owner in system.owners])
+    return np.array([rate_rpm(owner) for owner in planned_loads(system)])

@@ -74,7 +74,7 @@ class Batches(RouterStep):
     def __init__(self, system: System, settings: FleetSettings, backends: Sequence[Backend]) -> None:
         self._deadlines_s = {
             name: server.deadline.hours * MINUTES_PER_HOUR * SECONDS_PER_MINUTE
-            for name, server in system.named.items()
+            for name, server in system.documented.items()
             if server.deadline is not None
         }
         self._backends = backends
