@@ -130,11 +130,6 @@ class RouteCase:
                     best[k] = max(best[k], total / sum(weights))
         return best[0], best[1]
 
-    def full_shape(self) -> tuple[float, float]:
-        """Return the mean lengths of all requests."""
-        inside, out = self.rate @ np.array(self.lengths) / self.load
-        return float(inside), float(out)
-
     def least_small(self, large_rps: float) -> float:
         """Return the least capacity of the small server for one of the large server; inf: there is none."""
         slope = self.rate * (self.again_slope - 1)
@@ -175,10 +170,10 @@ class Case(DocumentCase):
             self.shape |= {route.large: route.shape(small=False), route.small: route.shape(small=True)}
         self.routed = {name for route in self.routes for name in (route.small, route.large)}
 
-    def rate(self, name: str, acc: str, shape: tuple[float, float] | None = None) -> float:
+    def rate(self, name: str, acc: str) -> float:
         """Return the maximum rate of a replica [requests/s]; 0: there is none."""
         profile, target = self.profiles[self.servers[name]["model"], acc], self.target[name]
-        inside, out = shape or self.shape[name]
+        inside, out = self.shape[name]
         return _largest_rate(law_key(profile), inside, out, target["slo-itl"], target["slo-ttft"])
 
     def counts(self, name: str) -> list[Counts]:
@@ -199,14 +194,14 @@ class Case(DocumentCase):
                 found.append(placed)
         return found
 
-    def capacity(self, name: str, placed: Counts, shape: tuple[float, float] | None = None) -> float:
-        return sum(self.rate(name, acc, shape) * n for acc, n in placed)
+    def capacity(self, name: str, placed: Counts) -> float:
+        return sum(self.rate(name, acc) * n for acc, n in placed)
 
     def ways(self, route: RouteCase) -> Iterator[Choice]:
         """Yield the placements of both servers that serve a route, and those that do not."""
         for large in self.counts(route.large):
             needed = route.least_small(self.capacity(route.large, large))
-            if self.capacity(route.large, large, route.full_shape()) >= route.load * (1 - TIGHT):
+            if self.capacity(route.large, large) >= route.load * (1 - TIGHT):
                 needed = 0.0  # without a router
             for small in self.counts(route.small):
                 replicas = {route.small: small, route.large: large}

@@ -97,7 +97,7 @@ def test_shares_lose_the_least_quality_within_comfort(seed: int) -> None:
     for _ in range(10):
         route = _random_arrays(rng)
         small, large = (float(x) for x in rng.uniform(0.1, 1.2, 2) * route.load_rps)
-        found = route.division(small, large, 0.0)
+        found = route.division(small, large)
         least = _least_loss(route, small * COMFORTABLE, large * COMFORTABLE)
         if route.load_rps <= COMFORTABLE * large:
             assert found is not None
@@ -126,7 +126,6 @@ def _random_arrays(rng: np.random.Generator) -> RouteArrays:
         large_base=1 + again,
         large_slope=-1 - again,
         max_loss=float(rng.choice([0.0, 0.02, 0.1])),
-        has_undivided=False,
     )
 
 
@@ -227,7 +226,6 @@ def test_a_route_that_the_system_lacks_is_found() -> None:
 
 
 def test_a_router_that_routes_nothing_is_found() -> None:
-    """The kinds differ in length, so the large model has other candidates without a router."""
     system = load_system(random_with_routes(17))
     plan = json.loads(solve(system).to_json())
     plan["routes"]["rt"]["routed"] = True
@@ -477,6 +475,6 @@ def test_a_small_server_without_replicas_gets_no_share() -> None:
         }
     )
     for large_rps in (1.0, 3.0):
-        division = RouteArrays.of(route, ("s", "l")).division(0.0, large_rps, 0.0)
+        division = RouteArrays.of(route, ("s", "l")).division(0.0, large_rps)
         assert division is not None
         assert division.shares == (0.0, 0.0)

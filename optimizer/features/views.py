@@ -27,12 +27,11 @@ from optimizer.features.routes.view import (
     divisions_again,
     divisions_of,
     largest_rate_rpm,
-    other_states,
     route_names,
     route_uses,
     routed_loads_rpm,
 )
-from optimizer.features.shared_cards.view import card_names, card_uses, units_of
+from optimizer.features.shared_cards.view import card_names, card_uses
 from optimizer.features.shared_queues.view import (
     Members,
     Served,
@@ -40,7 +39,6 @@ from optimizer.features.shared_queues.view import (
     queue_names,
     queue_uses,
     queues_as_served,
-    served_members,
     short_members,
 )
 from optimizer.features.versions.feature import VERSIONS
@@ -155,6 +153,7 @@ def sections(
         "capacity": placed.capacity,
         "limits": placed.limits,
         "tiers": placed.tiers,
+        "costs": placed.costs,
         "shared_cards": placed.cards,
         "rented": tuple(placed.rented[name] for name in sorted(placed.rented)),
         "reserves": reserves,
@@ -183,23 +182,6 @@ def _stated_by(system: System) -> dict[str, Any]:
             for (server, accelerator), replicas in system.kept.items()
         ),
     }
-
-
-def with_states_of(plan: Plan, candidates: Candidates, problem: Problem, replicas: IntArray) -> IntArray:
-    """Return the replicas of a plan for each candidate of a problem, only for those that the plan can mean.
-
-    Args:
-        plan: the plan.
-        candidates: candidates of its system.
-        problem: a problem with the same servers.
-        replicas: the plan's replicas of the server and accelerator of each candidate, shape (C,).
-    """
-    found, table = replicas.copy(), problem.table
-    for pattern, count in units_of(candidates, plan).items():
-        found[table.pattern == pattern] = count
-    found[~served_members(candidates, table, plan.shared_queues)] = 0
-    found[other_states(candidates, problem, plan)] = 0
-    return found
 
 
 def largest_loads_rpm(plan: Plan, system: System) -> list[float]:

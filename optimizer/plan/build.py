@@ -9,7 +9,6 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import SystemArrays, tabulate_as_served
-from optimizer.candidates.measuring import largest_rates_of
 from optimizer.candidates.pairs import Pairs
 from optimizer.candidates.replica_power import power_of_rows
 from optimizer.features.views import JointService, sections, with_placements_elsewhere
@@ -174,12 +173,6 @@ def _shared_loads(
     """
     most, load = table.max_rate_rps * count, table.load_rps
     load = np.where(problem.joint_load[table.server], arrays.servers.load_rps[table.server], load)
-    queued = arrays.servers.is_queue[table.server]
-    if queued.any():
-        load = np.where(queued, arrays.servers.load_rps[table.server], load)
-        partly = np.flatnonzero(queued & (load != table.load_rps))
-        pairs = Pairs.of_rows(arrays, table.take(partly))
-        most[partly] = largest_rates_of(arrays, pairs) * count[partly]
     together = np.bincount(table.server, most, minlength=len(problem.priority))[table.server]
     is_too_much = load >= together * (1 - ROUNDING)
     return most, np.where(is_too_much, np.minimum(load, together), load) * most / together

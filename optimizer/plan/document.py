@@ -1,6 +1,5 @@
 """The document of a plan, which the library, the command line and the REST service use."""
 
-import math
 from collections.abc import Sequence
 from operator import not_
 from typing import Annotated, Any, Literal
@@ -96,6 +95,11 @@ class LimitUse(Document):
     """
 
 
+CostOrigin = Literal["tiers", "external"]
+ORIGINS: dict[CostOrigin, str] = {"tiers": "price tiers", "external": "rented services"}
+"""Nouns for the origins of costs."""
+
+
 class TierUse(Document):
     """Cost of an accelerator with price tiers, or of a card type that has a price for additional cards."""
 
@@ -114,6 +118,17 @@ class TierUse(Document):
     def name(self) -> str:
         """Name of the accelerator, or of the cards of the type, for tables and messages."""
         return self.accelerator or f"cards of {self.type}"
+
+
+class PlanCost(Document):
+    """A cost of a plan beyond the list prices of its pools and shared cards."""
+
+    name: str
+    """Accelerator or cards with other prices than the list price, or server with a rented service."""
+    amount_cents_per_h: float = Field(alias="amount")
+    """Amount [cents/h]: the cost at tier prices minus that at list prices, or the cost of the service."""
+    origin: CostOrigin
+    """Origin of the cost: price tiers (`tiers`), or a rented service (`external`)."""
 
 
 class Kept(Placement):
@@ -214,6 +229,8 @@ class Plan(Printed, Document):
     """Versions of split servers, by name of the server; absent if there are none."""
     tiers: tuple[TierUse, ...] = Field((), exclude_if=not_, strict=False)
     """Costs of accelerators with price tiers; absent if there are none."""
+    costs: tuple[PlanCost, ...] = Field((), exclude_if=not_, strict=False)
+    """Costs that add up with those of the pools and shared cards to `totalCost`; absent if there are none."""
     changes: tuple[Change, ...] = Field(strict=False)
     """Servers whose allocation differs from the current one."""
     currency: str | None = Field(None, exclude_if=is_none)
@@ -444,11 +461,6 @@ class Plan(Printed, Document):
         return {server: (name, use) for name, use in self.routes.items() for server in (use.small, use.large)}
 
     @property
-    def undivided(self) -> list[str]:
-        """Names of served routes whose router is off, so that the large server gets all requests."""
-        return [name for name, use in self.routes.items() if use.served and not use.routed]
-
-    @property
     def queued_servers(self) -> set[str]:
         """Names of servers of shared queues, including unserved ones."""
         return {name for use in self.shared_queues.values() for name in (*use.members, *use.unserved)}
@@ -469,10 +481,9 @@ class Plan(Printed, Document):
         """Return the pools of a server, including those on shared cards."""
         return *self.allocations.get(server, ()), *self.on_shared_cards.get(server, ())
 
-    @property
-    def rented_cents_per_h(self) -> float:
-        """Cost of all external services [cents/h]."""
-        return math.fsum(item.cost_cents_per_h for item in self.rented)
+    def costs_from(self, *origins: CostOrigin) -> list[PlanCost]:
+        """Return the costs of some origins."""
+        return [cost for cost in self.costs if cost.origin in origins]
 
     @property
     def on_shared_cards(self) -> dict[str, list[SharedPool]]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from optimizer.errors import SpecError
 from optimizer.plan.document import Plan
 from optimizer.plan.placements import placements_of
-from optimizer.plan.tier_uses import difference_cents_per_h
 from optimizer.quantities import precise
 from optimizer.schema.files import is_system, part_of, read_document
 from optimizer.schema.messages import validated
@@ -67,7 +66,8 @@ def plan_from_value(raw: object, source: str = "") -> Plan:
     for name, pools in plan.allocations.items():
         for i, pool in enumerate(pools):
             _check_pool(pool, f"{prefix}allocations.{name}[{i}]")
-    cost = math.fsum(row.cost_cents_per_h for row in placements_of(plan)) + difference_cents_per_h(plan.tiers)
+    listed = [row.cost_cents_per_h for row in placements_of(plan) if row.mode != "external"]
+    cost = math.fsum([*listed, *(cost.amount_cents_per_h for cost in plan.costs)])
     stated = plan.total_cost_cents_per_h
     if not math.isclose(cost, stated, rel_tol=SAME, abs_tol=SAME):
         raise SpecError(

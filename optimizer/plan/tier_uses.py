@@ -66,8 +66,3 @@ def tier_cost(item: Accelerator, used: int) -> float:
         cost += (tier.units if tier.committed else taken) * tier.cost_cents_per_h
         left -= taken
     return cost + left * item.cost_cents_per_h
-
-
-def difference_cents_per_h(uses: Iterable[TierUse]) -> float:
-    """Return the cost at tier prices minus the cost at list prices [cents/h]."""
-    return sum(use.difference_cents_per_h for use in uses)

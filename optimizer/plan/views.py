@@ -1,5 +1,6 @@
 """The placements of a plan for a system, and the values that follow: costs, uses of limits, and changes."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,10 +14,10 @@ from optimizer.limits.cards import CARDS
 from optimizer.limits.limit import Limit, PlacedReplicas
 from optimizer.limits.power_limit import POWER
 from optimizer.limits.table import LIMITS
-from optimizer.plan.document import CapacityUse, Change, LimitUse, Plan, TierUse
+from optimizer.plan.document import CapacityUse, Change, LimitUse, Plan, PlanCost, TierUse
 from optimizer.plan.placements import PlacementRow, Serving, parts_by_server, place_name, placement_rows
 from optimizer.plan.power_uses import power_at_load_w
-from optimizer.plan.tier_uses import difference_cents_per_h, tier_uses
+from optimizer.plan.tier_uses import tier_uses
 from optimizer.schema.pools import Placement, Pool
 from optimizer.spec.placed import PlacedUnits, placed, placed_cards, placed_cost, stock_of
 from optimizer.spec.prices import tiered
@@ -82,19 +83,28 @@ class PlanPlacements:
         return tier_uses(self.system, self.rows) if priced else ()
 
     @cached_property
+    def costs(self) -> tuple[PlanCost, ...]:
+        """Costs beyond the list prices of pools and shared cards: of price tiers, then of rentals."""
+        tiers = ((use.name, use.difference_cents_per_h, "tiers") for use in self.tiers)
+        rentals = ((name, self.rented[name].cost_cents_per_h, "external") for name in sorted(self.rented))
+        return tuple(
+            PlanCost(name=name, amount_cents_per_h=amount, origin=origin)
+            for name, amount, origin in (*tiers, *rentals)
+            if amount
+        )
+
+    @cached_property
     def units(self) -> PlacedUnits:
         """All placed replicas, shared cards and other costs that count towards limits."""
-        items = [self._units_of(row) for row in self.rows]
-        items += [placed_cost(use.name, use.difference_cents_per_h) for use in self.tiers]
+        items = [self._units_of(row) for row in self.rows if row.mode != "external"]
+        items += [placed_cost(cost.name, cost.amount_cents_per_h) for cost in self.costs]
         return PlacedUnits(self.system, items)
 
     def _units_of(self, row: PlacementRow) -> PlacedReplicas:
         group, accelerator = row.spot
         if row.mode == "own":
             return placed(self.system, group, accelerator, row.count, self.pool_power_w.get(row.spot))
-        if row.mode == "shared":
-            return placed_cards(self.system, accelerator, row.count, group)
-        return placed_cost(group, row.cost_cents_per_h)
+        return placed_cards(self.system, accelerator, row.count, group)
 
     @cached_property
     def amounts(self) -> dict[Limit, Mapping[str, float]]:
@@ -140,10 +150,8 @@ class PlanPlacements:
     @cached_property
     def total_cost_cents_per_h(self) -> float:
         """Total cost of the plan, with tier prices and rentals [cents/h]."""
-        cost = float(sum(pool.cost_cents_per_h for _, pool in self.named_pools))
-        cost += sum(use.cost_cents_per_h for use in self.cards)
-        cost += difference_cents_per_h(self.tiers) if self.tiers else 0.0
-        return cost + sum(item.cost_cents_per_h for item in self.rented.values())
+        listed = [row.cost_cents_per_h for row in self.rows if row.mode != "external"]
+        return math.fsum([*listed, *(cost.amount_cents_per_h for cost in self.costs)])
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:

@@ -3,7 +3,7 @@
 They cover the outcome, service classes, servers, metrics, cards, reserves and unserved load.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -13,8 +13,7 @@ from optimizer.features.reserves.uses import ReserveUse
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import KINDS, in_order, kind_of_pool
-from optimizer.plan.document import EXTERNAL, Plan
-from optimizer.plan.tier_uses import difference_cents_per_h
+from optimizer.plan.document import EXTERNAL, ORIGINS, CostOrigin
 from optimizer.quantities import counted, quantity, share_text
 from optimizer.queueing.measures import is_about, statistic_of
 from optimizer.render.comparison_text import (
@@ -27,7 +26,7 @@ from optimizer.render.comparison_text import (
 )
 from optimizer.render.estimates import estimates_notes
 from optimizer.render.figures import BINDING, OTHER_STATISTIC, columns_of, stated, tightest_of, with_statistic
-from optimizer.render.money import Money, difference, signed
+from optimizer.render.money import Money, difference
 from optimizer.render.names import shortened
 from optimizer.schema.pools import TargetFigure
 from optimizer.section import (
@@ -126,6 +125,25 @@ class _View:
         of = attrgetter(path)
         return Column("difference", lambda row: self.money.change(of(row)), self.money.unit)
 
+    def other_costs(self, columns: Sequence[Column], *origins: CostOrigin) -> list[tuple[Any, ...]]:
+        """Return a row for each cost of some origins, with values in the columns of costs and differences."""
+        first, second = self.sides
+        rows = []
+        for cost in (cost for cost in self.found.costs if cost.origin in origins):
+            known = {
+                columns[0].name: f"{ORIGINS[cost.origin]}: {cost.name}",
+                first: self.money.number(cost.first),
+                second: self.money.number(cost.second),
+                "difference": self.money.change(cost.difference_cents_per_h),
+            }
+            rows.append(
+                tuple(
+                    known.get(column.name) if column.unit or column is columns[0] else None
+                    for column in columns
+                )
+            )
+        return rows
+
     def servers(self) -> list[ServerRow]:
         """Return the compared servers, sorted by priority and name."""
         return _in_order(self.found.servers)
@@ -219,7 +237,7 @@ def _classes(view: _View) -> Section:
         Column("relative", _relative, none="", rank=1),
     )
     section = _table("Cost by service class", columns, view.found.classes, "classes", view.found.total)
-    section.notes += _also_counted(view, "price tiers change", _tiers)
+    section.rows += view.other_costs(columns, "tiers")
     if queue_names(view.found):
         section.notes.append("The cost of a shared queue counts in the class of its highest priority.")
     return section
@@ -240,7 +258,9 @@ def _servers(view: _View, rows: Iterable[ServerRow]) -> Section:
         words("change", _change, rank=1),
         view.change(),
     )
-    return table("Replicas by server", columns, _in_order(rows), "replicas")
+    section = table("Replicas by server", columns, _in_order(rows), "replicas")
+    section.rows += view.other_costs(columns, "tiers")
+    return section
 
 
 def _change(row: ServerRow) -> str:
@@ -382,24 +402,8 @@ def _type_costs(view: _View) -> Iterator[Section]:
                 "all",
                 *(column.value(view.found.total) for column in (*view.costs(), view.change())),
             )
-            section.notes += _also_counted(view, "price tiers change", _tiers)
-            section.notes += _also_counted(
-                view, "external services cost", lambda plan: plan.rented_cents_per_h
-            )
+            section.rows += view.other_costs(columns, "tiers", "external")
         yield section
-
-
-def _tiers(plan: Plan) -> float:
-    return difference_cents_per_h(plan.tiers)
-
-
-def _also_counted(view: _View, what: str, of: Callable[[Plan], float]) -> Iterator[str]:
-    """Yield a note on costs that are included in the total of a table but not in its rows."""
-    costs = [of(side.plan) for side in view.found.both]
-    if any(costs):
-        texts = [signed(view.money.number(cost) or 0.0, ",.2f") for cost in costs]
-        each = ", ".join(f"{label} {text}" for label, text in zip(view.sides, texts, strict=True))
-        yield f"The total also counts what {what}: {each} {view.money.unit}."
 
 
 def _tokens(view: _View) -> Section:

@@ -10,6 +10,7 @@ from optimizer.kinds.shown import Shown, TableName
 from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
 from optimizer.money import in_cost_unit
 from optimizer.plan import Plan, TargetFigure
+from optimizer.plan.document import ORIGINS
 from optimizer.plan.placements import services_of
 from optimizer.quantities import be, counted, percent, quantity, share_text, significant
 from optimizer.queueing.measures import LATENCIES, label_of
@@ -215,7 +216,8 @@ def _assignment(overview: Overview) -> Section:
 
 
 def _types(overview: Overview) -> Section:
-    total = sum(row.cost_cents_per_h for row in overview.types)
+    plan, money = overview.plan, Money.of(overview.plan)
+    total = plan.total_cost_cents_per_h
     columns = (
         name("type", "type"),
         Column("replicas", "replicas", form=",d"),
@@ -223,14 +225,24 @@ def _types(overview: Overview) -> Section:
         Column("exist", "limit", form=",d", none="unlimited"),
         Column("left", lambda row: None if row.limit is None else row.limit - row.used, form=",d"),
         Column("in use", lambda row: row.used / row.limit if row.limit else None, form=".0%"),
-        Money.of(overview.plan).column("cost", lambda row: row.cost_cents_per_h),
+        money.column("cost", lambda row: row.cost_cents_per_h),
         Column("share of cost", lambda row: row.cost_cents_per_h / total if total else None, form=".1%"),
     )
     none = [row.type for row in overview.types if row.limit == 0]
     text = [Paragraph(f"There are no cards of {', '.join(none)}.")] if none else []
-    return table(
+    section = table(
         "Cards and cost by accelerator type", columns, overview.types, "types", picture="types", text=text
     )
+    section.rows += [
+        (
+            f"{ORIGINS[cost.origin]}: {cost.name}",
+            *("",) * 5,
+            money.number(cost.amount_cents_per_h),
+            cost.amount_cents_per_h / total if total else None,
+        )
+        for cost in plan.costs
+    ]
+    return section
 
 
 def _utilisation(overview: Overview) -> Section:

@@ -99,10 +99,7 @@ def _column_labels(found: Formulation) -> Iterator[Label]:
     for c, each in zip(found.columns.tolist(), found.replicas_each.tolist(), strict=True):
         server, accelerator = int(table.server[c]), int(table.accelerator[c])
         label, meaning = f"x_{server}_{accelerator}", f"takes {counted(each, 'replica')}"
-        marks = [topology.mark(c) for topology in found.problem.topologies]
-        label += "".join(mark for mark, _ in marks)
-        meaning = ("number of replicas" if mixed else meaning) + "".join(mark for _, mark in marks)
-        yield label, meaning, server, accelerator
+        yield label, "number of replicas" if mixed else meaning, server, accelerator
 
 
 def _labels(letter: str, meaning: str, servers: IntArray) -> Callable[[], Iterator[Label]]:

@@ -16,12 +16,10 @@ from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import ALL_MEMBERS, MemberArrays, ReserveArrays
 from optimizer.candidates.table import Source
 from optimizer.documents import MAX_COUNT
-from optimizer.features.shared_queues.parts import QueueParts
 from optimizer.schema import OptimizerOptions
 from optimizer.solvers.limit_rows import LimitRows, limit_rows
 from optimizer.solvers.objectives import LevelObjective, later_objectives, service_objectives
 from optimizer.solvers.price_tiers import Tiers, tiers_of
-from optimizer.spec.placed import needs_power
 from optimizer.spec.system import System
 from optimizer.topologies.table import TOPOLOGIES
 from optimizer.topologies.topology import Topology
@@ -83,8 +81,6 @@ class Problem:
     """Members of each server: the server itself, or the servers of a shared queue."""
     is_queue: BoolArray
     """Whether each server is a shared queue, which has one pool, shape (S,)."""
-    queue_parts: QueueParts | None = None
-    """Data on partial service of shared queues; None if no queue can be served in part."""
     excluded: frozenset[int] = frozenset()
     """Servers that must get no replicas although they need some."""
     topologies: tuple[Topology, ...] = ()
@@ -224,6 +220,13 @@ class Problem:
     def off_preferred_total(self) -> FloatArray:
         """Load that all replicas of each candidate carry off preferred accelerators [requests/min]."""
         return frozen(self.off_preferred_rpm * self.table.num_replicas)
+
+    @property
+    def keys(self) -> list[tuple[int, ...]]:
+        """Identity of each candidate, also in problems that differ by a change of the system."""
+        table = self.table
+        of = (table.server, table.accelerator, table.members, table.source, table.pattern, table.reserved)
+        return list(zip(*(each.tolist() for each in of), strict=True))
 
     @cached_property
     def repeats(self) -> BoolArray:
@@ -400,7 +403,6 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     over = candidates.over_limit.server * accelerators + candidates.over_limit.accelerator
     idle = np.logical_or.reduce([np.zeros(len(names) + extra, np.bool_), *(each.idle for each in topologies)])
     to_serve, members = (servers.load_rps > 0) | (servers.min_replicas > 0), servers.members
-    partly = servers.is_queue.any() and not needs_power(system) and not servers.reserve.surges.any()
 
     def by_server(values: Array, last: float = 0) -> Array:
         return frozen(np.append(values, np.full(extra, last, values.dtype)))
@@ -421,7 +423,6 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         tiers=tiers_of(system.accelerators, system.capacity, limits.keys),
         preference=bool(servers.preference.any()),
         members=replace(members, load_rps=np.where(idle[members.server], 0.0, members.load_rps)),
-        queue_parts=QueueParts(candidates) if partly else None,
         topologies=topologies,
         excluded=frozenset(s for s, name in enumerate(names) if name in excluded),
     )

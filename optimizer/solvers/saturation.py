@@ -7,13 +7,12 @@ server with a minimum number of replicas, the served share is at most its share 
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
-from optimizer.features.shared_queues.parts import QueueParts
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.greedy import rows_by_server
 from optimizer.solvers.levels import served
@@ -29,7 +28,7 @@ class LeftoverAllocation:
     replicas: IntArray
     """Replicas of each candidate, shape (C,)."""
     partly: BoolArray
-    """Mask of the servers that are served in part, shape (S,); for queues, with a member served in part."""
+    """Mask of the servers that are served in part, shape (S,)."""
     finished: bool = True
     """Whether the policy was completed before the deadline."""
 
@@ -47,15 +46,10 @@ def share_leftover(
     limited = np.isfinite(problem.limits.amount).any()
     if not limited or problem.options.saturation_policy == "None":
         return LeftoverAllocation(replicas, partly)
-    open_queues = queues_with_parts(problem, replicas)
-    waits = problem.to_serve & ~problem.is_queue & ~served(problem, replicas)
-    priority = problem.priority.copy()
-    for server, queue in open_queues.items():
-        waits[server], priority[server] = True, queue.priority
-    if not waits.any():
+    waiting, priority = np.flatnonzero(problem.to_serve & ~served(problem, replicas)), problem.priority
+    if not len(waiting):
         return LeftoverAllocation(replicas, partly)
-    leftover = _Leftover(problem, replicas, deadline or Deadline(math.inf), open_queues)
-    waiting = np.flatnonzero(waits)
+    leftover = _Leftover(problem, replicas, deadline or Deadline(math.inf))
     waiting = waiting[np.argsort(priority[waiting], kind="stable")]
     match problem.options.saturation_policy:
         case "PriorityExhaustive":
@@ -70,84 +64,16 @@ def share_leftover(
     return LeftoverAllocation(np.array(leftover.taken, np.int64), partly, leftover.finished)
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenQueue:
-    """A shared queue whose next member can be served in part.
-
-    A queue with replicas gets more replicas of the same candidate. A queue without replicas gets its first
-    one on the accelerator that serves most load.
-    """
-
-    parts: QueueParts
-    problem: Problem
-    rows: tuple[int, ...]
-    """Candidates of which the queue can get further replicas."""
-    bits: int
-    """Members served in full, as a bit mask."""
-    priority: int
-    """Priority of the next member, which can be served in part."""
-
-    def share(self, taken: Sequence[int]) -> float:
-        """Return the served share of the next member, for given numbers of replicas of each candidate."""
-        return max((self._share(row, taken[row]) for row in self.rows if taken[row]), default=0.0)
-
-    def best(self, taken: Sequence[int], left: Remaining, most: int) -> tuple[int, int] | None:
-        """Return the candidate that serves most of the next member, and its useful number of replicas.
-
-        Args:
-            taken: number of replicas of each candidate.
-            left: remaining capacity of the limits.
-            most: maximum number of replicas of the queue.
-        """
-        now, found = self.share(taken), list[tuple[float, float, int, int]]()
-        for row in [row for row in self.rows if taken[row]] or self.rows:
-            more = int(min(left.most(row), most - taken[row], self.problem.table.num_replicas.max()))
-            share = self._share(row, taken[row] + more) if more > 0 else 0.0
-            if share > now:
-                count = next(n for n in range(1, more + 1) if self._share(row, taken[row] + n) >= share)
-                cost = count * float(self.problem.table.cost_per_replica[row])
-                found.append((-share, cost, row, count))
-        return min(found)[2:] if found else None
-
-    def _share(self, row: int, replicas: int) -> float:
-        return self.parts.share(self.problem.table, row, self.bits, replicas)
-
-
-def queues_with_parts(problem: Problem, replicas: IntArray) -> Mapping[int, _OpenQueue]:
-    """Return the queues, by server, that a saturation policy can serve further."""
-    if problem.queue_parts is None:
-        return {}
-    found, table, members = {}, problem.table, problem.members
-    for server in np.flatnonzero(problem.is_queue & problem.to_serve).tolist():
-        rows = np.flatnonzero((table.server == server) & (replicas > 0))
-        bits = int(table.members[rows[0]]) if len(rows) else 0
-        _, part = problem.queue_parts.members(server, bits)
-        if part is None:
-            continue
-        if not len(rows):  # use candidates that serve only this member
-            mine = np.flatnonzero(members.server == server)
-            bit, has_load = 1 << members.place[mine], members.load_rps[mine] > 0
-            loaded, bits = int(bit[has_load].sum()), int(bit[~has_load].sum())
-            alone = table.members & loaded == 1 << int(members.place[part])
-            rows = np.flatnonzero((table.server == server) & alone & ~problem.repeats)
-        if len(rows):
-            rank = int(members.priority[part])
-            found[server] = _OpenQueue(problem.queue_parts, problem, tuple(rows.tolist()), bits, rank)
-    return found
-
-
 class _Leftover:
     """Allocation of remaining capacity in progress, with the replicas for which it is used.
 
     The state consists of Python numbers, because tens of thousands of turns each read only a few candidates.
     """
 
-    def __init__(
-        self, problem: Problem, replicas: IntArray, deadline: Deadline, queues: Mapping[int, _OpenQueue]
-    ) -> None:
+    def __init__(self, problem: Problem, replicas: IntArray, deadline: Deadline) -> None:
         problem = problem.at_list_price
         table = problem.table
-        self.deadline, self.finished, self.queues = deadline, True, queues
+        self.deadline, self.finished = deadline, True
         self.one_pool = not problem.options.heterogeneous
         self.left = Remaining(problem.limits, problem.left_by(replicas))
         self.taken: list[int] = replicas.tolist()
@@ -193,7 +119,7 @@ class _Leftover:
     def _moved(self, server: int) -> bool:
         """Move a server to another accelerator if that serves more of its load; return whether it moved."""
         mine = self._mine(server)
-        if not mine or not self.one_pool or server in self.queues:
+        if not mine or not self.one_pool:
             return False
         candidate, share = mine[0], self.share(server)
         count = self.taken[candidate]
@@ -213,8 +139,6 @@ class _Leftover:
         A server that has a pool and can have only one gets more replicas of the same candidate. Ties are
         broken by cost, then by order.
         """
-        if server in self.queues:
-            return self.queues[server].best(self.taken, self.left, self.most[server])
         mine, (carried, count) = self._mine(server), self._has(server)
         missing = max(self.load[server] - carried, 0.0)
         found = list[tuple[float, float, int, int]]()
@@ -236,9 +160,7 @@ class _Leftover:
         return sum(self.taken[c] * self.rate[c] for c in mine), sum(self.taken[c] for c in mine)
 
     def share(self, server: int) -> float:
-        """Return the served share of a server's load, or for a queue that of its next member."""
-        if server in self.queues:
-            return self.queues[server].share(self.taken)
+        """Return the served share of a server's load."""
         return self._share_of(server, *self._has(server))
 
     def _share_of(self, server: int, carried_rps: float, count: int) -> float:

@@ -17,7 +17,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import Reached, served
 from optimizer.solvers.merging import not_worse_than
 from optimizer.solvers.problem import Problem
-from optimizer.solvers.saturation import queues_with_parts, share_leftover
+from optimizer.solvers.saturation import share_leftover
 from optimizer.solvers.solution import Solution, SolvedLevel, Status
 
 SHARING_S = 0.5
@@ -189,7 +189,5 @@ def _with_members_of(problem: Problem, replicas: IntArray) -> tuple[Problem, Boo
 def waiting_servers(problem: Problem, replicas: IntArray) -> BoolArray:
     """Return a mask of the servers with unserved load that a saturation policy can serve, shape (S,)."""
     has_candidate = problem.has_some_of(problem.table.meets_targets_below_max_rate)
-    waiting = has_candidate & problem.to_serve & ~served(problem, replicas)
-    if problem.queue_parts is not None:
-        waiting[list(queues_with_parts(problem, replicas))] = True
+    waiting: BoolArray = has_candidate & problem.to_serve & ~served(problem, replicas)
     return waiting

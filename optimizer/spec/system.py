@@ -22,10 +22,8 @@ from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.streams import (
     largest_shares,
     routes_by_server,
-    undivided_servers,
     with_partners,
     with_routed_loads,
-    with_undivided_lengths,
 )
 from optimizer.features.shared_queues.feature import SHARED_QUEUES
 from optimizer.features.shared_queues.streams import as_served, with_shared_queues
@@ -213,12 +211,6 @@ class System:
         """Return the planned load of each server of a route, divided by the rate of the route."""
         return largest_shares(route)
 
-    def undivided(self, names: Iterable[str]) -> "System":
-        """Return a copy in which the large servers of given routes have the token lengths of all requests."""
-        routes = [self.routes[name] for name in names if name in self.routes]
-        servers = {**self.servers, **undivided_servers(self.servers, routes)}
-        return replace(self, servers=MappingProxyType(servers)) if routes else self
-
     def as_served(self, served_rpm: Mapping[str, Mapping[str, float]]) -> Mapping[str, Server]:
         """Return the servers with only that load of shared queues and routes that a plan serves.
 
@@ -228,7 +220,7 @@ class System:
         """
         if not self.features & {SHARED_QUEUES.name, ROUTES.name}:
             return self.servers
-        return with_undivided_lengths(as_served(self.servers, served_rpm), self.routes.values())
+        return as_served(self.servers, served_rpm)
 
     def with_load(self, server_name: str, **changes: float) -> "System":
         """Return a copy with a changed load of one server; fields have Python names (``arrival_rate_rpm``).

@@ -169,7 +169,7 @@ class _PlannedFleet:
 
     def recommendations(self, loads: Mapping[str, LoadEstimate]) -> dict[str, Recommendation]:
         """Return the recommendation for each server; servers without an allocation keep replicas."""
-        listed, pools, system = self.plan.left_out, self.plan.allocations, self.as_sized
+        listed, pools, system = self.plan.left_out, self.plan.allocations, self.system
         names = [name for name in system.servers if name in pools or name in listed]
         kept, found = by_server(self._kept(listed.keys() & set(names))), {}
         for name in names:
@@ -178,14 +178,6 @@ class _PlannedFleet:
             served = () if name not in listed else (listed[name], kept.get(name, {}))
             found[name] = Recommendation.of(system, name, offered, pools.get(name, ()), *served)
         return found
-
-    @property
-    def as_sized(self) -> System:
-        """The system with the token lengths used for sizing.
-
-        Without a router, these are the lengths of all requests.
-        """
-        return self.system.undivided(self.plan.undivided)
 
     def _kept(self, names: Iterable[str]) -> Kept:
         """Return the replicas that servers without an allocation keep, allocated by priority."""

@@ -141,10 +141,6 @@ class Topology(ABC):
         """Return keys that differ between candidates that must never dominate each other, shapes (C,)."""
         return ()
 
-    def mark(self, row: int) -> tuple[str, str]:  # noqa: ARG002
-        """Return suffixes for the name and for the meaning of a candidate's variable."""
-        return "", ""
-
     def usable(self, table: CandidateTable) -> BoolArray:
         """Return a mask of the candidates that can be used under the topology, shape (C,)."""
         return np.ones(len(table), np.bool_)

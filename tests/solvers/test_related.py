@@ -9,10 +9,11 @@ import pytest
 from mixed_oracles import random_mixed_document
 from slow_cases import mostly_slow
 
-from optimizer import Plan, System, find_candidates, load_system, solve
-from optimizer.candidates import Candidates
+from optimizer import Plan, System, load_system, solve
+from optimizer.candidates import Candidates, find_candidates
 from optimizer.generate import generate_system
 from optimizer.milp.highs import HighsSession
+from optimizer.pipeline import solve_in_full
 from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.deadline import Deadline
@@ -39,10 +40,6 @@ def scarce_system(seed: int) -> System:
 def odd_system(seed: int) -> System:
     """Return a system with priorities, running servers, a price of moving and limits on replicas."""
     return load_system(random_mixed_document(seed)).with_options(heterogeneous=True, unlimited=False)
-
-
-def planned(system: System) -> tuple[Candidates, Plan]:
-    return find_candidates(system), solve(system)
 
 
 def questions(candidates: Candidates, plan: Plan) -> list[tuple[Candidates, bool, bool]]:
@@ -81,9 +78,9 @@ MORE = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("make", "seed"), mostly_slow([*KNOWN, *MORE], 3))
 def test_what_is_known_changes_no_answer(make: Callable[[int], System], seed: int) -> None:
-    asked, plan = planned(make(seed))
-    before = BasePlan(asked, plan)
-    for candidates, restricts, carries_more in questions(asked, plan):
+    solved = solve_in_full(make(seed))
+    before = BasePlan(solved)
+    for candidates, restricts, carries_more in questions(solved.candidates, solved.plan):
         problem = build_problem(candidates)
         known = before.related(problem, restricts=restricts, carries_more=carries_more)
         plain = solve_patterns(problem)
@@ -101,7 +98,7 @@ def test_a_model_that_highs_presolve_ends_wrongly(
 ) -> None:
     """With so few cuts HiGHS 1.15.1 restarts, simplifies what is left, and misses the optimum by 2 %."""
     monkeypatch.setattr("optimizer.milp.highs.MIN_CUTS", 25)
-    candidates, *_ = questions(*planned(scarce_system(8)))[4]
+    candidates, *_ = questions(find_candidates(scarce_system(8)), solve(scarce_system(8)))[4]
     problem = build_problem(candidates)
     assert_same(solve_milp(problem, partial(HighsSession, lean=True)), solve_patterns(problem))
 
@@ -123,7 +120,7 @@ def test_what_is_known_without_a_proof_is_not_believed(seed: int, worse_from: in
 
 
 def a_problem(seed: int) -> Problem:
-    return build_problem(planned(scarce_system(seed))[0])
+    return build_problem(find_candidates(scarce_system(seed)))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -139,7 +136,7 @@ def test_a_repaired_answer_fits_and_keeps_what_fits(seed: int) -> None:
 def looser_and_plain() -> tuple[Problem, Problem, set[str], str]:
     """Return a problem with one target 3 times as loose and without, models that differ, and the target's."""
     system = scarce_system(2)
-    candidates, _ = planned(system)
+    candidates = find_candidates(system)
     target = targets_of_servers(candidates, range(len(system.servers)))[0]
     looser = relaxed(candidates, {target: target_ms(candidates, target) * 3})
     problems = build_problem(looser), build_problem(candidates)

@@ -12,7 +12,7 @@ from coupled_fleets import random_coupled
 from slow_cases import mostly_slow
 
 from optimizer import Plan, System, explain, find_candidates, load_system, solve, verify
-from optimizer.pipeline import choose
+from optimizer.pipeline import choose, solve_in_full
 from optimizer.render.explanation_sections import explanation_sections
 from optimizer.render.explanation_text import interval_text, is_unsettled
 from optimizer.render.money import Money
@@ -64,8 +64,7 @@ def test_no_incumbent_serves_a_part_of_a_route(seed: int) -> None:
     stopped = solve(system, time_limit_s=1e-9)
     assert_routes_are_whole(stopped, system)
     assert verify(stopped, system) == []
-    plan = solve(system)
-    before = BasePlan(find_candidates(system), plan)
+    before = BasePlan(solve_in_full(system))
     for question in server_questions(before, range(len(system.servers)), in_depth=False).values():
         draft = before.draft(question.change(), restricts=True)
         assert not [share for share in draft.served_fraction.values() if 0 < share < 1]
@@ -89,7 +88,7 @@ def assert_levels_are(found: Any, expected: Any) -> None:
 def assert_answers_are_those_of_whole_solves(document: Json) -> None:
     """Solve the changed document from the start for every question: cards, targets and accelerators."""
     system, soon = load_system(document), QuestionBudget(Deadline.after(3600))
-    before = BasePlan(find_candidates(system), solve(system))
+    before = BasePlan(solve_in_full(system))
     servers, names = range(len(system.servers)), list(system.servers)
     answers = all_answers(before, unit_questions(before), soon)
     for (place, sign), answer in answers.items():

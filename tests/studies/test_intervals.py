@@ -8,10 +8,10 @@ import pytest
 from mixed_oracles import random_mixed_document
 from slow_cases import mostly_slow
 
-from optimizer import Plan, System, find_candidates, load_system, solve
+from optimizer import Plan, System, load_system
 from optimizer.generate import generate_system
 from optimizer.parallel import in_processes
-from optimizer.pipeline import choose
+from optimizer.pipeline import choose, solve_in_full
 from optimizer.plan import make_plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.objectives import CHANGES
@@ -86,11 +86,11 @@ def assert_the_truth_is_inside(before: BasePlan, truth: Plan, answer: Answer, af
 @pytest.mark.parametrize("seed", mostly_slow(range(60), 1))
 def test_the_difference_of_two_optima_is_in_every_interval(seed: int, make: Make, *, mixed: bool) -> None:
     source = make(seed, mixed=mixed)
-    candidates, truth = find_candidates(source), solve(source)
+    solved_in_full = solve_in_full(source)
+    truth = solved_in_full.plan
     assert truth.status == "optimal"
-    stopped = solve(source, time_limit_s=1e-9)
-    for plan in (truth, stopped):
-        before = BasePlan(candidates, plan)
+    for found in (solved_in_full, solve_in_full(source, deadline=Deadline.after(1e-9))):
+        before = BasePlan(found)
         questions = questions_of(before)
         optima = {key: solved(question) for key, question in questions.items()}
         for limit_s in LIMITS_S:
@@ -114,7 +114,7 @@ def test_answers_from_other_processes_are_those_of_full_solves(monkeypatch: pyte
 
     monkeypatch.setattr(answering, "in_processes", noted)
     source = scarce_system(1, mixed=True)
-    before = BasePlan(find_candidates(source), solve(source))
+    before = BasePlan(solve_in_full(source))
     questions = questions_of(before)
     answers = all_answers(before, questions, QuestionBudget(Deadline.after(3600)))
     assert sent

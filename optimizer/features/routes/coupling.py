@@ -14,8 +14,6 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.features.routes.divisions import LARGEST_COEFFICIENT, Division, RouteArrays
-from optimizer.features.routes.feature import ROUTES
-from optimizer.features.routes.streams import NEGLIGIBLE_SHARE
 from optimizer.milp.model import COVER_SCALE, ModelRows
 from optimizer.tolerances import COVER
 from optimizer.topologies.topology import Label, ModelColumns, Topology, Variables
@@ -38,30 +36,28 @@ class Routing(Topology):
     """Mask of the small servers of routes, shape (S,); they can be without replicas, because the large ones
     can serve all requests.
     """
-    undivided: BoolArray
-    """Mask of candidates that are for a route whose router is off, shape (C,)."""
 
     @classmethod
-    def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:
-        """Return the tables of additional candidates: those for routes whose router is off."""
-        return [candidates.offered[ROUTES.name]] if ROUTES.name in candidates.offered else []
+    def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:  # noqa: ARG003
+        """Return no additional candidates."""
+        return []
 
     @classmethod
-    def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "Routing | None":
+    def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "Routing | None":  # noqa: ARG003
         """Create the topology of a system's routes; None if no route has load."""
         system, names = candidates.system, candidates.arrays.server_names
         routes = tuple(RouteArrays.of(one, names) for one in system.routes.values() if one.arrival_rate_rpm)
         joint_load, idle = np.zeros((2, servers), np.bool_)
         idle[[route.small for route in routes]] = True
         joint_load[[index for route in routes for index in (route.small, route.large)]] = True
-        return cls(routes, joint_load, idle, added) if routes else None
+        return cls(routes, joint_load, idle) if routes else None
 
-    def take(self, rows: IntArray | BoolArray, servers: BoolArray | None = None) -> "Routing":
+    def take(self, rows: IntArray | BoolArray, servers: BoolArray | None = None) -> "Routing":  # noqa: ARG002
         """Return the topology for some candidates; `servers`, if given, masks the large servers to keep."""
         routes = tuple(route for route in self.routes if servers is None or servers[route.large])
         idle = np.zeros(len(self.idle), np.bool_)
         idle[[route.small for route in routes]] = True
-        return replace(self, routes=routes, idle=idle, undivided=self.undivided[rows])
+        return replace(self, routes=routes, idle=idle)
 
     def together(self, chosen: BoolArray) -> BoolArray:
         """Return the mask `chosen` with the small server of each route set as its large one."""
@@ -85,14 +81,6 @@ class Routing(Topology):
                 found[(table.server == route.small) & ~running] = 0
         return found
 
-    def apart(self, table: CandidateTable) -> tuple[BoolArray, ...]:  # noqa: ARG002  a state of its own
-        """Return keys that keep candidates with and without a router from dominating each other."""
-        return self.undivided, ~self.undivided
-
-    def mark(self, row: int) -> tuple[str, str]:
-        """Return suffixes of a candidate's variable name and label that state whether its router is off."""
-        return ("_off", " without a router") if self.undivided[row] else ("", "")
-
     def usable(self, table: CandidateTable) -> BoolArray:
         """Return a mask of usable candidates: those of routes must meet their targets at any lower rate."""
         return np.asarray(table.meets_targets_below_max_rate | ~self.joint_load[table.server], np.bool_)
@@ -115,35 +103,13 @@ class Routing(Topology):
         """Yield each route (all, or those in `routes`) with the division of its requests in a solution."""
         rate = replicas * table.max_rate_rps
         for route in self.routes if routes is None else routes:
-            large = table.server == route.large
             yield (
                 route,
                 route.division(
                     float(rate[table.server == route.small].sum()),
-                    float(rate[large & ~self.undivided].sum()),
-                    float(rate[large & self.undivided].sum()),
+                    float(rate[table.server == route.large].sum()),
                 ),
             )
-
-    def tidied(self, table: CandidateTable, replicas: IntArray) -> IntArray:
-        """Return the solution with the router off wherever it would send all requests to the large server.
-
-        That server then uses the candidates for a router that is off, which have higher maximum rates.
-        """
-        found = replicas.copy()
-        for route, division in self.divisions(table, replicas):
-            if not route.has_undivided or division is None or not division.routed:
-                continue
-            large_rps = float(route.rate_rps @ (route.large_base + route.large_slope * division.shares))
-            if large_rps < route.load_rps * (1 - NEGLIGIBLE_SHARE):
-                continue
-            rows = np.flatnonzero(table.server == route.large)
-            off = {int(table.accelerator[c]): c for c in rows[self.undivided[rows]]}
-            for c in rows[~self.undivided[rows]]:
-                other = off.get(int(table.accelerator[c]))
-                if found[c] and other is not None:
-                    found[other], found[c] = found[other] + found[c], 0
-        return found
 
     def block(self, table: CandidateTable, columns: ModelColumns) -> tuple[Variables, ModelRows]:
         """Return variables and constraints of the routes whose large server has a column (eq. 222-225).
@@ -165,8 +131,6 @@ class Routing(Topology):
             # If the variable for "the large server has no replica" is 1, none of its columns can be used.
             together = float(columns.most[large].sum())
             rows.add_one(-ENDLESS, together, (large, np.ones(len(large))), ([place + 1], [together]))
-            if route.has_undivided:
-                _add_states(rows, large, columns.most, self.undivided[columns.rows[large]], place)
             place += 2 + count
             integer += [True, True, *[False] * count]
             upper += [1.0, 1.0, *route.upper.tolist()]
@@ -239,18 +203,6 @@ def _add_shares(rows: ModelRows, route: RouteArrays, unserved: int, place: int) 
     if route.loss_scale:
         scale = route.loss_scale
         rows.add_one(-ENDLESS, scale * route.max_loss, (shares, scale * route.quality))
-
-
-def _add_states(rows: ModelRows, large: IntArray, most: IntArray, undivided: BoolArray, place: int) -> None:
-    """Add rows that allow only candidates of the large server for the router's state: on or off."""
-    every, router = np.arange(len(large)), np.full(len(large), place)
-    upper = most[large].astype(np.float64)
-    rows.add(
-        np.full(len(large), -ENDLESS),
-        np.where(undivided, upper, 0.0),
-        (every, large, np.ones(len(large))),
-        (every, router, np.where(undivided, upper, -upper)),
-    )
 
 
 def _add_single(

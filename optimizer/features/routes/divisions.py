@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.features.routes.streams import NEGLIGIBLE_SHARE, flows_of, has_undivided
+from optimizer.features.routes.streams import NEGLIGIBLE_SHARE, flows_of
 from optimizer.milp.model import COVER_SCALE, MilpModel
 from optimizer.schema import Route
 from optimizer.tolerances import COVER
@@ -56,9 +56,7 @@ class RouteArrays:
     model.
     """
     max_loss: float
-    has_undivided: bool
-    """Whether the large server has other candidates if the router is off."""
-    known: dict[tuple[float, float, float], Division | None] = field(default_factory=dict)
+    known: dict[tuple[float, float], Division | None] = field(default_factory=dict)
     """Cache of divisions by the maximum rates of the servers."""
 
     @classmethod
@@ -76,7 +74,6 @@ class RouteArrays:
             large_base=np.array([flow.large_base for flow in flows]),
             large_slope=np.array([flow.large_slope for flow in flows]),
             max_loss=route.max_loss,
-            has_undivided=has_undivided(route),
         )
 
     @property
@@ -89,19 +86,19 @@ class RouteArrays:
         """Factor that scales the quality-loss constraint so that its largest coefficient is 1000."""
         return COVER_SCALE / float(self.quality.max()) if self.quality.any() else 0.0
 
-    def division(self, small_rps: float, large_rps: float, undivided_rps: float) -> Division | None:
+    def division(self, small_rps: float, large_rps: float) -> Division | None:
         """Return the best division between servers with given maximum rates [requests/s]; None if none fits.
 
         It has the least quality loss with which no server exceeds the utilisation `COMFORTABLE`, or else the
         least utilisation of the busier server. The large model takes all requests if that is as good (eq.
-        227). `undivided_rps` is the maximum rate of the large server if the router is off.
+        227).
         """
-        key = small_rps, large_rps, undivided_rps
+        key = small_rps, large_rps
         if key not in self.known:
             self.known[key] = self._divide(*key)
         return self.known[key]
 
-    def most_rps(self, small_rps: float, large_rps: float, undivided_rps: float) -> float:
+    def most_rps(self, small_rps: float, large_rps: float) -> float:
         """Return the maximum rate of the route if its servers have the given maximum rates [requests/s].
 
         The loads of both servers are proportional to the route's rate, so the maximum is the load divided by
@@ -109,14 +106,12 @@ class RouteArrays:
         """
         both = np.array([small_rps, large_rps])
         found = self._minimised(both, _Bounds(np.inf, self.max_loss), on_loss=False)
-        alone_rps = undivided_rps if self.has_undivided else large_rps
-        return alone_rps if found is None else max(alone_rps, self.load_rps / found.utilisation)
+        return large_rps if found is None else max(large_rps, self.load_rps / found.utilisation)
 
-    def _divide(self, small_rps: float, large_rps: float, undivided_rps: float) -> Division | None:
-        alone_rps = undivided_rps if self.has_undivided else large_rps
-        alone = self.load_rps / alone_rps if alone_rps else np.inf
+    def _divide(self, small_rps: float, large_rps: float) -> Division | None:
+        alone = self.load_rps / large_rps if large_rps else np.inf
         undivided = Division(routed=False, shares=(0.0,) * len(self.rate_rps))
-        if alone <= COMFORTABLE or (undivided_rps and alone <= 1 + 2 * COVER):
+        if alone <= COMFORTABLE:
             return undivided
         both = np.array([small_rps, large_rps])
         # With spare capacity: the least quality loss, then the least utilisation without more loss.

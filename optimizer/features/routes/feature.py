@@ -28,7 +28,6 @@ ROUTES = Feature(
         "max_power_w": "power depends on the routed load",
         "headroom_share": _NO_RESERVE,
     },
-    has_offers=True,
     has_coupling=True,
     faults=route_problems,
     faults_alone=kind_problems,

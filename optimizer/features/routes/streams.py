@@ -161,41 +161,15 @@ def largest_shares(route: Route) -> dict[str, float]:
     return {route.small: most, route.large: sum(flow.rate_rpm for flow in flows)}
 
 
-def undivided_servers(servers: Mapping[str, Server], routes: Iterable[Route]) -> dict[str, Server]:
-    """Return the large servers of routes with kinds of different lengths, with all requests, by name.
-
-    Args:
-        servers: the servers, by name.
-        routes: the routes.
-    """
-    found = {}
-    for route in routes:
-        if has_undivided(route) and route.large in servers:
-            weights = [flow.rate_rpm for flow in flows_of(route)]
-            found[route.large] = _with_mix(
-                servers[route.large], route, weights, weights, route.arrival_rate_rpm
-            )
-    return dict(sorted(found.items()))
+def with_all_requests(server: Server, route: Route) -> Server:
+    """Return the large server of a route with all its requests and their mean lengths."""
+    weights = [flow.rate_rpm for flow in flows_of(route)]
+    return _with_mix(server, route, weights, weights, route.arrival_rate_rpm)
 
 
-def has_undivided(route: Route) -> bool:
-    """Return whether a route needs other candidates if its router is off: its kinds differ in length."""
-    return not _is_alike(route) and route.arrival_rate_rpm > 0
-
-
-def _is_alike(route: Route) -> bool:
+def has_kinds_alike(route: Route) -> bool:
+    """Return whether all kinds of requests of a route have the same mean lengths."""
     return len({(kind.in_tokens, kind.out_tokens) for kind in route.kinds}) == 1
-
-
-def with_undivided_lengths(servers: Mapping[str, Server], routes: Iterable[Route]) -> Mapping[str, Server]:
-    """Return all servers; large ones that serve all requests of their route get its mean request lengths."""
-    changed = {
-        name: server
-        for name, server in undivided_servers(servers, routes).items()
-        if servers[name].current.load.arrival_rate_rpm
-        >= server.current.load.arrival_rate_rpm * (1 - NEGLIGIBLE_SHARE)
-    }
-    return MappingProxyType({**servers, **changed}) if changed else servers
 
 
 def routes_by_server(routes: Iterable[Route]) -> dict[str, Route]:
@@ -275,7 +249,7 @@ def _server_problems(
     owner = index.classes.get(server.service_class)
     targets = [item for item in owner.item.model_targets if item.model == server.model] if owner else []
     others = {profile.queue_model for profile in profiles} - {REFERENCE}
-    if others and not _is_alike(route):
+    if others and not has_kinds_alike(route):
         able = could_use(REFERENCE, profiles, targets, [server.current.load])
         text = (
             f"the kinds of route {route.name!r} have different lengths, but with queueModel {min(others)!r} "

@@ -6,12 +6,17 @@ from types import MappingProxyType
 
 import numpy as np
 
-from optimizer.arrays import BoolArray
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.features.routes.coupling import Routing
 from optimizer.features.routes.divisions import Division, RouteArrays
-from optimizer.features.routes.feature import ROUTES
-from optimizer.features.routes.streams import flows_of, has_undivided, large_rpm, quality_lost, small_rpm
+from optimizer.features.routes.streams import (
+    flows_of,
+    has_kinds_alike,
+    large_rpm,
+    quality_lost,
+    small_rpm,
+    with_all_requests,
+)
 from optimizer.features.routes.uses import RoutedKind, RouteUse, traffic_rpm
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.document import Plan
@@ -82,26 +87,13 @@ def largest_rate_rpm(route: Route, plan: Plan) -> float:
     return found * SECONDS_PER_MINUTE
 
 
-def other_states(candidates: Candidates, problem: Problem, plan: Plan) -> BoolArray:
-    """Return a mask of the candidates for the states in which a plan's routers are not, shape (C,)."""
-    table, routing = problem.table, problem.topology(Routing)
-    found = np.zeros(len(table), np.bool_)
-    if routing is not None:
-        for use in plan.routes.values():
-            large = table.server == candidates.arrays.server_names.index(use.large)
-            if routing.undivided[large].any():
-                found |= large & (routing.undivided == use.routed)
-    return found
-
-
-def capacities_rps(route: Route, plan: Plan) -> tuple[float, float, float]:
+def capacities_rps(route: Route, plan: Plan) -> tuple[float, float]:
     """Return the maximum rates of a route's pools [requests/s]: the arguments of `RouteArrays.division`."""
     small, large = (
         sum(pool.max_arrival_rate_rpm for pool in plan.allocations.get(server, ())) / SECONDS_PER_MINUTE
         for server in _servers(route)
     )
-    undivided = has_undivided(route) and not plan.routes[route.name].routed
-    return (small, 0.0, large) if undivided else (small, large, 0.0)
+    return small, large
 
 
 def routed_loads_rpm(
@@ -179,27 +171,32 @@ def costs_all_large(system: System, candidates: Candidates | None) -> dict[str, 
         system: the planned system.
         candidates: its candidates; None sizes the large servers.
     """
-    if candidates is None:
-        large = {route.large: system.servers[route.large] for route in system.routes.values()}
-        servers = MappingProxyType(dict(sorted(large.items())))
-        candidates = find_candidates(replace(system, servers=servers, kept=MappingProxyType({})))
-    return {name: _all_large(candidates, route) for name, route in system.routes.items()}
+    alone = {
+        route.large: with_all_requests(system.servers[route.large], route)
+        for route in system.routes.values()
+        if candidates is None or not has_kinds_alike(route)
+    }
+    if alone:
+        servers = MappingProxyType({name: alone[name] for name in sorted(alone)})
+        sized = find_candidates(replace(system, servers=servers, kept=MappingProxyType({})))
+    return {
+        name: _all_large(sized if route.large in alone or candidates is None else candidates, route)
+        for name, route in system.routes.items()
+    }
 
 
 def _all_large(candidates: Candidates, route: Route) -> float | None:
     """Return the minimum cost of serving a route with its large model on one accelerator, ignoring capacity.
 
     Args:
-        candidates: candidates, including those of the large server.
+        candidates: candidates, including those of the large server with all requests of the route.
         route: the route.
 
     Returns:
         The cost [cents/h]; None if no accelerator can serve all requests.
     """
-    large = candidates.arrays.server_names.index(route.large)
-    undivided = candidates.offered[ROUTES.name]
-    table = undivided if (undivided.server == large).any() else candidates.table
-    rows = np.flatnonzero(table.server == large)
+    table = candidates.table
+    rows = np.flatnonzero(table.server == candidates.arrays.server_names.index(route.large))
     return float(table.cost_cents_per_h[rows].min()) if len(rows) else None
 
 

@@ -70,35 +70,6 @@ def uses_of(
     return tuple(sorted(uses, key=lambda use: use.name))
 
 
-def units_of(candidates: Candidates, plan: Plan) -> dict[int, int]:
-    """Return the number of a plan's shared cards for each pattern, by its index in `candidates`."""
-    shared, found = candidates.shared, dict[int, int]()
-    if shared is None:
-        return found
-    names = candidates.arrays.server_names
-    servers = frozenset(names.index(name) for name in plan.on_shared_cards if name in names)
-    kept = [one.only(servers) for one in shared.patterns]
-    for use in plan.shared_cards:
-        wanted = {(item.server, item.per_card, item.share, item.accelerator) for item in use.servers}
-        for p, one in enumerate(kept):
-            card = candidates.arrays.accelerator_names[one.accelerator]
-            if one.mode != use.mode or card != use.accelerator or p in found:
-                continue
-            mine = {
-                (
-                    names[seat.server],
-                    copies,
-                    seat.uses[1] if one.mode == "shares" else None,
-                    shared.arrays.accelerator_names[seat.place] if one.mode == "slices" else card,
-                )
-                for seat, copies in one.seats
-            }
-            if mine == wanted:
-                found[p] = use.num_cards
-                break
-    return found
-
-
 def card_names(plan: Plan, system: System) -> Iterator[str]:
     """Yield an error for each name in shared cards that does not exist in the system."""
     for name, count in Counter(use.name for use in plan.shared_cards).items():

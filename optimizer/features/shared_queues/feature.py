@@ -12,5 +12,8 @@ SHARED_QUEUES = Feature(
         "deadline": "offline work does not wait in a queue",
         "cache_hit_rate": "a server of a shared queue has no cache",
     },
+    refused_options={
+        "saturation_policy": "a server of a shared queue is served in full or not at all",
+    },
     faults=queue_problems,
 )

@@ -29,6 +29,6 @@ class SharedQueueUse(Document):
     """A shared queue; its replicas are a pool under the queue's name in `allocations`."""
 
     members: dict[str, QueueMember]
-    """Members that are served, in full or in part, by descending priority."""
+    """Members that are served, by descending priority."""
     unserved: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
     """Members that are not served at all, also listed in the plan's `unserved`; absent if there are none."""

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from optimizer.arrays import BoolArray
-from optimizer.candidates import Candidates, CandidateTable
-from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
+from optimizer.candidates import Candidates
+from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.measuring import MemberMetrics, measure_members
 from optimizer.documents import MIN_RATE
 from optimizer.features.shared_queues.streams import SharedQueue
@@ -43,40 +42,7 @@ def queues_as_served(candidates: Candidates, problem: Problem, solution: Solutio
         served[name] = {
             part.name: float(rates[place]) for place, part in enumerate(server.members) if bits >> place & 1
         }
-        if len(chosen) and _shares_leftover(problem, int(chosen[0])):
-            assert problem.queue_parts is not None
-            shares = problem.queue_parts.shares(table, int(chosen[0]), int(solution.replicas[chosen[0]]))
-            served[name] = {
-                part.name: float(rates[place]) * shares[part.name]
-                for place, part in enumerate(server.members)
-                if part.name in shares
-            }
     return served
-
-
-def _shares_leftover(problem: Problem, row: int) -> bool:
-    """Return whether the replicas of a queue's candidate can serve its next member in part.
-
-    Replicas of candidates with a reserve never do.
-    """
-    by_policy = problem.options.saturation_policy != "None" and len(problem.limits) > 0
-    is_reserve = problem.reserve.wanted[problem.table.server[row]] and problem.table.reserved[row]
-    return by_policy and problem.queue_parts is not None and not is_reserve
-
-
-def served_members(
-    candidates: Candidates, table: CandidateTable, uses: Mapping[str, SharedQueueUse]
-) -> BoolArray:
-    """Return a mask of the candidates that serve the same members as a plan, shape (C,)."""
-    names, members = candidates.arrays.server_names, candidates.arrays.servers.members
-    wanted = np.full(len(names) + 1, ALL_MEMBERS)  # shared cards have the index of the last server plus 1
-    for s, name in enumerate(names):
-        if name in uses and uses[name].unserved:
-            mine = np.flatnonzero(members.server == s).tolist()
-            served = [int(members.place[m]) for m in mine if members.names[m] in uses[name].members]
-            wanted[s] = sum(1 << place for place in served)
-    same: BoolArray = table.members == wanted[table.server]
-    return same
 
 
 def queue_uses(

@@ -159,9 +159,8 @@ def _listing(facts: Facts, server: Server) -> Iterator[str]:
 
 
 def _members(facts: Facts) -> Iterator[str]:
-    """Yield an error unless queue members are served in full or not at all; a policy allows one exception."""
+    """Yield an error unless queue members are served in full or not at all."""
     for name, use in facts.plan.shared_queues.items():
-        partly = []
         if not facts.pools_of(name) and any(member.arrival_rate_rpm for member in use.members.values()):
             yield f"{name}: serves requests without replicas"
         for part in members_of(facts.whole.servers[name]):
@@ -174,8 +173,4 @@ def _members(facts: Facts) -> Iterator[str]:
                 said = precise(item.served_fraction)
                 yield f"{name}: {part.name} is served {precise(share)}, the plan says {said}"
             if item is not None and share:
-                partly.append(part.name)
-        if partly and not facts.shares_leftover:
-            yield f"{name}: {partly[0]} is partially served, which the options do not allow"
-        if len(partly) > 1:
-            yield f"{name}: {counted(len(partly), 'server')} are partially served, at most one can be"
+                yield f"{name}: {part.name} is partially served, which a shared queue does not allow"

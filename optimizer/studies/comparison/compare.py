@@ -18,6 +18,7 @@ from optimizer.studies.comparison.rows import (
     case_of,
     class_model_rows,
     class_rows,
+    cost_rows,
     priority_rows,
     reserves_alike,
     row_of,
@@ -133,6 +134,7 @@ def _comparison(kind: ComparisonType, one: Case, two: Case, labels: tuple[str, s
         class_models=class_model_rows(one, two),
         servers=servers,
         types=type_rows(one, two),
+        costs=cost_rows(one, two),
         notes=tuple(_notes(kind, one, two, labels)),
     )
 

@@ -2,7 +2,7 @@
 
 Every difference is the second plan minus the first. There are rows per server, per service class and model,
 per service class, per accelerator type, and for the fleet. The cost differences of each type of row add up to
-that of the fleet. Equation numbers refer to ``docs/math.md``.
+that of the fleet, together with those of `costs`. Equation numbers refer to ``docs/math.md``.
 """
 
 from operator import not_
@@ -12,6 +12,7 @@ from pydantic import Field
 
 from optimizer.documents import Document
 from optimizer.plan import Placement, Plan
+from optimizer.plan.document import CostOrigin
 from optimizer.plan.token_costs import cost_per_million
 from optimizer.printed import Printed
 from optimizer.schema import OptimizerOptions
@@ -214,6 +215,21 @@ class TypeComparison(Document):
     """Cost in the second plan minus that in the first [cents/h]; null if one of them is unknown."""
 
 
+class CostComparison(Document):
+    """A cost beyond the list prices of pools in both plans; see `costs` of a plan."""
+
+    name: str
+    """Accelerator or cards with other prices than the list price, or server with a rented service."""
+    origin: CostOrigin
+    """Origin of the cost: price tiers (`tiers`), or a rented service (`external`)."""
+    first: float
+    """Amount in the first plan [cents/h]."""
+    second: float
+    """Amount in the second plan [cents/h]."""
+    difference_cents_per_h: float = Field(alias="difference")
+    """Amount in the second plan minus that in the first [cents/h]."""
+
+
 class Comparison(Printed, Document):
     """Comparison of two plans; every difference is the second plan minus the first."""
 
@@ -251,6 +267,11 @@ class Comparison(Printed, Document):
     """Rows by server."""
     types: tuple[TypeComparison, ...] = Field(strict=False)
     """Rows by accelerator type."""
+    costs: tuple[CostComparison, ...] = Field((), strict=False, exclude_if=not_)
+    """Costs beyond the list prices of pools; absent if there are none. The rows by accelerator type add up
+    to the total with all of these. The rows by server and by class contain rented services, and add up to
+    the total with the rows of price tiers.
+    """
     notes: tuple[str, ...] = Field(strict=False)
     """Notes that qualify the numbers."""
 

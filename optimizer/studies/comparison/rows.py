@@ -17,7 +17,6 @@ from optimizer.kinds.table import KindPoolFields, kind_of_pool, kinds_of
 from optimizer.plan import Plan, Pool
 from optimizer.plan.document import EXTERNAL
 from optimizer.plan.placements import PlacementRow, Serving, parts_of
-from optimizer.plan.tier_uses import difference_cents_per_h
 from optimizer.schema import Load, Server
 from optimizer.spec.streams import replica_load
 from optimizer.spec.system import System
@@ -26,6 +25,7 @@ from optimizer.studies.comparison.comparison_document import (
     ClassModelRow,
     ClassRow,
     ComparisonRow,
+    CostComparison,
     Difference,
     PriorityRow,
     ReserveChange,
@@ -378,10 +378,28 @@ def _place_of(part: Serving) -> tuple[bool, str]:
 def total_figures(case: Case) -> SideMetrics | None:
     """Return the combined metrics of all servers in one plan, with the effect of price tiers on cost."""
     found = figures_of(case, case.shares)
-    if found is None or not case.plan.tiers:
+    if found is None:
         return found
-    cost = found.cost_cents_per_h + difference_cents_per_h(case.plan.tiers)
-    return found.model_copy(update={"cost_cents_per_h": cost})
+    tiers = (cost.amount_cents_per_h for cost in case.plan.costs_from("tiers"))
+    return found.model_copy(update={"cost_cents_per_h": total([found.cost_cents_per_h, *tiers])})
+
+
+def cost_rows(one: Case, two: Case) -> tuple[CostComparison, ...]:
+    """Return a row for every cost beyond the list prices of pools, in the order of the plans."""
+    before, after = ({(cost.origin, cost.name): cost for cost in case.plan.costs} for case in (one, two))
+    rows = []
+    for key in dict.fromkeys((*before, *after)):
+        amounts = [side[key].amount_cents_per_h if key in side else 0.0 for side in (before, after)]
+        rows.append(
+            CostComparison(
+                origin=key[0],
+                name=key[1],
+                first=amounts[0],
+                second=amounts[1],
+                difference_cents_per_h=less(amounts[1], amounts[0]),
+            )
+        )
+    return tuple(rows)
 
 
 def _mean_pool(pools: Sequence[Pool], field: str) -> float | None:

@@ -11,11 +11,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
-from optimizer.candidates.table import Source
-from optimizer.features.views import with_states_of
-from optimizer.plan import Plan
-from optimizer.plan.document import EXTERNAL, SHARED
-from optimizer.plan.placements import PlacementRow, Serving, parts_of, place_name
+from optimizer.pipeline import Solved
 from optimizer.plan.proof import ordered_levels
 from optimizer.plan.views import PlanPlacements
 from optimizer.solvers.blocks import Solve, SolvedBlocks, solve_in_blocks
@@ -34,20 +30,18 @@ from optimizer.tolerances import ROUNDING
 class BasePlan:
     """The plan that what-if questions change, with the warm starts and bounds that it provides."""
 
-    def __init__(self, candidates: Candidates, plan: Plan) -> None:
-        self.candidates, self.plan, self.outcome = candidates, plan, PlanOutcome.of_plan(plan)
-        self.ordered = ordered_levels(plan, candidates)
+    def __init__(self, solved: Solved) -> None:
+        self.candidates, self.plan, self.problem = solved.candidates, solved.plan, solved.problem
+        self.outcome = PlanOutcome.of_plan(solved.plan)
+        self.known = dict(zip(solved.problem.keys, solved.solution.replicas.tolist(), strict=True))
+        """Replicas of each candidate, by its key."""
+        self.ordered = ordered_levels(solved.plan, solved.candidates)
         """Names of the levels whose optimum cannot improve if something is removed."""
         self.blocks: SolvedBlocks | None = None
         """Solved blocks of the problem, which questions about other blocks reuse; None if it is not solved in
         blocks.
         """
         self._multipliers: dict[str, DualMultipliers] = {}
-
-    @cached_property
-    def problem(self) -> Problem:
-        """Planning problem of the plan."""
-        return build_problem(self.candidates)
 
     @cached_property
     def left(self) -> FloatArray:
@@ -68,27 +62,10 @@ class BasePlan:
         partly = {item.server for item in self.plan.unserved}
         return np.array([name in partly for name in self.candidates.arrays.server_names], np.bool_)
 
-    @cached_property
-    def _parts(self) -> dict[str, list[tuple[PlacementRow, Serving]]]:
-        return parts_of(self.plan)
-
     def replicas(self, problem: Problem) -> IntArray:
         """Return the replicas of servers served in full, for each candidate of another problem."""
-        names, accelerators = self.candidates.arrays.server_names, self.candidates.arrays.accelerator_names
-        table, left_out = problem.table, {item.server for item in self.plan.unserved}
-        rents = np.flatnonzero(table.source == Source.rental).tolist()
-        of_rental = {names[table.server[c]]: int(table.num_replicas[c]) for c in rents}
-        pools: dict[tuple[str, str], int] = {}
-        for name, parts in self._parts.items():
-            for row, _ in parts:
-                count = {"own": row.count, "shared": 1, "external": of_rental.get(name, 0)}[row.mode]
-                pools[name, place_name(*row.place)] = 0 if row.mode == "own" and name in left_out else count
-        servers, places = (*names, ""), (*accelerators, EXTERNAL, SHARED)
-        found = np.array([pools.get((servers[s], places[a]), 0) for s, a in table.pairs()], np.int64)
-        found = with_states_of(self.plan, self.candidates, problem, found)
-        for c in np.flatnonzero(problem.repeats & (found > 0)).tolist():
-            if found[c - 1]:
-                found[c - 1 if found[c] == table.num_replicas[c] else c] = 0
+        found = np.array([self.known.get(key, 0) for key in problem.keys], np.int64)
+        found[np.append(self.left_out, False)[problem.table.server]] = 0
         return found
 
     def find_blocks(self, solve: Solve, deadline: Deadline) -> None:

@@ -58,7 +58,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
         expect_questions(system)
     memo = SizingMemo()
     found = solve_in_full(system, deadline=budget.deadline.share(0.5), memo=memo)
-    before = BasePlan(found.candidates, found.plan)
+    before = BasePlan(found)
     servers = [s for s, name in enumerate(system.servers) if server in {None, name}]
     own = None if server is None else _names(system.servers[server])
     short = {item.server for item in found.plan.unserved}

@@ -14,8 +14,7 @@ from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
 from optimizer.plan import TargetFigure
-from optimizer.plan.document import Plan
-from optimizer.plan.tier_uses import difference_cents_per_h
+from optimizer.plan.document import ORIGINS, Plan
 from optimizer.quantities import counted, quantity, share_text
 from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, is_about
 from optimizer.queueing.targets import target_share
@@ -411,12 +410,8 @@ def plan_figure(shown: PlannedSystem, before: PlannedSystem | None, panels: Sequ
 
 def _other_costs(plan: Plan) -> str:
     """Return a note on the parts of the total cost that are in no type's or server's cost."""
-    tiers = difference_cents_per_h(plan.tiers)
-    parts = [
-        f"{what} ({cost_amount(cost, plan.currency)})"
-        for what, cost in (("price tiers", tiers), ("rented services", plan.rented_cents_per_h))
-        if cost
-    ]
+    costs = totals((ORIGINS[cost.origin], cost.amount_cents_per_h) for cost in plan.costs)
+    parts = [f"{what} ({cost_amount(cost, plan.currency)})" for what, cost in costs.items()]
     return f"the total includes {' and '.join(parts)}" if parts else ""
 
 
