@@ -56,7 +56,7 @@ def _document(rng: random.Random, features: set[str]) -> Json:
     if "cards" in features:
         servers += [_on_cards(rng, f"b{number}", features) for number in range(2)]
     classes = [_service_class(name, priority) for name, priority in (("gold", 1), ("tin", 3))]
-    return {
+    found: Json = {
         "accelerators": accelerators,
         "models": [_profile(rng, model, item) for model in ("m0", "m1", "b") for item in accelerators],
         "serviceClasses": classes,
@@ -64,6 +64,9 @@ def _document(rng: random.Random, features: set[str]) -> Json:
         "count": [{"type": item["type"], "count": rng.choice([0, 1, 3, 10, 50])} for item in accelerators],
         "optimizer": _options(rng, features),
     }
+    if "queue" in features:  # these have no saturation policy
+        found["optimizer"].pop("saturationPolicy", None)
+    return found
 
 
 def random_with_routes(seed: int) -> Json:

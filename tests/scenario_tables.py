@@ -29,7 +29,7 @@ def limits_on_quality() -> list[str]:
     system = load_system(ROOT / "specs" / "routes.yaml")
     for limit in LIMITS:
         route = system.routes["chat"].model_copy(update={"max_loss": limit})
-        plan = solve(system.with_planned({}, {"chat": route}))
+        plan = solve(system.with_items(route))
         saving = 100 * (plan.routes["chat"].saving or 0.0)
         pools = f"{_pools(plan, 'chat-8b')} | {_pools(plan, 'chat-70b')}"
         rows.append(f"| {limit:.0%} | {plan.total_cost_cents_per_h:,.0f} | {pools} | {saving:.1f} % |")

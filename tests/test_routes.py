@@ -382,7 +382,7 @@ def test_explain_prices_the_limit_on_quality() -> None:
     found = {item.other: item.effect.cost_change_cents_per_h for item in explain(system).losses}
     for other, change in found.items():
         route = system.routes["chat"].model_copy(update={"max_loss": other})
-        relaxed = solve(system.with_planned({}, {"chat": route}))
+        relaxed = solve(system.with_items(route))
         assert relaxed.total_cost_cents_per_h - plan.total_cost_cents_per_h == pytest.approx(change)
     assert list(found) == [0.0, 0.04, 1.0]
     assert found[0.0] > 0 > found[0.04] >= found[1.0]
@@ -428,7 +428,7 @@ def test_sweeps_vary_the_rate_of_a_route() -> None:
     system = load_system(SPEC)
     found = sweep(system, read_variations(system, ["load:chat=0.5,1"]), Checkpoint())
     (route,) = system.routes.values()
-    half = system.with_planned({}, {"chat": route.model_copy(update={"arrival_rate_rpm": 3000.0})})
+    half = system.with_items(route.model_copy(update={"arrival_rate_rpm": 3000.0}))
     costs = [point.total_cost_cents_per_h for point in found.points]
     assert costs == [solve(half).total_cost_cents_per_h, sample()[1].total_cost_cents_per_h]
     with pytest.raises(SpecError, match="'chat-8b' does not exist"):

@@ -1,6 +1,5 @@
 """Servers that share a queue: choice against an oracle, verification, refusals, simulation, the service."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from optimizer.candidates.class_rows import rows_of
 from optimizer.candidates.pairs import arrays_of, sizable_pairs
 from optimizer.candidates.table import Verdicts
 from optimizer.cli.main import main
-from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.streams import members_of
 from optimizer.studies.simulation.plans import simulate_pools
@@ -56,35 +54,10 @@ def test_greedy_plans_hold_and_serve_no_more(seed: int) -> None:
     assert values[0] <= values[1]
 
 
-@pytest.mark.parametrize("policy", ["PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"])
-@pytest.mark.parametrize("seed", mostly_slow((2, 5, *range(6, 40)), 1))
-def test_a_policy_serves_the_next_member_up_to_its_targets(seed: int, policy: str) -> None:
-    system = load_system(random_queues(seed)).with_options(saturation_policy=policy)
-    plan, full = solve(system), solve(system, saturation_policy="None")
-    assert verify(plan, system) == []
-    for name, use in plan.shared_queues.items():
-        before, parts = (
-            full.shared_queues[name],
-            [m for m in use.members if m not in full.shared_queues[name].members],
-        )
-        assert before.members.keys() <= use.members.keys()
-        assert len(parts) <= 1
-        if not parts or not plan.allocations[name]:
-            continue
-        queue, (pool,), (part,) = system.servers[name], plan.allocations[name], parts
-        assert isinstance(queue, SharedQueue)
-        rates = {member: item.arrival_rate_rpm for member, item in use.members.items()}
-        order = [member.name for member in members_of(queue) if member.current.load.arrival_rate_rpm]
-        assert part == next(member for member in order if member not in before.members)
-        more = queue.only(rates | {part: rates[part] * 1.01})
-        alone = replace(system, servers={name: more}).with_options(unlimited=True, saturation_policy="None")
-        held = (
-            alone.with_capacity({"A": 99, "B": 99})
-            .servers[name]
-            .model_copy(update={"accelerators": (pool.accelerator,), "max_num_replicas": pool.num_replicas})
-        )
-        again = solve(replace(alone, servers={name: held}))
-        assert again.shared_queues[name].unserved
+def test_a_saturation_policy_is_refused() -> None:
+    message = r"optimizer.saturationPolicy: a server of a shared queue is served in full or not at all"
+    with pytest.raises(SpecError, match=message):
+        load_system(random_queues(2)).with_options(saturation_policy="RoundRobin")
 
 
 # --- what is refused -------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def _solve(arguments: argparse.Namespace) -> None:
         with simulating(arguments) as progress:
             effort = options.model_dump(include=set(EffortOptions.model_fields))
             found = simulate_plan(system, SimulateOptions(**effort), plan, progress)
-    _print_plan(plan, found, system, arguments)
+    _print_plan(plan, found, arguments, _tables(plan, system, arguments, timings))
     _finish(plan, arguments, timings)
 
 
@@ -120,7 +120,8 @@ def _solve_and_repair(arguments: argparse.Namespace, options: EffortOptions, tim
     if arguments.json:
         print(found.to_json())
     else:
-        _print_plan(found.plan, found.simulation, system, arguments, simulated_repair_sections(found))
+        tables = _tables(found.plan, system, arguments, timings)
+        _print_plan(found.plan, found.simulation, arguments, tables, simulated_repair_sections(found))
     _finish(found.plan, arguments, timings)
 
 
@@ -135,8 +136,8 @@ def _finish(plan: Plan, arguments: argparse.Namespace, timings: Timings) -> None
 def _print_plan(
     plan: Plan,
     found: Simulation | None,
-    system: System,
     arguments: argparse.Namespace,
+    tables: list[Section],
     repairs: Sequence[Section] = (),
 ) -> None:
     """Write a plan to stdout, and its warnings to stderr.
@@ -152,28 +153,26 @@ def _print_plan(
             "simulation": found.model_dump(mode="json", by_alias=True),
         })  # fmt: skip
     else:
-        other = _overload(plan, system, arguments), _estimates(plan, system, arguments)
-        show_tables(plan_sections(plan, system, *other), arguments)
+        show_tables(tables, arguments)
         if found is not None:
             from optimizer.render.terminal import Output, show
 
             show([*simulation_sections(found), *repairs], sys.stdout, Output(arguments.wide))
 
 
-def _overload(plan: Plan, system: System, arguments: argparse.Namespace) -> Overload | None:
-    """Return changes of options that would serve more load; None if their table is not requested."""
-    if not _shows("overload", arguments):
-        return None
-    with working("trying other options"):
-        return find_overload(system, plan)
-
-
-def _estimates(plan: Plan, system: System, arguments: argparse.Namespace) -> EstimatePrice | None:
-    """Return the plan at the middle of the estimates; None if not requested or nothing is estimated."""
-    if not _shows("estimates", arguments):
-        return None
-    with working("trying the middle of the estimates"):
-        return price_of_estimates(system, plan)
+def _tables(plan: Plan, system: System, arguments: argparse.Namespace, timings: Timings) -> list[Section]:
+    """Return the tables of a plan, with those of the studies that solve again if they are requested."""
+    overload: Overload | None = None
+    price: EstimatePrice | None = None
+    if arguments.json:
+        return []
+    if _shows("overload", arguments):
+        with timings.stage("overload"), working("trying other options"):
+            overload = find_overload(system, plan)
+    if _shows("estimates", arguments):
+        with timings.stage("estimates"), working("trying the middle of the estimates"):
+            price = price_of_estimates(system, plan)
+    return plan_sections(plan, system, overload, price)
 
 
 def _shows(table: str, arguments: argparse.Namespace) -> bool:

@@ -1,7 +1,6 @@
 """`verify` has nothing to say of true plans, whatever the options: a false alarm would make `solve` fail."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,7 @@ def test_plans_hold_where_latencies_step(source: Json, chosen: dict[str, Any], g
 @pytest.mark.parametrize("divisor", mostly_slow([3, 1], 1))
 def test_plans_of_the_samples_hold(specs: Path, name: str, divisor: int, policy: str) -> None:
     system = load_system(specs / name)
-    system = replace(system, capacity={kind: count // divisor for kind, count in system.capacity.items()})
+    system = system.with_capacity({kind: count // divisor for kind, count in system.capacity.items()})
     for milp in (True, False):
         assert_true(
             system.with_options(

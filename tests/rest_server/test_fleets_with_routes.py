@@ -58,7 +58,7 @@ def test_loads_of_routes_are_planned_and_stored(service: TestClient, source: Jso
     plan = planned(service, {"chat": {"arrivalRate": 3000}})
     system = load_system(source)
     route = system.routes["chat"].model_copy(update={"arrival_rate_rpm": 3000.0})
-    wanted = solve(system.with_planned({}, {"chat": route}))
+    wanted = solve(system.with_items(route))
     assert (plan.allocations, plan.routes) == (wanted.allocations, wanted.routes)
     assert service.get("/v1/routes/chat").json()["arrivalRate"] == 3000
     assert targets(service) == of_plan(plan)

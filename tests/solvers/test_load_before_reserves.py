@@ -10,7 +10,6 @@ from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -292,42 +291,6 @@ def test_the_load_that_full_service_costs_is_stated(cards: int) -> None:
         assert found is not None
         assert found.in_part is not None
         assert (found.in_part.served_rpm, found.in_part.possible_rpm) == pytest.approx((served, most))
-
-
-QUEUES = ({"spareReplicas": 1}, {"headroomShare": 0.5}, {"spareReplicas": 1, "preferred": ["B"]})
-
-
-@pytest.mark.parametrize("reserve", QUEUES)
-@pytest.mark.parametrize("policy", mostly_slow(POLICIES, 2))
-def test_a_queue_with_a_reserve_gets_partial_service(policy: str, reserve: dict[str, Any]) -> None:
-    classes = [service_class("gold", ttft=800, itl=60), service_class("tin", 2, ttft=800, itl=60)]
-    servers = [
-        server("a", 500, sharedQueue="q", **reserve),
-        server("b", 2000, service="tin", sharedQueue="q", **reserve),
-    ]
-    cards = [accelerator("A"), accelerator("B")]
-    source = document(servers, cards, {"A": 3}, classes=classes, saturationPolicy=policy)
-    plan = solve(load_system(source))
-    without = solve(load_system(without_reserves(source)))
-    assert 0 < plan.unserved[0].served_fraction < 1
-    assert plan.unserved == without.unserved
-    assert plan.lacks_reserve == ("q",)
-    assert verify(plan, load_system(source)) == []
-
-
-@pytest.mark.parametrize("policy", mostly_slow(POLICIES, 1))
-def test_a_queue_waits_with_the_priority_of_its_loaded_servers(policy: str) -> None:
-    """Its first server is idle; A of the same priority as the other one can be served in full."""
-    classes = [service_class("gold", ttft=800, itl=60), service_class("tin", 2, ttft=800, itl=60)]
-    queue = [
-        server("q0", 0, sharedQueue="q", spareReplicas=1),
-        server("q1", 5000, service="tin", sharedQueue="q", spareReplicas=1),
-    ]
-    servers = [server("a", 300, service="tin"), *queue]
-    source = document(servers, [accelerator("A")], {"A": 3}, classes=classes, saturationPolicy=policy)
-    plan = solve(load_system(source))
-    assert {item.server: item.served_fraction > 0 for item in plan.unserved} == {"q1": True}
-    assert broken_promises(source) == []
 
 
 # --- verification ----------------------------------------------------------------------------------------

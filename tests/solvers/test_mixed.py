@@ -36,7 +36,7 @@ def random_system(seed: int) -> System:
 
 def scaled(system: System, divisor: int) -> System:
     """Return a system with its capacities divided, in whole units."""
-    return replace(system, capacity={kind: count // divisor for kind, count in system.capacity.items()})
+    return system.with_capacity({kind: count // divisor for kind, count in system.capacity.items()})
 
 
 # --- against exhaustive search -----------------------------------------------------------------------------

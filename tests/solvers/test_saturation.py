@@ -48,7 +48,7 @@ def sample(name: str, divisor: int, *, mixed: bool) -> System:
     system = load_system(ROOT / "specs" / name)
     units = {kind: count // divisor for kind, count in system.capacity.items()}
     limit = 2.0 if mixed else 60.0
-    return replace(system, capacity=units).with_options(heterogeneous=mixed, time_limit_s=limit)
+    return system.with_capacity(units).with_options(heterogeneous=mixed, time_limit_s=limit)
 
 
 # --- a plan, and what its policy promises ------------------------------------------------------------------

@@ -2,8 +2,7 @@
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any
 
 from builders import accelerator, document, profile, server, service_class
@@ -150,10 +149,10 @@ class Loop:
         for name, rate in loads.items():
             if name in self.system.routes:
                 route = self.system.routes[name].model_copy(update={"arrival_rate_rpm": rate})
-                self.system = self.system.with_planned({}, {name: route})
+                self.system = self.system.with_items(route)
             else:
                 self.system = self.system.with_load(name, arrival_rate_rpm=rate)
-        self.system = replace(self.system, capacity=MappingProxyType({**self.system.capacity, **capacity}))
+        self.system = self.system.with_capacity(capacity)
 
 
 def loaded(system: System) -> list[str]:

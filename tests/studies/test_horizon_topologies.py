@@ -2,10 +2,8 @@
 
 import itertools
 import json
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -43,7 +41,7 @@ def routed(seed: int) -> System:
 def at_rate(system: System, factor: float) -> System:
     (route,) = system.routes.values()
     rate = route.arrival_rate_rpm * factor
-    return system.with_planned({}, {route.name: route.model_copy(update={"arrival_rate_rpm": rate})})
+    return system.with_items(route.model_copy(update={"arrival_rate_rpm": rate}))
 
 
 def total(found: Horizon) -> float:
@@ -218,7 +216,7 @@ def hours_of(system: System) -> list[System]:
 
 def without_tiers(system: System) -> System:
     plain = {"T4": system.accelerators["T4"].model_copy(update={"tiers": ()})}
-    return replace(system, accelerators=MappingProxyType(plain))
+    return system.with_items(*plain.values())
 
 
 @cache

@@ -54,7 +54,7 @@ def trace(system: System, rates_rpm: Sequence[float]) -> list[LoadStep]:
 
 def planned(system: System, rate_rpm: float) -> Plan:
     route = system.routes["r"].model_copy(update={"arrival_rate_rpm": rate_rpm})
-    return solve(system.with_planned({}, {"r": route}))
+    return solve(system.with_items(route))
 
 
 def by_hand(route: Route, shares: Sequence[float], rate_rpm: float, *, routed: bool) -> np.ndarray:
