@@ -290,7 +290,7 @@ def test_the_load_of_a_routed_server_is_that_of_its_route() -> None:
 def test_models_of_more_columns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("optimizer.solvers.exact.GAP_FREE_COLUMNS", 3)
     with pytest.raises(
-        SpecError, match=r"routes: too large: 7 choices .*; a plan with routes can have at most 3"
+        SpecError, match=r"routes: too large: 5 choices .*; a plan with routes can have at most 3"
     ):
         solve(load_system(SPEC))
 

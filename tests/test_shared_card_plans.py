@@ -15,7 +15,7 @@ from slow_cases import mostly_slow
 from optimizer import Plan, SpecError, load_system, solve, verify
 from optimizer.candidates import find_candidates
 from optimizer.features.shared_cards import offers as card_candidates
-from optimizer.features.shared_cards.patterns import Seat, maximal
+from optimizer.features.shared_cards.patterns import Occupant, maximal
 from optimizer.features.shared_cards.turns import Turn, largest_rates_rps
 from optimizer.features.shared_cards.uses import SharedPool
 from optimizer.features.shared_cards.view import missed_targets
@@ -55,36 +55,37 @@ EIGHTH = [{"share": 0.125, "slowdown": 5.0}]
 # --- patterns ------------------------------------------------------------------------------------------
 
 
-def seat(server: int, memory: float, share: float) -> Seat:
-    return Seat(server, server, "shares", 8, 1.0, (memory, share))
+def occupant(server: int, memory: float, share: float) -> Occupant:
+    return Occupant(server, server, "shares", 8, 1.0, (memory, share))
 
 
 def test_two_of_four_gb_and_four_of_two_gb_fill_sixteen_gb() -> None:
     """The example of the note: a T4 of 16 GB takes 2 a + 4 b."""
-    seats = [seat(0, 4.0, 0.2), seat(1, 2.0, 0.15)]
-    assert (2, 4) in (maximal(seats, (16.0, 1.0), 100) or [])
+    occupants = [occupant(0, 4.0, 0.2), occupant(1, 2.0, 0.15)]
+    assert (2, 4) in (maximal(occupants, (16.0, 1.0), 100) or [])
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_maximal_patterns_match_the_product_of_all_counts(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    seats = [
-        seat(s, float(rng.integers(1, 9)), float(rng.integers(1, 9)) / 8) for s in range(rng.integers(1, 5))
+    occupants = [
+        occupant(s, float(rng.integers(1, 9)), float(rng.integers(1, 9)) / 8)
+        for s in range(rng.integers(1, 5))
     ]
     limits = np.array([16.0, 1.0])
-    uses = np.array([one.uses for one in seats])
-    counts = np.array(list(product(range(17), repeat=len(seats))))
+    uses = np.array([one.uses for one in occupants])
+    counts = np.array(list(product(range(17), repeat=len(occupants))))
     fits = [tuple(n) for n in counts[(counts @ uses <= limits + 1e-9).all(axis=1)].tolist()]
     known = set(fits)
     full = {n for n in fits if all((*n[:i], n[i] + 1, *n[i + 1 :]) not in known for i in range(len(n)))}
-    found = maximal(seats, (16.0, 1.0), 10_000)
+    found = maximal(occupants, (16.0, 1.0), 10_000)
     assert found is not None
     assert set(found) == full
     assert len(found) == len(full)
 
 
 def test_too_many_patterns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert maximal([seat(s, 0.1, 0.01 + s / 100) for s in range(4)], (16.0, 1.0), 1000) is None
+    assert maximal([occupant(s, 0.1, 0.01 + s / 100) for s in range(4)], (16.0, 1.0), 1000) is None
     monkeypatch.setattr(card_candidates, "MAX_PATTERNS", 2)
     models = [model(name, memory=1.0, shares=QUARTER) for name in "ab"]
     text = document(models, [sharing(name, 10) for name in "ab"])
@@ -128,7 +129,7 @@ def test_a_share_is_a_replica_with_longer_times() -> None:
     """Its largest rate is that of a server whose batches take so much longer."""
     found = find_candidates(in_shares()).shared
     assert found is not None
-    (rate,) = {s.rate_rps for one in found.patterns for s, _ in one.seats if s.uses == (4.0, 0.25)}
+    (rate,) = {s.rate_rps for one in found.patterns for s, _ in one.occupants if s.uses == (4.0, 0.25)}
     slow = model("a", base=30.0)
     slow["batchParms"]["slope"] = 6.0
     alone = load_system(document([slow], [sharing("a", 60, sharedCard=False)]))

@@ -15,18 +15,19 @@ from optimizer.candidates.arrays import reserve_arrays, server_loads_rps
 from optimizer.documents import MAX_QUANTITY
 from optimizer.features.caches.feature import CACHES
 from optimizer.features.caches.view import cache_uses
-from optimizer.features.external.view import rentals, rented_again
+from optimizer.features.external.view import recomputed_rentals, rentals
 from optimizer.features.offline.feature import OFFLINE
 from optimizer.features.offline.view import deadline_uses
 from optimizer.features.reserves.purposes import replica_counts
+from optimizer.features.reserves.uses import ReserveUse
 from optimizer.features.reserves.view import reserve_uses
 from optimizer.features.rollouts.view import rollout_uses
 from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.view import (
     Divisions,
-    divisions_again,
     divisions_of,
     largest_rate_rpm,
+    recomputed_divisions,
     route_names,
     route_uses,
     routed_loads_rpm,
@@ -101,11 +102,11 @@ def placement_names(plan: Plan, system: System) -> Iterator[str]:
     yield from card_names(plan, system)
 
 
-def sections_again(facts: Facts, candidates: Candidates | None) -> dict[str, Any]:
+def recomputed_sections(facts: Facts, candidates: Candidates | None) -> dict[str, Any]:
     """Return the fields of a plan as they follow from what it places, without the solver."""
-    plan, rented = facts.plan, rented_again(facts)
+    plan, rented = facts.plan, recomputed_rentals(facts)
     placed = replace(facts.placed, rented=rented) if rented else facts.placed
-    joint = JointService(plan.served_in_queues_rpm, divisions_again(facts))
+    joint = JointService(plan.served_in_queues_rpm, recomputed_divisions(facts))
     has_reserve = {item.server: item.has_reserve for item in plan.reserves}
     return sections(placed, joint, facts.placed.members, plan.unserved, has_reserve, candidates)
 
@@ -132,14 +133,7 @@ def sections(
     queues = queue_uses(system, joint.queues, dict(member_figures(placed.arrays, members)))
     short = {item.server for item in unserved}
     short |= {name for name, use in queues.items() if short & use.members.keys()}
-    used = system.features
-    loads_rps = server_loads_rps(system)
-    wanted = reserve_arrays(system, loads_rps)
-    reserves = (
-        reserve_uses(system, pools, wanted, loads_rps, short, placed.elsewhere, has_reserve)
-        if wanted.wanted.any()
-        else ()
-    )
+    used, reserves = system.features, _reserves(placed, short, has_reserve)
     of_served = [item for item in reserves if item.server not in short]
     rollouts = rollout_uses(system, pools) if system.options.rollout else {}
     return {
@@ -165,6 +159,17 @@ def sections(
         "deadlines": deadline_uses(system, placed.parts) if OFFLINE.name in used else (),
         "changes": placed.changes,
     }
+
+
+def _reserves(
+    placed: PlanPlacements, short: Collection[str], has_reserve: Mapping[str, bool]
+) -> tuple[ReserveUse, ...]:
+    """Return the plan's entries for the reserves of servers, given the servers not served in full."""
+    system, loads_rps = placed.system, server_loads_rps(placed.system)
+    wanted = reserve_arrays(system, loads_rps)
+    if not wanted.wanted.any():
+        return ()
+    return reserve_uses(system, placed.pools, wanted, loads_rps, short, placed.elsewhere, has_reserve)
 
 
 def _stated_by(system: System) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     placed = PlanPlacements(system, arrays, pools, power)
     placed = with_placements_elsewhere(placed, candidates, problem, replicas)
     full, elsewhere = served_in_full(problem, replicas), placed.elsewhere
-    needs = problem.to_serve & ~(problem.joint_load & full)
+    needs = problem.to_serve & ~(problem.served_by_rows & full)
     without_pools = [
         name
         for s, name in enumerate(names)
@@ -172,7 +172,7 @@ def _shared_loads(
     49). If the pools cannot carry all of it, the load of each is its maximum rate.
     """
     most, load = table.max_rate_rps * count, table.load_rps
-    load = np.where(problem.joint_load[table.server], arrays.servers.load_rps[table.server], load)
+    load = np.where(problem.served_by_rows[table.server], arrays.servers.load_rps[table.server], load)
     together = np.bincount(table.server, most, minlength=len(problem.priority))[table.server]
     is_too_much = load >= together * (1 - ROUNDING)
     return most, np.where(is_too_much, np.minimum(load, together), load) * most / together

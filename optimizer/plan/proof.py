@@ -123,11 +123,6 @@ def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], li
     """Check a proof; return its errors and the unproved bounds, one line each.
 
     Candidates, patterns and bounds are recomputed from the system, without a solver.
-
-    Args:
-        plan: the plan.
-        system: the planned system.
-        proof: the proof.
     """
     if system.rate_factors != plan.factor_of_pair:
         system = system.with_rate_factors(plan.factor_of_pair)

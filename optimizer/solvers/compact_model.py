@@ -38,7 +38,7 @@ def _single(problem: Problem) -> Formulation:
     found.unreserved_servers = found.column_servers[found.unreserved]
     changed = np.where(table.source[columns] != Source.units, problem.changed[columns], 0.0)
     _add_columns(found, problem.model_value[columns], changed)
-    u = _add_unserved(found, problem.none_value[servers], problem.none_changed[servers])
+    u = _add_unserved(found, problem.none_value[servers], problem.is_running[servers])
     one = np.ones(len(servers))
     found.rows.add(one, one, (row, own, np.ones(len(own))), (np.arange(len(servers)), u, one))
     for rows in found.topology_blocks():
@@ -55,9 +55,9 @@ def _mixed(problem: Problem) -> Formulation:
     counts = problem.counted[servers]
     found.value_offset, found.changed_offset = float(problem.none_value[servers].sum()), float(counts.sum())
     _add_columns(found, (problem.replica_value[columns] - problem.discount[columns]) * each)
-    leaves = problem.none_changed[servers] - counts
+    leaves = problem.is_running[servers] - counts
     for one in problem.topologies:  # topologies define for which other columns a server can have replicas
-        leaves[(one.joint_load & ~one.idle)[servers]] = 0.0
+        leaves[(one.served_by_rows & ~one.idle)[servers]] = 0.0
     _add_unserved(found, 0.0, leaves)
     blocks = [_staying(found), _keeping(found), *found.topology_blocks()]
     found.unreserved_servers = mine = servers[problem.reserve.wanted[servers]]
@@ -77,7 +77,7 @@ def _mixed(problem: Problem) -> Formulation:
 
 def _with_partners(problem: Problem, servers: IntArray) -> IntArray:
     """Return the given servers plus those that share a load with them, which can lack candidates."""
-    joint = [g for each in problem.topologies for g in each.groups() if each.joint_load[[*g]].all()]
+    joint = [g for each in problem.topologies for g in each.groups() if each.served_by_rows[[*g]].all()]
     partners = [s for group in joint if np.isin(group, servers).any() for s in group]
     return np.union1d(servers, np.array(partners, np.int64))
 
@@ -188,7 +188,7 @@ def _add_covering(found: Formulation) -> None:
     problem, reserve, table = found.problem, found.problem.reserve, found.problem.table
     load = problem.grown_load_rps[found.servers]
     bare = 1 / problem.reserve.growth[found.servers]
-    loaded = np.flatnonzero((load > 0) & ~problem.joint_load[found.servers])
+    loaded = np.flatnonzero((load > 0) & ~problem.served_by_rows[found.servers])
     block, mine = _block_of(found, loaded)
     row, columns = found.row[mine], found.columns[mine]
     share = np.minimum(table.max_rate_rps[columns] / load[row], 1.0)

@@ -117,7 +117,7 @@ class Formulation:
                 replicas_each=self.replicas_each,
                 servers=self.servers,
                 is_single=not problem.options.heterogeneous,
-                on_leaving=problem.none_changed - problem.counted,
+                on_leaving=problem.is_running - problem.counted,
                 first=self.size,
             )
             block, own = topology.block(problem.table, columns)

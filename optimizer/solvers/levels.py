@@ -50,7 +50,7 @@ def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
     stays = problem.on_current & (replicas == problem.current_count) & taken
     pools, kept = problem.by_server(taken), problem.by_server(stays)
     same = (pools == kept) & (pools == problem.current_pools)
-    return np.where(pools > 0, same, ~problem.none_changed)
+    return np.where(pools > 0, same, ~problem.is_running)
 
 
 def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
@@ -172,7 +172,7 @@ def with_outside(problem: Problem, without: BoolArray) -> list[LevelObjective]:
     `without` is a mask of these servers, shape (S,).
     """
     value = float(problem.none_value[without].sum()) + problem.tiers.committed
-    changes = float(problem.none_changed[without].sum())
+    changes = float(problem.is_running[without].sum())
     return [
         replace(each, outside=each.steps(without) + each.on_value * value + each.on_changes * changes)
         for each in problem.objectives
@@ -224,7 +224,7 @@ def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
     each = problem.replica_value[rows] - problem.discount[rows]
     np.minimum.at(least, problem.table.server[rows], each * count * BELOW)
     stays = problem.has_some_of(rows[problem.on_current[rows]])
-    value = np.where(problem.joint_load, 0.0, least)
+    value = np.where(problem.served_by_rows, 0.0, least)
     # The cost in `value` already includes replicas on other accelerators.
     none = np.zeros_like(value)
     return problem.transition_value(np.arange(len(stays)), value, none, stays, none > 0)

@@ -157,7 +157,7 @@ class LexicographicSolve:
         if problem.is_mixed:
             unchanged[current_allocations(problem, np.arange(len(problem.table)))[0]] = True
         stays = problem.has_some_of(unchanged) & ~(fixed.forced_unserved | self.without)
-        changes = problem.none_changed | (fixed.forced_served & ~problem.joint_load)
+        changes = problem.is_running | (fixed.forced_served & ~problem.served_by_rows)
         return float((~stays & changes).sum())
 
     def _solution(self) -> Solution:
@@ -166,7 +166,7 @@ class LexicographicSolve:
         replicas = with_reserves_found(problem, self.incumbent.replicas)
         replicas = with_more_spare_capacity(problem, replicas)
         for topology in problem.topologies:
-            replicas = topology.tidied(problem.table, replicas)
+            replicas = topology.without_unused(problem.table, replicas)
         over = bool((problem.left_by(replicas) < 0).any())
         if over or (served(problem, replicas) & ~served_in_full(problem, replicas)).any():
             raise SolverError("the solver's solution violates a limit; please report this with the input")

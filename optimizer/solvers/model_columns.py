@@ -101,7 +101,7 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
             place,
             -place,
             problem.off_preferred_rpm,
-            *problem.apart,
+            *problem.dominance_groups,
         ]
     )
     pools = _nondominated(problem, np.flatnonzero(divisible & (most >= 1)), keys)
@@ -135,7 +135,7 @@ def current_allocations(problem: Problem, rows: IntArray) -> tuple[IntArray, Int
     owner = server[first_of]
     replicas = np.bincount(of, now[rows], minlength=len(owner))
     rate = np.bincount(of, now[rows] * table.max_rate_rps[rows], minlength=len(owner))
-    fine = (rate >= table.load_rps[rows[first_of]] * (1 - COVER)) | problem.joint_load[owner]
+    fine = (rate >= table.load_rps[rows[first_of]] * (1 - COVER)) | problem.served_by_rows[owner]
     fine &= (replicas >= problem.min_replicas[owner]) & (replicas <= problem.max_replicas[owner])
     fine &= np.bincount(of, minlength=len(owner)) == problem.current_pools[owner]
     as_sized = problem.divisible[rows] | (problem.full[rows] & (now[rows] == table.num_replicas[rows]))

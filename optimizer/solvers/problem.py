@@ -66,7 +66,7 @@ class Problem:
     """Number of each server's current pools, shape (S,)."""
     current_cost: FloatArray
     """Cost of each server's current allocation [cents/h], shape (S,)."""
-    none_changed: BoolArray
+    is_running: BoolArray
     """Whether each server runs now, so that removing its allocation is a change, shape (S,)."""
     limits: LimitRows
     """Limits that all servers share; without rows, the servers are independent."""
@@ -108,10 +108,10 @@ class Problem:
         return next((each for each in self.topologies if isinstance(each, wanted)), None)
 
     @cached_property
-    def joint_load(self) -> BoolArray:
+    def served_by_rows(self) -> BoolArray:
         """Mask of the servers whose load the rows of a topology carry, shape (S,)."""
         nobody = np.zeros(len(self.priority), np.bool_)
-        return frozen(np.logical_or.reduce([nobody, *(each.joint_load for each in self.topologies)]))
+        return frozen(np.logical_or.reduce([nobody, *(each.served_by_rows for each in self.topologies)]))
 
     @cached_property
     def counted(self) -> FloatArray:
@@ -120,9 +120,9 @@ class Problem:
         return frozen((np.arange(len(self.priority)) < len(self.priority) - extra).astype(np.float64))
 
     @property
-    def apart(self) -> tuple[BoolArray, ...]:
+    def dominance_groups(self) -> tuple[BoolArray, ...]:
         """Keys by which candidates of topologies never dominate each other, shapes (C,)."""
-        return tuple(key for each in self.topologies for key in each.apart(self.table))
+        return tuple(key for each in self.topologies for key in each.dominance_groups(self.table))
 
     @cached_property
     def replica_value(self) -> FloatArray:
@@ -188,14 +188,14 @@ class Problem:
     def none_value(self) -> FloatArray:
         """Transition cost of leaving each server without an allocation [cents/h], shape (S,)."""
         every, none = np.arange(len(self.priority)), np.zeros(len(self.priority))
-        return frozen(self.transition_value(every, none, none, none > 0, ~self.none_changed))
+        return frozen(self.transition_value(every, none, none, none > 0, ~self.is_running))
 
     @cached_property
     def divisible(self) -> BoolArray:
         """Mask of the candidates that can be a pool of any size, next to other pools, shape (C,)."""
         one_pool = self.reserve.surges | self.is_queue
         if self.is_mixed and not self.options.heterogeneous:
-            one_pool = one_pool | ~self.joint_load
+            one_pool = one_pool | ~self.served_by_rows
         as_sized = one_pool[self.table.server]
         as_sized |= self.reserve.one_pool[self.table.server] & self.table.reserved
         # Patterns on shared cards can have any number of units.
@@ -377,7 +377,7 @@ class Problem:
             current_replicas=np.where(np.reshape(servers, (-1, 1)), -1, self.current_replicas),
             current_pools=np.where(servers, 0, self.current_pools),
             current_cost=np.where(servers, 0.0, self.current_cost),
-            none_changed=self.none_changed & np.logical_not(servers),
+            is_running=self.is_running & np.logical_not(servers),
         )
 
 
@@ -416,7 +416,7 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         priority=by_server(servers.priority, int(servers.priority.max(initial=1))),
         max_replicas=by_server(servers.max_replicas, MAX_COUNT),
         current_replicas=_current_replicas(candidates, extra),
-        none_changed=by_server(servers.running),
+        is_running=by_server(servers.running),
         limits=limits,
         options=system.options,
         reserve=ReserveArrays(*reserve),

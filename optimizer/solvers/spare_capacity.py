@@ -41,7 +41,7 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
     better = np.flatnonzero(problem.full & own_cards & (own[table.server] >= 0))
     mine = own[table.server[better]]
     keys = (problem.value, problem.changed, table.reserved, table.members, problem.off_preferred_total)
-    same = [key[better] == key[mine] for key in (*keys, *problem.apart)]
+    same = [key[better] == key[mine] for key in (*keys, *problem.dominance_groups)]
     listed = (problem.discount[better] == 0) & (problem.discount[mine] == 0)
     better = better[np.logical_and.reduce([*same, listed, spare[better] > spare[mine]])]
     if not len(better):

@@ -85,7 +85,7 @@ class Topology(ABC):
     """Purpose of the topology's units if they are replicas of servers; otherwise empty."""
     shortage: ClassVar[str] = ""
     """Reason for messages why a coupled server is not served although its own replicas would fit."""
-    joint_load: BoolArray
+    served_by_rows: BoolArray
     """Mask of the servers whose load the rows of the topology carry."""
     idle: BoolArray
     """Mask of the servers that need no replicas of their own."""
@@ -137,7 +137,7 @@ class Topology(ABC):
         """Return the mask `chosen`, extended by the servers that can only be served together with these."""
         return chosen
 
-    def apart(self, table: CandidateTable) -> tuple[BoolArray, ...]:  # noqa: ARG002
+    def dominance_groups(self, table: CandidateTable) -> tuple[BoolArray, ...]:  # noqa: ARG002
         """Return keys that differ between candidates that must never dominate each other, shapes (C,)."""
         return ()
 
@@ -183,6 +183,6 @@ class Topology(ABC):
         """
         return replicas
 
-    def tidied(self, table: CandidateTable, replicas: IntArray) -> IntArray:  # noqa: ARG002
+    def without_unused(self, table: CandidateTable, replicas: IntArray) -> IntArray:  # noqa: ARG002
         """Return a solution without replicas of the topology that have no use."""
         return replicas

@@ -35,7 +35,7 @@ class Mirrors(Topology):
     """Largest useful number of twins, shape (T,)."""
     place_of: IntArray
     """Place of each accelerator as a number, shape (A,)."""
-    joint_load: BoolArray
+    served_by_rows: BoolArray
     idle: BoolArray
 
     @classmethod

@@ -34,7 +34,7 @@ class Separation(Topology):
     pairs: tuple[tuple[int, int], ...]
     type_of: IntArray
     """Type of each accelerator as a number, -1 for rentals and shared cards."""
-    joint_load: BoolArray
+    served_by_rows: BoolArray
     idle: BoolArray
 
     @classmethod
@@ -65,7 +65,7 @@ class Separation(Topology):
         """Yield the pairs, which must be solved together."""
         yield from self.pairs
 
-    def apart(self, table: CandidateTable) -> tuple[BoolArray, ...]:
+    def dominance_groups(self, table: CandidateTable) -> tuple[BoolArray, ...]:
         """Return keys by which candidates on different types never dominate each other."""
         masks = [self.type_of[table.accelerator] == t for t in np.unique(self.type_of).tolist()]
         return (*masks, *(~mask for mask in masks))

@@ -142,7 +142,7 @@ def test_a_seed_is_a_point_of_the_model_with_the_same_levels(make: Callable[[], 
     outside = ~np.isin(np.arange(len(problem.priority)), formulation.servers)
     offset = formulation.value_offset + float(problem.none_value[outside].sum())
     assert formulation.value @ point + offset == pytest.approx(reached["value"])
-    outside_changes = float(problem.none_changed[outside].sum())
+    outside_changes = float(problem.is_running[outside].sum())
     changes = formulation.changed @ point + formulation.changed_offset + outside_changes
     assert changes == pytest.approx(reached["changes"])
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,114 +15,74 @@ from slow_cases import mostly_slow
 from optimizer import SpecError, System, load_system
 from optimizer.spec.changes import SystemChange
 from optimizer.spec.load_traces import LoadStep, with_step
-from optimizer.spec.loads import with_changed_load
-from optimizer.spec.system import compiled
+from optimizer.spec.system import compiled, with_changed_load
 
 Json = dict[str, Any]
-Edit = Callable[[Json], None]
 Change = Callable[[System], System]
+Edit = tuple[Any, ...]
+"""Keys, names and indices that lead to a value, and the new value."""
+LOAD = ("currentAlloc", "load", "arrivalRate")
 
 
-def named(document: Json, section: str, name: str) -> Json:
-    found: Json = next(item for item in document[section] if item["name"] == name)
+def written(document: Json, edits: list[Edit]) -> Json:
+    """Return the document with new values at some places."""
+    found = deepcopy(document)
+    for *path, key, value in edits:
+        place: Any = found
+        for step in path:
+            if isinstance(place, list) and isinstance(step, str):
+                place = next(item for item in place if item["name"] == step)
+            else:
+                place = place.setdefault(step, {}) if isinstance(place, dict) else place[step]
+        place[key] = value
     return found
 
 
-def own_loads(document: Json) -> list[Json]:
-    """Return the servers of a document that state a load."""
+def own_loads(document: Json) -> list[str]:
+    """Return the servers of a document that state an arrival rate."""
     routed = {route[side] for route in document.get("routes", ()) for side in ("small", "large")}
-    return [item for item in document["servers"] if item["name"] not in routed]
+    return [
+        item["name"] for item in document["servers"] if item["name"] not in routed and "deadline" not in item
+    ]
 
 
-def loads(document: Json, rng: Random) -> Iterator[tuple[Change, Edit]]:
-    """Yield a new rate for every server, by name."""
-    for item in own_loads(document):
-        name, rate = item["name"], round(rng.uniform(1, 900), 3)
-        if "deadline" in item:
-            continue
-
-        def edit(changed: Json, name: str = name, rate: float = rate) -> None:
-            named(changed, "servers", name).setdefault("currentAlloc", {}).setdefault("load", {})[
-                "arrivalRate"
-            ] = rate
-
-        yield lambda system, name=name, rate=rate: system.with_load(name, arrival_rate_rpm=rate), edit
-
-
-def options(_: Json, rng: Random) -> Iterator[tuple[Change, Edit]]:
-    """Yield new options, some of which a feature refuses."""
-    for name, python, value in (
+def changes(document: Json, rng: Random) -> Iterator[tuple[Change, list[Edit]]]:
+    """Yield changes of loads, options, targets, cards, fields and an hour, each with its edits."""
+    for name in own_loads(document):
+        rate = round(rng.uniform(1, 900), 3)
+        load = partial(System.with_load, server_name=name, arrival_rate_rpm=rate)
+        yield load, [("servers", name, *LOAD, rate)]
+    for wire, python, value in (
         ("heterogeneous", "heterogeneous", True),
         ("transitionPenalty", "transition_penalty", rng.uniform(0, 1)),
-        ("headroomShare", "headroom_share", 0.2),
+        ("headroomShare", "headroom_share", 0.2),  # some features refuse it
     ):
-
-        def edit(changed: Json, name: str = name, value: object = value) -> None:
-            changed.setdefault("optimizer", {})[name] = value
-
-        yield lambda system, python=python, value=value: system.with_options(**{python: value}), edit
-
-
-def targets(document: Json, _: Random) -> Iterator[tuple[Change, Edit]]:
-    """Yield a new target of a model in each class."""
+        yield partial(System.with_options, **{python: value}), [("optimizer", wire, value)]
     for i, group in enumerate(document["serviceClasses"]):
-        target = group["modelTargets"][0]
-
-        def edit(changed: Json, i: int = i) -> None:
-            changed["serviceClasses"][i]["modelTargets"][0]["slo-ttft"] = 777
-
-        yield (
-            lambda system, names=(group["name"], target["model"]): system.with_target(*names, ttft_ms=777.0),
-            edit,
-        )
-
-
-def cards(document: Json, rng: Random) -> Iterator[tuple[Change, Edit]]:
-    """Yield a new number of cards of each type."""
+        place, model = ("serviceClasses", i, "modelTargets", 0, "slo-ttft"), group["modelTargets"][0]["model"]
+        target = partial(System.with_target, service_class=group["name"], model=model, ttft_ms=777.0)
+        yield target, [(*place, 777)]
     for i, item in enumerate(document.get("count", ())):
         number = rng.randrange(20)
-
-        def edit(changed: Json, i: int = i, number: int = number) -> None:
-            changed["count"][i]["count"] = number
-
-        yield lambda system, kind=item["type"], number=number: system.with_capacity({kind: number}), edit
-
-
-def fields(document: Json, rng: Random) -> Iterator[tuple[Change, Edit]]:
-    """Yield new fields of servers and of accelerators, some of which a feature refuses."""
-    for section, name, value in (
+        yield partial(System.with_capacity, units={item["type"]: number}), [("count", i, "count", number)]
+    for section, field, value in (
         ("servers", "maxNumReplicas", 9),
         ("servers", "cacheHitRate", 0.25),
         ("servers", "spareReplicas", 1),
         ("servers", "keepAccelerator", True),
         ("accelerators", "cost", 123.0),
     ):
-        item = rng.choice(document[section])["name"]
-
-        def edit(
-            changed: Json, section: str = section, item: str = item, name: str = name, value: object = value
-        ) -> None:
-            named(changed, section, item)[name] = value
-
-        change = SystemChange(name, item, value)
-        yield change.applied_to, edit
+        name = rng.choice(document[section])["name"]
+        yield SystemChange(field, name, value).applied_to, [(section, name, field, value)]
+    rates = {name: round(rng.uniform(1, 900), 3) for name in own_loads(document) if rng.random() < 0.7}
+    yield partial(at_hour, rates=rates), [("servers", name, *LOAD, rate) for name, rate in rates.items()]
 
 
-def hours(document: Json, rng: Random) -> Iterator[tuple[Change, Edit]]:
-    """Yield an hour of a trace, with the loads of some servers."""
-    mine = [item["name"] for item in own_loads(document) if "deadline" not in item]
-    rates = {name: round(rng.uniform(1, 900), 3) for name in mine if rng.random() < 0.7}
-
-    def edit(changed: Json) -> None:
-        for name, rate in rates.items():
-            named(changed, "servers", name)["currentAlloc"]["load"]["arrivalRate"] = rate
-
-    def change(system: System) -> System:
-        known = system.documented
-        reported = [with_changed_load(known[n], {"arrival_rate_rpm": rate}) for n, rate in rates.items()]
-        return with_step(system, LoadStep.of(system, 0.0, reported))
-
-    yield change, edit
+def at_hour(system: System, rates: dict[str, float]) -> System:
+    """Return the system at an hour of a trace that reports the rates of some servers."""
+    known = system.documented
+    reported = [with_changed_load(known[name], {"arrival_rate_rpm": rate}) for name, rate in rates.items()]
+    return with_step(system, LoadStep.of(system, 0.0, reported))
 
 
 def outcome(made: Callable[[], System]) -> System | str:
@@ -134,14 +95,9 @@ def outcome(made: Callable[[], System]) -> System | str:
 
 @pytest.mark.parametrize("seed", mostly_slow(range(300), 30))
 def test_a_change_equals_an_edit_of_the_text(seed: int, tmp_path: Path) -> None:
-    document = random_with_routes(seed)
-    system, rng = load_system(document), Random(seed)
+    document, path = random_with_routes(seed), tmp_path / "edited.json"
+    system = load_system(document)
     assert compiled(system.spec) == system
-    for kind in (loads, options, targets, cards, fields, hours):
-        for change, edit in kind(document, rng):
-            edited = deepcopy(document)
-            edit(edited)
-            path = tmp_path / "edited.json"
-            path.write_text(json.dumps(edited))
-            changed = outcome(lambda change=change: change(system))  # type: ignore[misc]
-            assert changed == outcome(lambda path=path: load_system(path)), kind.__name__  # type: ignore[misc]
+    for change, edits in changes(document, Random(seed)):
+        path.write_text(json.dumps(written(document, edits)))
+        assert outcome(partial(change, system)) == outcome(partial(load_system, path)), edits

@@ -63,7 +63,10 @@ NAMES = {
         | {"shared_queue"},
         {"headroom_share", "max_power_w", "milp_solver", "saturation_policy"},
     ),
-    "shared_queue": ({"cache_hit_rate", "deadline", "external", "max_queue_size"}, set()),
+    "shared_queue": (
+        {"cache_hit_rate", "deadline", "external", "max_queue_size"},
+        {"saturation_policy"},
+    ),
     "split": ({"deadline", "external", "max_num_replicas", "shared_queue"}, set()),
     "deadline": ({"cache_hit_rate"}, set()),
 }

@@ -48,9 +48,8 @@ def divides(day: System, plan: Any) -> bool:
         for name in (route.small, route.large)
     }
     large = case.capacity(route.large, placed[route.large])
-    alone = case.capacity(route.large, placed[route.large], route.full_shape())
-    if not plan.routes["r0"].routed:  # its large replicas are sized for the mean request of all
-        return bool(route.load <= alone * (1 + 1e-8))
+    if not plan.routes["r0"].routed:
+        return bool(route.load <= large * (1 + 1e-8))
     return route.least_small(large) <= case.capacity(route.small, placed[route.small]) * (1 + 1e-8)
 
 

@@ -24,7 +24,7 @@ def rentals(candidates: Candidates, problem: Problem, replicas: IntArray) -> dic
     return found
 
 
-def rented_again(facts: Facts) -> dict[str, Rented]:
+def recomputed_rentals(facts: Facts) -> dict[str, Rented]:
     """Return the external services of a plan at the loads of its system, by server."""
     found = {}
     for name in facts.placed.rented:

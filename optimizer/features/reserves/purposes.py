@@ -65,13 +65,8 @@ def _count(
 ) -> ReplicaPurposes:
     """Return the replica counts by purpose of a server with one pool and a required reserve.
 
-    Args:
-        arrays: the system as arrays, with only the served members of shared queues.
-        name: name of the server.
-        pool: pool of the server.
-        reserve: reserve of the server.
-        full: utilisation of a replica at its maximum rate; None without an availability target.
-        extra: number of extra replicas during a roll-out.
+    `full` is the utilisation of a replica at its maximum rate, or None without an availability target, and
+    `extra` the number of extra replicas during a roll-out.
     """
     s, a = arrays.server_names.index(name), arrays.accelerator_names.index(pool.accelerator)
     load_rps = float(arrays.servers.load_rps[s])

@@ -30,7 +30,7 @@ class Routing(Topology):
     advice: ClassVar[str] = "list fewer accelerators for each server"
     counts_replicas: ClassVar[bool] = True
     routes: tuple[RouteArrays, ...]
-    joint_load: BoolArray
+    served_by_rows: BoolArray
     """Mask of servers that belong to a route, shape (S,)."""
     idle: BoolArray
     """Mask of the small servers of routes, shape (S,); they can be without replicas, because the large ones
@@ -47,10 +47,10 @@ class Routing(Topology):
         """Create the topology of a system's routes; None if no route has load."""
         system, names = candidates.system, candidates.arrays.server_names
         routes = tuple(RouteArrays.of(one, names) for one in system.routes.values() if one.arrival_rate_rpm)
-        joint_load, idle = np.zeros((2, servers), np.bool_)
+        served_by_rows, idle = np.zeros((2, servers), np.bool_)
         idle[[route.small for route in routes]] = True
-        joint_load[[index for route in routes for index in (route.small, route.large)]] = True
-        return cls(routes, joint_load, idle) if routes else None
+        served_by_rows[[index for route in routes for index in (route.small, route.large)]] = True
+        return cls(routes, served_by_rows, idle) if routes else None
 
     def take(self, rows: IntArray | BoolArray, servers: BoolArray | None = None) -> "Routing":  # noqa: ARG002
         """Return the topology for some candidates; `servers`, if given, masks the large servers to keep."""
@@ -83,7 +83,7 @@ class Routing(Topology):
 
     def usable(self, table: CandidateTable) -> BoolArray:
         """Return a mask of usable candidates: those of routes must meet their targets at any lower rate."""
-        return np.asarray(table.meets_targets_below_max_rate | ~self.joint_load[table.server], np.bool_)
+        return np.asarray(table.meets_targets_below_max_rate | ~self.served_by_rows[table.server], np.bool_)
 
     def served(self, table: CandidateTable, replicas: IntArray, has: BoolArray) -> BoolArray:
         """Return the mask `has` of served servers; large servers are served if their route can be divided."""
@@ -95,7 +95,7 @@ class Routing(Topology):
     def in_full(self, table: CandidateTable, replicas: IntArray, full: BoolArray) -> BoolArray:
         """Return the mask `full` of servers served in full; on routes, small servers always count as such."""
         nobody = np.zeros(len(full), np.bool_)
-        return np.where(self.joint_load, self.idle | self.served(table, replicas, nobody), full)
+        return np.where(self.served_by_rows, self.idle | self.served(table, replicas, nobody), full)
 
     def divisions(
         self, table: CandidateTable, replicas: IntArray, routes: Sequence[RouteArrays] | None = None
@@ -120,7 +120,7 @@ class Routing(Topology):
         """
         routes = [route for route in self.routes if route.large in columns.servers]
         server, rate = table.server[columns.rows], table.max_rate_rps[columns.rows]
-        one_of = np.flatnonzero(self.joint_load[server]) if columns.is_single else np.zeros(0, np.int64)
+        one_of = np.flatnonzero(self.served_by_rows[server]) if columns.is_single else np.zeros(0, np.int64)
         rows, place = ModelRows(), columns.first
         integer, upper, changes = list[bool](), list[float](), list[float]()
         for route in routes:

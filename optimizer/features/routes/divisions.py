@@ -110,9 +110,9 @@ class RouteArrays:
 
     def _divide(self, small_rps: float, large_rps: float) -> Division | None:
         alone = self.load_rps / large_rps if large_rps else np.inf
-        undivided = Division(routed=False, shares=(0.0,) * len(self.rate_rps))
+        router_off = Division(routed=False, shares=(0.0,) * len(self.rate_rps))
         if alone <= COMFORTABLE:
-            return undivided
+            return router_off
         both = np.array([small_rps, large_rps])
         # With spare capacity: the least quality loss, then the least utilisation without more loss.
         first = self._minimised(both, _Bounds(COMFORTABLE, self.max_loss), on_loss=True)
@@ -123,7 +123,7 @@ class RouteArrays:
         # used if the large server alone has the same utilisation.
         first = self._minimised(both, _Bounds(1.0, self.max_loss), on_loss=False)
         if alone <= 1 + 2 * COVER and (first is None or alone <= first.utilisation * (1 + NEGLIGIBLE_SHARE)):
-            return undivided
+            return router_off
         if first is None:
             return None
         second = self._minimised(both, _Bounds(first.utilisation, self.max_loss), on_loss=True)

@@ -70,7 +70,7 @@ def route_names(plan: Plan, system: System) -> Iterator[str]:
             yield f"{name}: its servers are {route.small} and {route.large}"
 
 
-def divisions_again(facts: Facts) -> Divisions:
+def recomputed_divisions(facts: Facts) -> Divisions:
     """Return the division of the requests of the routes that a plan serves, among its replicas."""
     within = divisions_within(facts.plan, facts.whole)
     return {

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from optimizer.candidates import Candidates, SizingMemo, find_candidates
 from optimizer.features.shared_cards.offers import find_patterns
-from optimizer.features.shared_cards.patterns import CardPattern, Seat, SharedCards
+from optimizer.features.shared_cards.patterns import CardPattern, Occupant, SharedCards
 from optimizer.features.shared_cards.uses import SharedCardUse
 from optimizer.features.shared_cards.view import missed_targets, uses_of
 from optimizer.plan.checks.differences import close, differences
@@ -76,17 +76,20 @@ def _units(
     servers = frozenset(names.index(item.server) for use in uses for item in use.servers)
     known: dict[tuple[object, ...], list[CardPattern]] = {}
     for pattern in (one.only(servers) for one in shared.patterns):
-        seats = tuple((names[seat.server], copies, *_place(shared, seat)) for seat, copies in pattern.seats)
+        occupants = tuple(
+            (names[occupant.server], copies, *_place(shared, occupant))
+            for occupant, copies in pattern.occupants
+        )
         card = candidates.arrays.accelerator_names[pattern.accelerator]
-        known.setdefault((card, pattern.mode, seats), []).append(pattern)
+        known.setdefault((card, pattern.mode, occupants), []).append(pattern)
     units, problems = Counter[CardPattern](), list[str]()
     for use in uses:
-        seats = tuple(
+        occupants = tuple(
             (item.server, item.per_card, item.accelerator, item.share, item.slowdown, item.max_batch)
             for item in use.servers
         )
         rates = [item.max_arrival_rate_rpm / SECONDS_PER_MINUTE / use.num_cards for item in use.servers]
-        options = known.get((use.accelerator, use.mode, seats), [])
+        options = known.get((use.accelerator, use.mode, occupants), [])
         found = next((one for one in options if all(map(close, rates, one.rates))), None)
         if found is None:
             shown = " or ".join(_rates(one.rates) for one in options) or "nothing"
@@ -96,12 +99,12 @@ def _units(
     return units, problems
 
 
-def _place(shared: SharedCards, seat: Seat) -> tuple[object, ...]:
-    """Return the accelerator, share, slowdown and batch limit of a seat, as plans state them."""
-    name = shared.arrays.accelerator_names[seat.place]
-    if seat.mode != "shares":
-        return name, None, None, seat.max_batch
-    return shared.card_of[name], seat.uses[1], seat.slowdown, seat.max_batch
+def _place(shared: SharedCards, occupant: Occupant) -> tuple[object, ...]:
+    """Return the accelerator, share, slowdown and batch limit of an occupant, as plans state them."""
+    name = shared.arrays.accelerator_names[occupant.place]
+    if occupant.mode != "shares":
+        return name, None, None, occupant.max_batch
+    return shared.card_of[name], occupant.uses[1], occupant.slowdown, occupant.max_batch
 
 
 def _rates(rates: Sequence[float]) -> str:

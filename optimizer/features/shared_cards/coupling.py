@@ -34,7 +34,7 @@ class CardUnits(Topology):
     """Loads of the servers that can share cards [requests/s], shape (K,)."""
     rates_rps: FloatArray
     """Rate of each server that one unit of each pattern carries [requests/s], shape (K, P)."""
-    joint_load: BoolArray
+    served_by_rows: BoolArray
     """Mask without any server, because candidates carry the load of servers on shared cards; shape (S,)."""
     idle: BoolArray
 
@@ -111,7 +111,7 @@ class CardUnits(Topology):
         )
         return Variables(np.zeros(0), lambda _: np.zeros(0), tuple), rows
 
-    def tidied(self, table: CandidateTable, replicas: IntArray) -> IntArray:
+    def without_unused(self, table: CandidateTable, replicas: IntArray) -> IntArray:
         """Return the solution without units whose pattern has no server that is on shared cards.
 
         Solvers can leave such units in a solution if they cost nothing.

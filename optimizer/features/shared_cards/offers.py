@@ -20,7 +20,7 @@ from optimizer.features.shared_cards.patterns import (
     COMPUTE_SLICES,
     MEMORY_SLICES,
     CardPattern,
-    Seat,
+    Occupant,
     SharedCards,
     SharingMode,
     maximal,
@@ -72,19 +72,19 @@ def find_patterns(
     sharing = {name: server for name, server in system.servers.items() if server.shared_card}
     parts = {part.name: part for part in _parts(system, {server.model for server in sharing.values()})}
     sized = size(_divided(system, sharing, parts))
-    seats = _seats(system, sized, parts)
+    occupants = _seats(system, sized, parts)
     index = {name: s for s, name in enumerate(system.servers)}
     rates = zip(sized.arrays.server_names, sized.arrays.servers.load_rps.tolist(), strict=True)
     loads = {index[name]: rate for name, rate in rates}
     patterns: list[CardPattern] = []
     for a, card in enumerate(system.accelerators.values()):
-        of_mode = grouped((seat.mode, seat) for seat in seats.get(card.name, []))
+        of_mode = grouped((occupant.mode, occupant) for occupant in occupants.get(card.name, []))
         whole, shares, slices = (of_mode.get(mode, []) for mode in ("whole", "shares", "slices"))
-        patterns += [CardPattern(a, "whole", ((seat, 1),), (seat.rate_rps,)) for seat in whole]
+        patterns += [CardPattern(a, "whole", ((occupant, 1),), (occupant.rate_rps,)) for occupant in whole]
         patterns += _multisets((a, card), "shares", shares, (card.memory_gb, 1.0))
         patterns += _multisets((a, card), "slices", slices, (MEMORY_SLICES, COMPUTE_SLICES))
         patterns += _turns(system, sized, (a, card), whole, loads, can_take_turns)
-    servers = sorted({seat.server for pattern in patterns for seat, _ in pattern.seats})
+    servers = sorted({occupant.server for pattern in patterns for occupant, _ in pattern.occupants})
     return SharedCards(
         tuple(patterns),
         frozen(np.array(servers, np.int64)),
@@ -157,15 +157,15 @@ def _alone(server: Server, parts: Mapping[str, _Part]) -> Server:
     return server.model_copy(update=changes)
 
 
-def _seats(system: System, sized: Candidates, parts: Mapping[str, _Part]) -> dict[str, list[Seat]]:
-    """Return the seats that meet targets at all rates up to their maximum, by name of the card."""
+def _seats(system: System, sized: Candidates, parts: Mapping[str, _Part]) -> dict[str, list[Occupant]]:
+    """Return the occupants that meet targets at all rates up to their maximum, by name of the card."""
     index = {name: s for s, name in enumerate(system.servers)}
-    table, found = sized.table, dict[str, list[Seat]]()
+    table, found = sized.table, dict[str, list[Occupant]]()
     for c in np.flatnonzero(table.meets_targets_below_max_rate).tolist():
         name = sized.arrays.server_names[table.server[c]]
         part = parts[sized.arrays.accelerator_names[table.accelerator[c]]]
         memory_gb = sized.system.profiles[system.servers[name].model, part.name].memory_gb
-        seat = Seat(
+        occupant = Occupant(
             index[name],
             int(table.accelerator[c]),
             part.mode,
@@ -175,7 +175,7 @@ def _seats(system: System, sized: Candidates, parts: Mapping[str, _Part]) -> dic
             part.slowdown,
         )
         if table.load_rps[c] > 0:
-            found.setdefault(part.card, []).append(seat)
+            found.setdefault(part.card, []).append(occupant)
     return found
 
 
@@ -183,25 +183,28 @@ def _seats(system: System, sized: Candidates, parts: Mapping[str, _Part]) -> dic
 
 
 def _multisets(
-    card: tuple[int, Accelerator], mode: SharingMode, seats: Sequence[Seat], limits: tuple[float, float]
+    card: tuple[int, Accelerator],
+    mode: SharingMode,
+    occupants: Sequence[Occupant],
+    limits: tuple[float, float],
 ) -> Iterator[CardPattern]:
     """Yield the patterns in shares or slices to which no replica can be added (eq. 230)."""
-    counts = maximal(seats, limits, MAX_PATTERNS) if seats else []
+    counts = maximal(occupants, limits, MAX_PATTERNS) if occupants else []
     if counts is None:
         raise SpecError(
             f"accelerators.{card[1].name}: more than {MAX_PATTERNS} ways to share a card in {mode}; give "
             "fewer servers sharedCard, or limit their accelerators"
         )
     for numbers in counts:
-        taken = tuple((seat, count) for seat, count in zip(seats, numbers, strict=True) if count)
-        yield CardPattern(card[0], mode, taken, tuple(count * seat.rate_rps for seat, count in taken))
+        taken = tuple((occupant, count) for occupant, count in zip(occupants, numbers, strict=True) if count)
+        yield CardPattern(card[0], mode, taken, tuple(count * occupant.rate_rps for occupant, count in taken))
 
 
 def _turns(
     system: System,
     sized: Candidates,
     card: tuple[int, Accelerator],
-    seats: Sequence[Seat],
+    occupants: Sequence[Occupant],
     loads: Mapping[int, float],
     can_take_turns: Callable[[frozenset[int]], bool],
 ) -> Iterator[CardPattern]:
@@ -213,39 +216,46 @@ def _turns(
         system: the system.
         sized: the candidates of parts of cards.
         card: the card's accelerator, with its index.
-        seats: the seats on the full card.
+        occupants: the occupants on the full card.
         loads: load of each server [requests/s], by index.
         can_take_turns: as for `find_patterns`.
     """
     names = tuple(system.servers)
     tried = [
-        (seat, turn_of(sized.system, sized.arrays, names[seat.server], seat.place, seat.max_batch))
-        for seat in seats
+        (
+            occupant,
+            turn_of(sized.system, sized.arrays, names[occupant.server], occupant.place, occupant.max_batch),
+        )
+        for occupant in occupants
     ]
     shares = [
-        system.profiles[system.servers[names[seat.server]].model, card[1].name].shares for seat in seats
+        system.profiles[system.servers[names[occupant.server]].model, card[1].name].shares
+        for occupant in occupants
     ]
-    turns = {seat: turn for (seat, turn), some in zip(tried, shares, strict=True) if turn and not some}
+    turns = {
+        occupant: turn for (occupant, turn), some in zip(tried, shares, strict=True) if turn and not some
+    }
     for count in range(2, MAX_TURNS + 1):
         for some in itertools.combinations(turns, count):
-            if sum(seat.uses[0] for seat in some) > card[1].memory_gb:
+            if sum(occupant.uses[0] for occupant in some) > card[1].memory_gb:
                 continue
-            if not can_take_turns(frozenset(seat.server for seat in some)):
+            if not can_take_turns(frozenset(occupant.server for occupant in some)):
                 continue
             mixes = dict.fromkeys(
-                tuple(_mix(seat, loads[seat.server], whole=whole) for seat in some) for whole in (False, True)
+                tuple(_mix(occupant, loads[occupant.server], whole=whole) for occupant in some)
+                for whole in (False, True)
             )
             for mix in mixes:
-                rates = largest_rates_rps([turns[seat] for seat in some], np.array(mix))
+                rates = largest_rates_rps([turns[occupant] for occupant in some], np.array(mix))
                 if rates is not None:
-                    taken = tuple((seat._replace(mode="time"), 1) for seat in some)
+                    taken = tuple((occupant._replace(mode="time"), 1) for occupant in some)
                     yield CardPattern(card[0], "time", taken, tuple(rates.tolist()))
 
 
-def _mix(seat: Seat, load_rps: float, *, whole: bool) -> float:
-    """Return the proportion of a seat's server: its load, or with `whole` the rest after filling full cards.
+def _mix(occupant: Occupant, load_rps: float, *, whole: bool) -> float:
+    """Return the proportion of an occupant: its server's load, or with `whole` the rest after full cards.
 
     If (almost) nothing remains, it is the entire load.
     """
-    left = load_rps - np.floor(load_rps / seat.rate_rps) * seat.rate_rps if whole else load_rps
+    left = load_rps - np.floor(load_rps / occupant.rate_rps) * occupant.rate_rps if whole else load_rps
     return float(left if left > MIN_LOAD_PART * load_rps else load_rps)

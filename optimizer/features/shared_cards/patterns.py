@@ -22,7 +22,7 @@ MAX_VISITED = 50_000
 """Maximum number of combinations of replicas on a card that are evaluated."""
 
 
-class Seat(NamedTuple):
+class Occupant(NamedTuple):
     """A part of a card on which one replica of a server can run, with the replica's maximum rate."""
 
     server: int
@@ -46,21 +46,23 @@ class CardPattern:
     accelerator: int
     """Index of the card's accelerator in the planned system."""
     mode: SharingMode
-    seats: tuple[tuple[Seat, int], ...]
-    """Seats on the card, each with its number of replicas."""
+    occupants: tuple[tuple[Occupant, int], ...]
+    """Occupants on the card, each with its number of replicas."""
     rates: tuple[float, ...]
-    """Rate that one card serves with all replicas of each seat together [requests/s]."""
+    """Rate that one card serves with all replicas of each occupant together [requests/s]."""
 
     def rate_of(self, server: int) -> float:
         """Return the rate that one card serves of a server [requests/s]."""
-        pairs = zip(self.seats, self.rates, strict=True)
-        return sum(rate for (seat, _), rate in pairs if seat.server == server)
+        pairs = zip(self.occupants, self.rates, strict=True)
+        return sum(rate for (occupant, _), rate in pairs if occupant.server == server)
 
     def only(self, servers: frozenset[int]) -> "CardPattern":
-        """Return the pattern without the seats of other servers."""
-        pairs = zip(self.seats, self.rates, strict=True)
-        kept = [(seat, rate) for seat, rate in pairs if seat[0].server in servers]
-        return replace(self, seats=tuple(seat for seat, _ in kept), rates=tuple(rate for _, rate in kept))
+        """Return the pattern without the occupants of other servers."""
+        pairs = zip(self.occupants, self.rates, strict=True)
+        kept = [(occupant, rate) for occupant, rate in pairs if occupant[0].server in servers]
+        return replace(
+            self, occupants=tuple(occupant for occupant, _ in kept), rates=tuple(rate for _, rate in kept)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +90,19 @@ class SharedCards:
         return np.array(rates).reshape(len(self.servers), len(self.patterns))
 
 
-def maximal(seats: Sequence[Seat], limits: tuple[float, float], most: int) -> list[tuple[int, ...]] | None:
-    """Return all maximal combinations as replicas per seat: none has space for another replica.
+def maximal(
+    occupants: Sequence[Occupant], limits: tuple[float, float], most: int
+) -> list[tuple[int, ...]] | None:
+    """Return all maximal combinations as replicas per occupant: none has space for another replica.
 
     Args:
-        seats: the seats.
-        limits: amount of a card for each of the two quantities that seats use.
+        occupants: the occupants.
+        limits: amount of a card for each of the two quantities that occupants use.
         most: maximum number of combinations; if there are more, None is returned.
     """
     found: list[tuple[int, ...]] = []
-    for visited, (counts, left) in enumerate(_filled(seats, 0, limits)):
-        if not any(_fits(seat, left) for seat in seats):
+    for visited, (counts, left) in enumerate(_filled(occupants, 0, limits)):
+        if not any(_fits(occupant, left) for occupant in occupants):
             found.append(counts)
         if len(found) > most or visited > MAX_VISITED:
             return None
@@ -106,26 +110,26 @@ def maximal(seats: Sequence[Seat], limits: tuple[float, float], most: int) -> li
 
 
 def _filled(
-    seats: Sequence[Seat], at: int, left: tuple[float, float]
+    occupants: Sequence[Occupant], at: int, left: tuple[float, float]
 ) -> Iterator[tuple[tuple[int, ...], tuple[float, float]]]:
-    """Yield replica counts of the seats from position `at` on, and the remaining amounts of the card.
+    """Yield replica counts of the occupants from position `at` on, and the remaining amounts of the card.
 
-    The last seat always gets as many replicas as fit.
+    The last occupant always gets as many replicas as fit.
     """
-    if at == len(seats):
+    if at == len(occupants):
         yield (), left
         return
     count = 0
     while True:
-        more = _fits(seats[at], left)
-        if not more or at < len(seats) - 1:
-            for rest, remaining in _filled(seats, at + 1, left):
+        more = _fits(occupants[at], left)
+        if not more or at < len(occupants) - 1:
+            for rest, remaining in _filled(occupants, at + 1, left):
                 yield (count, *rest), remaining
         if not more:
             return
-        left = (left[0] - seats[at].uses[0], left[1] - seats[at].uses[1])
+        left = (left[0] - occupants[at].uses[0], left[1] - occupants[at].uses[1])
         count += 1
 
 
-def _fits(seat: Seat, left: tuple[float, float]) -> bool:
-    return all(use <= rest + ROUNDING for use, rest in zip(seat.uses, left, strict=True))
+def _fits(occupant: Occupant, left: tuple[float, float]) -> bool:
+    return all(use <= rest + ROUNDING for use, rest in zip(occupant.uses, left, strict=True))

@@ -14,7 +14,7 @@ from optimizer.candidates import Candidates
 from optimizer.candidates.measuring import ReplicaMetrics, measure_pairs
 from optimizer.candidates.pairs import Pairs
 from optimizer.candidates.table import Source
-from optimizer.features.shared_cards.patterns import CardPattern, Seat, SharedCards
+from optimizer.features.shared_cards.patterns import CardPattern, Occupant, SharedCards
 from optimizer.features.shared_cards.turns import MARGIN, Turn, measure_turns, turn_of
 from optimizer.features.shared_cards.uses import SharedCardUse, SharedPool
 from optimizer.plan.document import Plan
@@ -46,7 +46,7 @@ def card_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> t
     units: Counter[CardPattern] = Counter()
     for c in np.flatnonzero((table.source == Source.units) & (replicas > 0)).tolist():
         kept = shared.patterns[int(table.pattern[c])].only(servers)
-        if kept.seats:
+        if kept.occupants:
             units[kept] += int(replicas[c])
     return uses_of(candidates, shared, units)
 
@@ -57,8 +57,8 @@ def uses_of(
     """Return the groups of shared cards for given numbers of cards of each pattern, sorted by name."""
     carried: dict[int, float] = {}
     for pattern, count in units.items():
-        for (seat, _), rate in zip(pattern.seats, pattern.rates, strict=True):
-            carried[seat.server] = carried.get(seat.server, 0.0) + count * rate
+        for (occupant, _), rate in zip(pattern.occupants, pattern.rates, strict=True):
+            carried[occupant.server] = carried.get(occupant.server, 0.0) + count * rate
     loads = dict(zip(shared.servers.tolist(), shared.load_rps.tolist(), strict=True))
     shares = {s: loads[s] / rate for s, rate in carried.items()}
     uses, names = [], Counter[str]()
@@ -90,11 +90,13 @@ def card_names(plan: Plan, system: System) -> Iterator[str]:
 
 
 def _order(candidates: Candidates, pattern: CardPattern) -> tuple[object, ...]:
-    return _name(candidates, pattern), pattern.mode, pattern.seats, pattern.rates
+    return _name(candidates, pattern), pattern.mode, pattern.occupants, pattern.rates
 
 
 def _name(candidates: Candidates, pattern: CardPattern) -> str:
-    servers = dict.fromkeys(candidates.arrays.server_names[seat.server] for seat, _ in pattern.seats)
+    servers = dict.fromkeys(
+        candidates.arrays.server_names[occupant.server] for occupant, _ in pattern.occupants
+    )
     return "-".join([SHARED_NAME, *servers])
 
 
@@ -106,25 +108,25 @@ def _use(
     count: int,
     shares: Mapping[int, float],
 ) -> SharedCardUse:
-    """Return the plan's entry for a group of cards with one pattern.
+    """Return the plan's entry for a group of `count` cards with one pattern.
 
-    Args:
-        candidates: the candidates.
-        shared: the patterns.
-        name: name of the group.
-        pattern: replicas on each card.
-        count: number of cards.
-        shares: load of each server divided by the rate that all its shared cards can carry, by index.
+    `shares` is the load of each server divided by the rate that all its shared cards can carry, by index.
     """
     card = candidates.arrays.accelerator_names[pattern.accelerator]
     cost = count * candidates.system.accelerators[card].cost_cents_per_h
     # The cost of a card is divided by shares, by memory slices, or equally if servers take turns.
-    each = [{"shares": seat.uses[1], "slices": seat.uses[0]}.get(seat.mode, 1.0) for seat, _ in pattern.seats]
-    weights = [copies * one for (_, copies), one in zip(pattern.seats, each, strict=True)]
-    rates = [rate * shares[seat.server] for (seat, _), rate in zip(pattern.seats, pattern.rates, strict=True)]
+    each = [
+        {"shares": occupant.uses[1], "slices": occupant.uses[0]}.get(occupant.mode, 1.0)
+        for occupant, _ in pattern.occupants
+    ]
+    weights = [copies * one for (_, copies), one in zip(pattern.occupants, each, strict=True)]
+    rates = [
+        rate * shares[occupant.server]
+        for (occupant, _), rate in zip(pattern.occupants, pattern.rates, strict=True)
+    ]
     servers = [
         SharedPool(
-            **_seat_fields(candidates, shared, seat, figures),
+            **_occupant_fields(candidates, shared, occupant, figures),
             num_replicas=copies * count,
             per_card=copies,
             cost_cents_per_h=cost * weight / sum(weights),
@@ -132,8 +134,8 @@ def _use(
             max_arrival_rate_rpm=count * most * SECONDS_PER_MINUTE,
             **figures,
         )
-        for (seat, copies), weight, rate, most, figures in zip(
-            pattern.seats, weights, rates, pattern.rates, _figures(shared, pattern, rates), strict=True
+        for (occupant, copies), weight, rate, most, figures in zip(
+            pattern.occupants, weights, rates, pattern.rates, _figures(shared, pattern, rates), strict=True
         )
     ]
     return SharedCardUse(
@@ -146,24 +148,24 @@ def _use(
     )
 
 
-def _seat_fields(
-    candidates: Candidates, shared: SharedCards, seat: Seat, figures: Mapping[str, Any]
+def _occupant_fields(
+    candidates: Candidates, shared: SharedCards, occupant: Occupant, figures: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the fields of a server's pool on a seat that do not depend on the number of cards."""
-    place = shared.arrays.accelerator_names[seat.place]
-    server = candidates.system.servers[candidates.arrays.server_names[seat.server]]
-    whole, whole_cost = cheapest_cards(candidates, seat.server)
-    accelerator = place if seat.mode == "slices" else shared.card_of[place]
+    """Return the fields of a server's pool on an occupant that do not depend on the number of cards."""
+    place = shared.arrays.accelerator_names[occupant.place]
+    server = candidates.system.servers[candidates.arrays.server_names[occupant.server]]
+    whole, whole_cost = cheapest_cards(candidates, occupant.server)
+    accelerator = place if occupant.mode == "slices" else shared.card_of[place]
     return {
         "server": server.name,
         "accelerator": accelerator,
-        "max_batch": seat.max_batch,
+        "max_batch": occupant.max_batch,
         "memory_gb": shared.system.profiles[server.model, place].memory_gb,
-        "share": seat.uses[1] if seat.mode == "shares" else None,
-        "slowdown": seat.slowdown if seat.mode == "shares" else None,
+        "share": occupant.uses[1] if occupant.mode == "shares" else None,
+        "slowdown": occupant.slowdown if occupant.mode == "shares" else None,
         "whole_cards": whole,
         "whole_cost_cents_per_h": whole_cost,
-        **origin_of(candidates.system, server.name, accelerator, figures["utilization"] * seat.max_batch),
+        **origin_of(candidates.system, server.name, accelerator, figures["utilization"] * occupant.max_batch),
     }
 
 
@@ -184,7 +186,7 @@ def cheapest_cards(candidates: Candidates, s: int) -> tuple[Placement | None, fl
 
 
 def _figures(shared: SharedCards, pattern: CardPattern, rates: Sequence[float]) -> list[dict[str, Any]]:
-    """Return the metrics of each seat by field name, at the seats' rates on one card [requests/s]."""
+    """Return the metrics of each occupant by field name, at the occupants' rates on one card [requests/s]."""
     if pattern.mode == "time":
         return [
             found.fields
@@ -202,17 +204,17 @@ def _figures(shared: SharedCards, pattern: CardPattern, rates: Sequence[float]) 
 
 def missed_targets(shared: SharedCards, pattern: CardPattern) -> Iterator[tuple[str, str]]:
     """Yield the server and a text for each target that is missed at the maximum rates of a card."""
-    for (seat, _), targets in zip(pattern.seats, _measured_targets(shared, pattern), strict=True):
+    for (occupant, _), targets in zip(pattern.occupants, _measured_targets(shared, pattern), strict=True):
         for measure, (value, limit) in targets.items():
             if not meets_target(value, limit, CARD_MISS_TOLERANCE):
                 text = f"{measure.text(value)}, target {measure.text(limit)}"
-                yield shared.names[seat.server], f"{measure.label} at its largest rate is {text}"
+                yield shared.names[occupant.server], f"{measure.label} at its largest rate is {text}"
 
 
 def _measured_targets(
     shared: SharedCards, pattern: CardPattern
 ) -> Iterator[dict[TargetMeasure, tuple[float, float]]]:
-    """Yield value and limit of each target of each seat at the maximum rates of a card.
+    """Yield value and limit of each target of each occupant at the maximum rates of a card.
 
     Percentiles of servers that share a card in time include the model's safety factor.
     """
@@ -233,22 +235,22 @@ def _measured_targets(
 def _measured(
     shared: SharedCards, pattern: CardPattern, rates: Sequence[float]
 ) -> tuple[Pairs, ReplicaMetrics]:
-    """Return the seats as pairs, and the metrics of their replicas at `rates` [requests/s]."""
+    """Return the occupants as pairs, and the metrics of their replicas at `rates` [requests/s]."""
     names = shared.arrays.server_names
     pairs = Pairs.of(
         shared.arrays,
-        np.array([names.index(shared.names[seat.server]) for seat, _ in pattern.seats]),
-        np.array([seat.place for seat, _ in pattern.seats]),
-        np.array([seat.max_batch for seat, _ in pattern.seats]),
+        np.array([names.index(shared.names[occupant.server]) for occupant, _ in pattern.occupants]),
+        np.array([occupant.place for occupant, _ in pattern.occupants]),
+        np.array([occupant.max_batch for occupant, _ in pattern.occupants]),
     )
-    each_rps = np.array([rate / copies for rate, (_, copies) in zip(rates, pattern.seats, strict=True)])
+    each_rps = np.array([rate / copies for rate, (_, copies) in zip(rates, pattern.occupants, strict=True)])
     return pairs, measure_pairs(shared.arrays, pairs, each_rps)
 
 
 def _turns(shared: SharedCards, pattern: CardPattern) -> list[Turn]:
-    seats = [seat for seat, _ in pattern.seats]
+    occupants = [occupant for occupant, _ in pattern.occupants]
     found = [
-        turn_of(shared.system, shared.arrays, shared.names[s.server], s.place, s.max_batch) for s in seats
+        turn_of(shared.system, shared.arrays, shared.names[s.server], s.place, s.max_batch) for s in occupants
     ]
     return [turn for turn in found if turn is not None]
 

@@ -132,7 +132,7 @@ def nothing(problem: Problem, candidates: PatternCandidates, servers: IntArray) 
         count=np.zeros_like(none),
         use=np.zeros((len(servers), len(candidates.amount))),
         value=problem.none_value[servers],
-        changed=problem.none_changed[servers].astype(np.float64),
+        changed=problem.is_running[servers].astype(np.float64),
         served=np.zeros(len(servers), np.bool_),
         unreserved=np.zeros(len(servers), np.bool_),
         off_preferred=np.zeros(len(servers)),

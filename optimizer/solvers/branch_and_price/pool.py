@@ -141,12 +141,8 @@ class ColumnPool:
     ) -> PricingResult:
         """Return the columns whose reduced cost is at most the limit of their server.
 
-        Args:
-            master: the level.
-            duals: dual value of each shared row.
-            limit: maximum reduced cost by server, shape (S,).
-            most: maximum number of columns.
-            only_best: whether columns that do not have the least reduced cost of their server can be omitted.
+        At most `most` columns are returned. With `only_best`, columns that do not have the least reduced cost
+        of their server can be omitted. `duals` are those of the shared rows; `limit` has shape (S,).
         """
         # The reduced cost of a pattern is a sum over its replicas (`weight`) plus a constant (`own`). It
         # includes the prices of the limits, the objective of this level, and earlier levels at their dual

@@ -61,10 +61,9 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     before = BasePlan(found)
     servers = [s for s, name in enumerate(system.servers) if server in {None, name}]
     own = None if server is None else _names(system.servers[server])
-    short = {item.server for item in found.plan.unserved}
-    lacking = short.union(found.plan.lacks_reserve)
+    lacking = {item.server for item in found.plan.unserved}.union(found.plan.lacks_reserve)
     needs_repair = bool(lacking if own is None else lacking & own)
-    overload = _overload(before, budget) if short else None
+    overload = None if found.plan.complete else _overload(before, budget)
     of_servers = server_questions(before, servers, in_depth=server is not None)
     of_targets = target_questions(before, servers)
     of_units = unit_questions(before) if of_fleet else {}

@@ -45,10 +45,7 @@ def find_repair(
 ) -> RepairOptions | None:
     """Return the changes that would serve every server in full with its reserve; None if the plan does so.
 
-    Args:
-        candidates: candidates of the system.
-        plan: the plan.
-        budget: time budget; None: the time limit of the options.
+    Without a budget, the time limit of the options applies.
 
     Raises:
         SolverError: the solver failed.

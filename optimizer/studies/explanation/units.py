@@ -41,10 +41,9 @@ def unit_questions(before: BasePlan) -> dict[UnitQuestion, Question]:
 def explain_units(
     before: BasePlan, answers: Mapping[UnitQuestion, Answer], budget: QuestionBudget
 ) -> tuple[tuple[TypeExplanation, ...], tuple[LimitExplanation, ...]]:
-    """Return the value of one step more and fewer of each item, with shadow prices if time permits.
+    """Return the value of one step more and fewer of each type's cards, and of each other limit.
 
-    Returns:
-        The values for the cards of each type, and for other limits.
+    Shadow prices are included if time permits.
 
     Raises:
         SolverError: the solver failed.
