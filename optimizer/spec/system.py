@@ -58,7 +58,7 @@ from optimizer.schema.assumptions import (
 from optimizer.schema.classes import OFFLINE_PRIORITY
 from optimizer.schema.faults import MAX_FAULTS, FaultyDocumentsError
 from optimizer.schema.files import Part, read_parts, spec_from_value
-from optimizer.schema.messages import known_name, validated
+from optimizer.schema.messages import did_you_mean, known_name, validated
 from optimizer.schema.names import Index, located
 from optimizer.schema.system import SECTION_OF, item_key
 from optimizer.spec.arguments import check_field_names, check_path
