@@ -85,13 +85,15 @@ class PlanPlacements:
     @cached_property
     def costs(self) -> tuple[PlanCost, ...]:
         """Costs beyond the list prices of pools and shared cards: of price tiers, then of rentals."""
-        tiers = ((use.name, use.difference_cents_per_h, "tiers") for use in self.tiers)
-        rentals = ((name, self.rented[name].cost_cents_per_h, "external") for name in sorted(self.rented))
-        return tuple(
-            PlanCost(name=name, amount_cents_per_h=amount, origin=origin)
-            for name, amount, origin in (*tiers, *rentals)
-            if amount
+        tiers = (
+            PlanCost(name=use.name, amount_cents_per_h=use.difference_cents_per_h, origin="tiers")
+            for use in self.tiers
         )
+        rentals = (
+            PlanCost(name=name, amount_cents_per_h=self.rented[name].cost_cents_per_h, origin="external")
+            for name in sorted(self.rented)
+        )
+        return tuple(cost for cost in (*tiers, *rentals) if cost.amount_cents_per_h)
 
     @cached_property
     def units(self) -> PlacedUnits:

@@ -54,7 +54,7 @@ class LoadStep:
         if queues:
             servers = {one.name: one for one in system.spec.servers if one.shared_queue in queues} | servers
         routes = (item for item in items if isinstance(item, Route))
-        planned = (*planned_servers(servers, system.service_classes).values(), *routes)
+        planned: list[Server | Route] = [*planned_servers(servers, system.service_classes).values(), *routes]
         return cls(time_s, tuple(items), {(noun_of(item), item.name): item for item in planned})
 
 

@@ -52,12 +52,14 @@ def changes(document: Json, rng: Random) -> Iterator[tuple[Change, list[Edit]]]:
         rate = round(rng.uniform(1, 900), 3)
         load = partial(System.with_load, server_name=name, arrival_rate_rpm=rate)
         yield load, [("servers", name, *LOAD, rate)]
-    for wire, python, value in (
-        ("heterogeneous", "heterogeneous", True),
-        ("transitionPenalty", "transition_penalty", rng.uniform(0, 1)),
-        ("headroomShare", "headroom_share", 0.2),  # some features refuse it
-    ):
-        yield partial(System.with_options, **{python: value}), [("optimizer", wire, value)]
+    penalty = rng.uniform(0, 1)
+    yield partial(System.with_options, heterogeneous=True), [("optimizer", "heterogeneous", True)]
+    yield (
+        partial(System.with_options, transition_penalty=penalty),
+        [("optimizer", "transitionPenalty", penalty)],
+    )
+    # Some features refuse it.
+    yield partial(System.with_options, headroom_share=0.2), [("optimizer", "headroomShare", 0.2)]
     for i, group in enumerate(document["serviceClasses"]):
         place, model = ("serviceClasses", i, "modelTargets", 0, "slo-ttft"), group["modelTargets"][0]["model"]
         target = partial(System.with_target, service_class=group["name"], model=model, ttft_ms=777.0)
