@@ -17,7 +17,7 @@ from optimizer.fitting.judgement import (
 from optimizer.fitting.notes import sentences
 from optimizer.fitting.options import FitOptions, MeasuredSetup
 from optimizer.fitting.parameters import BY_NAME
-from optimizer.fitting.priors import ALPHA, BETA, prior_of, starts
+from optimizer.fitting.priors import prior_of, starts
 from optimizer.fitting.profile import FitReport, FittedProfile, MeasuredPoint
 from optimizer.fitting.readers.report import Benchmark
 from optimizer.fitting.replay import MANY_REQUESTS, BenchmarkReplay, RunMetrics
@@ -78,8 +78,7 @@ def fit(
     warnings += [note for benchmark in benchmarks for note in benchmark.notes]
     warnings += _unusable_notes(len(runs) - len(usable))
     accepted = max(benchmark.accepted_tokens for benchmark in benchmarks)
-    highest = intervals[ALPHA][1], intervals[BETA][1]
-    broken = below_bounds(law, highest, model, options.key, cards, accepted)
+    broken = below_bounds(found, model, options.key, cards, accepted)
     report = FitReport(
         intervals={
             BY_NAME[name].key: (_rounded(low), _rounded(high)) for name, (low, high) in intervals.items()

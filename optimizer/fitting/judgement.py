@@ -13,7 +13,6 @@ from optimizer.fitting.runs import BenchmarkRun
 from optimizer.fitting.selection import hardly_overlap
 from optimizer.profiles.efficiency import Efficiency
 from optimizer.quantities import quantity
-from optimizer.simulation.law import IterationCoefficients
 
 SHOWN = 0.7
 """Ratio of the posterior's standard deviation to the prior's above which runs do not show a parameter."""
@@ -106,23 +105,18 @@ _METRICS = {"itl_ms": "ITL", "ttft_ms": "TTFT", "throughput_rps": "throughput"}
 
 
 def below_bounds(
-    law: IterationCoefficients,
-    highest: tuple[float, float],
-    model: str,
-    key: MeasuredSetup,
-    cards: int,
-    accepted: float,
+    posterior: Posterior, model: str, key: MeasuredSetup, cards: int, accepted: float
 ) -> Iterator[str]:
     """Yield sentences about α and β below the times of ideal hardware (B1, B2, eq. 241).
 
     Args:
-        law: the fitted latency model.
-        highest: upper ends of the intervals of α and β.
+        posterior: the fit.
         model: name of the model.
         key: names of the accelerator and of the weights.
         cards: number of accelerators of a replica.
         accepted: tokens per decode step with speculative decoding; 1 without it.
     """
+    law, intervals = posterior.law, posterior.intervals()
     ideal = iterations_of(model, key, cards, IDEAL)
     if ideal is None:
         return
@@ -130,13 +124,13 @@ def below_bounds(
     least = ideal.weights_ms + ideal.experts_ms * ideal.touched(1)
     size = least * ideal.deployment.tp * ideal.accelerator.device_bandwidth_gb_per_s / 1000
     lone_ms = law.base_ms + law.expert_read_ms * law.expert_share
-    if max(highest[0], lone_ms) < TOLERANCE * least / accepted:
+    if max(intervals[ALPHA][1], lone_ms) < TOLERANCE * least / accepted:
         yield (
             f"α {quantity(lone_ms, 3)} ms is below the {quantity(least / accepted, 3)} ms that {replica} "
             f"needs to read {quantity(size, 3)} GB of weights: several replicas (--replicas), other weights, "
             "or times that are not per token"
         )
-    if highest[1] < TOLERANCE * ideal.token_ms:
+    if intervals[BETA][1] < TOLERANCE * ideal.token_ms:
         yield (
             f"β {quantity(law.compute_per_token_ms, 3)} ms is below the {quantity(ideal.token_ms, 3)} ms "
             f"that {replica} needs to compute a token: several replicas (--replicas), or a prefix cache"
