@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from optimizer.errors import SpecError
-from optimizer.fitting.options import FitOptions, MeasuredSetup, ServerSettings
+from optimizer.fitting.options import FitOptions, MeasuredSetup, ServerSettings, Stated
 from optimizer.fitting.profile import FittedProfile
 from optimizer.jobs.fitting import fit_reports
 from optimizer.jobs.horizons import HorizonOptions, horizon_of
@@ -127,12 +127,13 @@ def fit(*paths: str, **options: Any) -> FittedProfile:
         FitError: a report has an unknown format or is incomplete, or there are too few measurements.
         SpecError: a file cannot be read, or an option is unknown.
     """
-    _check_names("fit", options, FitOptions, MeasuredSetup, ServerSettings)
+    _check_names("fit", options, FitOptions, MeasuredSetup, ServerSettings, Stated)
     for path in paths:
         if not isinstance(path, str | os.PathLike):
             raise SpecError(f"fit: {type_name(path)} is no path; give each report as its own argument")
     own = _fields(options, FitOptions)
     own.setdefault("key", MeasuredSetup(**_fields(options, MeasuredSetup)))
+    own.setdefault("stated", Stated(**_fields(options, Stated)))
     own.setdefault("settings", ServerSettings(**_fields(options, ServerSettings)))
     return fit_reports(paths, FitOptions(**own))
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from optimizer.cli.command import Command, add_output, print_stderr, show_answer
 from optimizer.cli.flags import add_request, request_of
 from optimizer.errors import SpecError
-from optimizer.fitting.options import UNKNOWN, FitOptions, MeasuredSetup, ServerSettings
+from optimizer.fitting.options import UNKNOWN, FitOptions, MeasuredSetup, ServerSettings, Stated
 from optimizer.jobs.fitting import add_profile, fit_reports, predict_points
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
@@ -31,7 +31,25 @@ _Tokens = Annotated[int | None, Flag("TOKENS")]
 _Name = Annotated[str | None, Flag("NAME")]
 
 
-class FitFlags(Request):
+class RunFlags(Request):
+    """Flags of `fit` and `predict`: facts about the runs that a report does not contain."""
+
+    replicas: _Count = Field(None, ge=1)
+    """Number of equal replicas behind the measured address (the report's, otherwise 1)."""
+    in_tokens: Annotated[float | None, Flag("TOKENS")] = Field(None, gt=0)
+    """Mean prompt length, for reports that do not state it."""
+    in_tokens_cv: Annotated[float | None, Flag("CV")] = Field(None, ge=0)
+    """Coefficient of variation of prompt lengths, for reports that do not state it."""
+    out_tokens_cv: Annotated[float | None, Flag("CV")] = Field(None, ge=0)
+    """Coefficient of variation of output lengths, for reports that do not state it."""
+
+    @property
+    def stated(self) -> Stated:
+        """Facts about the runs that the flags state."""
+        return Stated(self.replicas, None, self.in_tokens, self.in_tokens_cv, self.out_tokens_cv)
+
+
+class FitFlags(RunFlags):
     """Flags of `fit`: facts about the server, the client and the model that reports do not contain."""
 
     kv_capacity: _Tokens = Field(None, ge=1)
@@ -50,16 +68,12 @@ class FitFlags(Request):
     """Name of the accelerator."""
     cards: _Count = Field(None, ge=1)
     """Number of accelerators of one replica (the report's, otherwise 1)."""
-    replicas: _Count = Field(None, ge=1)
-    """Number of equal replicas behind the measured address (the report's, otherwise 1)."""
     weights: Annotated[str | None, Flag("FORMAT")] = None
     """Number format of the weights, such as fp8."""
     engine: Annotated[str | None, Flag("TEXT")] = None
     """Serving engine and its version."""
     hold_out: Annotated[int, Flag("N")] = Field(0, ge=1)
-    """Exclude the N highest rates of each request shape, and closed loops of several users, from the fit;
-    report the errors there.
-    """
+    """Exclude the N highest rates (or numbers of users) of each request shape from the fit, report errors."""
     output: Annotated[Path | None, Flag("FILE", short="-o")] = None
     """Write the profile to FILE.yaml or FILE.json."""
 
@@ -70,15 +84,17 @@ class FitFlags(Request):
             hold_out=self.hold_out,
             max_in_flight=self.max_in_flight,
             key=MeasuredSetup(self.model, self.acc, self.cards, self.weights, self.engine),
-            replicas=self.replicas,
+            stated=self.stated,
             settings=ServerSettings(self.kv_capacity, self.max_seqs, self.max_num_tokens, self.scheduler),
         )
 
 
+RUN_FIELDS = ("replicas", "in_tokens", "in_tokens_cv", "out_tokens_cv")
 _GROUPS = {
     "the server, which no report describes": ("kv_capacity", "max_seqs", "max_num_tokens", "scheduler"),
     "the client": ("max_in_flight",),
-    "what was measured": ("model", "acc", "cards", "replicas", "weights", "engine"),
+    "what was measured": ("model", "acc", "cards", "weights", "engine"),
+    "the runs, if a report does not describe them": RUN_FIELDS,
 }
 
 
@@ -103,13 +119,6 @@ def _fit(arguments: argparse.Namespace) -> None:
     show_answer(arguments, profile.document, lambda: fit_sections(profile))
 
 
-class PredictFlags(Request):
-    """Flags of `predict`: facts about the measured server that a report does not contain."""
-
-    replicas: _Count = Field(None, ge=1)
-    """Number of equal replicas behind the measured address (the report's, otherwise 1)."""
-
-
 def _add_predict(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "A row with duration_s or requests is replayed as that run; another is a steady state. Columns: "
@@ -119,14 +128,15 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("profile", metavar="PROFILE", help="a profile written by fit")
     parser.add_argument("points", metavar="POINTS.csv", help="one row per run, or a report that fit reads")
-    add_request(parser, PredictFlags)
+    add_request(parser, RunFlags)
     add_output(parser, "predictions")
 
 
 def _predict(arguments: argparse.Namespace) -> None:
     notes: list[str] = []
     with working("predicting"):
-        rows = predict_points(arguments.profile, arguments.points, arguments.replicas, notes.append)
+        stated = request_of(RunFlags, arguments).stated
+        rows = predict_points(arguments.profile, arguments.points, stated, notes.append)
     for note in notes:
         print_stderr(f"inferplan: note: {note}")
     show_answer(
@@ -175,6 +185,8 @@ def _profiles(arguments: argparse.Namespace) -> None:
         write_document(found.document(), target)
     else:
         write_text(text, target)
+    if found.note is not None:
+        print_stderr(f"inferplan: note: {found.note}")
     print_stderr(f"inferplan: {target} written")
 
 

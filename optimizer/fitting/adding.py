@@ -8,7 +8,10 @@ from typing import Any
 
 from optimizer.errors import SpecError
 from optimizer.fitting.profile import FittedProfile
+from optimizer.kinds.fields import DEFAULT_MAX_BATCH
 from optimizer.kinds.table import LawFields
+from optimizer.profiles.engines import read_engine
+from optimizer.profiles.estimate import find_slice
 from optimizer.schema import ModelProfile, SystemSpec
 from optimizer.schema.files import Part, Text, part_of, read_parts, section_items
 from optimizer.schema.messages import validated
@@ -31,6 +34,8 @@ class WithProfile:
     """
     parts: tuple[Part, ...]
     """All documents of the system."""
+    note: str | None = None
+    """Sentence about a batch limit that the profile does not state; None if it states one."""
 
     def text_for(self, path: Path) -> str | None:
         """Return the changed text if `path` is the document's file, or if it is the only one; else None."""
@@ -64,10 +69,12 @@ def with_profile(
     entry = {**profile.entry(), "name": names[0], "acc": names[1]}
     _check_names([part.spec for part in parts], *names)
     part = _holder(parts, *names)
+    limit, note = _default_limit(profile, part, *names)
+    entry |= {} if limit is None else {"maxBatchSize": limit}
     edited = _edited(part, entry)
     changed = tuple(edited if item is part else item for item in parts)
     join_parts(changed)  # loading rejects contradictions
-    return WithProfile(part.source, edited.text, changed)
+    return WithProfile(part.source, edited.text, changed, note)
 
 
 def _check_names(specs: Sequence[SystemSpec], model: str, accelerator: str) -> None:
@@ -89,6 +96,24 @@ def _check_names(specs: Sequence[SystemSpec], model: str, accelerator: str) -> N
         raise SpecError(
             f"model: {what} model {model!r}; name one of these with --model: {', '.join(known_models)}"
         )
+
+
+def _default_limit(
+    profile: FittedProfile, part: Part, model: str, accelerator: str
+) -> tuple[int | None, str | None]:
+    """Return the engine's default batch limit and a note, if neither profile nor document state the limit."""
+    old = next((one for one in part.spec.models if (one.name, one.accelerator) == (model, accelerator)), None)
+    if profile.max_batch_size or (old is not None and old.max_batch_size):
+        return None, None
+    unknown = "maxBatchSize: the profile does not state it (fit --max-seqs)"
+    try:
+        engine = read_engine(profile.provenance.engine)
+        limit = engine.max_requests(find_slice(profile.accelerator)[0])
+    except SpecError:
+        limit = None
+    if limit is None:
+        return None, f"{unknown}: plans assume {DEFAULT_MAX_BATCH}"
+    return limit, f"{unknown}: {limit}, the default of {engine} on {profile.accelerator}"
 
 
 def _holder(parts: Sequence[Part], model: str, accelerator: str) -> Part:

@@ -28,9 +28,11 @@ MANY_FAILED = 0.10
 MIN_CANCELLED = 30
 """Minimum number of requests that a cancelled run must have completed to be used."""
 IDLE = 0.75
-"""Ratio of requests in flight to users below which users paused between requests; valid files with six
-requests per user have at least 0.79.
-"""
+"""Ratio of requests in flight to users below which failed requests reduced the load."""
+OTHER_COUNT = 0.1
+"""Relative difference of two counts of output tokens above which only one of them can be right."""
+LONG_WINDOW = 0.85
+"""Share of a window that requests of users without pauses fill, below which it is longer than the run."""
 SAME_COUNT = 0.02
 """Maximum relative difference between rate × duration and the number of completed requests."""
 EQUAL_CV = 0.1
@@ -74,7 +76,7 @@ def _no_requests(record: RunRecord) -> Iterator[str]:
 def _no_tokens(record: RunRecord) -> Iterator[str]:
     for lengths, label in ((record.prompt, "prompt"), (record.output, "output")):
         if lengths.mean is None:
-            yield f"its {label} tokens are not stated"
+            yield f"its {label} tokens are not stated{'; give --in-tokens' if label == 'prompt' else ''}"
         elif not 0 < lengths.mean <= MAX_TOKENS:
             yield f"its mean {label} has {counted(lengths.mean, 'token')}"
 
@@ -152,23 +154,83 @@ def cleaned(record: RunRecord, say: Say) -> RunRecord:
     """Return the record without zero times, with its window cut at the last request, and with a rate (A4)."""
     changes: dict[str, Any] = {name: getattr(record, name) or None for name in TIMES}
     changes["users"] = record.users if record.users and 0 < record.users < math.inf else None
+    record = _counted_tokens(replace(record, **changes), say)
     duration, late = record.duration_s, -(record.cooldown_s or 0.0)
     if duration and SAME_COUNT * duration < late < duration:
         duration -= late
         say("window", f"its window ends {quantity(late, 3)} s after the run: {quantity(duration)} s count")
     rate, done = record.throughput_rps, record.completed
-    if duration and done:
-        completed_rps = done / duration
-        if rate and abs(rate / completed_rps - 1) > SAME_COUNT:
+    if duration and done and done > 0:
+        rate, duration = _consistent(replace(record, duration_s=duration), say)
+        _tell_tokens(record, rate, say)
+    return replace(record, duration_s=duration, throughput_rps=rate)
+
+
+def _consistent(record: RunRecord, say: Say) -> tuple[float, float]:
+    """Return rate [requests/s] and duration [s] of a run, corrected from its other metrics (A4)."""
+    duration, done = record.duration_s or 0.0, record.completed or 0.0
+    rate = record.throughput_rps if 0 < (record.throughput_rps or 0.0) < math.inf else None
+    completed_rps, lifetime = done / duration, _lifetime_ms(record, record.tpot_ms or record.itl_ms)
+    most = record.users * 1000 / lifetime if record.users and lifetime and not record.is_rated else None
+    others = [
+        record.tokens_rps / record.output.mean if record.tokens_rps and record.output.mean else None,
+        most,
+    ]
+    if rate is None or abs(rate / completed_rps - 1) <= SAME_COUNT:
+        if (
+            record.is_busy
+            and most
+            and completed_rps < LONG_WINDOW * most
+            and done >= 2 * (record.users or 1.0)
+        ):
             say(
-                "rate",
-                f"{quantity(rate)} requests/s times {quantity(duration)} s is not the {quantity(done)} "
-                f"completed: {quantity(completed_rps)} requests/s are used",
+                "window",
+                f"{quantity(done)} requests of {ms(lifetime or 0.0)} fill {quantity(done / most, 3)} s of "
+                f"its window of {quantity(duration)} s, without pauses: {quantity(most)} requests/s are used",
             )
-            rate = None
-        rate = rate or completed_rps
-        _tell_tokens(record, completed_rps, say)
-    return replace(record, **changes, duration_s=duration, throughput_rps=rate)
+            return most, done / most
+        return rate or completed_rps, duration
+    told = f"{quantity(rate)} requests/s times {quantity(duration)} s is not the {quantity(done)} completed: "
+    judge = next((other for other in others if other), completed_rps)
+    if abs(math.log(rate / judge)) < abs(math.log(completed_rps / judge)):
+        say(
+            "rate", f"{told}{quantity(done / rate)} s are used, because the other figures agree with the rate"
+        )
+        return rate, done / rate
+    say("rate", f"{told}{quantity(completed_rps)} requests/s are used")
+    return completed_rps, duration
+
+
+def _counted_tokens(record: RunRecord, say: Say) -> RunRecord:
+    """Return the record with the client's count of output tokens if the times contradict the server's (A2).
+
+    TPOT × (tokens − 1), or the number of gaps between tokens, is the time from the first to the last token.
+    """
+    server, text = record.output.mean, record.text_tokens
+    if not server or not text or not 0 < text < MAX_TOKENS or abs(text / server - 1) <= OTHER_COUNT:
+        return record
+    known = record.latency_ms and record.ttft_ms
+    span = (
+        (record.latency_ms or 0.0) - (record.ttft_ms or 0.0)
+        if known
+        else (record.tpot_ms or 0.0) * (server - 1)
+    )
+    each = [
+        record.itl_ms and record.itl_ms / (record.accepted_tokens or 1.0),
+        record.tpot_ms if known else None,
+    ]
+    implied = [span / one + 1 for one in each if one]
+    contradicts = any(
+        abs(math.log(count / text)) < abs(math.log(count / server)) for count in implied if count > 0
+    )
+    if contradicts:
+        return replace(record, asked_tokens=server, output=record.output._replace(mean=text))
+    say(
+        "counts",
+        f"the server counts {quantity(server)} output tokens a request, and the client {quantity(text)}: "
+        "the former are used",
+    )
+    return record
 
 
 def _tell_tokens(record: RunRecord, rate: float, say: Say) -> None:
@@ -191,7 +253,7 @@ def time_per_token(record: RunRecord, say: Say) -> float | None:
         if itl:
             _tell_itl(record, itl, exact, "request latencies", say)
         return itl if itl and record.exact_itl and abs(itl / exact - 1) <= SAME else exact
-    if itl and tpot and itl > CHUNKS * tpot:
+    if itl and tpot and (itl > CHUNKS * tpot or _is_crowded(record, itl, tpot)):
         _tell_itl(record, itl, tpot, "TPOT", say)
         return tpot
     if itl and not tpot and (most := _most_per_token(record, gaps)) and itl > CHUNKS * most:
@@ -208,6 +270,13 @@ def time_per_token(record: RunRecord, say: Say) -> float | None:
     return None
 
 
+def _is_crowded(record: RunRecord, itl: float, tpot: float) -> bool:
+    """Return whether the ITL, but not the TPOT, means more requests in flight than there are users."""
+    users = math.inf if record.is_rated else record.users or math.inf
+    by_itl, by_tpot = (in_flight(replace(record, latency_ms=None), each) or 0.0 for each in (itl, tpot))
+    return by_tpot <= users < by_itl
+
+
 def _most_per_token(record: RunRecord, gaps: float) -> float | None:
     """Return the time per token [ms] if all users of a closed loop are in flight (L1); None if unknown."""
     users, rate, first = record.users, record.throughput_rps, record.ttft_ms or record.ttft_median_ms
@@ -219,7 +288,12 @@ def _most_per_token(record: RunRecord, gaps: float) -> float | None:
 def _tell_itl(record: RunRecord, itl: float, used: float, source: str, say: Say) -> None:
     ratio = itl / used
     counted_as = "not all counted" if ratio < UNCOUNTED else "counted twice"
-    if ratio > CHUNKS:
+    if source == "TPOT" and ratio <= CHUNKS:
+        say(
+            "many",
+            f"with the ITL, {ms(itl)}, more than its users would be in flight: TPOT, {ms(used)}, is used",
+        )
+    elif ratio > CHUNKS:
         speculative = (record.accepted_tokens or 0.0) > 1
         why = f"speculative decoding{'' if speculative else ', or a stream in lumps'}"
         ask = "; to decide it, record request latencies (--percentile-metrics ttft,tpot,itl,e2el)"

@@ -6,12 +6,18 @@ from typing import Any
 import numpy as np
 
 from optimizer.errors import FitError
-from optimizer.fitting.bounds import bounds_of, tell_bounds
-from optimizer.fitting.estimation import FitProblem, FitResult, Progress, refit_without, simulate_all
-from optimizer.fitting.identifiability import fit_identifiable
+from optimizer.fitting.estimation import FitProblem, Posterior, Progress, most_probable, simulate_all
+from optimizer.fitting.judgement import (
+    below_bounds,
+    cost_of_assumed_lengths,
+    shown_by_runs,
+    spoiling_run,
+    words_of,
+)
 from optimizer.fitting.notes import sentences
 from optimizer.fitting.options import FitOptions, MeasuredSetup
-from optimizer.fitting.parameters import BY_NAME, coefficients, starts
+from optimizer.fitting.parameters import BY_NAME
+from optimizer.fitting.priors import prior_of, starts
 from optimizer.fitting.profile import FitReport, FittedProfile, MeasuredPoint
 from optimizer.fitting.readers.report import Benchmark
 from optimizer.fitting.replay import MANY_REQUESTS, BenchmarkReplay, RunMetrics
@@ -19,15 +25,16 @@ from optimizer.fitting.runs import BenchmarkRun, RunMeasurements, shape_name, sh
 from optimizer.fitting.selection import (
     cards_of,
     check_enough,
+    distinct,
     mean_in_flight,
     one_model,
     prepared,
     rate_of,
     shape_warnings,
     split_runs,
-    terms_of,
 )
 from optimizer.schema.provenance import Domain, FitErrors, Provenance
+from optimizer.simulation.law import IterationCoefficients
 from optimizer.timing import PerfParms
 
 ReplayedRun = tuple[BenchmarkRun, RunMetrics]
@@ -55,40 +62,41 @@ def fit(
     told = sentences(note for benchmark in benchmarks for note in benchmark.decisions)
     if not any(benchmark.runs for benchmark in benchmarks):
         raise FitError(f"no run is left: {'; '.join(told)}")
-    runs = [prepared(run, options) for benchmark in benchmarks for run in benchmark.runs]
+    runs, repeated = distinct([prepared(run, options) for benchmark in benchmarks for run in benchmark.runs])
     usable = [run for run in runs if not (run.measured.itl_ms is None and run.measured.ttft_ms is None)]
     kept, held_out = split_runs(usable, options.hold_out)
     check_enough(kept, len(runs) - len(usable))
-    problem = FitProblem.of(kept, limits := options.settings.limits())
-    terms, light = terms_of(kept, options.terms)
-    solution, dropped = fit_identifiable(problem, terms, starts(kept), progress)
-    replays = [BenchmarkReplay.of(run, limits, MANY_REQUESTS) for run in (*kept, *held_out)]
-    figures = simulate_all(replays, [coefficients(solution.names, solution.values)])[0]
-    replayed = list(zip((*kept, *held_out), figures, strict=True))
-    law = _perf_parms(solution.names, solution.values)
-    law_errors = _perf_parms(solution.names, solution.standard_errors())
     cards = options.key.cards or cards_of(benchmarks)
-    bounds = bounds_of(model, options.key.accelerator, cards, options.key.weights)
-    accepted = max(benchmark.accepted_tokens for benchmark in benchmarks)
-    broken = [] if bounds is None else tell_bounds(bounds, law, law_errors, accepted)
-    warnings = [*broken, *told, *light, *dropped, *shape_warnings(kept), *options.settings.notes()]
+    prior = prior_of(model, options.key, cards, kept, options.terms)
+    problem = FitProblem.of(kept, limits := options.settings.limits())
+    found, problem = most_probable(problem, prior, starts(prior, kept), progress)
+    law, intervals = found.law, found.intervals()
+    replays = [BenchmarkReplay.of(run, limits, MANY_REQUESTS) for run in (*kept, *held_out)]
+    replayed = list(zip((*kept, *held_out), simulate_all(replays, [law])[0], strict=True))
+    warnings = [*repeated, *told, *cost_of_assumed_lengths(found, problem, kept), *words_of(found, kept)]
+    warnings += [*shape_warnings(kept), *options.settings.notes()]
     warnings += [note for benchmark in benchmarks for note in benchmark.notes]
     warnings += _unusable_notes(len(runs) - len(usable))
+    accepted = max(benchmark.accepted_tokens for benchmark in benchmarks)
+    broken = below_bounds(found, model, options.key, cards, accepted)
     report = FitReport(
-        standard_errors=law_errors,
-        condition_number=_rounded(min(solution.condition(), 1e15), ERROR_DIGITS),
-        fitted_terms=tuple(BY_NAME[name].key for name in solution.names),
+        intervals={
+            BY_NAME[name].key: (_rounded(low), _rounded(high)) for name, (low, high) in intervals.items()
+        },
+        fitted_terms=tuple(BY_NAME[name].key for name in shown_by_runs(found)),
+        prior=prior.source,
         errors=errors_of(replayed[: len(kept)]),
         **_errors_of_held_out(replayed[len(kept) :]),
-        left_out=_left_out(problem, solution, kept, progress) if options.leave_out else {},
-        warnings=tuple(dict.fromkeys(warnings)),
+        left_out=_left_out(problem, found, kept, progress) if options.leave_out else {},
+        spoiled_by=spoiling_run(found, problem, kept),
+        warnings=tuple(dict.fromkeys([*broken, *warnings])),
     )
     return FittedProfile(
         name=model,
         accelerator=options.key.accelerator,
         acc_count=cards,
-        iteration=law,
-        **options.settings.profile_fields(max(1, round(max(map(mean_in_flight, usable))))),
+        iteration=_perf_parms(law),
+        **options.settings.profile_fields(),
         provenance=_provenance(benchmarks, options.key, kept, report.errors),
         fit=report,
         points=tuple(_point(*pair, fitted=i < len(kept)) for i, pair in enumerate(replayed)),
@@ -99,30 +107,28 @@ def fit(
 
 
 def _left_out(
-    problem: FitProblem, solution: FitResult, runs: Sequence[BenchmarkRun], progress: Progress
+    problem: FitProblem, found: Posterior, runs: Sequence[BenchmarkRun], progress: Progress
 ) -> dict[str, FitErrors]:
     """Cross-validate: return the errors at the lower rates of each shape if it is excluded from the fit.
 
-    The parameters are refitted without the shape, starting from the full fit. A shape is a pair of request
+    The parameters without the shape are those of the normal approximation. A shape is a pair of request
     lengths.
     """
     shapes = shapes_of(runs)
     if len(shapes) < 3:
         return {}
     progress("shapes left out")
-    found = {}
+    errors = {}
     for shape in shapes:
         mine = [i for i, run in enumerate(runs) if run.shape == shape]
         low = [i for i in mine if not runs[i].is_full and _share_of_most(runs, i, mine) < LOW_LOAD]
-        rows = np.isin(problem.rows.run, mine)
-        values = refit_without(problem, solution, rows)
-        if not low or values is None:
+        if not low:
             continue
         progress(f"without {shape_name(shape)}")
-        law = coefficients(solution.names, values)
-        figures = simulate_all([problem.whole[i] for i in low], [law])[0]
-        found[shape_name(shape)] = errors_of([(runs[i], each) for i, each in zip(low, figures, strict=True)])
-    return found
+        law = found.prior.law(found.moved_without(np.isin(problem.rows.run, mine)))
+        figures = simulate_all([problem.replays[i] for i in low], [law])[0]
+        errors[shape_name(shape)] = errors_of([(runs[i], each) for i, each in zip(low, figures, strict=True)])
+    return errors
 
 
 def _share_of_most(runs: Sequence[BenchmarkRun], i: int, mine: Sequence[int]) -> float:
@@ -130,9 +136,8 @@ def _share_of_most(runs: Sequence[BenchmarkRun], i: int, mine: Sequence[int]) ->
     return (runs[i].rate_rps or 0.0) / most if most > 0 else 0.0
 
 
-def _perf_parms(names: Sequence[str], values: Sequence[float] | np.ndarray) -> PerfParms:
-    given = dict(zip(names, map(float, values), strict=True))
-    return PerfParms.model_validate({name: _rounded(value) for name, value in given.items()})
+def _perf_parms(law: IterationCoefficients) -> PerfParms:
+    return PerfParms.model_validate({name: _rounded(value) for name, value in law._asdict().items() if value})
 
 
 def _unusable_notes(count: int) -> list[str]:

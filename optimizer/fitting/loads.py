@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from optimizer.errors import FitError
 from optimizer.fitting.checks import (
-    IDLE,
     cleaned,
     failed_share,
     failures,
@@ -20,16 +19,28 @@ from optimizer.fitting.checks import (
     without_broken_mean,
 )
 from optimizer.fitting.notes import LEFT_OUT, Note, Say
-from optimizer.fitting.record import RunRecord
+from optimizer.fitting.options import Stated
+from optimizer.fitting.record import RunRecord, TokenStats
+from optimizer.fitting.replay import BenchmarkReplay
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements
 from optimizer.quantities import counted, quantity
+from optimizer.simulation.law import IterationCoefficients
+from optimizer.simulation.limits import UNLIMITED, Limits
 
 FEW_FAILED = 0.01
 """Share of failed requests up to which failures are ignored."""
 CROWDED = 1.05
 """Ratio of requests in flight to users above which the rate or the latency must include other requests."""
-LIVES = 6
-"""Number of requests per user above which the start and the end of a run have little influence."""
+IDLE = 0.85
+"""Ratio of requests in flight to those of the replay below which fewer users than stated were active."""
+LIVES, FEW_LIVES = 6, 2
+"""Number of requests per user above which the start and the end of a run have little influence, and below
+which they hide how many were in flight.
+"""
+NEVER_REACHED = 0.5
+"""The same ratio for runs of few requests, which never had all their users in flight."""
+TAIL_REQUESTS = 4000
+"""Number of requests that are replayed to compute how many are in flight on average."""
 NOT_SENT, CLIENT_DELAY_MS = 0.95, 10.0
 """Criteria for a client that is the bottleneck (R1): it sends less than this share of the offered rate, and
 its median delay exceeds this time [ms].
@@ -41,14 +52,6 @@ SHARED = (
 """Attributes of a record that are divided by the number of equal engines."""
 
 
-class Engines(NamedTuple):
-    """Engines behind the measured address; None if unknown."""
-
-    replicas: int | None = None
-    cards: int | None = None
-    """Number of accelerators of one engine."""
-
-
 class Replayed(NamedTuple):
     """The run to replay (None if it is excluded), and notes on the decisions about it."""
 
@@ -56,7 +59,7 @@ class Replayed(NamedTuple):
     notes: tuple[Note, ...]
 
 
-def as_replayed(record: RunRecord, engines: Engines) -> Replayed:
+def as_replayed(record: RunRecord, stated: Stated) -> Replayed:
     """Convert a record to the run of one engine, or exclude it; return notes on all decisions.
 
     Raises:
@@ -65,9 +68,9 @@ def as_replayed(record: RunRecord, engines: Engines) -> Replayed:
     notes: list[Note] = []
 
     def say(topic: str, text: str) -> None:
-        notes.append(Note(record.source.rpartition("/")[2], topic, text))
+        notes.append(Note(record.source, topic, text))
 
-    found = without_broken_mean(record, say)
+    found = without_broken_mean(_with_lengths(record, stated, say), say)
     itl_ms: float | None = None
     reason = why_broken(found)
     if reason is None:
@@ -78,29 +81,56 @@ def as_replayed(record: RunRecord, engines: Engines) -> Replayed:
         say(LEFT_OUT, f"is left out: {reason}")
         return Replayed(None, tuple(notes[-1:]))
     tell_conditions(found, say)
-    loaded = _loaded(_of_one_engine(found, engines, say), itl_ms, say)
-    return Replayed(_run(loaded, itl_ms, say), tuple(notes))
+    one = _of_one_engine(found, stated, say)
+    busy = in_flight(one, itl_ms)
+    run = _run(_loaded(one, busy, say), itl_ms, say)
+    if one.is_rated or failed_share(one) > FEW_FAILED or busy is None:
+        return Replayed(run, tuple(notes))
+    active = _as_active(run, busy, one.completed or 0.0, say)
+    return Replayed(active, tuple(notes if active else notes[-1:]))
 
 
-def _of_one_engine(record: RunRecord, engines: Engines, say: Say) -> RunRecord:
+def _with_lengths(record: RunRecord, stated: Stated, say: Say) -> RunRecord:
+    """Return the record with the lengths that the user states and the report does not."""
+    prompt, output = record.prompt, record.output
+    if prompt.mean is None and stated.in_tokens is not None:
+        prompt = TokenStats(stated.in_tokens)
+    elif stated.in_tokens is not None:
+        say(
+            "--in-tokens",
+            f"its prompts have {quantity(prompt.mean or 0)} tokens, as stated: --in-tokens is not used",
+        )
+    for flag, lengths, cv in (
+        ("--in-tokens-cv", prompt, stated.in_tokens_cv), ("--out-tokens-cv", output, stated.out_tokens_cv),
+    ):  # fmt: skip
+        if cv is not None and (lengths.deviation is not None or record.drawn):
+            say(flag, f"the report states how much its lengths differ: {flag} is not used")
+    return replace(
+        record,
+        prompt=prompt.with_cv(stated.in_tokens_cv),
+        output=output.with_cv(stated.out_tokens_cv),
+    )
+
+
+def _of_one_engine(record: RunRecord, stated: Stated, say: Say) -> RunRecord:
     """Return the record of one engine: rates and counts divided by the number of engines.
 
     Raises:
         FitError: the record has a text that might state a number of engines, or its engines are not equal.
     """
-    known, stated = engines.replicas, record.replicas
+    known, counted_by_report = stated.replicas, record.replicas
     if known is None and record.split is not None:
         raise FitError(
             f"{record.file}: prefill and decode ran on separate engines ({record.split}), so they give no "
             "profile of one engine; --replicas N fits them as N equal engines"
         )
     count = int(re.findall(r"\d+", record.hint or "0")[0])
-    if count and known is None and engines.cards is None and not stated and record.cards != count:
+    if count and known is None and stated.cards is None and not counted_by_report and record.cards != count:
         raise FitError(
             f"{record.file} names {record.hint}: give --replicas {count} for {count} engines of one card, or "
             f"--cards {count} for one engine of {count} cards"
         )
-    several = float(known or (stated if stated and stated >= 1 else 1.0))
+    several = float(known or max(counted_by_report or 1.0, 1.0))
     if several == 1:
         return record
     field = "--replicas" if known else record.fields.get("replicas", "replicas")
@@ -116,40 +146,69 @@ def _of_one_engine(record: RunRecord, engines: Engines, say: Say) -> RunRecord:
     return replace(record, **parts, burst=int(record.burst / several))
 
 
-def _loaded(record: RunRecord, itl_ms: float | None, say: Say) -> RunRecord:
-    """Return the record with the load that the engine really saw (A5, L1, L2, R1)."""
-    busy, done, users = in_flight(record, itl_ms), record.completed or 0.0, record.users or 1.0
+def _loaded(record: RunRecord, busy: float | None, say: Say) -> RunRecord:
+    """Return the record with the load that the engine really saw (A5, R1)."""
     failed = failed_share(record) > FEW_FAILED
     if record.is_rated:
         return _as_sent(record, busy, say, kept=1 - failed_share(record) if failed else 1.0)
-    if failed:
-        if busy is None or (busy < IDLE * users and done < LIVES * users):
-            say("failed", f"{failures(record)}; the others are fitted as if all users had been in flight")
-            return record
-        say("failed", f"{failures(record)}; in flight is taken from rate times latency, {quantity(busy, 3)}")
-        return replace(record, users=max(busy, 1.0))
-    if busy is None or done < LIVES * users:
+    if not failed:
         return record
-    return _with_pauses(record, busy, users, say)
+    users = record.users or 1.0
+    if busy is None or (busy < IDLE * users and (record.completed or 0.0) < LIVES * users):
+        say("failed", f"{failures(record)}; the others are fitted as if all users had been in flight")
+        return record
+    say("failed", f"{failures(record)}; in flight is taken from rate times latency, {quantity(busy, 3)}")
+    return replace(record, users=max(busy, 1.0))
 
 
-def _with_pauses(record: RunRecord, busy: float, users: float, say: Say) -> RunRecord:
-    """Return the record with the think time of its users, if they paused between requests (L1, L2)."""
-    if busy < IDLE * users and record.throughput_rps:
-        think_ms = 1000 * (users - busy) / record.throughput_rps
-        say(
-            "think",
-            f"of {counted(users, 'user')} {quantity(busy, 3)} were in flight; {quantity(think_ms / 1000, 2)} "
-            "s between requests are taken as think time",
-        )
-        return replace(record, think_ms=think_ms)
-    if busy > CROWDED * users:
+def _as_active(run: BenchmarkRun, busy: float, completed: float, say: Say) -> BenchmarkRun | None:
+    """Return the run with the users that were active, if fewer than stated; None if unknown (L1, L2).
+
+    Because the last users end late, fewer requests than users are in flight on average. So `busy` is compared
+    with the replay of the run with equal times per token.
+    """
+    itl_ms, users, rate = run.measured.itl_ms, run.max_in_flight or 1, run.measured.throughput_rps
+    if itl_ms is None or not rate:
+        return run
+    expected = _kept_in_flight(run, users)
+    share, known = busy / expected, completed >= FEW_LIVES * users
+    kept = (
+        f"{quantity(busy, 3)} were in flight, of {quantity(expected, 3)} that {counted(users, 'user')} keep"
+    )
+    if busy > CROWDED * users and known:
         say(
             "crowded",
             f"rate times latency is {quantity(busy, 3)} in flight, more than the {counted(users, 'user')}: "
             "its rate or its latency counts other requests",
         )
-    return record
+    if share >= (IDLE if known else NEVER_REACHED):
+        return run
+    if not known:
+        say(
+            LEFT_OUT, f"is left out: {kept} with {quantity(completed)} requests; give each user more requests"
+        )
+        return None
+    active = users * share
+    for _ in range(2):
+        active *= busy / _kept_in_flight(run, active)
+    say("idle", f"{kept}: replayed with {quantity(active, 3)} users")
+    return _with_users(run, active)
+
+
+def _kept_in_flight(run: BenchmarkRun, users: float) -> float:
+    """Return the mean number of requests that users keep in flight if all tokens take the same time."""
+    itl_ms, ttft_ms = run.measured.itl_ms or 0.0, run.measured.ttft_ms or 0.0
+    times = IterationCoefficients(itl_ms, client_offset_ms=max(ttft_ms - itl_ms, 0.0))
+    replay = BenchmarkReplay.of(_with_users(run, users), Limits(UNLIMITED, UNLIMITED), TAIL_REQUESTS)
+    return replay.simulate(times, detailed=True).in_flight
+
+
+def _with_users(run: BenchmarkRun, users: float) -> BenchmarkRun:
+    """Return the run with a number of users; the remainder to the next integer is think time (L2)."""
+    pause = math.ceil(users) - users
+    return replace(
+        run, max_in_flight=math.ceil(users), think_ms=1000 * pause / (run.measured.throughput_rps or math.inf)
+    )
 
 
 def _as_sent(record: RunRecord, busy: float | None, say: Say, *, kept: float) -> RunRecord:
@@ -183,6 +242,12 @@ def _run(record: RunRecord, itl_ms: float | None, say: Say) -> BenchmarkRun:
     if requests is not None and not math.isfinite(requests):
         requests = record.completed
     prompts, answers = record.drawn or (record.prompt.counts, record.output.counts)
+    if prompts.assumed or answers.assumed:
+        say(
+            "lengths",
+            "how much lengths differ is not stated: they are assumed to differ (CV "
+            f"{prompts.cv:g} of prompts, {answers.cv:g} of answers); state --in-tokens-cv, --out-tokens-cv",
+        )
     return BenchmarkRun(
         prompts,
         answers,

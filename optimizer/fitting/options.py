@@ -48,9 +48,9 @@ class ServerSettings:
             prefill_first=self.scheduler == "prefill-first",
         )
 
-    def profile_fields(self, max_batch_size: int) -> dict[str, Any]:
-        """Return the settings as fields of a profile; `max_batch_size` replaces an unknown batch limit."""
-        return {**asdict(self), "max_batch_size": self.max_batch_size or max_batch_size}
+    def profile_fields(self) -> dict[str, Any]:
+        """Return the settings as fields of a profile, in which an unknown batch limit is 0."""
+        return {**asdict(self), "max_batch_size": self.max_batch_size or 0}
 
     def notes(self) -> list[str]:
         """Return sentences on the assumptions about missing settings."""
@@ -58,8 +58,26 @@ class ServerSettings:
         if self.kv_capacity_tokens is None:
             found.append("KV cache unknown (--kv-capacity): assumed sufficient for every run")
         if self.max_batch_size is None:
-            found.append("maximum batch unknown (--max-seqs): assumed sufficient for every run")
+            found.append(
+                "maximum batch unknown (--max-seqs): no limit in these runs; plans use that of the engine"
+            )
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What the user states about runs, because reports do not; None if unknown."""
+
+    replicas: int | None = None
+    """Number of equal replicas behind the measured address; None selects that of the reports."""
+    cards: int | None = None
+    """Number of accelerators of one replica."""
+    in_tokens: float | None = None
+    """Mean prompt length [tokens]."""
+    in_tokens_cv: float | None = None
+    """Coefficient of variation of the prompt length."""
+    out_tokens_cv: float | None = None
+    """Coefficient of variation of the output length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +95,6 @@ class FitOptions:
     leave_out: bool = True
     """Whether to cross-validate by excluding one shape (pair of request lengths) at a time."""
     key: MeasuredSetup = field(default_factory=MeasuredSetup)
-    replicas: int | None = None
-    """Number of equal replicas behind the measured address; None selects that of the reports."""
+    stated: Stated = field(default_factory=Stated)
+    """Facts about the runs that reports do not contain."""
     settings: ServerSettings = field(default_factory=ServerSettings)

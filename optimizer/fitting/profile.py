@@ -14,7 +14,7 @@ from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, Toke
 from optimizer.printed import Printed
 from optimizer.schema.files import plain_value, read_text
 from optimizer.schema.messages import validated
-from optimizer.schema.provenance import FitErrors, Provenance
+from optimizer.schema.provenance import FitErrors, Provenance, Range
 from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.lengths import LengthDistribution
 from optimizer.timing import PerfParms
@@ -103,14 +103,14 @@ MAX_RATE_RPS = 1e9
 
 
 class FitReport(Document):
-    """Quality of a fit: standard errors, prediction errors and warnings."""
+    """Quality of a fit: intervals of parameters, prediction errors and warnings."""
 
-    standard_errors: PerfParms = Field(alias="standardErrors")
-    """Standard error of each parameter; 0 if it was not fitted."""
-    condition_number: Quantity = Field(alias="conditionNumber")
-    """Condition number of the equilibrated Jacobian: 1 is ideal; above 30, a parameter is not fitted."""
+    intervals: dict[str, Range] = Field(default_factory=dict)
+    """95 % interval of each parameter, from the posterior distribution."""
     fitted_terms: tuple[str, ...] = Field(alias="fittedTerms", strict=False)
-    """Names of the fitted parameters."""
+    """Names of the parameters that the runs identify; the others are 0 or those of the prior."""
+    prior: str = ""
+    """Source of the prior distribution of the parameters."""
     errors: FitErrors
     """Prediction errors over the fitted runs."""
     held_out: FitErrors | None = Field(None, alias="heldOut", exclude_if=is_none)
@@ -122,6 +122,10 @@ class FitReport(Document):
     left_out: dict[str, FitErrors] = Field(default_factory=dict, alias="leftOut", exclude_if=not_)
     """Cross-validation by shape (mean input and output length): prediction errors over its runs below 85 % of
     its maximum rate if the shape is excluded from the fit; absent if there are none.
+    """
+    spoiled_by: str | None = Field(None, alias="spoiledBy", exclude_if=is_none)
+    """Sentence about a run that contradicts the others, so that the fit predicts another run much worse than
+    without it; absent if there is none.
     """
     warnings: tuple[str, ...] = Field((), strict=False)
     """Sentences about parameters that the runs cannot identify, and about assumptions."""
@@ -151,7 +155,7 @@ class FittedProfile(Printed, Document):
     provenance: Provenance
     """Origin of the measurements."""
     fit: FitReport
-    """Quality of the fit: standard errors, prediction errors and warnings."""
+    """Quality of the fit: intervals of parameters, prediction errors and warnings."""
     points: tuple[MeasuredPoint, ...] = Field((), strict=False)
     """Measured runs with their predictions."""
 

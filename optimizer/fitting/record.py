@@ -23,8 +23,27 @@ class TokenStats(NamedTuple):
 
     @property
     def counts(self) -> TokenCounts:
-        """Distribution for the replay; lengths of unknown spread count as equal."""
-        return TokenCounts.of(self.mean or 0.0, self.deviation or 0.0)
+        """Distribution for the replay; an unknown spread is 0 if the mean is round, else `ASSUMED_CV`."""
+        mean = self.mean or 0.0
+        if self.deviation is not None or _is_round(mean):
+            return TokenCounts.of(mean, self.deviation or 0.0)
+        return TokenCounts.of(mean, ASSUMED_CV * mean)._replace(assumed=True)
+
+    def with_cv(self, cv: float | None) -> "TokenStats":
+        """Return the statistics with a coefficient of variation, unless they have one."""
+        known = cv is None or self.mean is None or self.deviation is not None
+        return self if known else self._replace(deviation=(cv or 0.0) * (self.mean or 0.0))
+
+
+ASSUMED_CV = 0.3
+"""Coefficient of variation of lengths that differ by an unknown amount, so that users are not in step."""
+
+
+def _is_round(mean: float) -> bool:
+    """Return whether a mean looks like that of equal lengths: an integer, or almost a round number."""
+    digits = 10 ** max(math.floor(math.log10(max(mean, 1.0))) - 1, 0)
+    near = min(abs(mean / max(round(mean / unit), 1) / unit - 1) for unit in (digits, 64))
+    return mean == round(mean) or near < 0.002
 
 
 UNKNOWN = TokenStats()
@@ -47,6 +66,8 @@ class RunRecord:
     """Distributions from which the client draws prompt and output lengths, if all runs of a report share
     them.
     """
+    text_tokens: float | None = None
+    """Mean output tokens according to a tokenizer of the client, if `output` is the server's count."""
     asked_tokens: float | None = None
     """Mean requested output tokens, if `output` counts the generated ones."""
     unusable: str | None = None
@@ -105,6 +126,8 @@ class RunRecord:
     """Mean number of tokens per decode step with speculative decoding."""
     cached_share: float | None = None
     """Share of prompt tokens from a prefix cache."""
+    is_busy: bool = False
+    """Whether a user sends the next request as soon as the last one ends, without pauses."""
     turns: float | None = None
     """Mean number of requests (turns) per conversation."""
 

@@ -75,7 +75,9 @@ class BenchmarkReplay:
             requests: minimum number of requests over all draws.
         """
         count = _count(run)
-        draws = min(max(math.ceil(requests / max(_completed(run), 1.0)), 1), MAX_DRAWS)
+        draws = min(
+            max(math.ceil(requests / max(_completed(run), 1.0)), 1), MAX_DRAWS if run.is_random else 1
+        )
         seeds = [np.random.SeedSequence(SEED + i) for i in range(draws)]
         users = run.arrivals is Arrivals.CLOSED
         span_ms = math.inf if run.duration_s is None else run.duration_s * MS_PER_S

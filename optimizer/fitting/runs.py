@@ -36,6 +36,8 @@ class TokenCounts(NamedTuple):
     cv: float = 0.0
     """Coefficient of variation of the lengths."""
     distribution: LengthDistribution = LengthDistribution.UNIFORM
+    assumed: bool = False
+    """Whether the spread is an assumption, because the report does not state it."""
 
     @classmethod
     def of(cls, mean: float, deviation: float) -> "TokenCounts":
@@ -48,6 +50,11 @@ class TokenCounts(NamedTuple):
             cv,
             LengthDistribution.UNIFORM if cv <= 1 / sqrt(3) else LengthDistribution.LOGNORMAL,
         )
+
+    @property
+    def equal(self) -> "TokenCounts":
+        """Equal lengths of the same mean, instead of an assumed spread."""
+        return TokenCounts.of(self.mean, 0.0) if self.assumed else self
 
     def lengths(self, least: int = 0) -> Lengths:
         """Convert to a length distribution of the simulator; lengths are at least `least`."""
@@ -113,6 +120,11 @@ class BenchmarkRun:
     def is_full(self) -> bool:
         """Whether the client is a closed loop with more than one request in flight."""
         return self.arrivals is Arrivals.CLOSED and not self.is_alone
+
+    @property
+    def is_random(self) -> bool:
+        """Whether lengths or arrivals differ from one draw of the requests to the next."""
+        return self.prompts.cv > 0 or self.answers.cv > 0 or (self.rate_rps is not None and self.cv > 0)
 
     @property
     def cv(self) -> float:

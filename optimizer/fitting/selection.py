@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from optimizer.errors import FitError
 from optimizer.fitting.options import UNKNOWN, FitOptions
-from optimizer.fitting.parameters import LIGHT_LAW
 from optimizer.fitting.readers.report import Benchmark
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, shape_name, shapes_of
 from optimizer.quantities import be, counted, quantity
@@ -44,7 +43,7 @@ def cards_of(benchmarks: Sequence[Benchmark]) -> int:
 
 
 def prepared(run: BenchmarkRun, options: FitOptions) -> BenchmarkRun:
-    """Return the run with the options' limit on requests in flight, and with its file name without folder.
+    """Return the run with the options' limit on requests in flight.
 
     Raises:
         FitError: the run has neither a duration nor a number of requests.
@@ -54,8 +53,7 @@ def prepared(run: BenchmarkRun, options: FitOptions) -> BenchmarkRun:
             f"{run.source}: neither duration_s nor requests is given; a run can be fitted only as it was made"
         )
     limit = options.max_in_flight
-    named = replace(run, source=run.source.rpartition("/")[2])
-    return named if limit is None or run.is_alone else replace(named, max_in_flight=limit)
+    return run if limit is None or run.is_alone else replace(run, max_in_flight=limit)
 
 
 def check_enough(runs: Sequence[BenchmarkRun], left_out: int) -> None:
@@ -76,27 +74,41 @@ def check_enough(runs: Sequence[BenchmarkRun], left_out: int) -> None:
         )
 
 
-def terms_of(runs: Sequence[BenchmarkRun], terms: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-    """Return the parameters that the runs can identify, and a warning if requests hardly overlap."""
+def distinct(runs: Sequence[BenchmarkRun]) -> tuple[list[BenchmarkRun], list[str]]:
+    """Return the runs without those that repeat another one, and a sentence about each that does."""
+    found: dict[BenchmarkRun, BenchmarkRun] = {}
+    told = []
+    for run in runs:
+        first = found.setdefault(replace(run, source=""), run)
+        if first is not run:
+            told.append(f"{run.source} is the same measurement as {first.source}: it counts once")
+    return list(found.values()), told
+
+
+def hardly_overlap(runs: Sequence[BenchmarkRun]) -> list[str]:
+    """Return a warning if requests overlap so little that no effect of the batch is measurable."""
     most = max(mean_in_flight(run) for run in runs)
-    if most >= OVERLAP:
-        return tuple(terms), []
-    seen = (*LIGHT_LAW, "client_offset_ms") if len({shape[0] for shape in shapes_of(runs)}) > 1 else LIGHT_LAW
     told = (
         f"requests hardly overlap, at most {quantity(most, 3)} in flight: gamma and what grows with the "
         "batch are not known, and alpha includes reading the context; add a run with many users"
     )
-    return tuple(name for name in terms if name in seen), [told]
+    return [] if most >= OVERLAP else [told]
 
 
 def split_runs(runs: Sequence[BenchmarkRun], hold_out: int) -> tuple[list[BenchmarkRun], list[BenchmarkRun]]:
-    """Split runs into those to fit and those held out: highest rates of each shape, and closed loops."""
+    """Split runs into those to fit and those held out: the highest rates, or numbers of users, of each shape.
+
+    If a shape has runs at rates, all its closed loops of several users are held out as well.
+    """
     if not hold_out:
         return list(runs), []
-    held: set[int] = {i for i, run in enumerate(runs) if run.is_full}
+    held: set[int] = set()
     for shape in shapes_of(runs):
-        rated = [i for i, run in enumerate(runs) if run.shape == shape and run.rate_rps is not None]
-        held.update(sorted(rated, key=lambda i: -(runs[i].rate_rps or 0.0))[:hold_out])
+        mine = [i for i, run in enumerate(runs) if run.shape == shape]
+        rated = [i for i in mine if runs[i].rate_rps is not None]
+        full = [i for i in mine if runs[i].is_full]
+        ordered = sorted(rated or full, key=lambda i: -(runs[i].rate_rps or runs[i].max_in_flight or 0.0))
+        held.update(ordered[:hold_out], full if rated else ())
     return (
         [run for i, run in enumerate(runs) if i not in held],
         [run for i, run in enumerate(runs) if i in held],

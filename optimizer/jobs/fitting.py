@@ -1,13 +1,14 @@
 """Jobs on profiles from benchmarks: fit, predict, add to a system, show."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from optimizer.studies.figures.figure_document import Figure
 
 if TYPE_CHECKING:
     from optimizer.fitting.adding import WithProfile
-    from optimizer.fitting.options import FitOptions
+    from optimizer.fitting.options import FitOptions, Stated
     from optimizer.fitting.prediction import Predicted
     from optimizer.fitting.profile import FittedProfile
 
@@ -22,36 +23,34 @@ def fit_reports(
         SpecError: a file cannot be read.
     """
     from optimizer.fitting.fit import fit
-    from optimizer.fitting.loads import Engines
-    from optimizer.fitting.readers.table import read_benchmark
+    from optimizer.fitting.readers.table import distinct_names, read_benchmark
 
-    engines = Engines(options.replicas, options.key.cards)
-    return fit([read_benchmark(path, engines) for path in paths], options, progress)
+    stated = replace(options.stated, cards=options.key.cards)
+    named = zip(paths, distinct_names(paths), strict=True)
+    return fit([read_benchmark(path, stated, name) for path, name in named], options, progress)
 
 
 def predict_points(
-    profile: str, points: str, replicas: int | None = None, tell: Callable[[str], None] = lambda _: None
+    profile: str, points: str, stated: "Stated", tell: Callable[[str], None] = lambda _: None
 ) -> "list[Predicted]":
     """Predict the rows of a CSV file, or the runs of a benchmark report, with a fitted profile.
 
     Args:
         profile: path of a file written by `fit`.
         points: path of a CSV file of points, or of a benchmark report.
-        replicas: number of equal replicas behind the address of a report; None selects the report's,
-            otherwise 1.
+        stated: facts about the runs that a report does not contain.
         tell: called with each sentence on decisions about the runs of a report.
 
     Raises:
         FitError: the file is not a profile, or a row is invalid.
         SpecError: a file cannot be read.
     """
-    from optimizer.fitting.loads import Engines
     from optimizer.fitting.prediction import predict
     from optimizer.fitting.profile import read_profile
     from optimizer.fitting.readers.table import read_benchmark
 
     known = read_profile(profile)
-    found = read_benchmark(points, Engines(replicas, known.acc_count))
+    found = read_benchmark(points, replace(stated, cards=known.acc_count))
     for note in found.told:
         tell(note)
     return predict(known, found.runs)

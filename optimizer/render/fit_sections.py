@@ -2,39 +2,31 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from optimizer.fitting.parameters import PARAMETERS, Parameter
 from optimizer.fitting.prediction import Predicted
 from optimizer.fitting.profile import FittedProfile
 from optimizer.kinds.replicas import Percentiles
 from optimizer.quantities import quantity, significant
-from optimizer.section import Column, Paragraph, Section, name, sentence, table, titled_list
+from optimizer.section import Column, Paragraph, Section, name, table, titled_list
 
 
 def fit_sections(profile: FittedProfile) -> list[Section]:
-    """Return the sections of a fitted profile: parameters with standard errors, errors and warnings."""
-    condition = quantity(profile.fit.condition_number, 3)
+    """Return the sections of a fitted profile: verdict, parameters with intervals, errors and warnings."""
+    heading = Paragraph(f"{profile.name} on {profile.acc_count} x {profile.accelerator}", "bold")
     return [
-        Section(
-            text=[
-                Paragraph(f"{profile.name} on {profile.acc_count} x {profile.accelerator}", "bold"),
-                Paragraph(profile.provenance.summary),
-            ]
-        ),
+        Section(text=[heading, Paragraph(verdict(profile), "bold"), Paragraph(profile.provenance.summary)]),
         _law(profile),
         _errors(profile),
-        sentence(f"condition number {condition}: 1 is ideal; above 30, poorly identifiable"),
         *titled_list("Warnings", profile.fit.warnings, bullet="- "),
-        sentence(verdict(profile), "bold"),
     ]
 
 
 GOOD_ERROR, USABLE_ERROR = 0.1, 0.25
 """Largest relative error of ITL and TTFT at which a profile is good for planning, and at which it is usable.
 """
-IDENTIFIED_ERROR = 0.25
-"""Largest relative standard error at which a parameter counts as identified."""
+IDENTIFIED = 0.5
+"""Largest relative half-width of its 95 % interval at which a parameter counts as identified."""
 _LETTERS = {"alpha": "α", "beta": "β", "gamma": "γ"}
 
 
@@ -47,13 +39,14 @@ def verdict(profile: FittedProfile) -> str:
     up_to = f" up to {quantity(max(rates), 2)} requests/s" if any(rates) else ""
     if worst > USABLE_ERROR:
         good = "Not good for planning yet"
-    elif worst > GOOD_ERROR:
-        good = f"Usable for planning{up_to} with a headroom of {worst:.0%}"
+    elif worst > GOOD_ERROR or fit.spoiled_by:
+        good = f"Usable for planning{up_to} with a headroom of {max(worst, GOOD_ERROR):.0%}"
     else:
         good = f"Good for planning{up_to}"
     itl, ttft = (f"{max(math.ceil(100 * error), 1)}%" for error in (errors.itl, errors.ttft))
     accuracy = f"ITL within {itl} and TTFT within {ttft} of {of} runs"
-    return f"{good}; {accuracy}; {_identified(profile)}."
+    contradicted = f"; {fit.spoiled_by}" if fit.spoiled_by else ""
+    return f"{good}; {accuracy}{contradicted}; {_identified(profile)}."
 
 
 def _identified(profile: FittedProfile) -> str:
@@ -62,37 +55,30 @@ def _identified(profile: FittedProfile) -> str:
     unclear: list[Parameter] = []
     for item in PARAMETERS:
         if item.key in _LETTERS:
-            value, error = (getattr(of, item.name) for of in (profile.iteration, profile.fit.standard_errors))
-            is_doubtful = any(warning.startswith(f"{item.key} ") for warning in profile.fit.warnings)
-            is_fitted = item.key in profile.fit.fitted_terms and 0 < error <= IDENTIFIED_ERROR * value
-            is_clear = is_fitted and not is_doubtful
-            (clear if is_clear else unclear).append(item)
+            value = getattr(profile.iteration, item.name)
+            low, high = profile.fit.intervals.get(item.key, (0.0, math.inf))
+            is_shown = item.key in profile.fit.fitted_terms and high - low <= 2 * IDENTIFIED * value
+            (clear if is_shown else unclear).append(item)
     letters = " and ".join(", ".join(_LETTERS[item.key] for item in clear).rsplit(", ", 1))
     if not unclear:
         return f"{letters} identified"
     missing = " and ".join(", ".join(_LETTERS[item.key] for item in unclear).rsplit(", ", 1))
     found = f"{letters} identified, {missing} not" if clear else f"{missing} not identified"
-    return f"{found}: add {unclear[0].shown_by}"
+    return f"{found}: add {unclear[0].advice([point.run() for point in profile.points])}"
 
 
 def _law(profile: FittedProfile) -> Section:
-    def value(parameter: Any) -> float:
-        return float(getattr(profile.iteration, parameter.name))
-
-    def error(parameter: Any) -> float:
-        return float(getattr(profile.fit.standard_errors, parameter.name))
-
+    values = {item.key: float(getattr(profile.iteration, item.name)) for item in PARAMETERS}
+    ends = profile.fit.intervals
     columns = (
         name("parameter", "key"),
-        Column("value", value, form=quantity),
-        Column("error", error, form=significant(2)),
-        Column(
-            "relative", lambda item: error(item) / value(item) if value(item) else None, form=".0%", rank=1
-        ),
+        Column("value", lambda item: values[item.key], form=quantity),
+        Column("2.5 %", lambda item: ends[item.key][0] if item.key in ends else None, form=significant(2)),
+        Column("97.5 %", lambda item: ends[item.key][1] if item.key in ends else None, form=significant(2)),
+        name("from", lambda item: "runs" if item.key in profile.fit.fitted_terms else "prior", rank=1),
         name("unit", "unit", rank=2),
     )
-    fitted = (parameter for parameter in PARAMETERS if parameter.key in profile.fit.fitted_terms)
-    return table("Law", columns, fitted)
+    return table("Law", columns, [item for item in PARAMETERS if values[item.key]])
 
 
 def _errors(profile: FittedProfile) -> Section:

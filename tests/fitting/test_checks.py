@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from optimizer.errors import FitError
-from optimizer.fitting.loads import Engines, as_replayed
+from optimizer.fitting.loads import as_replayed
 from optimizer.fitting.notes import sentences
+from optimizer.fitting.options import Stated
 from optimizer.fitting.readers.table import parse_benchmark
 from optimizer.fitting.record import RunRecord, TokenStats
 from optimizer.fitting.runs import Arrivals, BenchmarkRun
@@ -26,8 +27,8 @@ SOUND = RunRecord(
 """Eight users, requests of 1,050 ms: 50 ms to the first token and 100 gaps of 10 ms."""
 
 
-def replayed(engines: Engines = Engines(), **changes: Any) -> tuple[BenchmarkRun | None, str]:  # noqa: B008
-    found = as_replayed(replace(SOUND, **changes), engines)
+def replayed(stated: Stated | None = None, **changes: Any) -> tuple[BenchmarkRun | None, str]:
+    found = as_replayed(replace(SOUND, **changes), stated or Stated())
     return found.run, " ".join(sentences(found.notes))
 
 
@@ -64,7 +65,14 @@ def test_a_sound_run_says_nothing() -> None:
         ({"latency_ms": None, "tpot_ms": None, "itl_ms": 26.0}, 10.0,
          "speculative decoding, or a stream in lumps); ITL is taken from rate, users and TTFT, 10 ms"),
         ({"itl_ms": 1.0, "tpot_ms": 10.0}, 10.0, "TTFT say, 10 ms; tokens were probably not all counted"),
-        ({"duration_s": 52.5}, 10.0, "times 52.5 s is not the 200 completed: 3.81 requests/s are used"),
+        ({"duration_s": 52.5, "users": 4.0}, 10.0, "is not the 200 completed: 3.81 requests/s"),
+        ({"duration_s": 52.5}, 10.0, "completed: 26.25 s are used, because the other figures"),
+        ({"duration_s": 52.5, "tokens_rps": 101 * 8 / 1.05}, 10.0, "completed: 26.25 s are used"),
+        ({"itl_ms": 10.6, "latency_ms": None}, 10.0, "would be in flight: TPOT, 10 ms, is used"),
+        ({"text_tokens": 80.0}, 10.0, "the server counts 101 output tokens a request, and the"),
+        ({"text_tokens": 51.0, "itl_ms": 20.0}, 20.0, "counts 101 tokens a request as asked for; 51 came"),
+        ({"text_tokens": 51.0, "tpot_ms": 20.0}, 20.0, "counts 101 tokens a request as asked for; 51 came"),
+        ({"text_tokens": 100.0}, 10.0, ""),
     ],
 )  # fmt: skip
 def test_time_per_token(changes: dict[str, Any], itl_ms: float, words: str) -> None:
@@ -115,8 +123,9 @@ def test_runs_that_are_left_out(changes: dict[str, Any], words: str) -> None:
         ({"failed": 12.0, "requested": 212.0, "throughput_rps": 6.0}, (None, 6, 0.0),
          "12 of 212 requests failed; in flight is taken from rate times latency, 6.3"),
         ({"failed": 84.0, "requested": 284.0}, (None, 8, 0.0), "in flight is taken from rate times"),
-        ({"throughput_rps": 5.1}, (None, 8, 519.0), "of 8 users 5.36 were in flight; 0.52 s"),
-        ({"throughput_rps": 5.1, "completed": 40.0, "requested": 40.0}, (None, 8, 0.0), ""),
+        ({"throughput_rps": 5.1}, (None, 6, 110.9), "5.36 were in flight, of 7.8"),
+        ({"throughput_rps": 7.0, "completed": 24.0, "requested": 24.0}, (None, 8, 0.0), ""),
+        ({"throughput_rps": 1.9, "completed": 40.0, "requested": 40.0}, (None, 3, 510.8), "replayed with 2."),
         ({"throughput_rps": 9.0}, (None, 8, 0.0), "9.45 in flight, more than the 8 users"),
         ({"offered_rps": 5.0, "users": None}, (5.0, None, 0.0), ""),
         ({"offered_rps": 5.0, "users": None, "failed": 10.0, "requested": 210.0}, (5 / 1.05, None, 0.0),
@@ -158,11 +167,11 @@ def test_replicas_share_the_load() -> None:
     assert (run.max_in_flight, run.requests) == (2, 50)
     assert run.measured.throughput_rps == pytest.approx(2 / 1.05)
     assert "4 replicas (decode_replicas): rates and users are divided by 4; cards of one replica" in text
-    run, text = replayed(Engines(replicas=2), replicas=4.0)
+    run, text = replayed(Stated(replicas=2), replicas=4.0)
     assert run is not None
     assert (run.max_in_flight, "2 replicas (--replicas)" in text) == (4, True)
-    assert replayed(Engines(replicas=1), hint="4xL40S")[1] == ""
-    assert replayed(Engines(cards=4), hint="4xL40S")[1] == ""
+    assert replayed(Stated(replicas=1), hint="4xL40S")[1] == ""
+    assert replayed(Stated(cards=4), hint="4xL40S")[1] == ""
     assert replayed(hint="4xL40S", tensor_parallel=4.0)[1] == ""
     with pytest.raises(
         FitError, match=r"r\.json names num_gpus 4: give --replicas 4 for 4 engines of one card"
@@ -178,7 +187,7 @@ def test_decisions_of_a_kind_are_told_once_with_all_runs() -> None:
     notes = [
         note
         for name in ("a.json: [0]", "a.json: [1]", "b.json")
-        for note in as_replayed(replace(SOUND, source=name, itl_ms=26.0), Engines()).notes
+        for note in as_replayed(replace(SOUND, source=name, itl_ms=26.0), Stated()).notes
     ]
     (text,) = sentences(notes)
     assert text.startswith("a.json: [0]: 2.6 tokens arrive per chunk")
@@ -210,9 +219,14 @@ def test_sglang_states_cards_replicas_and_retokenised_answers() -> None:
     split: dict[str, Any] = {"server_info": {"prefill": [{}], "decode": [{}]}}
     with pytest.raises(FitError, match="prefill and decode ran on separate engines"):
         parse_benchmark("b.jsonl", sglang(**split))
-    (early,) = parse_benchmark("b.jsonl", sglang(total_output_tokens_retokenized=10_100)).runs
+    (early,) = parse_benchmark(
+        "b.jsonl", sglang(total_output_tokens_retokenized=10_100, mean_itl_ms=20.2)
+    ).runs
     assert early.answers.mean == pytest.approx(50.5)
     assert early.measured.itl_ms == pytest.approx(1000 / 49.5)
+    (random,) = parse_benchmark("b.jsonl", sglang(total_output_tokens_retokenized=10_100)).runs
+    assert random.answers.mean == 101
+    assert random.measured.itl_ms == pytest.approx(10.0)
     (attention,) = parse_benchmark(
         "b.jsonl", sglang(server_info={"tp_size": 8, "dp_size": 8, "enable_dp_attention": True})
     ).runs

@@ -23,8 +23,9 @@ def distribution(
 
 def guidellm_run(strategy: dict[str, Any], *, newer: bool = False) -> dict[str, Any]:
     """Return a run as GuideLLM 0.3 (or 0.5 and later) writes it; lengths of 128 … 384 and 32 … 96 tokens."""
+    users = strategy.get("max_concurrency") or 512 if strategy["type_"] == "throughput" else 1
     metrics = {
-        "time_to_first_token_ms": {"successful": distribution(31, 30)},
+        "time_to_first_token_ms": {"successful": distribution(31, 30, 100 * users)},
         "inter_token_latency_ms": {"successful": distribution(9, 8.9)},
         "prompt_token_count": {"successful": distribution(256, 256, low=128, high=384)},
         "output_token_count": {"successful": distribution(64, 64, low=32, high=96)},
@@ -77,7 +78,8 @@ def sweep_rows() -> list[dict[str, Any]]:
         ("constant@5.50", CONSTANT),
     ):
         row: dict[str, Any] = {"Type": "generative_benchmark", "Run Id": "1", "Name": name}
-        row |= {"Start Time": "2025-10-19 19:37:13", "Duration": 60.0, "Successful Requests": 100}
+        row |= {"Start Time": "2025-10-19 19:37:13", "Duration": 60.0}
+        row["Successful Requests"] = 51_200 if name == "throughput" else 100
         row |= {
             "Successful Time to first token ms median": 30.0,
             "Successful Inter token latency ms mean": 9.0,
@@ -166,7 +168,14 @@ def test_vllm_bench_without_details() -> None:
     )
     assert run.measured == (30, 9, 4)
     assert found.date == "2026-01-05"
-    assert any("--save-detailed" in note for note in found.told)
+    assert not found.told
+    (other,) = parse_benchmark("r.json", vllm(total_input_tokens=200 * 512 + 5_010)).runs
+    assert (other.prompts.cv, other.prompts.assumed, other.answers.assumed) == (0.3, True, False)
+    (named,) = parse_benchmark(
+        "r.json", vllm(total_input_tokens=200 * 512 + 5_010, dataset_name="sharegpt")
+    ).runs
+    assert named.prompts.cv == pytest.approx(1.2)
+    assert not named.prompts.assumed
     (bursts,) = parse_benchmark("r.json", vllm(burstiness=0.25)).runs
     assert bursts.cv == pytest.approx(2.0)
 
@@ -244,6 +253,7 @@ def test_inference_perf_2026_token_counts() -> None:
     """Keys of `summarize_requests` (inference_perf/reportgen/base.py, 2026), a stage of a concurrency."""
     report = json.loads(inference_perf(concurrency=32, send_duration=60.0, schedule_delay={"mean": 0.001}))
     done = report["successes"]
+    done["throughput"]["requests_per_sec"] = 32 / (0.03 + 127 * 0.009)
     del done["prompt_len"]
     done["prompt_tokens"] = {
         "total": 153600.0,
@@ -285,7 +295,9 @@ def aiperf(**settings: Any) -> str:
 
 
 def test_aiperf_with_a_concurrency_and_with_a_rate() -> None:
-    (closed,) = parse_benchmark("p.json", aiperf(concurrency=16)).runs
+    report = json.loads(aiperf(concurrency=16))
+    report["request_throughput"]["avg"] = 16 / (0.033 + 127 * 0.009)
+    (closed,) = parse_benchmark("p.json", json.dumps(report)).runs
     assert (closed.arrivals, closed.max_in_flight, closed.requests) == (Arrivals.CLOSED, 16, 200)
     found = parse_benchmark("p.json", aiperf(request_rate=4.0, request_rate_mode="constant"))
     assert (found.runs[0].arrivals, found.runs[0].rate_rps) == (Arrivals.CONSTANT, 4)
@@ -300,6 +312,7 @@ def test_aiperf_with_a_concurrency_and_with_a_rate() -> None:
 
 def test_aiperf_units_warm_ups_and_addresses() -> None:
     report = json.loads(aiperf(warmup={"concurrency": 2}, concurrency=16))
+    report["request_throughput"]["avg"] = 16 / (0.033 + 127 * 0.009)
     report["time_to_first_token"] = {"unit": "Seconds", "avg": 0.033, "p50": 0.03}
     report["input_config"] = {"endpoint": report["input_config"]["endpoint"], "phases": [
         {"name": "heat", "concurrency": 2, "exclude_from_results": True},

@@ -14,9 +14,10 @@ import pytest
 from slow_cases import mostly_slow
 
 from optimizer.errors import FitError
-from optimizer.fitting.bounds import bounds_of
-from optimizer.fitting.options import FitOptions, MeasuredSetup
+from optimizer.fitting.judgement import IDEAL
+from optimizer.fitting.options import FitOptions, MeasuredSetup, Stated
 from optimizer.fitting.prediction import predict
+from optimizer.fitting.priors import iterations_of
 from optimizer.fitting.profile import FittedProfile
 from optimizer.fitting.readers.table import parse_benchmark
 from optimizer.jobs.fitting import fit_reports
@@ -32,7 +33,7 @@ def fitted(folder: str, pattern: str, replicas: int | None = None, cards: int | 
     assert paths
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        options = FitOptions(replicas=replicas, key=MeasuredSetup("m", "H100", cards))
+        options = FitOptions(stated=Stated(replicas), key=MeasuredSetup("m", "H100", cards))
         return fit_reports(paths, options)
 
 
@@ -98,7 +99,7 @@ def test_replicas_are_divided_by_or_asked_for(tmp_path: Path) -> None:
     path = str(tmp_path / "r.json")
     with pytest.raises(FitError, match=r"names 4xL40S: give --replicas 4 for four|--replicas 4 .* --cards 4"):
         fit_reports([path], FitOptions())
-    asked = fit_reports([path], FitOptions(replicas=4, key=MeasuredSetup("m", "H100")))
+    asked = fit_reports([path], FitOptions(stated=Stated(4), key=MeasuredSetup("m", "H100")))
     assert asked.iteration == told.iteration
     assert fit_reports([path], FitOptions(key=MeasuredSetup(cards=4))).acc_count == 4
 
@@ -115,7 +116,7 @@ def test_halved_times_per_token_are_mended() -> None:
 @pytest.mark.parametrize("name", ["n1.csv", "n2.csv", "two-rates.csv"])
 def test_light_runs_end_in_words(name: str) -> None:
     profile = fitted("01-fit-crash", name)
-    assert profile.fit.fitted_terms == ("alpha", "beta")
+    assert {"beta", "gamma"} - {*profile.fit.fitted_terms}
     assert "requests hardly overlap" in said(profile)
     assert "add a run with many users" in said(profile)
 
@@ -123,11 +124,12 @@ def test_light_runs_end_in_words(name: str) -> None:
 @pytest.mark.slow
 def test_times_below_those_of_the_card_are_told_first(tmp_path: Path) -> None:
     """One H100 reads the 15 GB of Llama 3.1 8B in 4.48 ms, and computes a token in 0.0141 ms (data sheet)."""
-    bounds = bounds_of("meta-llama/Llama-3.1-8B", "H100", 1, None)
-    assert bounds is not None
-    assert (bounds.weights_gb, bounds.alpha_ms) == pytest.approx((15.0, 15.0 / 3350 * 1000), rel=0.01)
-    assert bounds.beta_ms == pytest.approx(2 * 7.0e9 / 989e12 * 1000, rel=0.01)
-    assert bounds_of("org/other", "H100", 1, None) is None
+    key = MeasuredSetup(accelerator="H100")
+    ideal = iterations_of("meta-llama/Llama-3.1-8B", key, 1, IDEAL)
+    assert ideal is not None
+    assert ideal.weights_ms == pytest.approx(15.0 / 3350 * 1000, rel=0.01)
+    assert ideal.token_ms == pytest.approx(2 * 7.0e9 / 989e12 * 1000, rel=0.01)
+    assert iterations_of("org/other", key, 1) is None
     paths = []
     for path in sorted((DATA / "11-inference-perf-itl").glob("stage_*.json")):
         stage = json.loads(path.read_text())

@@ -36,44 +36,48 @@ CONTEXT_SHARE = 0.02
 
 
 def drawn_law(rng: np.random.Generator) -> IterationCoefficients:
-    gamma = 0.0 if rng.random() < 0.2 else _between(rng, 1e-5, 2e-4)
-    offset = 0.0 if rng.random() < 0.5 else _between(rng, 2, 10)
+    gamma = 0.0 if rng.random() < 0.2 else between(rng, 1e-5, 2e-4)
+    offset = 0.0 if rng.random() < 0.5 else between(rng, 2, 10)
     return IterationCoefficients(
-        _between(rng, 3, 25), _between(rng, 0.01, 0.06), gamma, client_offset_ms=offset
+        between(rng, 3, 25), between(rng, 0.01, 0.06), gamma, client_offset_ms=offset
     )
 
 
 def drawn_runs(rng: np.random.Generator, law: IterationCoefficients) -> list[BenchmarkRun]:
     runs: list[BenchmarkRun] = []
-    shape, one_shape = (_between(rng, 64, 4000), _between(rng, 16, 600)), rng.random() < 0.5
+    shape, one_shape = (between(rng, 64, 4000), between(rng, 16, 600)), rng.random() < 0.5
     for i in range(rng.integers(1, 5)):
         if not one_shape:
-            shape = _between(rng, 64, 4000), _between(rng, 16, 600)
+            shape = between(rng, 64, 4000), between(rng, 16, 600)
         cv = 0.0 if rng.random() < 0.5 else 0.3
         prompts, answers = (TokenCounts.of(round(mean), cv * round(mean)) for mean in shape)
-        requests, source = int(_between(rng, 30, 300)), f"r{i}"
+        requests, source = int(between(rng, 30, 300)), f"r{i}"
         if rng.random() < 0.5:
-            users = int(_between(rng, 1, 64))
+            users = int(between(rng, 1, 64))
             run = BenchmarkRun(prompts, answers, Arrivals.CLOSED, requests=requests, max_in_flight=users)
         else:
             life_s = (1.2 * law.base_ms * shape[1] + law.compute_per_token_ms * shape[0]) / 1000
             kind = Arrivals.POISSON if rng.random() < 0.5 else Arrivals.CONSTANT
-            run = BenchmarkRun(prompts, answers, kind, _between(rng, 0.02, 40) / life_s, requests=requests)
+            run = BenchmarkRun(prompts, answers, kind, between(rng, 0.02, 40) / life_s, requests=requests)
         runs.append(measured(replace(run, source=source), law, rng))
     return runs
 
 
-def measured(run: BenchmarkRun, law: IterationCoefficients, rng: np.random.Generator) -> BenchmarkRun:
+def measured(
+    run: BenchmarkRun, law: IterationCoefficients, rng: np.random.Generator, noise: float = NOISE
+) -> BenchmarkRun:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replay, "SEED", int(rng.integers(1000, 10**6)))
         found = BenchmarkReplay.of(run, LIMITS).simulate(law)
-    noise = np.exp(rng.normal(0, NOISE, 3))
-    itl_ms = None if np.isnan(found.itl_ms) else float(found.itl_ms * noise[1])
-    figures = RunMeasurements(float(found.ttft_ms * noise[0]), itl_ms, float(found.throughput_rps * noise[2]))
+    factors = np.exp(rng.normal(0, noise, 3))
+    itl_ms = None if np.isnan(found.itl_ms) else float(found.itl_ms * factors[1])
+    figures = RunMeasurements(
+        float(found.ttft_ms * factors[0]), itl_ms, float(found.throughput_rps * factors[2])
+    )
     return replace(run, measured=figures, completed=found.completed)
 
 
-def _between(rng: np.random.Generator, low: float, high: float) -> float:
+def between(rng: np.random.Generator, low: float, high: float) -> float:
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 

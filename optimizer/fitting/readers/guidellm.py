@@ -138,7 +138,7 @@ def _items(report: BenchmarkFile) -> Iterator[tuple[Mapping[str, Any], str]]:
 def _run(item: Mapping[str, Any], place: str, strategy: Mapping[str, Any]) -> RunRecord:
     start, end = number_in(item.get("start_time")), number_in(item.get("end_time"))
     span = None if start is None or end is None else end - start
-    found = record({**item, "span": span}, TABLE, place, exact_itl=True, timed=True)
+    found = record({**item, "span": span}, TABLE, place, exact_itl=True, timed=True, is_busy=True)
     name = str(strategy.get("type_") or strategy.get("kind") or "")
     rate = number_in(strategy.get("rate"))
     limits = (number_in(strategy.get(key)) for key in ("streams", "max_concurrency"))

@@ -27,6 +27,7 @@ TABLE: Table = {
         for side in ("prompt", "output")
         for name in ("mean", "p10", "p90")
     },
+    "text_tokens": plain("successes/output_len/mean"),
     "ttft_ms": measured("s", "successes/latency/time_to_first_token/mean"),
     "ttft_median_ms": measured("s", "successes/latency/time_to_first_token/median"),
     "itl_ms": measured("s", "successes/latency/inter_token_latency/mean"),

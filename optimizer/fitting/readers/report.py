@@ -60,9 +60,10 @@ class BenchmarkFile:
     """An output file of a benchmark tool."""
 
     name: str
-    """Name of the file for messages; the path if it is on disk."""
+    """Name of the file for messages."""
     text: str
-    on_disk: bool = False
+    path: Path | None = None
+    """Path of the file; None if it is not on disk."""
 
     @cached_property
     def tree(self) -> Any:
@@ -99,8 +100,8 @@ class BenchmarkFile:
 
     def beside(self, name: str) -> Any:
         """Return the content of another file in the same folder; None if there is none."""
-        path = Path(self.name).with_name(name)
-        return BenchmarkFile(str(path), read_text(path)).tree if self.on_disk and path.is_file() else None
+        path = None if self.path is None else self.path.with_name(name)
+        return None if path is None or not path.is_file() else BenchmarkFile(str(path), read_text(path)).tree
 
     @cached_property
     def first_line(self) -> str:

@@ -1,9 +1,12 @@
 """Table of the readers of benchmark files: a new format needs a module in this package and an entry here."""
 
 import os
+from collections.abc import Sequence
+from pathlib import Path
 
 from optimizer.errors import FitError
-from optimizer.fitting.loads import Engines, as_replayed
+from optimizer.fitting.loads import as_replayed
+from optimizer.fitting.options import Stated
 from optimizer.fitting.readers import (
     aiperf,
     guidellm,
@@ -39,26 +42,41 @@ UNREADABLE: tuple[tuple[str, ...], ...] = (
 """
 
 
-def read_benchmark(path: str | os.PathLike[str], engines: Engines = Engines()) -> Benchmark:  # noqa: B008
+def read_benchmark(
+    path: str | os.PathLike[str],
+    stated: Stated | None = None,
+    name: str | None = None,
+) -> Benchmark:
     """Read a report of any known format.
 
     Args:
         path: file of the report.
-        engines: facts about the engines behind the address.
+        stated: facts about its runs that it does not contain; None for none.
+        name: name of the file in messages; None selects the path.
 
     Raises:
         FitError: the file is empty, truncated, of unknown format, or ambiguous.
         SpecError: the file cannot be read.
     """
-    return _read(BenchmarkFile(str(path), read_text(path), on_disk=True), engines)
+    return _read(BenchmarkFile(name or str(path), read_text(path), Path(path)), stated or Stated())
 
 
-def parse_benchmark(name: str, text: str, engines: Engines = Engines()) -> Benchmark:  # noqa: B008
+def parse_benchmark(name: str, text: str, stated: Stated | None = None) -> Benchmark:
     """Read a report from its text; other arguments and errors are those of `read_benchmark`."""
-    return _read(BenchmarkFile(name, text), engines)
+    return _read(BenchmarkFile(name, text), stated or Stated())
 
 
-def _read(report: BenchmarkFile, engines: Engines) -> Benchmark:
+def distinct_names(paths: Sequence[str]) -> list[str]:
+    """Return the name of each file, with as many of its folders as distinguish it from the other files."""
+    parts = [Path(path).parts for path in paths]
+    names = []
+    for own in parts:
+        lengths = (n for n in range(1, len(own)) if all(one == own or one[-n:] != own[-n:] for one in parts))
+        names.append("/".join(own[-next(lengths, len(own)) :]))
+    return names
+
+
+def _read(report: BenchmarkFile, stated: Stated) -> Benchmark:
     if not report.text.strip():
         raise FitError(f"{report.name}: the file is empty; run the benchmark again, or leave it out")
     reader = next((reader for reader in READERS if reader.recognises(report)), None)
@@ -67,7 +85,7 @@ def _read(report: BenchmarkFile, engines: Engines) -> Benchmark:
     found = reader.read(report)
     if isinstance(found, Benchmark):
         return found
-    replayed = [as_replayed(run, engines) for run in found.runs]
+    replayed = [as_replayed(run, stated) for run in found.runs]
     cards = {run.cards for run in found.runs}
     return Benchmark(
         tuple(one.run for one in replayed if one.run is not None),

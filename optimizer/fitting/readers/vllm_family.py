@@ -73,9 +73,8 @@ _COUNTED = re.compile(r"(num_|n_)?(gpu|pod|instance|engine|node)s?(_count)?", re
 NOMINAL = 0.9, 0.2 / math.sqrt(12)
 """Mean and standard deviation of InferenceX's lengths, relative to the stated length: uniform from 0.8 to 1.
 """
-RETOKENISED = 0.9
-"""Fraction of the requested tokens below which the number of generated tokens is used instead (sglang#10746).
-"""
+CONVERSATIONS = {"input": 1.2, "output": 0.9}
+"""Coefficients of variation of the lengths of ShareGPT's conversations as vLLM and SGLang sample them."""
 _NAMES = ("model_id", "tokenizer_id", "model", "backend", "endpoint_type", "date", "image")
 PROMPTS_A_USER = 10
 """Number of requests per user in a run of InferenceX (`--num-prompts`)."""
@@ -125,8 +124,7 @@ def _notes(row: Mapping[str, Any]) -> list[str]:
         return [] if "isl" not in row else [
             "InferenceX states lengths as asked for: assumed uniform from 0.8 of them, ten requests a user"
         ]  # fmt: skip
-    spread = isinstance(row.get("output_lens"), list) or row.get("random_range_ratio") is not None
-    return [] if spread else ["no lengths of single requests (--save-detailed): assumed equal"]
+    return []
 
 
 def _run(row: Mapping[str, Any], place: str) -> RunRecord:
@@ -145,14 +143,17 @@ def _run(row: Mapping[str, Any], place: str) -> RunRecord:
         name: _lengths(row, name, getattr(found, attribute))
         for name, attribute in (("input", "prompt"), ("output", "output"))
     }
-    answers, asked = lengths["output"], None
     came = number_in(row.get("total_output_tokens_retokenized"))
-    if came and found.completed and answers.mean and came / found.completed < RETOKENISED * answers.mean:
-        asked, answers = answers.mean, answers._replace(mean=came / found.completed)
     requested = found.requested
     if requested is None and found.completed is None and found.users:
         requested = PROMPTS_A_USER * found.users
-    return replace(found, prompt=lengths["input"], output=answers, asked_tokens=asked, requested=requested)
+    return replace(
+        found,
+        prompt=lengths["input"],
+        output=lengths["output"],
+        text_tokens=came / found.completed if came and found.completed else None,
+        requested=requested,
+    )
 
 
 def _unusable(row: Mapping[str, Any]) -> str | None:
@@ -198,7 +199,8 @@ def _lengths(row: Mapping[str, Any], name: str, stated: TokenStats) -> TokenStat
         # vLLM draws from 1 - r to 1 + r of the length, SGLang from r to 1 of it; the mean distinguishes them.
         around = abs(stated.mean / most - 1) < abs(stated.mean / most - (1 + ratio) / 2)
         return stated._replace(deviation=(ratio if around else (1 - ratio) / 2) * most / math.sqrt(3))
-    return stated
+    named = (str(row.get(key)).lower() for key in ("dataset_name", "dataset_path"))
+    return stated.with_cv(CONVERSATIONS[name]) if any("sharegpt" in text for text in named) else stated
 
 
 READER = Reader("vllm bench serve (also SGLang, TensorRT-LLM, InferenceX)", _recognises, _read)
