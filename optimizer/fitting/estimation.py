@@ -50,7 +50,7 @@ parameter are not updated.
 """
 PROBABLY = 0.5
 """Posterior probability of 0 from which a term is set to 0."""
-PRIOR_DEGREES = 4.0
+PRIOR_DEGREES = 3.0
 """Degrees of freedom of the prior of the noise: the weight of `NOISE` against the residuals."""
 LEVEL = 0.95
 """Probability of the intervals."""

@@ -70,9 +70,8 @@ def fit(
     prior = prior_of(model, options.key, cards, kept, options.terms)
     problem = FitProblem.of(kept, limits := options.settings.limits())
     found, problem = most_probable(problem, prior, starts(prior, kept), progress)
-    law, intervals = found.law, found.intervals()
     replays = [BenchmarkReplay.of(run, limits, MANY_REQUESTS) for run in (*kept, *held_out)]
-    replayed = list(zip((*kept, *held_out), simulate_all(replays, [law])[0], strict=True))
+    replayed = list(zip((*kept, *held_out), simulate_all(replays, [found.law])[0], strict=True))
     warnings = [*repeated, *told, *cost_of_assumed_lengths(found, problem, kept), *words_of(found, kept)]
     warnings += [*shape_warnings(kept), *options.settings.notes()]
     warnings += [note for benchmark in benchmarks for note in benchmark.notes]
@@ -80,9 +79,7 @@ def fit(
     accepted = max(benchmark.accepted_tokens for benchmark in benchmarks)
     broken = below_bounds(found, model, options.key, cards, accepted)
     report = FitReport(
-        intervals={
-            BY_NAME[name].key: (_rounded(low), _rounded(high)) for name, (low, high) in intervals.items()
-        },
+        intervals=_intervals(found),
         fitted_terms=tuple(BY_NAME[name].key for name in shown_by_runs(found)),
         prior=prior.source,
         errors=errors_of(replayed[: len(kept)]),
@@ -95,7 +92,7 @@ def fit(
         name=model,
         accelerator=options.key.accelerator,
         acc_count=cards,
-        iteration=_perf_parms(law),
+        iteration=_perf_parms(found.law),
         **options.settings.profile_fields(),
         provenance=_provenance(benchmarks, options.key, kept, report.errors),
         fit=report,
@@ -134,6 +131,11 @@ def _left_out(
 def _share_of_most(runs: Sequence[BenchmarkRun], i: int, mine: Sequence[int]) -> float:
     most = max((runs[j].rate_rps or 0.0 for j in mine), default=0.0)
     return (runs[i].rate_rps or 0.0) / most if most > 0 else 0.0
+
+
+def _intervals(found: Posterior) -> dict[str, tuple[float, float]]:
+    ends = found.intervals().items()
+    return {BY_NAME[name].key: (_rounded(low), _rounded(high)) for name, (low, high) in ends}
 
 
 def _perf_parms(law: IterationCoefficients) -> PerfParms:
