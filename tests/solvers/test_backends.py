@@ -4,7 +4,6 @@ import csv
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -57,7 +56,7 @@ def test_highs_and_cbc_agree_on_systems_of_the_reference(name: str, kind: str, r
 def test_highs_and_cbc_agree_on_the_samples(divisor: int, specs: Path) -> None:
     source = load_system(specs / "small").with_options(saturation_policy="None")
     units = {kind: count // divisor for kind, count in source.capacity.items()}
-    assert_backends_agree(replace(source, capacity=units))
+    assert_backends_agree(source.with_capacity(units))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -75,7 +74,7 @@ def test_highs_and_cbc_agree_on_unlimited_mixed_plans(reference: Path) -> None:
 def test_highs_and_cbc_agree_under_a_saturation_policy(specs: Path) -> None:
     source = load_system(specs / "large").with_options(saturation_policy="PriorityExhaustive")
     units = {kind: count // 2 for kind, count in source.capacity.items()}
-    assert_backends_agree(replace(source, capacity=units))
+    assert_backends_agree(source.with_capacity(units))
 
 
 def test_the_command_line_takes_a_backend(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:

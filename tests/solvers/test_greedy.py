@@ -3,7 +3,7 @@ and the exact choice, which must never be worse."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import product
@@ -201,7 +201,7 @@ def test_a_quarter_of_capacity_serves_as_many_as_the_reference(
     source = load_system(specs / "small")
     units = {kind: count // 4 for kind, count in source.capacity.items()}
     plan = solve(
-        replace(source, capacity=units),
+        source.with_capacity(units),
         milp_solver=False,
         saturation_policy=policy,
         delayed_best_effort=delayed,
@@ -390,4 +390,4 @@ def test_exact_is_no_worse_than_greedy_on_random_fleets(
 def test_the_exact_choice_is_better_than_greedy_on_the_samples(name: str, divisor: int, specs: Path) -> None:
     source = load_system(specs / name).with_options(saturation_policy="None")
     units = {kind: count // divisor for kind, count in source.capacity.items()}
-    assert assert_exact_is_no_worse(replace(source, capacity=units))
+    assert assert_exact_is_no_worse(source.with_capacity(units))
