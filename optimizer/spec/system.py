@@ -493,7 +493,8 @@ def with_changed_load(server: Server, changes: Mapping[str, float], place: str =
     check_field_names(Load, changes, prefix)
     load = validated(Load, {**server.current.load.model_dump(exclude_unset=True), **changes}, prefix)
     check_load(load, prefix)
-    return with_deadline_of_load(server.with_load(load))
+    changed = server.with_load(load)
+    return with_deadline_of_load(changed) if "arrival_rate_rpm" in changes else changed
 
 
 def joined_document(parts: Sequence[Part]) -> dict[str, Any]:

@@ -30,18 +30,20 @@ def with_load_of_deadline(server: Server) -> Server:
 
 
 def with_deadline_of_load(server: Server) -> Server:
-    """Return the server with the number of offline requests set to match its changed arrival rate.
+    """Return the server with its changed arrival rate stated as a number of offline requests.
 
     Raises:
         SpecError: the rate is so low that no requests would remain.
     """
-    work, rate_rpm = server.deadline, server.current.load.arrival_rate_rpm
-    if work is None or isclose(rate_rpm, work.rate_rpm, rel_tol=ROUNDING):
+    work, load = server.deadline, server.current.load
+    if work is None:
         return server
-    if not rate_rpm:
+    if not load.arrival_rate_rpm:
         raise SpecError(f"servers.{server.name}.deadline: no requests are left; remove it")
-    changed = work.model_copy(update={"requests": rate_rpm * work.hours * 60})
-    return server.model_copy(update={"deadline": changed})
+    if not isclose(load.arrival_rate_rpm, work.rate_rpm, rel_tol=ROUNDING):
+        work = work.model_copy(update={"requests": load.arrival_rate_rpm * work.hours * 60})
+    stated = load.model_dump(exclude_unset=True, exclude={"arrival_rate_rpm"})
+    return server.with_load(Load(**stated)).model_copy(update={"deadline": work})
 
 
 def without_past_deadlines(servers: Iterable[Server], elapsed_h: float) -> Iterator[Server]:
