@@ -18,8 +18,10 @@ from optimizer.features.versions.streams import with_roll_back
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH
 from optimizer.kinds.laws import LawTable
 from optimizer.kinds.queue_models import QUEUE_MODELS
+from optimizer.kinds.request_shapes import shapes_of
 from optimizer.queueing.measures import LOSS
 from optimizer.queueing.performance import OwnArrays
+from optimizer.queueing.shapes import ShapeRows
 from optimizer.queueing.targets import Targets
 from optimizer.schema import CurrentPool, ModelProfile, ModelTarget, Server
 from optimizer.spec.streams import has_members, members_of, replica_load
@@ -158,6 +160,12 @@ class ServerArrays:
     """Coefficient of variation of the interarrival times."""
     in_tokens_cv: FloatArray
     out_tokens_cv: FloatArray
+    shapes: ShapeRows | None
+    """Rows of the loads; None if no load has several shapes or a shared prefix."""
+    request_tokens: FloatArray
+    """Mean number of KV cache tokens of a request, input plus output, without prefixes stored once."""
+    longest_tokens: FloatArray
+    """The same number for requests of the longest shape."""
     own: Mapping[str, OwnTable]
     """Additional arrays that only some kinds of servers have, by the kind's name."""
     reserve: ReserveArrays
@@ -331,6 +339,9 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
 
     return ServerArrays(
         **{name: frozen(np.array([getattr(load, name) for load in loads])) for name in _OF_LOAD},
+        shapes=shapes_of(loads),
+        request_tokens=frozen(np.array([load.request_tokens() for load in loads])),
+        longest_tokens=frozen(np.array([load.longest_tokens() for load in loads])),
         load_rps=frozen(load_rps),
         priority=integers([system.priority(server) for server in servers]),
         has_target=frozen(np.array([target is not None for target in targets], dtype=np.bool_)),

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from typing import Self
 
 import numpy as np
 
@@ -10,11 +11,49 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.class_rows import ClassRows, ServerRows, rows_of
 from optimizer.candidates.pairs import Pairs, chunks, replicas_of
+from optimizer.queueing.continuous.latencies import Latencies
+from optimizer.queueing.continuous.model import ContinuousPerformance, ContinuousQueues
+from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.performance import Performance
+from optimizer.queueing.shapes import shape_number
 from optimizer.queueing.sizing import largest_rate
 
 CHUNK_STEP_TRIES = 16
 """Maximum number of replicas added if the first count misses a target because of a chunk-count jump."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedReplica:
+    """A replica whose load has several request shapes or a shared prefix, at its arrival rate."""
+
+    latencies: Latencies
+    """Its latency distributions; one row."""
+    load: float
+    """Arrival rate divided by the maximum stable rate."""
+    is_long: bool
+    """Whether some of its prompts can exceed the token budget of an iteration."""
+    largest_share: float
+    """Fraction of the KV cache that a request of the longest shape holds at its end; 0 if it is unlimited."""
+
+    def of(self, measure: TargetMeasure) -> float:
+        """Return a mean or percentile of a latency [ms], over the requests of the measure's shape."""
+        found = self.latencies.of_shape(shape_number(measure.shape)) if measure.shape else self.latencies
+        return found.statistic_ms(measure)
+
+    @classmethod
+    def of_row(
+        cls, queues: ContinuousQueues, rate_rps: FloatArray, found: ContinuousPerformance, row: int
+    ) -> Self:
+        """Describe one row of a queue model and its performance."""
+        replica = queues.replicas.take(np.array([row]))
+        rows = replica.rows
+        held = np.where(rows.weight > 0, rows.computed + rows.stored + rows.answer, 0.0)
+        return cls(
+            found.latencies.take(np.array([row])),
+            float(rate_rps[row] / queues.stable_rate_rps[row]),
+            bool(replica.mixes_long[0]),
+            float(held.max() / replica.free_tokens[0]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +68,8 @@ class ReplicaMetrics:
     """
     own: Mapping[str, FloatArray]
     """Metrics that only some kinds of servers have, by pool field, shapes (R,); NaN for other kinds."""
+    shaped: Mapping[int, ShapedReplica]
+    """Replicas whose loads have several shapes or a shared prefix, by row."""
 
 
 CLIENT_TIMES = frozenset({"ttft_ms", "response_ms"})
@@ -39,6 +80,7 @@ def measure_pairs(arrays: SystemArrays, pairs: Pairs, rate_rps: FloatArray) -> R
     """Return the performance of one replica of each of R pairs at its arrival rate > 0 [requests/s]."""
     found = [np.zeros(len(rate_rps)) for _ in fields(Performance)]
     measured = np.zeros((len(arrays.servers.targets.measures), len(rate_rps)))
+    shaped: dict[int, ShapedReplica] = {}
     own: defaultdict[str, FloatArray] = defaultdict(lambda: np.full(len(rate_rps), np.nan))
 
     for rows, some in parts(arrays, pairs):
@@ -46,6 +88,9 @@ def measure_pairs(arrays: SystemArrays, pairs: Pairs, rate_rps: FloatArray) -> R
         of_rows = mine.analyze(rate_rps[rows])
         if not arrays.servers.is_queue[some.server[0]]:
             measured[:, rows] = mine.targets.figures(of_rows) + mine.delays
+        if isinstance(mine.queues, ContinuousQueues) and isinstance(of_rows, ContinuousPerformance):
+            for i in np.flatnonzero(mine.queues.replicas.rows.varies).tolist():
+                shaped[int(rows[i])] = ShapedReplica.of_row(mine.queues, rate_rps[rows], of_rows, i)
         performance = mine.mean(of_rows)
         for name, figures in performance.own.items():
             own[name][rows] = figures
@@ -53,7 +98,7 @@ def measure_pairs(arrays: SystemArrays, pairs: Pairs, rate_rps: FloatArray) -> R
             array[rows] = getattr(performance, field.name)
             if field.name in CLIENT_TIMES:
                 array[rows] += arrays.servers.delay_ms[some.server, some.accelerator]
-    return ReplicaMetrics(Performance(*found), measured, own)
+    return ReplicaMetrics(Performance(*found), measured, own, shaped)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from optimizer.kinds.table import kind_of_law, kind_of_profile
 from optimizer.parallel import in_threads
 from optimizer.queueing.performance import (
     QUEUE_TO_BATCH_RATIO,
+    VARIABILITY,
     OwnArrays,
     QueueModel,
     ReplicaLimits,
@@ -81,8 +82,10 @@ def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: boo
     server, accelerator = np.nonzero((verdicts.reason == 0) & needed[:, None])
     profile = arrays.profile_of[server, accelerator]
     batch, in_memory = _batch_and_memory(arrays, server, profile, choose_batch=choose_batch)
-    too_long, too_large = in_memory < 1, batch > MAX_BATCH_LIMIT
-    compared = _tokens(arrays, server), profiles.kv_capacity_tokens[profile]
+    loaded = servers.load_rps[server] > 0
+    needed, memory = _memory(arrays, server, profile)
+    too_long, too_large = (in_memory < 1) | (loaded & (needed > memory)), batch > MAX_BATCH_LIMIT
+    compared = needed, memory
     verdicts.reject(server, accelerator, RejectionReason.does_not_fit, *compared, where=too_long)
     compared = batch, np.full(len(batch), float(MAX_BATCH_LIMIT))
     verdicts.reject(server, accelerator, RejectionReason.batch_limit, *compared, where=too_large)
@@ -117,9 +120,15 @@ def queue_capacity(arrays: SystemArrays, server: IntArray, max_batch: IntArray) 
     return np.where(arrays.servers.is_queue[server], UNLIMITED_QUEUE, capacity)
 
 
-def _tokens(arrays: SystemArrays, server: IntArray) -> FloatArray:
-    """Return the mean number of tokens of a request, input plus output, of each of R servers, shape (R,)."""
-    return arrays.servers.in_tokens[server] + arrays.servers.out_tokens[server]
+def _memory(arrays: SystemArrays, server: IntArray, profile: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return the tokens of a request of the longest shape of each pair, and the free KV cache [tokens]."""
+    return arrays.servers.longest_tokens[server], free_tokens(arrays, server, profile)
+
+
+def free_tokens(arrays: SystemArrays, server: IntArray, profile: IntArray) -> FloatArray:
+    """Return the KV cache of each pair without the prefixes that are stored once [tokens], shape (R,)."""
+    capacity, shapes = arrays.profiles.kv_capacity_tokens[profile], arrays.servers.shapes
+    return capacity if shapes is None else np.maximum(capacity - shapes.heads[server], 0.0)
 
 
 def _batch_and_memory(
@@ -165,7 +174,8 @@ def requests_in_memory(arrays: SystemArrays, server: IntArray, profile: IntArray
         server: indices of the servers, shape (R,).
         profile: indices of the profiles, shape (R,).
     """
-    return np.floor(arrays.profiles.kv_capacity_tokens[profile] / np.maximum(_tokens(arrays, server), 1))
+    free = free_tokens(arrays, server, profile)
+    return np.floor(free / np.maximum(arrays.servers.request_tokens[server], 1))
 
 
 def law_of(arrays: SystemArrays, pairs: Pairs) -> Law:
@@ -183,8 +193,10 @@ def replicas_of(arrays: SystemArrays, pairs: Pairs) -> QueueModel:
     own = _own_of(arrays, pairs)
     if own is not None:
         return _built(arrays, pairs, model, own)
-    parts = (_shapes_of(arrays, pairs), _variability_of(arrays, pairs))
-    requests = [getattr(part, field.name) for part in parts for field in fields(part)]
+    variability = _variability_of(arrays, pairs)
+    requests = [getattr(_shapes_of(arrays, pairs), field.name) for field in fields(RequestShapes)]
+    requests += [getattr(variability, name) for name in VARIABILITY]
+    requests += [] if variability.shapes is None else variability.shapes.columns()
     first, which = same_rows([pairs.profile, pairs.max_batch, pairs.max_queue, *requests])
     if len(first) == len(which):
         return _built(arrays, pairs, model)
@@ -208,7 +220,8 @@ def _shapes_of(arrays: SystemArrays, pairs: Pairs) -> RequestShapes:
 def _variability_of(arrays: SystemArrays, pairs: Pairs) -> Variability:
     servers = arrays.servers
     varied = servers.arrival_cv, servers.in_tokens_cv, servers.out_tokens_cv
-    return Variability(*(coefficient[pairs.server] for coefficient in varied))
+    shapes = None if servers.shapes is None else servers.shapes.take(pairs.server)
+    return Variability(*(coefficient[pairs.server] for coefficient in varied), shapes=shapes)
 
 
 def _own_of(arrays: SystemArrays, pairs: Pairs) -> OwnArrays | None:

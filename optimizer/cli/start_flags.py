@@ -14,7 +14,8 @@ from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
 from optimizer.money import NAMED_EXAMPLES, Price, read_price
 from optimizer.profiles.catalogue import load_catalogue, slice_name, slice_of
-from optimizer.schema import SaturationPolicy
+from optimizer.schema import Load, SaturationPolicy
+from optimizer.spec.trace_shapes import DEFAULT_SHAPES, load_of_trace
 from optimizer.starters.facts import ByName, Demand, Template
 from optimizer.starters.prices import Offer, PriceList, read_prices
 from optimizer.units import MILLISECONDS, PERCENTILE, UnitError, is_number
@@ -37,6 +38,12 @@ class StartFlags(Request):
     """
     rate: Annotated[_Texts, Flag("[MODEL:]USE-CASE=RATE")] = ()
     """Arrival rate of a use case with its unit, for one model or for each: chat=10/s, chat=600/min."""
+    from_trace: Annotated[_Texts, Flag("[USE-CASE=]FILE")] = ()
+    """Recorded requests (Azure, BurstGPT or Mooncake) whose lengths, as request shapes, replace those of a
+    use case (chat); without --rate, their rate is used, too.
+    """
+    shapes: Annotated[int | None, Flag("N")] = None
+    """Number of request shapes of a trace, 1 to 8 (4)."""
     weights: Annotated[str | None, Flag("FORMAT")] = None
     """Number format of the weights, such as fp8 (as published)."""
     target_ttft: Annotated[_Texts, Flag("[USE-CASE=]TIME")] = ()
@@ -120,6 +127,32 @@ def demands_of(arguments: argparse.Namespace) -> list[Demand]:
         if not (equals and use_case and rate):
             raise SpecError(f"--rate: {text!r} is not USE-CASE=RATE, such as chat=10/s")
         found.append(Demand(use_case, rate.strip(), model or None))
+    traced = _traced_loads(arguments)
+    asked = {demand.use_case for demand in found}
+    found = [replace(demand, traced=traced.get(demand.use_case)) for demand in found]
+    return found + [
+        Demand(use_case, f"{load.arrival_rate_rpm:g}/min", traced=load)
+        for use_case, load in traced.items()
+        if use_case not in asked
+    ]
+
+
+def _traced_loads(arguments: argparse.Namespace) -> dict[str, Load]:
+    """Return the load of each use case that a recorded trace describes.
+
+    Raises:
+        SpecError: a trace cannot be read, or is given twice.
+    """
+    found: dict[str, Load] = {}
+    if arguments.shapes is not None and not arguments.from_trace:
+        raise SpecError("--shapes: is the number of shapes of a trace; give --from-trace")
+    for text in arguments.from_trace or ():
+        use_case, equals, file = text.partition("=")
+        name, path = (use_case, file) if equals and not Path(text).exists() else ("chat", text)
+        if name in found:
+            raise SpecError(f"--from-trace {text}: {name} has a trace already; give each use case one")
+        count = DEFAULT_SHAPES if arguments.shapes is None else arguments.shapes
+        found[name] = load_of_trace(path, count)
     return found
 
 

@@ -68,6 +68,11 @@ class QueueProblem(Row):
     target_itl_ms: Quantity = Field(0.0, alias="targetITL")
     """Target of the inter-token latency [ms]; 0 for none."""
 
+    @property
+    def derived(self) -> tuple[str, ...]:
+        """Names of fields whose values follow from others."""
+        return ()
+
     def law(self) -> dict[str, Any]:
         """Return the fields of a `Replica` for its latency model and queue model."""
         three = {"alpha": self.alpha, "beta": self.beta, "gamma": self.gamma}
@@ -79,7 +84,7 @@ class QueueProblem(Row):
         Raises:
             SpecError: the queue model does not support the latency model or the coefficients of variation.
         """
-        own = {name: getattr(self, name, None) for name in Replica.model_fields}
+        own = {name: getattr(self, name, None) for name in Replica.model_fields if name not in self.derived}
         given = {name: value for name, value in own.items() if value is not None}
         return validated(Replica, self.law() | given)
 

@@ -4,17 +4,26 @@ Answers to rows with the queue model ``continuous`` also have percentiles. Rows 
 ``reference``, get llm-inferno's answer. Rates are in requests per second, times in ms.
 """
 
+from operator import not_
 from typing import Any
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from optimizer.compat.queue_service import QueueAnswer, QueueProblem
-from optimizer.documents import Coefficient, Count, PositiveCount
+from optimizer.documents import AnswerTokens, Coefficient, Count, PositiveCount, Tokens
 from optimizer.kinds.queue_models import REFERENCE, QueueModelName
 from optimizer.kinds.replicas import LatencyFigures, Replica, analyze_as
+from optimizer.kinds.request_shapes import (
+    LENGTHS,
+    PrefixFields,
+    RowShape,
+    ShapedRequests,
+    check_lengths_given,
+)
 from optimizer.kinds.rows import UnstableReplica
 from optimizer.kinds.token_batching import LENGTHS_NEEDED
+from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.timing import DecodeParms, PrefillParms
 from optimizer.timing.engine import SchedulerName
 from optimizer.timing.iteration import DEFAULT_MAX_NUM_TOKENS, FurtherTerms
@@ -25,12 +34,19 @@ class RowAnswer(LatencyFigures, QueueAnswer):
     """llm-inferno's answer, extended by percentiles and the end-to-end latency."""
 
 
-class ReplicaRow(FurtherTerms, QueueProblem):
+class ReplicaRow(FurtherTerms, ShapedRequests, QueueProblem):
     """One replica at one arrival rate: a problem in llm-inferno's format, with extensions."""
 
+    in_tokens: Tokens = Field(0.0, alias="avgInputTokens")
+    """Mean input length [tokens]; required without `shapes`."""
+    out_tokens: AnswerTokens = Field(1.0, alias="avgOutputTokens")
+    """Mean output length [tokens]; required without `shapes`."""
+    shapes: tuple[RowShape, ...] = Field((), strict=False, exclude_if=not_)
+    """Request shapes, at most 8, instead of the lengths: each with its share of the requests."""
+
     queue_model: QueueModelName = Field(REFERENCE, alias="queueModel")
-    """Queue model. With `continuous`, answers have percentiles, and `maxQueueSize` is 10 times the batch
-    limit by default.
+    """Queue model; default with several shapes or a prefix: `continuous`. With `continuous`, answers have
+    percentiles, and `maxQueueSize` is 10 times the batch limit by default.
     """
     scheduler: SchedulerName = "chunked"
     """Scheduler: prompts in chunks together with decodes (`chunked`), or entire prompts first
@@ -46,6 +62,19 @@ class ReplicaRow(FurtherTerms, QueueProblem):
     """Coefficient of variation of the input length."""
     out_tokens_cv: Coefficient = Field(1.0, alias="outTokensCV")
     """Coefficient of variation of the output length."""
+
+    @property
+    def derived(self) -> tuple[str, ...]:
+        """Names of the fields that follow from shapes, and those of a prefix that is not stated."""
+        prefix = () if self.prefix_tokens else (*PrefixFields.model_fields,)
+        return (*LENGTHS, *prefix) if self.shapes else prefix
+
+    @model_validator(mode="after")
+    def _lengths_given(self) -> "ReplicaRow":
+        check_lengths_given(self)
+        if self.has_shapes and "queue_model" not in self.model_fields_set:
+            object.__setattr__(self, "queue_model", ContinuousQueues.name)
+        return self
 
     def law(self) -> dict[str, Any]:
         """Return the fields of a `Replica` for its latency model and queue model."""

@@ -19,6 +19,7 @@ from optimizer.documents import (
     SliceCount,
     Tokens,
 )
+from optimizer.kinds.request_shapes import ShapedRequests
 from optimizer.queueing.measures import TargetMeasure
 
 DEFAULT_MAX_BATCH = 256
@@ -73,8 +74,8 @@ class PlacedServer(Document):
         return self
 
 
-class Load(Document):
-    """Load of a server: arrival rate and request lengths."""
+class Load(ShapedRequests):
+    """Load of a server: arrival rate, and request lengths or several request shapes."""
 
     arrival_rate_rpm: RequestsPerMinute = Field(0.0, alias="arrivalRate")
     """Arrival rate [requests/min]; values below 1e-12 are read as 0."""

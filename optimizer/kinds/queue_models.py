@@ -118,3 +118,21 @@ def variability_problem(
     way = way_to(lambda model: model.takes_variability, laws_given(document), type(document))
     advice = f", or {way}{' there' if owner else ''}" if way else ""
     return f"{varied[0]} is not 1, which the queue model {name!r}{owner} assumes; remove it{advice}"
+
+
+def shapes_problem(name: str, document: Document, owner: str = "") -> str | None:
+    """Return a message if a queue model does not support several request shapes, else None.
+
+    Args:
+        name: the queue model.
+        document: the document with the latency model.
+        owner: text after the name of the queue model that states where it is set.
+    """
+    if QUEUE_MODELS[name].takes_shapes:
+        return None
+    way = way_to(lambda model: model.takes_shapes, laws_given(document), type(document))
+    advice = f", or {way}{' there' if owner else ''}" if way else ""
+    return (
+        f"the queue model {name!r}{owner} computes with one mean request, without shapes or prefixes; give "
+        f"mean lengths{advice}"
+    )

@@ -33,10 +33,12 @@ from optimizer.kinds.queue_models import (
     QueueModelName,
     default_model,
     law_problem,
+    shapes_problem,
     variability_problem,
     way_to,
     without_default,
 )
+from optimizer.kinds.request_shapes import ShapedRequests, check_lengths_given, shapes_of
 from optimizer.kinds.rows import answers, unattainable
 from optimizer.kinds.table import LawFields
 from optimizer.quantities import counted
@@ -59,7 +61,7 @@ MAX_BATCHES_AT_ONCE = 1_000_000
 """Maximum sum of the batch limits of replicas that are analysed at once, which bounds memory use."""
 
 
-class _ReplicaShape(Document):
+class _ReplicaShape(ShapedRequests):
     """Limits, request lengths and queue model of a replica."""
 
     max_batch: BatchLimit = Field(alias="maxBatch")
@@ -68,10 +70,10 @@ class _ReplicaShape(Document):
     """Queue capacity: maximum number of requests that wait for a full batch; default: 10 times the batch
     limit.
     """
-    in_tokens: Tokens = Field(alias="inTokens")
-    """Mean input length [tokens]."""
-    out_tokens: AnswerTokens = Field(alias="outTokens")
-    """Mean output length [tokens]."""
+    in_tokens: Tokens = Field(0.0, alias="inTokens")
+    """Mean input length [tokens]; required without `shapes`."""
+    out_tokens: AnswerTokens = Field(1.0, alias="outTokens")
+    """Mean output length [tokens]; required without `shapes`."""
     kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity")
     """KV cache capacity [tokens]; it limits the batch in the queue model `continuous`."""
     arrival_cv: Coefficient = Field(1.0, alias="arrivalCV")
@@ -89,6 +91,7 @@ class Replica(LawFields, _ReplicaShape):
 
     @model_validator(mode="after")
     def _one_law(self) -> "Replica":
+        check_lengths_given(self)
         if len(laws_given(self)) != 1:
             raise PydanticCustomError(
                 "one_law",
@@ -104,7 +107,12 @@ class Replica(LawFields, _ReplicaShape):
         varied = {wire: getattr(self, name) for wire, name in named.items() if name in VARIABILITY}
         for code, problem in (
             ("queue_model_law", law_problem(self.queue_model, law)),
-            ("queue_model_variability", variability_problem(self.queue_model, varied, self)),
+            (
+                "queue_model_variability",
+                shapes_problem(self.queue_model, self)
+                if self.has_shapes
+                else variability_problem(self.queue_model, varied, self),
+            ),
         ):
             if problem is not None:
                 raise PydanticCustomError(code, "{problem}", {"problem": problem})
@@ -402,7 +410,7 @@ def queues_of(replicas: Sequence[Replica]) -> Iterator[tuple[IntArray, QueueMode
         capacity = [QUEUE_TO_BATCH_RATIO * r.max_batch if r.max_queue is None else r.max_queue for r in mine]
         tokens = [np.inf if r.kv_capacity_tokens is None else float(r.kv_capacity_tokens) for r in mine]
         limits = ReplicaLimits(_column(mine, "max_batch"), np.array(capacity), np.array(tokens))
-        variability = Variability(*(_column(mine, name) for name in VARIABILITY))
+        variability = Variability(*(_column(mine, name) for name in VARIABILITY), shapes=shapes_of(mine))
         yield rows, QUEUE_MODELS[model].of_law(law, limits, variability)
 
 

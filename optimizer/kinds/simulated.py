@@ -7,13 +7,14 @@ from pydantic import Field
 from optimizer.errors import AnalysisError
 from optimizer.kinds.fields import Load
 from optimizer.kinds.replicas import LatencyFigures, Replica
+from optimizer.kinds.request_shapes import RequestShape
 from optimizer.kinds.rows import OverloadedReplica, simulated_answer
 from optimizer.kinds.token_batching import simulated_replica
 from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.lengths import Lengths
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.summary import MIN_REQUESTS
-from optimizer.simulation.workload import MergedLoad, OpenLoad
+from optimizer.simulation.workload import MergedLoad, OpenLoad, ShapeLengths
 
 
 class SimulatedFigures(LatencyFigures):
@@ -43,6 +44,21 @@ def open_load(requests: Load | Replica, rate_rps: float) -> OpenLoad:
         Lengths.with_cv(requests.in_tokens, requests.in_tokens_cv),
         Lengths.with_cv(requests.out_tokens, requests.out_tokens_cv, least=1),
         requests.arrival_cv,
+        tuple(map(_shape_lengths, requests.stated_shapes)) if requests.has_shapes else (),
+    )
+
+
+def _shape_lengths(shape: RequestShape | Load | Replica) -> ShapeLengths:
+    """Return the lengths of one shape; a load without shapes is one."""
+    share = shape.share or 0.0 if isinstance(shape, RequestShape) else 1.0
+    prefix = round(shape.prefix_tokens)
+    return ShapeLengths(
+        share,
+        Lengths.with_cv(shape.in_tokens - prefix, shape.in_tokens_cv),
+        Lengths.with_cv(shape.out_tokens, shape.out_tokens_cv, least=1),
+        prefix,
+        shape.prefix_hit_rate,
+        shape.prefix_stored == "once",
     )
 
 
@@ -67,7 +83,10 @@ def runs_of_replica(
     replica: Replica, load: OpenLoad | MergedLoad, max_queue: int | None, effort: Effort
 ) -> list[SimulatedRun]:
     """Simulate a replica under a load; return the runs. Without `max_queue`, the queue is unlimited."""
-    simulated = simulated_replica(replica, replica.kv_capacity_tokens, replica.max_batch, max_queue)
+    capacity = replica.kv_capacity_tokens
+    if capacity is not None:
+        capacity = max(capacity - round(replica.heads_tokens()), 1)
+    simulated = simulated_replica(replica, capacity, replica.max_batch, max_queue)
     return run_replica(load, simulated, effort)
 
 

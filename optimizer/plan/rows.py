@@ -9,6 +9,7 @@ from optimizer.arrays import FloatArray
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.measuring import ReplicaMetrics, measure_pairs, parts
 from optimizer.candidates.pairs import Pairs, law_of, own_fields
+from optimizer.plan.pool_shapes import shape_fields
 from optimizer.queueing.measures import MEANS, TargetMeasure
 from optimizer.schema.pools import Pool, TargetFigure
 from optimizer.spec.system import System
@@ -64,7 +65,9 @@ def pool_figures(
         shown = target_figures(targets.measures, found.targets[:, i], targets.limits[:, i])
         members = arrays.servers.is_queue[s]  # members have the targets
         settings = own_fields(arrays, system, pairs, i)
-        yield {**means, **settings, **own, "targets": () if members else shown}
+        shaped = found.shaped.get(i)
+        of_shapes = {} if shaped is None else shape_fields(arrays, system, pairs.take(np.array([i])), shaped)
+        yield {**means, **settings, **own, **of_shapes, "targets": () if members else shown}
 
 
 IDLE = {"wait_ms": 0.0, "utilization": 0.0, "loss": 0.0, "targets": ()}

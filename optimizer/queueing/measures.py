@@ -46,7 +46,7 @@ def metric_of(label: str) -> Metric | None:
 def is_about(measure: str, metric: str) -> bool:
     """Return whether a measure's display name is the mean or a percentile of a metric."""
     label = label_of(metric)
-    return measure == label or measure.endswith(f" {label}")
+    return measure == label or measure.endswith(f" {label}") or f"{label} of " in measure
 
 
 def statistic_of(label: str) -> str:
@@ -66,6 +66,9 @@ class TargetMeasure(NamedTuple):
     all requests.
     """
 
+    shape: str = ""
+    """Name of the request shape whose requests count; empty for all requests."""
+
     @property
     def is_missed(self) -> bool:
         """Whether the measure is the share of requests that miss at least one of their targets."""
@@ -74,7 +77,7 @@ class TargetMeasure(NamedTuple):
     @property
     def label(self) -> str:
         """Display name, for example "TTFT", "p95 TTFT" or "p95 of all requests' TTFT"."""
-        label = METRICS[self.metric].label
+        label = METRICS[self.metric].label + (f" of {self.shape}" if self.shape else "")
         if self.percentile is None:
             return label
         return f"{self.statistic} of all requests' {label}" if self.hit_rate else f"{self.statistic} {label}"

@@ -13,6 +13,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, RowArrays
 from optimizer.queueing.measures import METRICS, TargetMeasure
+from optimizer.queueing.shapes import ShapeRows
 from optimizer.timing.law import Law
 
 MS_PER_S = 1000.0
@@ -131,10 +132,12 @@ class Variability:
     """Coefficient of variation of the interarrival times; 1 for a Poisson process."""
     in_tokens_cv: FloatArray
     out_tokens_cv: FloatArray
+    shapes: ShapeRows | None = None
+    """Rows of the loads if any has several request shapes; then the coefficients of lengths do not count."""
 
 
-VARIABILITY = tuple(field.name for field in fields(Variability))
-"""Names of the fields of `Variability`, in order."""
+VARIABILITY = ("arrival_cv", "in_tokens_cv", "out_tokens_cv")
+"""Names of the coefficients of `Variability`, in order."""
 
 
 class TargetChecker(Protocol):
@@ -160,6 +163,8 @@ class QueueModel(RowArrays, ABC):
 
     takes_variability: ClassVar[bool] = False
     """Whether the queue model supports non-Poisson arrivals and variable lengths."""
+    takes_shapes: ClassVar[bool] = False
+    """Whether the queue model supports several request shapes and shared prefixes."""
     own_variability: ClassVar[tuple[str, ...]] = ()
     """Document keys of the supported coefficients of variation, if not all are supported."""
     means_only: ClassVar[bool] = False

@@ -85,7 +85,8 @@ class Targets:
         """
         asked = {measure for mine in limits for measure in mine}
         others = sorted(
-            asked - set(MEANS), key=lambda item: (item.metric, item.percentile or 0.0, item.hit_rate)
+            asked - set(MEANS),
+            key=lambda item: (item.metric, item.percentile or 0.0, item.hit_rate, item.shape),
         )
         measures = (*MEANS, *others)
         table = [[mine.get(measure, np.inf) for mine in limits] for measure in measures]

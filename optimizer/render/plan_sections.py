@@ -22,6 +22,7 @@ from optimizer.render.money import Money
 from optimizer.render.plan_text import figures_text, flags_text, level_unit, overload_notes, proved
 from optimizer.render.pool_table import pool_table
 from optimizer.render.service_text import service_text
+from optimizer.render.shape_sections import shape_sections
 from optimizer.section import (
     FOR_PROGRAMS,
     RPM,
@@ -56,6 +57,7 @@ def plan_sections(
         _headline(plan, system),
         _allocations(plan, system),
         *group_sections(plan, queue_rows(system, plan), system),
+        *shape_sections(plan),
         _cards(plan),
         *limit_sections(plan),
         *feature_sections(plan, token_costs(plan, system)),

@@ -28,6 +28,7 @@ from optimizer.studies.simulation.simulation_document import (
     SimulatedFigure,
     SimulatedLatency,
     SimulatedPool,
+    SimulatedShape,
     Simulation,
     TargetCheck,
 )
@@ -51,7 +52,44 @@ def simulation_sections(found: Simulation) -> list[Section]:
         ]
     )
     doubtful = [pool for pool in found.pools if pool.verdict != "held"]
-    return [headline, _pools(found), *([_doubtful(doubtful)] if doubtful else [])]
+    shapes = [(pool, shape) for pool in found.pools for shape in pool.shapes]
+    return [
+        headline,
+        _pools(found),
+        *([_shapes(shapes)] if shapes else []),
+        *([_doubtful(doubtful)] if doubtful else []),
+    ]
+
+
+_OfShape = tuple[SimulatedPool, SimulatedShape]
+
+
+def _shapes(rows: Sequence[_OfShape]) -> Section:
+    """Return the latencies of each request shape, with the verdict on its targets."""
+
+    def statistic(metric: str, statistic: str, rank: int) -> Iterator[Column]:
+        def value(side: str, row: _OfShape) -> FormattedValue | None:
+            mine, latency = of_pool(row[0], metric, "simulation"), getattr(row[1], metric)
+            if mine is None or latency is None:
+                return None
+            of = _predicted if side == "plan" else _simulated_statistic
+            return _formatted(mine, of(latency, statistic))
+
+        for side, more in zip(SIDES, (1, 0), strict=True):
+            heading = f"{statistic} {metric.upper()} {side}"
+            yield Column(heading, partial(value, side), "ms", rank=rank + more)
+
+    columns = (
+        name("server", lambda row: row[0].server, rank=1),
+        name("shape", lambda row: row[1].name),
+        Column("share", lambda row: row[1].share, form=".1%", rank=2),
+        *statistic("ttft", "p95", 0),
+        *statistic("itl", "p95", 0),
+        *statistic("ttft", "mean", 4),
+        *statistic("itl", "mean", 4),
+        words("verdict", lambda row: VERDICTS[row[1].verdict].removesuffix(" to call")),
+    )
+    return table("Request shapes", columns, rows)
 
 
 def _pools(found: Simulation) -> Section:

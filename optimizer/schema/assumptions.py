@@ -10,7 +10,13 @@ from optimizer.errors import SpecError
 from optimizer.kinds.fields import Load, PlacedServer
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.laws import laws_known
-from optimizer.kinds.queue_models import QUEUE_MODELS, law_problem, variability_problem, way_to
+from optimizer.kinds.queue_models import (
+    QUEUE_MODELS,
+    law_problem,
+    shapes_problem,
+    variability_problem,
+    way_to,
+)
 from optimizer.kinds.table import KINDS, in_order, kind_of_profile
 from optimizer.quantities import precise
 from optimizer.queueing.measures import TargetMeasure
@@ -113,7 +119,8 @@ def _unstated_lengths(load: Load, profiles: Iterable[ModelProfile]) -> tuple[boo
     kinds = [kind_of_profile(profile) for profile in profiles]
     if not load.arrival_rate_rpm or not kinds:
         return False, False
-    no_input = "in_tokens" not in load.model_fields_set and any("in_tokens" in kind.lengths for kind in kinds)
+    stated = load.shapes or "in_tokens" in load.model_fields_set
+    no_input = not stated and any("in_tokens" in kind.lengths for kind in kinds)
     return no_input, not load.out_tokens and not any(kind.demand_rps(load, 0.0) for kind in kinds)
 
 
@@ -153,6 +160,9 @@ def check_variability(load: Load, prefix: str, profiles: Iterable[ModelProfile])
     Raises:
         SpecError: a queue model assumes another coefficient of variation.
     """
+    if load.has_shapes:
+        _check_shapes(load, prefix, profiles)
+        return
     if all(getattr(load, name) == 1 for name in VARIABILITY):
         return
     coefficients = {Load.model_fields[name].alias or name: getattr(load, name) for name in VARIABILITY}
@@ -162,6 +172,16 @@ def check_variability(load: Load, prefix: str, profiles: Iterable[ModelProfile])
         problem = variability_problem(profile.queue_model, coefficients, profile, owner) if laws else None
         if problem is not None:
             raise SpecError(f"{prefix}{problem}")
+
+
+def _check_shapes(load: Load, prefix: str, profiles: Iterable[ModelProfile]) -> None:
+    """Check that the queue models of a model's profiles support several request shapes and prefixes."""
+    key = "shapes" if load.shapes else "prefixTokens"
+    for profile in profiles:
+        owner = f" of {profile.name!r} on {profile.accelerator!r}"
+        problem = shapes_problem(profile.queue_model, profile, owner) if laws_known(profile) else None
+        if problem is not None:
+            raise SpecError(f"{prefix}{key}: {problem}")
 
 
 def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfile]) -> None:

@@ -1,6 +1,6 @@
 """Documents of service classes: priorities and targets."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import inf
 from operator import not_
 from typing import Annotated
@@ -34,6 +34,17 @@ def priority_name(priority: int) -> str:
     return "offline work" if priority == OFFLINE_PRIORITY else f"priority {priority}"
 
 
+class ShapeTarget(Document):
+    """Service-level targets of one request shape; 0 means no target."""
+
+    itl_ms: Milliseconds = Field(0.0, alias="slo-itl")
+    """Maximum inter-token latency [ms]."""
+    ttft_ms: Milliseconds = Field(0.0, alias="slo-ttft")
+    """Maximum time to first token [ms]."""
+    e2e_ms: Milliseconds = Field(0.0, alias="slo-e2e")
+    """Maximum time to the last token [ms]."""
+
+
 class ModelTarget(Document):
     """Service-level targets of a model in a service class; 0 means no target."""
 
@@ -65,6 +76,10 @@ class ModelTarget(Document):
     """
     latency: tuple[LatencyTarget, ...] = Field((), strict=False, exclude_if=not_)
     """Limits on the time to the complete response, optionally at several percentiles."""
+    shapes: dict[Name, ShapeTarget] = Field({}, exclude_if=not_)
+    """Additional targets of request shapes, by name: over the requests of the shape, with the same statistic
+    (`percentile` or the mean). The other targets apply to all requests of a server together.
+    """
     max_rejected: MaxLoss | None = Field(None, alias="maxRejected", exclude_if=is_none)
     """Other name of `maxLoss`, for batch servers; give only one of the two."""
 
@@ -102,6 +117,14 @@ class ModelTarget(Document):
             raise PydanticCustomError("goodput_limits", "goodputShare requires a latency target; add one")
         return self
 
+    def of_shapes(self, names: Collection[str]) -> "ModelTarget":
+        """Return the targets for a load with the shapes of the given names."""
+        if self.shapes.keys() <= set(names):
+            return self
+        return self.model_copy(
+            update={"shapes": {name: own for name, own in self.shapes.items() if name in names}}
+        )
+
     def request_limits(self) -> dict[LatencyName, float]:
         """Return the latency limits of requests by metric [ms]."""
         limits: dict[LatencyName, float] = {}
@@ -121,6 +144,10 @@ class ModelTarget(Document):
         else:
             for metric, limit in self.request_limits().items():
                 limits[self._measure(metric, self.percentile)] = limit
+        for shape, own in self.shapes.items():
+            for metric in LATENCIES:
+                if limit := getattr(own, f"{metric}_ms"):
+                    limits[self._measure(metric, self.percentile)._replace(shape=shape)] = limit
         for target in self.latency:
             measure = self._measure(target.measure.metric, target.percentile)
             limits[measure] = min(limits.get(measure, inf), target.limit_ms)

@@ -34,6 +34,27 @@ class TargetFigure(Document):
         return f"{self.measure} {value}{unit} ({limit}{unit})"
 
 
+class PoolShape(Document):
+    """Requests of one shape in a pool, at its load."""
+
+    name: str
+    """Name of the shape."""
+    share: float
+    """Fraction of the requests that have this shape."""
+    hit_rate: float = Field(0.0, alias="hitRate", exclude_if=not_)
+    """Fraction of these requests that find their prefix in the cache; absent if it is 0."""
+    itl_ms: float = Field(alias="itlAverage")
+    """Mean inter-token latency of the shape [ms]."""
+    ttft_ms: float = Field(alias="ttftAverage")
+    """Mean time to first token of the shape [ms]."""
+    stall_ms: float = Field(alias="stallMs")
+    """Time by which one prompt of the shape delays the next token of every other request [ms]."""
+    targets: tuple[TargetFigure, ...] = Field((), exclude_if=not_, strict=False)
+    """Latency targets of the shape, with their values; for a shape without own targets those of all requests,
+    as if they applied to it.
+    """
+
+
 class _PoolMetrics(Document):
     """Metrics that pools of all kinds have."""
 
@@ -64,8 +85,15 @@ class _PoolMetrics(Document):
 
 
 class _PoolBasis(Document):
-    """Targets of a pool, and the sources of its token times."""
+    """Targets of a pool, its request shapes, and the sources of its token times."""
 
+    shapes: tuple[PoolShape, ...] = Field((), exclude_if=not_, strict=False)
+    """Request shapes of the load with their latencies; absent if the load has none."""
+
+    doubts: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
+    """Reasons why the predictions for a load with request shapes are uncertain, so that a simulation with
+    repair should confirm them; absent if there are none.
+    """
     targets: tuple[TargetFigure, ...] = Field((), exclude_if=not_, strict=False)
     """Targets on statistics other than means, with their values; absent if there are none."""
     estimated: EstimateEnd | None = Field(None, exclude_if=is_none)

@@ -5,7 +5,10 @@ from typing import Any, Self
 
 from optimizer.arrays import FloatArray, IntArray
 
-PER_REQUEST = ("in_tokens", "out_tokens", "arrival_ms", "think_ms", "stage_ms", "priority", "stream")
+PER_REQUEST = (
+    "in_tokens", "out_tokens", "arrival_ms", "think_ms", "stage_ms", "priority", "stream", "shape",
+    "cached_tokens", "shared_tokens",
+)  # fmt: skip
 """Fields of `Requests` whose last index is the request."""
 
 
@@ -32,6 +35,12 @@ class Requests:
     """Priority of each request, 1 is the highest, shape (R,); None if all are equal."""
     stream: IntArray | None = None
     """Index of the merged load to which each request belongs, shape (R,)."""
+    shape: IntArray | None = None
+    """Index of the request shape of each request, shape (R,); None if the load has no shapes."""
+    cached_tokens: IntArray | None = None
+    """Number of prompt tokens that each request finds in the prefix cache, shape (R,); None for 0."""
+    shared_tokens: IntArray | None = None
+    """Number of these tokens that all requests hold in the KV cache together, shape (R,); None for 0."""
 
     def take(self, rows: IntArray) -> Self:
         """Return the requests with the given indices; the users of a closed load are not distinguished."""

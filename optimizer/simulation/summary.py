@@ -79,9 +79,9 @@ def summarise(runs: Sequence[SimulatedRun]) -> Summary:
         runs: one or more runs of at least `MIN_REQUESTS` requests.
     """
     return Summary(
-        ttft=_distribution(runs, "ttft_ms"),
-        itl=_distribution(runs, "itl_ms"),
-        e2e=_distribution(runs, "e2e_ms"),
+        ttft=distribution(runs, "ttft_ms"),
+        itl=distribution(runs, "itl_ms"),
+        e2e=distribution(runs, "e2e_ms"),
         throughput_rps=_throughput(runs),
         loss=estimate(runs, lambda run: run.rejected.astype(np.float64), _mean),
         preemptions=float(np.mean([run.preemptions[counted_rows(run)].mean() for run in runs])),
@@ -195,9 +195,20 @@ def latency_percentile(runs: Sequence[SimulatedRun], name: str, percent: float) 
     return estimate(runs, attrgetter(name), _percentile(percent))
 
 
-def _distribution(runs: Sequence[SimulatedRun], name: str) -> Distribution:
+def latency_mean(runs: Sequence[SimulatedRun], name: str) -> IntervalEstimate:
+    """Return the mean of a latency over the counted requests [ms].
+
+    Args:
+        runs: the runs.
+        name: name of the latency, such as `ttft_ms`.
+    """
+    return estimate(runs, attrgetter(name), _mean)
+
+
+def distribution(runs: Sequence[SimulatedRun], name: str) -> Distribution:
+    """Return mean and percentiles of a latency over the counted requests [ms]; see `latency_mean`."""
     return Distribution(
-        estimate(runs, attrgetter(name), _mean),
+        latency_mean(runs, name),
         {percent: latency_percentile(runs, name, percent) for percent in PERCENTILES},
     )
 

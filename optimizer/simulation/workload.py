@@ -20,6 +20,24 @@ number, so that no load ends much earlier than the others.
 
 
 @dataclass(frozen=True, slots=True)
+class ShapeLengths:
+    """Lengths of the requests of one shape."""
+
+    share: float
+    """Share of the load's requests."""
+    own_lengths: Lengths
+    """Distribution of the prompt lengths without a shared prefix [tokens]."""
+    out_lengths: Lengths
+    """Distribution of output lengths [tokens], at least one token."""
+    prefix_tokens: int = 0
+    """Length of the prefix that the prompts share [tokens]."""
+    hit_rate: float = 0.0
+    """Probability that a request finds the prefix in the prefix cache."""
+    stored_once: bool = False
+    """Whether all requests that find the prefix hold one copy of it in the KV cache."""
+
+
+@dataclass(frozen=True, slots=True)
 class OpenLoad:
     """Clients that send requests at a given rate, independent of the responses."""
 
@@ -31,11 +49,33 @@ class OpenLoad:
     """Distribution of output lengths [tokens], at least one token."""
     arrival_cv: float = POISSON_CV
     """Coefficient of variation of the interarrival times."""
+    shapes: tuple[ShapeLengths, ...] = ()
+    """Request shapes, whose lengths replace those of the load; empty if all requests have one shape."""
 
     def draw(self, count: int, seed: np.random.SeedSequence) -> Requests:
         """Draw `count` random requests."""
+        if self.shapes:
+            return self._draw_shapes(count, seed)
         rng, prompts, answers = _drawn(self, count, seed)
         return Requests(prompts, answers, arrival_times_ms(self.rate_rps, count, rng, self.arrival_cv))
+
+    def _draw_shapes(self, count: int, seed: np.random.SeedSequence) -> Requests:
+        """Draw a shape for each request, then its lengths; a single shape draws the same as its lengths."""
+        times, own, outputs, marks = (np.random.default_rng(part) for part in seed.spawn(4))
+        shares = np.array([shape.share for shape in self.shapes])
+        which = marks.choice(len(shares), count, p=shares / shares.sum())
+        prompts, answers, cached, shared = np.zeros((4, count), np.int64)
+        for i, shape in enumerate(self.shapes):
+            rows = np.flatnonzero(which == i)
+            lengths = shape.own_lengths.draw(len(rows), own)
+            prompts[rows] = (
+                lengths if not shape.prefix_tokens else np.maximum(lengths, 1) + shape.prefix_tokens
+            )
+            answers[rows] = np.maximum(shape.out_lengths.draw(len(rows), outputs), 1)
+            cached[rows] = shape.prefix_tokens * (marks.random(len(rows)) < shape.hit_rate)
+            shared[rows] = cached[rows] if shape.stored_once else 0
+        arrival_ms = arrival_times_ms(self.rate_rps, count, times, self.arrival_cv)
+        return Requests(prompts, answers, arrival_ms, shape=which, cached_tokens=cached, shared_tokens=shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +105,7 @@ class TraceLoad:
             return self.requests
         here = np.random.default_rng(seed).random(len(self.requests)) < self.share
         assert self.requests.arrival_ms is not None
-        return Requests(
-            self.requests.in_tokens[here], self.requests.out_tokens[here], self.requests.arrival_ms[here]
-        )
+        return self.requests.take(np.flatnonzero(here))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from optimizer.schema import (
 )
 from optimizer.schema.messages import known_name, validated
 from optimizer.spec.loads import rate_rpm, stated_loads, with_rate
+from optimizer.spec.shapes import prefixed_names, shape_names, with_hits, with_share
 from optimizer.spec.streams import has_members, members_of
 from optimizer.spec.system import System, with_checked_spec
 from optimizer.units import MILLISECONDS, PERCENTILE, SHARE, Scale, UnitError, is_number
@@ -364,6 +365,8 @@ def _percentile(_: ModelTarget, percentile: float | None) -> _Values:
 CHANGES: Mapping[str, Changeable] = MappingProxyType(
     {
         "load": Changeable(_with_load, _loaded_items),
+        "share": Changeable(with_share, shape_names, needs_item=True),
+        "hit": Changeable(with_hits, prefixed_names, needs_item=True),
         "count": Changeable(_with_cards, _types, "cards", whole=True, monotone=True, needs_item=True),
         "card": Changeable(_with_card_price, _types, unit=CENTS, needs_item=True),
         **{name: _latency(name) for name in LATENCIES},

@@ -50,6 +50,8 @@ class Feature:
     """Server fields that the feature does not support, by Python name, with the reasons."""
     refused_options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Options that the feature does not support, by Python name, with the reasons."""
+    refuses_shapes: str = ""
+    """Reason why the feature does not support request shapes and shared prefixes; empty if it does."""
     goes_with: frozenset[str] | None = None
     """Other features that can be used together with this one; None: all that do not use a refused field."""
     has_offers: bool = False

@@ -361,6 +361,8 @@ class System:
         target = self.targets.get(self.target_key(server))
         if target is None:
             return None
+        if target.shapes:
+            target = target.of_shapes([shape.name for shape in server.current.load.shapes])
         if isinstance(server, Version):
             target = target_of_version(target, server)
         return target_of_misses(target, server.cache_hit_rate) if server.cache_hit_rate else target

@@ -7,7 +7,7 @@ from optimizer.documents import Document
 from optimizer.features.table import FEATURES, features_by_server
 from optimizer.schema import OptimizerOptions, Server
 from optimizer.schema.classes import FIELDS_OF_SERVERS
-from optimizer.schema.names import Finding
+from optimizer.schema.names import Entry, Finding
 from optimizer.spec.feature import Documents, Feature
 
 
@@ -27,6 +27,7 @@ def refused_problems(documents: Documents, used: Collection[str]) -> Iterator[Fi
             for name, reason in refused.items():
                 if _is_stated(server, name):
                     yield Finding(part, (*at, _key(Server, name)), f"{reason}; remove it, or {given}")
+            yield from _shapes(feature, given, (part, at, server))
             for name in (name for name in of_class if name in refused):
                 text = f"class {server.service_class!r} has {_key(Server, name)}; {refused[name]}"
                 yield Finding(part, (*at, "class"), f"{text}; remove it, or {given}")
@@ -36,6 +37,16 @@ def refused_problems(documents: Documents, used: Collection[str]) -> Iterator[Fi
         if "optimizer" in part.spec.model_fields_set:
             for key, text in refused_options(part.spec.optimizer, used):
                 yield Finding(part, ("optimizer", key), text)
+
+
+def _shapes(feature: Feature, given: str, entry: Entry) -> Iterator[Finding]:
+    """Yield an error if a server has request shapes that one of its features does not support."""
+    part, at, server = entry
+    load = server.current.load
+    if feature.refuses_shapes and load.has_shapes:
+        key = "shapes" if load.shapes else "prefixTokens"
+        text = f"{feature.refuses_shapes}; give mean lengths, or remove {given}"
+        yield Finding(part, (*at, "currentAlloc", "load", key), text)
 
 
 def _untried(features: Iterable[tuple[Feature, str]]) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import Literal
 from optimizer.documents import MAX_QUANTITY
 from optimizer.errors import SpecError
 from optimizer.money import Price
-from optimizer.schema import SaturationPolicy
+from optimizer.schema import Load, SaturationPolicy
 from optimizer.starters.prices import Offer
 from optimizer.starters.use_cases import UseCase, use_case
 from optimizer.units import REQUESTS_PER_MINUTE, UnitError, is_number
@@ -32,6 +32,8 @@ class Demand:
     """Rate with a unit, as written in documents: ``10/s``, ``600/min``."""
     model: str | None = None
     """Name of the model; None if each model has this rate."""
+    traced: Load | None = None
+    """Load of recorded requests, whose shapes replace the lengths of the use case; None without a trace."""
 
 
 @dataclass(frozen=True, slots=True)

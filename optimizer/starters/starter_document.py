@@ -16,7 +16,7 @@ from optimizer.queueing.measures import is_about
 from optimizer.schema.files import Part, part_of, text_of
 from optimizer.schema.yaml_format import yaml_value
 from optimizer.spec.system import join_parts
-from optimizer.starters.facts import TEMPLATES, StarterFacts, check_start, is_path, model_name
+from optimizer.starters.facts import TEMPLATES, Demand, StarterFacts, check_start, is_path, model_name
 from optimizer.starters.slices import Choice, choose_slices
 from optimizer.starters.use_cases import use_case
 
@@ -186,23 +186,36 @@ def _servers(start: StarterFacts) -> Iterator[str]:
     yield "servers:"
     for demand in start.demands:
         case = use_case(demand.use_case)
-        if case.in_tokens_cv is not None and case.out_tokens_cv is not None:
+        stated = case.in_tokens_cv is not None and case.out_tokens_cv is not None
+        if stated and demand.traced is None:
             yield (
                 f"  # {demand.use_case}: lengths vary (coefficient of variation {case.in_tokens_cv:g} in, "
                 f"{case.out_tokens_cv:g} out, in the source)."
             )
             yield "  # Percentiles assume 1; to use these, state inTokensCV and outTokensCV in load."
         for model in (demand.model,) if demand.model else start.models:
-            load = (
-                f"arrivalRate: {_text(demand.rate)}, "
-                f"avgInTokens: {case.in_tokens:g}, "
-                f"avgOutTokens: {case.out_tokens:g}"
-            )
             yield f"  - name: {_text(f'{demand.use_case}-{model_name(model)}')}"
             yield f"    class: {demand.use_case}"
             yield f"    model: {_text(model_name(model))}"
-            yield f"    currentAlloc: {{load: {{{load}}}}}"
+            yield from _load(demand)
     yield ""
+
+
+def _load(demand: Demand) -> Iterator[str]:
+    """Yield the lines of a load: mean lengths, or the request shapes of a trace."""
+    case = use_case(demand.use_case)
+    if demand.traced is None:
+        lengths = f"avgInTokens: {case.in_tokens:g}, avgOutTokens: {case.out_tokens:g}"
+        yield f"    currentAlloc: {{load: {{arrivalRate: {_text(demand.rate)}, {lengths}}}}}"
+        return
+    yield "    currentAlloc:"
+    yield "      load:"
+    yield f"        arrivalRate: {_text(demand.rate)}"
+    yield "        # Clusters of the recorded requests by prompt length."
+    yield "        shapes:"
+    for shape in demand.traced.shapes:
+        fields = shape.model_dump(by_alias=True, exclude_unset=True, exclude_none=True)
+        yield f"          - {{{', '.join(f'{key}: {value}' for key, value in fields.items())}}}"
 
 
 def _count(start: StarterFacts, choice: Choice) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
 from itertools import pairwise
 from math import exp
 from pathlib import Path
@@ -257,10 +256,12 @@ def test_rows_are_independent_of_their_neighbours() -> None:
     for i, case in enumerate(CASES):
         alone = queues([case]).analyze(rates[[i]])
         taken = together.take(np.array([i])).analyze(rates[[i]])
-        for field in fields(alone.latencies):
-            value = getattr(found.latencies, field.name)[i]
-            assert getattr(alone.latencies, field.name)[0] == value
-            assert getattr(taken.latencies, field.name)[0] == value
+        of_row = found.latencies.take(np.array([i]))
+        for value, one_alone, one_taken in zip(
+            of_row.columns(), alone.latencies.columns(), taken.latencies.columns(), strict=True
+        ):
+            assert (one_alone == value).all()
+            assert (one_taken == value).all()
         assert alone.figure(TargetMeasure("ttft", 95.0))[0] == found.figure(TargetMeasure("ttft", 95.0))[i]
 
 
@@ -281,13 +282,13 @@ def test_latencies_grow_with_rate_percentile_and_variability() -> None:
 
 
 @pytest.mark.parametrize("metric", LATENCIES)
-def test_quantiles_invert_survival_functions(metric: str) -> None:
+def test_quantiles_invert_survival_functions(metric: LatencyName) -> None:
     found = queues(CASES).analyze(np.array([case[7] for case in CASES], dtype=np.float64))
-    beyond = getattr(found.latencies, f"{metric}_beyond")
+    latencies = found.latencies
     for share in (0.5, 0.95):
-        value = getattr(found.latencies, f"{metric}_quantile")(share)
-        free = value < found.latencies.most_itl_ms if metric == "itl" else np.ones(len(value), bool)
-        assert beyond(value)[free] == pytest.approx(1 - share, rel=1e-6)
+        value = latencies.quantile(metric, share)
+        free = value < latencies.most_itl_ms[:, 0] if metric == "itl" else np.ones(len(value), bool)
+        assert latencies.beyond(metric, value)[free] == pytest.approx(1 - share, rel=1e-6)
 
 
 def test_exact_root_of_a_percentile_is_not_a_bracket_end() -> None:
@@ -419,7 +420,9 @@ def test_quantiles_of_random_replicas_invert_survival_functions() -> None:
     loads = np.random.default_rng(2).uniform(0.1, 0.95, 400)
     latencies = replicas.analyze(loads * replicas.stable_rate_rps).latencies
     for share in (0.5, 0.95, 0.99):
-        assert latencies.ttft_beyond(latencies.ttft_quantile(share)) == pytest.approx(1 - share, rel=1e-6)
+        assert latencies.beyond("ttft", latencies.quantile("ttft", share)) == pytest.approx(
+            1 - share, rel=1e-6
+        )
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.5])

@@ -197,7 +197,7 @@ def test_extreme_loads_give_ordered_finite_waits(cv: float, batch: int) -> None:
 def test_percentiles_of_all_requests_are_a_mixture() -> None:
     found = classes_of(batch=4, rates=[10.0, 20.0, 6.0])
     at = found.quantile_of_all("ttft", 95.0)
-    beyond = found.latencies.ttft_beyond(np.full(3, at))
+    beyond = found.latencies.beyond("ttft", np.full(3, at))
     assert (found.offered_rps / 36) @ beyond == pytest.approx(0.05)
     assert found.figure(P95)[0] < at < found.figure(P95)[2]
 

@@ -17,6 +17,7 @@ OFFLINE = Feature(
     "offline",
     fields=("deadline",),
     refused_fields={"cache_hit_rate": "offline work has no cache; its requests are those that miss it"},
+    refuses_shapes="offline work is planned with one mean request",
     faults=_faults,
     faults_alone=offline_faults,
 )

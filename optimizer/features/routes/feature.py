@@ -28,6 +28,7 @@ ROUTES = Feature(
         "max_power_w": "power depends on the routed load",
         "headroom_share": _NO_RESERVE,
     },
+    refuses_shapes="the kinds of a route state the lengths of its requests",
     has_coupling=True,
     faults=route_problems,
     faults_alone=kind_problems,

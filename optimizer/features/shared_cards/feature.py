@@ -27,6 +27,7 @@ SHARED_CARDS = Feature(
         "max_power_w": "the power of shared cards is unknown",
         "headroom_share": _NO_RESERVE,
     },
+    refuses_shapes="a shared card computes with one mean request of each server",
     has_coupling=True,
     has_checks=True,
     faults=shared_card_problems,

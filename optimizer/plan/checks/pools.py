@@ -49,7 +49,7 @@ def check_pools(facts: Facts) -> list[str]:
         if np.isnan(most_rps[i]):
             problems.append(f"{name}: on {pool.accelerator} no rate meets the targets")
             continue
-        true = dict.fromkeys(KindPoolFields.model_fields) | found[i]
+        true = dict.fromkeys(KindPoolFields.model_fields) | {"shapes": (), "doubts": ()} | found[i]
         true |= _derived(facts, name, pool, float(most_rps[i]), found[i]["utilization"])
         problems += _differences(true, pool, f"allocations.{name}.{facts.plan.allocations[name].index(pool)}")
     return problems

@@ -49,7 +49,8 @@ def stated_limit(facts: Facts, server: Server, accelerator: str) -> float:
         chosen = facts.system.options.batch_sizing == "optimal"
         limit = min(limit, server.max_batch_size) if chosen else float(server.max_batch_size)
     if profile.kv_capacity_tokens is not None and not idle:
-        limit = min(limit, profile.kv_capacity_tokens // (load.in_tokens + load.out_tokens))
+        free = max(profile.kv_capacity_tokens - load.heads_tokens(), 0.0)
+        limit = min(limit, free // load.request_tokens())
     return limit
 
 

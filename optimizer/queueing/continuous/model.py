@@ -12,12 +12,16 @@ from typing import ClassVar, Self
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.queueing.continuous.latencies import BatchSlots, Latencies
-from optimizer.queueing.continuous.replicas import Iteration, ReplicaArrays
+from optimizer.queueing.continuous.iterations import mean_iterations
+from optimizer.queueing.continuous.latencies import Latencies, intervals_of, merged
+from optimizer.queueing.continuous.long_latencies import long_latencies
+from optimizer.queueing.continuous.long_prompts import LONG_PROMPTS, LongPrompts
+from optimizer.queueing.continuous.replicas import ReplicaArrays
 from optimizer.queueing.continuous.schedulers import SCHEDULERS, Scheduler
-from optimizer.queueing.measures import LATENCIES, TargetMeasure
+from optimizer.queueing.continuous.slots import BatchSlots, requests_inside
+from optimizer.queueing.measures import LATENCIES, LatencyName, TargetMeasure
 from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, ReplicaLimits, Variability
-from optimizer.queueing.roots import closed_brackets, zeros_or
+from optimizer.queueing.shapes import shape_number
 from optimizer.timing.engine import EngineLaw
 from optimizer.timing.law import Law
 
@@ -25,12 +29,6 @@ STABILITY_MARGIN = 1e-3
 """Margin below the maximum rate, as a share of it, up to which sizing searches."""
 MIN_LOAD = 1e-6
 """Share of the maximum rate from which sizing searches."""
-ITERATION_WIDTH = 1e-13
-"""Relative width of the bracket at which the search for the mean iteration stops."""
-SECANT_WIDTH = 4e-15
-MAX_SECANTS = 12
-GROWTH = 1.5
-MAX_GROWTHS = 60
 MIN_BEYOND, MAX_BEYOND = 1e-300, 1 - 1e-16
 """Range of the probability of exceeding a target, before its logarithm is taken."""
 
@@ -48,10 +46,15 @@ class ContinuousPerformance(Performance):
 
     def figure(self, measure: TargetMeasure, rows: BoolArray | None = None) -> FloatArray:
         """Return the values of a target measure, a mean or a percentile, shape (R,)."""
-        if measure.percentile is None:
+        if measure.shape:
+            found = self.latencies.of_shape(shape_number(measure.shape))
+        elif measure.percentile is None:
             return super(ContinuousPerformance, self).figure(measure, rows)
-        quantile = getattr(self.latencies, f"{measure.metric}_quantile")
-        return np.asarray(quantile(measure.percentile / 100))
+        else:
+            found = self.latencies
+        if measure.percentile is None:
+            return found.mean_ms(_latency(measure))
+        return found.quantile(_latency(measure), measure.percentile / 100)
 
     def judged(self, measure: TargetMeasure, limits: FloatArray) -> FloatArray:
         """Return values that exceed their limits exactly where a target measure does, shape (R,) (eq. 260).
@@ -63,20 +66,16 @@ class ContinuousPerformance(Performance):
         values = np.zeros_like(limits)
         rows = np.flatnonzero(np.isfinite(limits))
         latencies = self.latencies if len(rows) == len(limits) else self.latencies.take(rows)
-        beyond = getattr(latencies, f"{measure.metric}_beyond")(limits[rows])
+        if measure.shape:
+            latencies = latencies.of_shape(shape_number(measure.shape))
+        beyond = latencies.beyond(_latency(measure), limits[rows])
         log_beyond = np.log(np.clip(beyond, MIN_BEYOND, MAX_BEYOND))
         values[rows] = limits[rows] * np.log1p(-measure.percentile / 100) / log_beyond
         return values
 
     def missed_share(self, limits_ms: FloatArray) -> FloatArray:
-        """Return the share of requests that exceed any limit, assuming independent latencies (eq. 88).
-
-        Requests that wait long also tend to decode slowly, so the true share is not larger.
-        """
-        kept = np.ones(limits_ms.shape[1])
-        for metric, limit in zip(LATENCIES, limits_ms, strict=True):
-            kept *= 1 - getattr(self.latencies, f"{metric}_beyond")(limit)
-        return 1 - kept
+        """Return the share of requests that exceed any limit, assuming independent latencies (eq. 88)."""
+        return self.latencies.missed_share(limits_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +84,7 @@ class ContinuousQueues(QueueModel):
 
     name: ClassVar[str] = "continuous"
     takes_variability: ClassVar[bool] = True
+    takes_shapes: ClassVar[bool] = True
     replicas: ReplicaArrays
     whole_prompts: BoolArray
     """Mask of replicas that compute entire prompts first (`prefill-first`), shape (R,)."""
@@ -106,7 +106,7 @@ class ContinuousQueues(QueueModel):
         replicas = ReplicaArrays.of(law, variability, limits)
         whole = law.prefills_first
         largest = np.zeros(len(whole))
-        for scheduler, rows in _by_scheduler(whole):
+        for scheduler, rows in _by_scheduler(whole, replicas.mixes_long):
             largest[rows] = scheduler.largest_rate(replicas.take(rows))
         return cls(replicas, whole, limits.max_queue, limits.max_batch, largest)
 
@@ -140,9 +140,9 @@ class ContinuousQueues(QueueModel):
         # Rows with the same scheduler are analysed together.
         parts = [
             (rows, _latencies(scheduler, self.replicas.take(rows), rate[rows], self.largest_rate[rows]))
-            for scheduler, rows in _by_scheduler(self.whole_prompts)
+            for scheduler, rows in _by_scheduler(self.whole_prompts, self.replicas.mixes_long)
         ]
-        latencies = parts[0][1] if len(parts) == 1 else _merged(parts)
+        latencies = parts[0][1] if len(parts) == 1 else merged(parts)
         wait, itl = latencies.turn_ms, latencies.itl_ms
         service = latencies.e2e_ms - latencies.client_ms - wait
         # A full queue rejects requests. The queueing time is exponential, so the probability that the queue
@@ -174,97 +174,29 @@ class ContinuousQueues(QueueModel):
         )
 
 
-def _by_scheduler(whole_prompts: BoolArray) -> Iterator[tuple[Scheduler, IntArray]]:
-    for scheduler, mine in zip(SCHEDULERS.values(), (~whole_prompts, whole_prompts), strict=True):
+def _by_scheduler(whole_prompts: BoolArray, mixes_long: BoolArray) -> Iterator[tuple[Scheduler, IntArray]]:
+    """Yield the equations of each group of rows, with the indices of these rows."""
+    mixed = mixes_long & ~whole_prompts
+    groups = ~whole_prompts & ~mixed, whole_prompts, mixed
+    for scheduler, mine in zip((*SCHEDULERS.values(), LONG_PROMPTS), groups, strict=True):
         rows = np.flatnonzero(mine)
         if len(rows):
             yield scheduler, rows
 
 
-def _merged(parts: list[tuple[IntArray, Latencies]]) -> Latencies:
-    """Merge the latencies of several groups of rows, in the original order of the rows."""
-    order = np.argsort(np.concatenate([rows for rows, _ in parts]))
-    columns = zip(*(part.columns() for _, part in parts), strict=True)
-    return Latencies(*map(np.concatenate, columns)).take(order)
-
-
 def _latencies(
     scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray, largest: FloatArray
 ) -> Latencies:
-    found = _iterations(scheduler, replicas, rate)
+    if isinstance(scheduler, LongPrompts):
+        return long_latencies(scheduler, replicas, rate, largest)
+    found = mean_iterations(scheduler, replicas, rate)
     prompts = scheduler.prompts(replicas, rate, found)
-    places = BatchSlots.of(replicas, rate, largest, found, prompts.own_ms)
-    return Latencies.of(replicas, rate, found, prompts, places)
+    number = requests_inside(replicas, rate, found, prompts.own_ms)
+    places = BatchSlots.of(replicas, rate, largest, number)
+    intervals = intervals_of(replicas, rate, found, prompts, places)
+    return Latencies.of(replicas, rate, found, prompts, places, intervals)
 
 
-@dataclass(frozen=True, slots=True)
-class _IterationResidual:
-    """Function whose root is the mean iteration: log of the iteration time for a guess over the guess."""
-
-    scheduler: Scheduler
-    replicas: ReplicaArrays
-    rate: FloatArray
-
-    def take(self, rows: IntArray) -> Self:
-        return type(self)(self.scheduler, self.replicas.take(rows), self.rate[rows])
-
-    def __call__(self, x: FloatArray, /) -> FloatArray:
-        return np.log(self.scheduler.iteration(self.replicas, self.rate, x).mean_ms / x)
-
-
-def _iterations(scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray) -> Iteration:
-    """Return the mean iterations, as a fixed point of their length (eq. 70).
-
-    The contents of an iteration are almost linear in its length, so secant steps converge fast. With
-    `prefill-first` there can be two solutions, of which the shorter one is valid. If secants do not converge,
-    the solution is bracketed.
-    """
-    guess, closed = _secants(scheduler, replicas, rate)
-    rows = np.flatnonzero(~closed)
-    if len(rows):
-        guess[rows] = _bracketed(
-            _IterationResidual(scheduler, replicas.take(rows), rate[rows]), replicas.take(rows)
-        )
-    return scheduler.iteration(replicas, rate, guess)
-
-
-def _secants(scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """Return iteration lengths from secant steps from below [ms], and a mask of those that converged."""
-    # From below, the first crossing is the shortest solution. Rows that step past it have not converged.
-    before = replicas.iteration_ms(1.0)
-    found_before = scheduler.iteration(replicas, rate, before).mean_ms
-    guess = found_before
-    found = scheduler.iteration(replicas, rate, guess).mean_ms
-    sound = found_before >= before
-    for _ in range(MAX_SECANTS):
-        closed = np.abs(found - guess) <= SECANT_WIDTH * guess
-        if (closed | ~sound).all():
-            break
-        # Secant of the resulting length over the guessed length; its slope must be below 1, the slope of the
-        # diagonal.
-        step = guess - before
-        slope = (found - found_before) / np.where(step == 0, 1.0, step)
-        sound &= closed | ((slope < 1) & (step != 0))
-        moved = guess + (found - guess) / np.where(slope < 1, 1 - slope, 1.0)
-        before, found_before = guess, found
-        guess = np.where(closed | ~sound, guess, moved)
-        found = scheduler.iteration(replicas, rate, guess).mean_ms
-    closed = np.abs(found - guess) <= SECANT_WIDTH * guess
-    return guess, sound & closed & scheduler.has_one_solution
-
-
-def _bracketed(excess: "_IterationResidual", replicas: ReplicaArrays) -> FloatArray:
-    """Return iteration lengths [ms] from brackets that grow from the shortest iteration."""
-    low = 0.999 * replicas.iteration_ms(1.0)
-    at_low = excess(low)
-    high, at_high = low * np.exp(at_low), np.zeros_like(low)
-    rows = np.arange(len(low))
-    for _ in range(MAX_GROWTHS):
-        high[rows] *= GROWTH
-        at_high[rows] = excess.take(rows)(high[rows])
-        rows = rows[at_high[rows] > 0]
-        if not len(rows):
-            break
-    ends, values = np.stack((low, high)), np.stack((at_low, at_high))
-    brackets, values = closed_brackets(excess, ends, values, ITERATION_WIDTH)
-    return zeros_or(brackets.max(axis=0), brackets, values)
+def _latency(measure: TargetMeasure) -> LatencyName:
+    """Return the latency of a measure."""
+    return next(name for name in LATENCIES if name == measure.metric)

@@ -1,6 +1,6 @@
 """Data of the queue model of continuous batching: replicas with requests, iterations and prompts.
 
-Times are in ms and rates in requests/ms; all arrays have shape (R,).
+Times are in ms and rates in requests/ms; arrays have shape (R,), and those of the rows of loads (R, H).
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, RowArrays
 from optimizer.queueing.performance import ReplicaLimits, Variability
+from optimizer.queueing.shapes import ShapeRows, row_sum
 from optimizer.timing.engine import ClientTimes, EngineLaw, IterationTimes
 
 MIN_STEPS = 1e-3
@@ -18,28 +19,48 @@ MIN_STEPS = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class ReplicaArrays(RowArrays):
-    """R replicas with their request distributions."""
+    """R replicas with their request distributions (eq. 261)."""
 
     times: IterationTimes
     """Coefficients of an iteration's time."""
     client: ClientTimes
     """Delays between the engine and its clients."""
-    prompt: FloatArray
-    """I: mean prompt length [tokens], at least 1."""
-    steps: FloatArray
-    """J: mean number of decode steps of an output, which is its number of tokens minus 1."""
-    prompt_scv: FloatArray
-    """Squared coefficient of variation of the prompt length."""
-    answer_scv: FloatArray
-    """Squared coefficient of variation of the output length."""
+    rows: ShapeRows
+    """Rows of the loads, with at least one prompt token to compute."""
     arrival_scv: FloatArray
     """Squared coefficient of variation of the interarrival times."""
     budget: FloatArray
     """M: token budget, the maximum number of tokens computed in an iteration."""
     places: FloatArray
     """N: batch slots, the maximum number of requests in an iteration."""
+    free_tokens: FloatArray
+    """KV cache without prefixes that are stored once [tokens]; inf if it is unlimited."""
+    prompt: FloatArray
+    """I: mean number of prompt tokens to compute."""
+    prompt_scv: FloatArray
+    """Squared coefficient of variation of the number of prompt tokens to compute."""
+    prompt_square: FloatArray
+    """Second moment of the number of prompt tokens to compute [tokens²]."""
+    before_a_token: FloatArray
+    """Mean number of prompt tokens before a computed token, averaged over all tokens."""
+    steps: FloatArray
+    """J: mean number of decode steps of an output, which is its number of tokens minus 1."""
+    answer_scv: FloatArray
+    """Squared coefficient of variation of the output length."""
     context: FloatArray
     """Mean number of KV cache tokens of a decoding request, averaged over time (eq. 67)."""
+    context_variance: FloatArray
+    """Variance of the mean context of requests, weighted by their time in decoding [tokens²] (eq. 67).
+
+    At a random time, long outputs are more frequent. The third moment of output lengths is that of a
+    lognormal distribution.
+    """
+    delay_ms: FloatArray
+    """Mean time that the prompts of others add to the decoding of a request [ms]; 0 until it is known."""
+    more_seen: FloatArray
+    """Additional requests in the iterations of a request, because long prompts let others queue; 0 until they
+    are known.
+    """
 
     @classmethod
     def of(cls, law: EngineLaw, variability: Variability, limits: ReplicaLimits) -> Self:
@@ -47,50 +68,67 @@ class ReplicaArrays(RowArrays):
 
         Args:
             law: latency model.
-            variability: coefficients of variation.
+            variability: coefficients of variation, or the rows of loads with several shapes.
             limits: batch and memory limits.
         """
-        prompt, answer = np.maximum(law.in_tokens, 1.0), law.out_tokens
-        prompt_scv, answer_scv = variability.in_tokens_cv**2, variability.out_tokens_cv**2
-        context = prompt + answer * (1 + answer_scv) / 2
-        places = np.clip(np.floor(limits.kv_capacity_tokens / context), 1.0, limits.max_batch)
+        squares = variability.in_tokens_cv**2, variability.out_tokens_cv**2
+        rows = variability.shapes or ShapeRows.of_means(
+            np.maximum(law.in_tokens, 1.0), law.out_tokens, *squares
+        )
+        prompt, answer, steps = rows.mean(rows.computed), rows.mean(rows.answer), row_steps(rows)
+        # Ratios of lengths to their means are 1 for a single row, so its moments are exactly the stated ones.
+        ratio, answer_ratio = rows.computed / column(prompt), rows.answer / column(answer)
+        in_decoding = rows.weight * (steps / column(rows.mean(steps)))
+        contexts = row_context(rows)
+        context = row_sum(in_decoding * contexts)
+        held = row_sum(in_decoding * (contexts - rows.cached + rows.stored))
+        spread = rows.computed**2 * rows.computed_scv
+        spread += (steps + 1) ** 2 * rows.answer_scv * (1 + rows.answer_scv) ** 2 / 4
+        spread += (contexts - column(context)) ** 2
+        free = np.maximum(limits.kv_capacity_tokens - rows.heads, 1.0)
+        none = np.zeros_like(prompt)
         return cls(
-            law.iterations,
-            law.client,
-            prompt,
-            np.maximum(answer - 1, MIN_STEPS),
-            prompt_scv,
-            answer_scv,
-            variability.arrival_cv**2,
-            law.max_num_tokens,
-            places,
-            context,
+            times=law.iterations,
+            client=law.client,
+            rows=rows,
+            arrival_scv=variability.arrival_cv**2,
+            budget=law.max_num_tokens,
+            places=np.clip(np.floor(free / held), 1.0, limits.max_batch),
+            free_tokens=free,
+            prompt=prompt,
+            prompt_scv=rows.mean(ratio**2 * rows.computed_scv + (ratio - 1) ** 2),
+            prompt_square=rows.mean(rows.computed**2 * (1 + rows.computed_scv)),
+            before_a_token=rows.mean(ratio * before_tokens(rows)),
+            steps=rows.mean(steps),
+            answer_scv=rows.mean(answer_ratio**2 * rows.answer_scv + (answer_ratio - 1) ** 2),
+            context=context,
+            context_variance=row_sum(in_decoding * spread),
+            delay_ms=none,
+            more_seen=none,
         )
 
     @property
-    def prompt_square(self) -> FloatArray:
-        """Second moment of the prompt length [tokens²]."""
-        return self.prompt**2 * (1 + self.prompt_scv)
+    def mixes_long(self) -> BoolArray:
+        """Mask of replicas with several different rows, some with prompts beyond the token budget."""
+        return np.asarray(self.rows.varies & (self.rows.longest + self.places > self.budget))
 
     @property
-    def before_a_token(self) -> FloatArray:
-        """Mean number of prompt tokens before a prompt token, averaged over all tokens."""
-        return self.prompt * (1 + self.prompt_scv) / 2
+    def row_times(self) -> IterationTimes:
+        """Coefficients of an iteration's time for calculations with rows, shapes (R, 1)."""
+        return IterationTimes(*(column[:, np.newaxis] for column in self.times.columns()))
 
     @property
-    def context_variance(self) -> FloatArray:
-        """Variance of the mean context of requests, weighted by their time in decoding [tokens²] (eq. 67).
-
-        At a random time, long outputs are more frequent. The third moment of output lengths is that of a
-        lognormal distribution.
-        """
-        scv, answer = self.answer_scv, self.steps + 1
-        return self.prompt**2 * self.prompt_scv + answer**2 * scv * (1 + scv) ** 2 / 4
+    def row_context_shift(self) -> FloatArray:
+        """Mean context of each row minus that of all requests in decoding [tokens], shape (R, H)."""
+        return np.asarray(row_context(self.rows) - column(self.context))
 
     @property
     def own_context_variance(self) -> FloatArray:
-        """Variance over requests of their mean context length [tokens²]; each request counts once."""
-        return self.prompt**2 * self.prompt_scv + (self.steps + 1) ** 2 * self.answer_scv / 4
+        """Variance within each row of the mean context of a request [tokens²], shape (R, H)."""
+        rows = self.rows
+        return np.asarray(
+            rows.computed**2 * rows.computed_scv + (row_steps(rows) + 1) ** 2 * rows.answer_scv / 4
+        )
 
     def iteration_ms(
         self,
@@ -111,12 +149,19 @@ class ReplicaArrays(RowArrays):
         context = decodes * self.context if held is None else held
         return self.times.ms(decodes, context, tokens, count, tokens * self.before_a_token)
 
-    def lone_prompt_ms(
+    def lone_prompts_ms(
         self, decodes: FloatArray | float, held: FloatArray | float | None = None
     ) -> FloatArray:
-        """Return the time of an iteration with one entire prompt [ms], averaged over prompt lengths."""
-        context = decodes * self.context if held is None else held
-        return self.times.ms(decodes, context, self.prompt, 1.0, self.prompt_square / 2)
+        """Return the time of an iteration with one entire prompt of each row [ms], shape (R, H)."""
+        count = np.broadcast_to(decodes, self.prompt.shape)
+        context = count * self.context if held is None else np.broadcast_to(held, count.shape)
+        return self.row_times.ms(
+            count[:, np.newaxis],
+            context[:, np.newaxis],
+            self.rows.computed,
+            1.0,
+            self.rows.computed * before_tokens(self.rows),
+        )
 
     def alike_ms(self, found: "Iteration") -> FloatArray:
         """Return the mean iteration [ms] as if all decoding requests had the mean context."""
@@ -158,20 +203,24 @@ class Iteration(NamedTuple):
 
 
 class Prompts(NamedTuple):
-    """Service of prompts in R replicas, as a request sees it; shapes (R,)."""
+    """Service of prompts in R replicas, as a request sees it; shapes (R,), or (R, H) for rows."""
 
     own_ms: FloatArray
-    """Prefill time of the request's own prompt [ms]."""
+    """Prefill time of the request's own prompt [ms], shape (R, H)."""
     wait_ms: FloatArray
     """Mean time before the prefill, after a slot is free [ms]."""
     wait_variance: FloatArray
     """Variance of the time before the prefill [ms²]."""
     own_variance: FloatArray
-    """Variance of the prefill time [ms²]."""
+    """Variance of the prefill time within each row [ms²], shape (R, H)."""
     least_ms: FloatArray
-    """Minimum TTFT [ms]."""
+    """Minimum TTFT [ms], shape (R, H)."""
+    stalls_ms: FloatArray
+    """Delay that a prompt of each row adds to every decoding request [ms], shape (R, H)."""
     stall_ms: FloatArray
-    """Delay that a prompt adds to every decoding request [ms]."""
+    """Mean delay that a prompt adds to every decoding request [ms]."""
+    stall_square: FloatArray
+    """Second moment of this delay [ms²]."""
     share: FloatArray
     """Share of time in which prompts are computed."""
     longest_ms: FloatArray
@@ -180,3 +229,23 @@ class Prompts(NamedTuple):
     """Mean time of the iteration during which a request arrives [ms]."""
     apart: BoolArray
     """Mask of replicas whose mean prompt fits into one iteration."""
+
+
+def row_steps(rows: ShapeRows) -> FloatArray:
+    """Return the mean number of decode steps of the outputs of each row, shape (R, H)."""
+    return np.asarray(np.maximum(rows.answer - 1, MIN_STEPS))
+
+
+def row_context(rows: ShapeRows) -> FloatArray:
+    """Return the mean context of each row over its decoding [tokens], shape (R, H) (eq. 67)."""
+    return np.asarray(rows.computed + rows.cached + rows.answer * (1 + rows.answer_scv) / 2)
+
+
+def before_tokens(rows: ShapeRows) -> FloatArray:
+    """Return the mean number of prompt tokens before a computed token of each row, shape (R, H)."""
+    return np.asarray(rows.cached + rows.computed * (1 + rows.computed_scv) / 2)
+
+
+def column(values: FloatArray) -> FloatArray:
+    """Return values of replicas, shape (R,), as a column beside those of rows, shape (R, 1)."""
+    return values[:, np.newaxis]

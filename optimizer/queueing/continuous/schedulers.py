@@ -11,7 +11,8 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.queueing.continuous.arrivals import NEARLY_EVEN, dispersion, load_found, none_arrive
-from optimizer.queueing.continuous.replicas import Iteration, Prompts, ReplicaArrays
+from optimizer.queueing.continuous.replicas import Iteration, Prompts, ReplicaArrays, before_tokens, column
+from optimizer.queueing.shapes import ShapeRows
 from optimizer.timing.engine import SchedulerName
 
 MAX_PROMPT_SHARE = 0.98
@@ -60,11 +61,11 @@ class Chunked(Scheduler):
     def iteration(self, replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
         """Return the iterations that follow from a guess of their mean duration (eq. 68-70)."""
         # Decodes come first; the rest of the token budget is for prompts.
-        decodes, spread, seen, held = _decodes(replicas, rate, guess_ms)
+        decodes, spread, seen, held = decodes_of(replicas, rate, guess_ms)
         budget = np.maximum(replicas.budget - seen, 1.0)
         prompts = rate * guess_ms
         together = np.where(
-            replicas.arrival_scv > NEARLY_EVEN, _mean_of_some(prompts), np.maximum(prompts, 1.0)
+            replicas.arrival_scv > NEARLY_EVEN, mean_of_some(prompts), np.maximum(prompts, 1.0)
         )
         # Prompts longer than the budget are spread over several iterations, so more iterations contain prompt
         # tokens.
@@ -83,16 +84,13 @@ class Chunked(Scheduler):
         even = scv < NEARLY_EVEN
         budget = np.maximum(replicas.budget - found.seen, 1.0)
         full_ms = replicas.iteration_ms(found.seen, budget, held=found.held)
-        alone = replicas.lone_prompt_ms(found.seen, found.held) - found.decode_ms
+        stalls = replicas.lone_prompts_ms(found.seen, found.held) - column(found.decode_ms)
+        alone = replicas.rows.mean(stalls)
         own_ms = self._own(replicas, found, budget)
-        # While prompts queue, each takes its part of a full iteration. Entire prompts also take their share
-        # of the decodes between them.
-        whole = prompt < budget
-        work = np.minimum(prompt / budget * (full_ms - found.decode_ms), alone)
-        service = np.where(whole, found.decode_ms * prompt / budget + work, prompt / budget * full_ms)
+        service, whole = self._service(replicas, found, (budget, full_ms), stalls)
         slope = replicas.prompt_slope_ms(found.seen, found.prompt_tokens)
-        seen_ms, square = _iteration_found(replicas, rate, found, slope, whole)
-        busy = _busy(found, scv)
+        seen_ms, square = _iteration_found(replicas, rate, found, slope, np.asarray(whole.any(axis=1)))
+        busy = busy_chance(found, scv)
         share = np.minimum(rate * alone, MAX_PROMPT_SHARE)
         # Prompts that arrive in the same iteration are computed together.
         burst = np.where(scv > 1, dispersion(rate * seen_ms, scv) - 1, 0.0)
@@ -103,40 +101,75 @@ class Chunked(Scheduler):
         # (gated), and in the queue while the budget is used up. The longer one counts.
         gated = busy * (residual / 2 + mates)
         end = np.minimum(full_ms - found.decode_ms, alone) * np.minimum(1.0, prompt / budget) / 2
-        queue, queue_variance, load = _queue(replicas, rate, service)
+        queue, queue_variance, load = queueing(replicas.rows, rate, service, scv)
         queue += busy / 2 * found.decode_ms + load * end
         lengths = found.mean_ms, seen_ms, square, residual
-        gated_variance = _gated_variance(rate, (busy, gated), lengths, slope * prompt, scv)
-        wait, variance = _joined((gated, gated_variance), (queue, queue_variance))
+        of_gated = gated_variance(rate, (busy, gated), lengths, slope * prompt, scv)
+        wait, variance = joined((gated, of_gated), (queue, queue_variance))
         square_or_spread = np.where(even, replicas.prompt_scv * prompt**2, replicas.prompt_square)
+        mean_own = replicas.rows.mean(own_ms)
+        # Prompts of others are weighted by the time during which they are computed.
+        others = replicas.rows.mean(own_ms * np.minimum(own_ms, column(full_ms))) / mean_own
         return Prompts(
             own_ms=own_ms,
             wait_ms=wait,
             wait_variance=variance + share * slope**2 * square_or_spread,
-            own_variance=slope**2 * replicas.prompt_scv * prompt**2,
-            least_ms=np.minimum(found.decode_ms, own_ms),
+            own_variance=column(slope**2) * replicas.rows.computed_scv * replicas.rows.computed**2,
+            least_ms=np.minimum(column(found.decode_ms), own_ms),
+            stalls_ms=stalls,
             stall_ms=alone,
+            stall_square=replicas.rows.mean(stalls**2 * (1 + replicas.rows.computed_scv)),
             share=share,
-            longest_ms=np.minimum(own_ms + mates, full_ms),
+            longest_ms=np.minimum(others + mates, full_ms),
             found_ms=seen_ms,
-            apart=whole,
+            apart=prompt < budget,
         )
 
-    def _own(self, replicas: ReplicaArrays, found: Iteration, budget: FloatArray) -> FloatArray:
-        """Return the prefill time of a prompt [ms]: full chunks, and one with the rest (eq. 72).
+    @staticmethod
+    def _service(
+        replicas: ReplicaArrays, found: Iteration, full: tuple[FloatArray, FloatArray], stalls: FloatArray
+    ) -> tuple[FloatArray, BoolArray]:
+        """Return the service time of the prompts of each row while prompts queue [ms], shape (R, H) (eq. 76).
 
-        All chunks together attend to the pairs of the prompt's tokens, each pair once.
+        Each prompt takes its part of a full iteration. Entire prompts also take their share of the decodes
+        between them.
+
+        Args:
+            replicas: R replicas.
+            found: mean iterations.
+            full: token budget that is left for prompts, and the time of a full iteration [ms].
+            stalls: delay that a prompt of each row adds to every decoding request [ms], shape (R, H).
+
+        Returns:
+            The service times, and a mask of the rows whose mean prompt fits into one iteration.
         """
-        times, prompt = replicas.times, replicas.prompt
+        rows, (budget, full_ms) = replicas.rows, (column(full[0]), column(full[1]))
+        whole, part, decode_ms = rows.computed < budget, rows.computed / budget, column(found.decode_ms)
+        work = np.minimum(part * (full_ms - decode_ms), stalls)
+        attention = column(replicas.times.prompt_attention_ms)
+        pairs = rows.computed * (before_tokens(rows) - column(replicas.before_a_token))
+        return np.where(whole, decode_ms * part + work, part * full_ms + attention * pairs), whole
+
+    @staticmethod
+    def _own(replicas: ReplicaArrays, found: Iteration, budget: FloatArray) -> FloatArray:
+        """Return the prefill time of the prompts of each row [ms], shape (R, H) (eq. 72).
+
+        It is that of full chunks, and of one with the rest. All chunks together attend to the pairs of the
+        prompt's tokens, each pair once.
+        """
+        times, prompt, budget = replicas.row_times, replicas.rows.computed, column(budget)
         chunks = np.floor(prompt / budget)
         rest = prompt - chunks * budget
         seen = np.maximum(found.seen - 1, 0.0)  # the request itself does not decode yet
         held = np.maximum(found.held - replicas.context, 0.0)
-        full = times.ms(found.seen, found.held, budget, 1.0)
-        last = times.ms(seen, held, rest, np.minimum(rest, 1.0))
-        pairs = times.prompt_attention_ms * replicas.prompt_square / 2
+        whole = replicas.lone_prompts_ms(seen, held)
+        if (prompt <= budget).all():
+            return whole
+        full = times.ms(column(found.seen), column(found.held), budget, 1.0)
+        last = times.ms(column(seen), column(held), rest, np.minimum(rest, 1.0))
+        pairs = times.prompt_attention_ms * prompt * before_tokens(replicas.rows)
         pieces = chunks * full + np.where(rest > 0, last, 0.0) + pairs
-        return np.where(prompt <= budget, replicas.lone_prompt_ms(seen, held), pieces)
+        return np.where(prompt <= budget, whole, pieces)
 
     def largest_rate(self, replicas: ReplicaArrays) -> FloatArray:
         """Return the throughput with all batch slots or the token budget used [requests/ms] (eq. 80)."""
@@ -160,7 +193,7 @@ class PrefillFirst(Scheduler):
 
         Iterations with prompts continue while prompts keep arriving.
         """
-        decodes, spread, seen, held = _decodes(replicas, rate, guess_ms)
+        decodes, spread, seen, held = decodes_of(replicas, rate, guess_ms)
         # Prompts arrive during a decode iteration; more arrive during the iterations that compute them, until
         # none does.
         without = replicas.iteration_ms(seen, held=held)
@@ -185,13 +218,14 @@ class PrefillFirst(Scheduler):
     def prompts(self, replicas: ReplicaArrays, rate: FloatArray, found: Iteration) -> Prompts:
         """Return the service of prompts, given the mean iterations (eq. 72-77)."""
         prompt, scv = replicas.prompt, replicas.arrival_scv
-        own_ms = replicas.lone_prompt_ms(0.0)
+        own_ms = replicas.lone_prompts_ms(0.0)
         most = np.maximum(1.0, np.floor(replicas.budget / prompt))
         average = found.prompt_ms * prompt / found.prompt_tokens
         # Queued prompts fill batches of prompts, but a burst can end before they are full.
-        service = np.where(scv > 1, average, self._batch_ms(replicas, most) / most)
+        mean_service = np.where(scv > 1, average, self._batch_ms(replicas, most) / most)
+        service = column(mean_service) * replicas.rows.computed / column(prompt)
         slope = replicas.prompt_slope_ms(0.0, found.prompt_tokens)
-        busy = _busy(found, scv)
+        busy = busy_chance(found, scv)
         share = np.minimum(rate * average, MAX_PROMPT_SHARE)
         seen_ms, square = _iteration_found(replicas, rate, found, slope, prompt < replicas.budget)
         # As with chunks: the current iteration and the prompts that arrived in it, or the queue of full
@@ -202,19 +236,21 @@ class PrefillFirst(Scheduler):
         residual = np.where(even, found.decode_ms, seen_ms)
         gated = busy * (residual / 2 + np.minimum(more, most - 1) * slope * prompt)
         lengths = found.mean_ms, seen_ms, square, residual
-        gated_variance = _gated_variance(rate, (busy, gated), lengths, slope * prompt, scv)
-        queue, queue_variance, load = _queue(replicas, rate, service)
-        queue += busy / 2 * found.decode_ms + load * np.maximum(seen_ms - service, 0.0) / 2
-        wait, variance = _joined((gated, gated_variance), (queue, queue_variance))
+        of_gated = gated_variance(rate, (busy, gated), lengths, slope * prompt, scv)
+        queue, queue_variance, load = queueing(replicas.rows, rate, service, scv)
+        queue += busy / 2 * found.decode_ms + load * np.maximum(seen_ms - mean_service, 0.0) / 2
+        wait, variance = joined((gated, of_gated), (queue, queue_variance))
         return Prompts(
             own_ms=own_ms,
             wait_ms=wait,
             wait_variance=variance,
-            own_variance=slope**2 * replicas.prompt_scv * prompt**2,
+            own_variance=column(slope**2) * replicas.rows.computed_scv * replicas.rows.computed**2,
             least_ms=0.8 * own_ms,
-            stall_ms=service,
+            stalls_ms=service,
+            stall_ms=mean_service,
+            stall_square=mean_service**2 * (1 + replicas.prompt_scv),
             share=share,
-            longest_ms=found.decode_ms + own_ms,
+            longest_ms=found.decode_ms + replicas.rows.mean(own_ms),
             found_ms=seen_ms,
             apart=prompt < replicas.budget,
         )
@@ -223,7 +259,7 @@ class PrefillFirst(Scheduler):
         """Return the throughput with all batch slots occupied [requests/ms] (eq. 80)."""
         ends = replicas.places / replicas.steps
         most = np.maximum(1.0, np.floor(replicas.budget / replicas.prompt))
-        together = np.clip(_mean_of_some(ends), 1.0, most)
+        together = np.clip(mean_of_some(ends), 1.0, most)
         prompts_ms = replicas.places * self._batch_ms(replicas, together) / together
         return replicas.places / (prompts_ms + replicas.steps * replicas.iteration_ms(replicas.places))
 
@@ -232,28 +268,28 @@ SCHEDULERS: dict[SchedulerName, Scheduler] = {"chunked": Chunked(), "prefill-fir
 """All schedulers, by their names in documents."""
 
 
-def _decodes(
+def decodes_of(
     replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return means: decoding requests, their dispersion, those that one of them sees, and KV cache tokens.
 
     Requests with long contexts lengthen their iterations, so arrivals find them more often (eq. 68, 128).
     """
-    decodes = np.minimum(rate * replicas.steps * guess_ms, replicas.places)
+    decodes = np.minimum(rate * replicas.steps * guess_ms + rate * replicas.delay_ms, replicas.places)
     scv = replicas.arrival_scv
     spread = dispersion(decodes, scv)
-    seen = np.clip(np.maximum(decodes, 1 - scv) + spread, 1.0, replicas.places)
+    seen = np.clip(np.maximum(decodes, 1 - scv) + spread + replicas.more_seen, 1.0, replicas.places)
     longer = replicas.times.kv_read_per_token_ms * replicas.context_variance / guess_ms
     return decodes, spread, seen, seen * replicas.context + decodes * longer
 
 
-def _mean_of_some(mean: FloatArray) -> FloatArray:
+def mean_of_some(mean: FloatArray) -> FloatArray:
     """Return the mean of a Poisson variable under the condition that it is not 0."""
     small = np.maximum(mean, 1e-12)
     return small / -np.expm1(-small)
 
 
-def _busy(found: Iteration, scv: FloatArray) -> FloatArray:
+def busy_chance(found: Iteration, scv: FloatArray) -> FloatArray:
     """Return the probability that an arriving request finds an iteration in progress."""
     inside = found.decodes + found.prompts
     return np.where(scv < NEARLY_EVEN, np.minimum(inside, 1.0), -np.expm1(-inside))
@@ -275,7 +311,7 @@ def _iteration_found(
     return square / found.mean_ms, square
 
 
-def _gated_variance(
+def gated_variance(
     rate: FloatArray,
     gate: tuple[FloatArray, FloatArray],
     lengths: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
@@ -303,18 +339,28 @@ def _gated_variance(
     return np.where(scv < NEARLY_EVEN, even, variance)
 
 
-def _queue(
-    replicas: ReplicaArrays, rate: FloatArray, service: FloatArray
+def queueing(
+    rows: ShapeRows, rate: FloatArray, services: FloatArray, scv: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return mean and variance of the queueing time of prompts, and the load that arrivals find (eq. 76)."""
+    """Return mean and variance of the queueing time of prompts, and the load that arrivals find (eq. 76).
+
+    Args:
+        rows: rows of the loads.
+        rate: arrival rate [1/ms].
+        services: service time of the prompts of each row [ms], shape (R, H).
+        scv: squared coefficient of variation of the interarrival times.
+    """
+    service = np.maximum(rows.mean(services), 1e-12)
     load = np.clip(rate * service, 1e-12, MAX_PROMPT_LOAD)
-    found = load_found(load, replicas.arrival_scv)
-    scv, prompt_scv = replicas.arrival_scv, replicas.prompt_scv
-    wait = found / (1 - found) * service * (scv + prompt_scv) / (scv + 1)
-    wait *= _seldom_met(load, scv, prompt_scv)
+    found = load_found(load, scv)
+    ratio = services / column(service)
+    service_scv = rows.mean(ratio**2 * rows.computed_scv + (ratio - 1) ** 2)
+    wait = found / (1 - found) * service * (scv + service_scv) / (scv + 1)
+    wait *= _seldom_met(load, scv, service_scv)
     # The third moment is weighted by the variability of arrivals, because evenly spaced ones miss long
     # prompts.
-    third = np.minimum(scv, 1.0) * load * service**2 * (1 + prompt_scv) ** 3 / (3 * (1 - load))
+    cube = rows.mean(ratio**3 * (1 + rows.computed_scv) ** 3)
+    third = np.minimum(scv, 1.0) * load * service**2 * cube / (3 * (1 - load))
     square = np.maximum(2 * wait**2 / np.maximum(found, TINY), 2 * wait**2 + third)
     return wait, square - wait**2, found
 
@@ -329,7 +375,7 @@ def _seldom_met(load: FloatArray, scv: FloatArray, prompt_scv: FloatArray) -> Fl
     return np.asarray(np.exp(-2 * (1 - load) / (3 * load) * little))
 
 
-def _joined(
+def joined(
     gated: tuple[FloatArray, FloatArray], queue: tuple[FloatArray, FloatArray]
 ) -> tuple[FloatArray, FloatArray]:
     """Return mean and variance of a waiting time that is about the maximum of two (eq. 77)."""

@@ -9,8 +9,10 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.continuous.latencies import MAX_LOAD, Gamma, Latencies
+from optimizer.queueing.continuous.distributions import Gamma, Parts
+from optimizer.queueing.continuous.latencies import Latencies
 from optimizer.queueing.continuous.model import ContinuousPerformance, ContinuousQueues
+from optimizer.queueing.continuous.slots import MAX_LOAD
 from optimizer.queueing.performance import MS_PER_S, Performance
 from optimizer.queueing.priority.delays import PriorityDelays
 from optimizer.queueing.reference import ReplicaQueues
@@ -34,7 +36,10 @@ class ClassLatencies(Latencies):
 
     def place_beyond(self, wait_ms: FloatArray) -> FloatArray:
         """Return P(queueing time > `wait_ms`) over the requests that queue for a batch slot."""
-        return self.delays.beyond(wait_ms)
+        if wait_ms.ndim == 1:
+            return self.delays.beyond(wait_ms)
+        flat = wait_ms.reshape(len(wait_ms), -1)
+        return np.stack([self.delays.beyond(times) for times in flat.T], axis=1).reshape(wait_ms.shape)
 
     def place_quantile(self, one_in: FloatArray) -> FloatArray:
         """Return the queueing time [ms] that one in `one_in` of the requests that queue for a slot exceed."""
@@ -42,9 +47,10 @@ class ClassLatencies(Latencies):
 
     def wait_quantile(self, share: float) -> FloatArray:
         """Return the time before the prefill that a share of all requests does not exceed [ms] (eq. 171)."""
-        for_prompt = self.turn_ms - self.place_chance * self.place_wait_ms
-        waits = replace(self, least_ttft_ms=np.zeros_like(for_prompt), turn_mean_ms=for_prompt)
-        return waits.ttft_quantile(share)
+        for_prompt = (self.turn_ms - self.place_chance * self.place_wait_ms)[:, np.newaxis, np.newaxis]
+        mean = np.broadcast_to(for_prompt, self.first.share.shape)
+        waits = replace(self.first, least_ms=np.zeros_like(mean), mean_ms=mean)
+        return replace(self, first=waits).ttft_quantile(share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,7 @@ class ServedClassLatencies(ClassLatencies):
 
     @property
     def _life(self) -> Gamma:
-        return Gamma(self.e2e_ms, self.e2e_variance)
+        return Gamma(self.e2e_rows_ms, self.e2e_variance)
 
     def wait_quantile(self, share: float) -> FloatArray:
         """Return the queueing time for a slot that a share of requests does not exceed [ms].
@@ -64,7 +70,7 @@ class ServedClassLatencies(ClassLatencies):
 
     def ttft_quantile(self, share: float) -> FloatArray:
         """Return the TTFT that a share of requests does not exceed [ms]; prefill times are equal."""
-        return self.least_ttft_ms + self.wait_quantile(share)
+        return self.first.least_ms[:, 0, 0] + self.wait_quantile(share)
 
 
 def of_service_times(
@@ -86,21 +92,26 @@ def of_service_times(
     factor = chance_factor(places, load, work_scv)
     chance = np.minimum(found.wait_ms / wait * factor, 1.0)
     more = found.wait_ms * (factor - 1)
+    one, zero = np.ones((len(load), 1)), np.zeros((len(load), 1))
+    first_row, itl_row = first[:, np.newaxis], found.itl_ms[:, np.newaxis]
+    e2e = found.response_ms + more
     everyone = Latencies(
         prefill_ms=first,
         turn_ms=found.wait_ms + more,
         client_ms=none,
         itl_ms=found.itl_ms,
-        least_ttft_ms=first,
-        turn_mean_ms=none,
-        turn_variance=none,
         place_chance=chance,
         place_wait_ms=wait,
-        least_itl_ms=found.itl_ms,
-        itl_variance=none,
-        most_itl_ms=found.itl_ms,
-        e2e_ms=found.response_ms + more,
-        e2e_variance=_place_variance(chance, wait, wait**2) + work_scv * found.service_ms**2,
+        e2e_ms=e2e,
+        weight=one,
+        decoding=one,
+        shape=zero.astype(np.int64),
+        stalls_ms=zero,
+        first=Parts.single(first_row, zero, zero),
+        interval=Parts.single(itl_row, zero, zero),
+        most_itl_ms=itl_row,
+        e2e_rows_ms=e2e[:, np.newaxis],
+        e2e_variance=(_place_variance(chance, wait, wait**2) + work_scv * found.service_ms**2)[:, np.newaxis],
     )
     above, upto = shares[0] * load, shares[1] * load
     ratio = _ratio(load, (above, upto)) * work_factor(places, (above, upto), work_scv)
@@ -188,7 +199,8 @@ def _ranked(
     spread = _place_variance(chance, delays.mean_ms, delays.variance) - _place_variance(chance, wait, wait**2)
     values["turn_ms"] = everyone.turn_ms + change
     values["e2e_ms"] = everyone.e2e_ms + change
-    values["e2e_variance"] = everyone.e2e_variance + spread
+    values["e2e_rows_ms"] = everyone.e2e_rows_ms + change[:, np.newaxis]
+    values["e2e_variance"] = everyone.e2e_variance + spread[:, np.newaxis]
     values["place_wait_ms"] = delays.mean_ms
     return result(**values, delays=delays)
 

@@ -77,10 +77,9 @@ class ClassPerformance(ContinuousPerformance):
         ends = self.figure(TargetMeasure(metric, percent))
         low, high = float(ends.min()), float(ends.max())
         share = self.offered_rps / self.offered_rps.sum()
-        beyond = getattr(self.latencies, f"{metric}_beyond")
 
         def excess(x: float) -> float:
-            return float(share @ beyond(np.full(len(share), x))) - (1 - percent / 100)
+            return float(share @ self.latencies.beyond(metric, np.full(len(share), x))) - (1 - percent / 100)
 
         return float(brentq(excess, low, high)) if excess(low) > 0 > excess(high) else low
 

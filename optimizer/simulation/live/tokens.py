@@ -108,7 +108,7 @@ class LiveTokens(LiveReplica):
     def kv_tokens(self) -> int:
         """Number of tokens in the KV cache."""
         state = self._machine.state[0]
-        return int(state["decode_tokens"] + state["partial_tokens"])
+        return int(state["decode_tokens"] + state["partial_tokens"] - state["shared_tokens"])
 
     @property
     def preemptions(self) -> int:

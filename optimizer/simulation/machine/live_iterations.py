@@ -24,6 +24,7 @@ def reset_row(
     """Reset the record at index `row` for a new request."""
     record = machine.rows[row]
     record.in_tokens, record.out_tokens, record.level = in_tokens, out_tokens, level
+    record.cached = record.shared = 0
     record.arrival_ms = record.sent_ms = now_ms
     record.first_ms = record.last_ms = np.nan
     record.made = record.preempted = 0

@@ -14,14 +14,22 @@ from optimizer.simulation.machine.state import NO_REQUEST, EngineState
 @compiled
 def never_fits(machine: EngineState, limits: Limits, row: int) -> bool:
     """Return whether a request needs more than the entire KV cache."""
-    return machine.rows[row].in_tokens + machine.rows[row].out_tokens - 1 > limits.kv_tokens
+    record = machine.rows[row]
+    return record.in_tokens - record.shared + record.out_tokens - 1 > limits.kv_tokens
 
 
 @compiled
 def fits(machine: EngineState, limits: Limits, tokens: int) -> bool:
     """Return whether `tokens` more tokens fit in the KV cache, beyond the next token of every output."""
     state = machine.state[0]
-    return state.decode_tokens + state.partial_tokens + state.decodes + tokens <= limits.kv_tokens
+    return held_by_all(machine) + state.decodes + tokens <= limits.kv_tokens
+
+
+@compiled
+def held_by_all(machine: EngineState) -> int:
+    """Return the number of KV cache tokens of running requests, without what is stored once for all."""
+    state = machine.state[0]
+    return state.decode_tokens + state.partial_tokens - state.shared_tokens
 
 
 @compiled
@@ -30,7 +38,7 @@ def iterations_that_fit(machine: EngineState, limits: Limits) -> int:
     state = machine.state[0]
     if limits.kv_tokens >= UNLIMITED:
         return UNLIMITED
-    return (limits.kv_tokens - state.decode_tokens - state.partial_tokens) // state.decodes
+    return (limits.kv_tokens - held_by_all(machine)) // state.decodes
 
 
 @compiled
@@ -51,6 +59,7 @@ def leave_batch(machine: EngineState, limits: Limits, row: int) -> None:
     """Free the batch slot of a request."""
     state = machine.state[0]
     state.running -= 1
+    state.shared_tokens -= machine.rows[row].shared
     if limits.kv_tokens >= UNLIMITED:
         return
     older, younger = machine.rows[row].older, machine.rows[row].younger

@@ -16,7 +16,7 @@ from optimizer.simulation.machine.state import NO_REQUEST, EngineState
 def gather_prompts(machine: EngineState, limits: Limits) -> None:
     """Select the prompt tokens that the next iteration computes."""
     state = machine.state[0]
-    state.work_prompts = state.work_tokens = state.work_completed = 0
+    state.work_prompts = state.work_tokens = state.work_completed = state.work_held = 0
     state.work_attention = 0.0
     state.work_partial, state.work_partial_tokens = NO_REQUEST, 0
     budget = limits.max_num_tokens - (0 if limits.prefill_first else state.decodes)
@@ -27,18 +27,21 @@ def gather_prompts(machine: EngineState, limits: Limits) -> None:
         _add_chunk(machine, state.partial, state.partial_tokens, tokens)
     while state.waiting > 0 and state.running < limits.max_batch and state.work_tokens < budget:
         row = state.first_waiting
-        tokens = tokens_to_compute(machine, row)
+        cached, shared = machine.rows[row].cached, machine.rows[row].shared
+        tokens = tokens_to_compute(machine, row) - cached
         left = budget - state.work_tokens
         if tokens > left:
             if not limits.prefill_first:
                 tokens = left
             elif state.work_tokens > 0:
                 return
-        if not fits(machine, limits, state.work_tokens + tokens):
+        if not fits(machine, limits, state.work_held + tokens + cached - shared):
             return
         leave_queue(machine)
         remember_admission(machine, limits, row)
-        _add_chunk(machine, row, 0, tokens)
+        state.shared_tokens += shared
+        state.work_held += cached
+        _add_chunk(machine, row, cached, tokens)
 
 
 @compiled
@@ -53,6 +56,7 @@ def _add_chunk(machine: EngineState, row: int, start: int, tokens: int) -> None:
     state = machine.state[0]
     state.work_prompts += 1
     state.work_tokens += tokens
+    state.work_held += tokens
     state.work_attention += tokens * (start + tokens / 2)
     if start + tokens == tokens_to_compute(machine, row):
         machine.places[state.work_completed].prompt = row

@@ -38,6 +38,8 @@ STATE = np.dtype(
         ("asleep", np.int64),  # users who are thinking
         ("work_prompts", np.int64),  # prompts in the scheduled iteration
         ("work_tokens", np.int64),  # prompt tokens in the scheduled iteration
+        ("work_held", np.int64),  # KV cache tokens that the scheduled iteration adds
+        ("shared_tokens", np.int64),  # tokens of running requests that are stored once for all
         ("work_attention", np.float64),  # sum over its chunks of c·(start + c/2), for c tokens
         ("work_completed", np.int64),  # prompts that it completes
         ("work_partial", np.int64),  # prompt that is partial after it
@@ -60,6 +62,8 @@ ROW = np.dtype(
         ("arrival_ms", np.float64),  # arrival at the client, or end of its user's thinking time
         ("in_tokens", np.int64),
         ("out_tokens", np.int64),
+        ("cached", np.int64),  # prompt tokens in the prefix cache, which are not computed
+        ("shared", np.int64),  # those of them that are stored once for all requests
         ("think_ms", np.float64),  # thinking time of its user after it completes
         ("sent_ms", np.float64),  # NaN until it happens, like the next two times
         ("first_ms", np.float64),
@@ -114,6 +118,10 @@ def initial_state(requests: Requests, limits: Limits) -> EngineState:
     """Return the state of an idle replica before its first request arrives."""
     rows = np.zeros(len(requests), ROW)
     rows["in_tokens"], rows["out_tokens"] = requests.in_tokens, requests.out_tokens
+    if requests.cached_tokens is not None:
+        rows["cached"] = np.minimum(requests.cached_tokens, np.maximum(requests.in_tokens - 1, 0))
+    if requests.shared_tokens is not None:
+        rows["shared"] = np.minimum(requests.shared_tokens, rows["cached"])
     if requests.arrival_ms is not None:
         rows["arrival_ms"] = requests.arrival_ms
     if requests.think_ms is not None:

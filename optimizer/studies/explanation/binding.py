@@ -120,7 +120,7 @@ def _rates(
         choose_batch: whether the batch is optimised up to its ceiling.
     """
     profile: IntArray = arrays.profile_of[rows.server, rows.accelerator]
-    tokens = arrays.servers.in_tokens[rows.server] + arrays.servers.out_tokens[rows.server]
+    tokens = arrays.servers.request_tokens[rows.server]
     mine = replace(arrays, profiles=arrays.profiles.of_rows(profile, more * tokens))
     own = np.arange(len(rows))
     stated = batch_limit(mine, rows.server, own, choose_batch=choose_batch) + larger

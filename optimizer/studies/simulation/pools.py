@@ -24,7 +24,7 @@ from optimizer.kinds.replicas import Percentiles
 from optimizer.kinds.simulated import open_load, runs_of
 from optimizer.kinds.table import kind_of_pool, kind_of_profile
 from optimizer.plan import Plan, Pool
-from optimizer.queueing.measures import LOSS, LatencyName, TargetMeasure
+from optimizer.queueing.measures import LATENCIES, LOSS, LatencyName, TargetMeasure
 from optimizer.queueing.targets import meets_target
 from optimizer.schema import ModelProfile
 from optimizer.simulation.engine import SimulatedRun
@@ -34,6 +34,9 @@ from optimizer.simulation.summary import (
     Distribution,
     IntervalEstimate,
     Summary,
+    counted_rows,
+    distribution,
+    latency_mean,
     latency_percentile,
     share_within,
     summarise,
@@ -47,6 +50,7 @@ from optimizer.studies.simulation.simulation_document import (
     SimulatedFigure,
     SimulatedLatency,
     SimulatedPool,
+    SimulatedShape,
     TargetCheck,
     Verdict,
 )
@@ -79,6 +83,8 @@ class PoolRun:
     """Offline work of the replica; None if its requests arrive over time."""
     card: CardInTurns | None = None
     """Card that the replica shares in time; None if it has its own part of a card."""
+    shapes: tuple[str, ...] = ()
+    """Names of the request shapes of the server's load."""
     cards: str = ""
     """Name of the shared cards on which the replica runs; empty if there are none."""
 
@@ -86,6 +92,11 @@ class PoolRun:
     def planned(self) -> str:
         """Name of the planned server: the server itself, or its shared queue."""
         return self.queue or self.server
+
+    @property
+    def shape_names(self) -> tuple[str, ...]:
+        """Names of the request shapes of the server's load; empty if its load or a trace has none."""
+        return self.shapes if isinstance(self.load, OpenLoad) else ()
 
     @property
     def units(self) -> int:
@@ -187,6 +198,10 @@ def traced(runs: list[PoolRun], trace: Requests) -> list[PoolRun]:
     """
     if any(run.queue for run in runs):
         raise SpecError(f"{runs[0].server} shares a queue, but a trace has no priorities; remove the trace")
+    if any(measure.shape for run in runs for measure, _ in run.targets):
+        raise SpecError(
+            f"{runs[0].server} has targets of request shapes, which a trace does not name; remove the trace"
+        )
     total_rps = sum(run.rate_rps * run.pool.num_replicas for run in runs)
     assert trace.arrival_ms is not None
     span_s = max(float(trace.arrival_ms[-1]), 1.0) / 1000
@@ -219,6 +234,7 @@ def _pool_run(
         targets=latencies if bound >= ANY_LOSS else (*latencies, (LOSS, bound)),
         delay_ms=system.delay_ms(server, pool.accelerator),
         request_limits={} if target is None else target.request_limits(),
+        shapes=tuple(shape.name for shape in server.current.load.shapes),
     )
 
 
@@ -275,6 +291,7 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         within_all=within_all,
         goodput_rps=within_all.value * run.rate_rps * run.pool.num_replicas,
         finishes_h=None if run.offline is None else run.offline.finishes_h(effort, run.stream),
+        shapes=tuple(_shapes(runs, run, summary)),
         targets=tuple(_check(runs, run, summary, measure, limit) for measure, limit in run.targets),
     )
 
@@ -317,6 +334,7 @@ def _check(
 ) -> TargetCheck:
     """Compare a target with the simulation; without a steady state, no latency target is met."""
     predicted = {figure.measure: figure.value for figure in run.pool.targets}
+    predicted |= {known.label: value for known, value in run.prediction.shapes.items()}
     found = _interval(_figure(runs, run, summary, measure))
     steady = summary.overload is None or measure == LOSS
     return TargetCheck(
@@ -350,14 +368,63 @@ def _figure(
     if measure.is_missed:
         missed = share_within(runs, lambda one: ~within(one, run.request_limits))
         return IntervalEstimate(*(part * (1 - measure.hit_rate) for part in missed))
+    name = f"{measure.metric}_ms"
+    if measure.shape:
+        runs = [of_shape(one, run.shape_names.index(measure.shape)) for one in runs]
+        if measure.percentile is None:
+            return latency_mean(runs, name)
     if measure.percentile is not None:
-        return latency_percentile(runs, f"{measure.metric}_ms", measure.percentile)
+        return latency_percentile(runs, name, measure.percentile)
     found: Distribution = getattr(summary, measure.metric)
     return found.mean
 
 
+def _shapes(runs: Sequence[SimulatedRun], run: PoolRun, summary: Summary) -> Iterator[SimulatedShape]:
+    """Yield the latencies of the requests of each shape, with the targets that apply to it."""
+    for i, shape in enumerate(run.shape_names if summary.overload is None else ()):
+        own = [(measure, limit) for measure, limit in run.targets if measure.shape == shape]
+        of_all = [
+            (measure._replace(shape=shape), limit)
+            for measure, limit in run.targets
+            if not measure.shape and measure.metric in LATENCIES
+        ]
+        some = [of_shape(one, i) for one in runs]
+        yield SimulatedShape(
+            name=shape,
+            share=float(np.mean([_mask(one, i)[counted_rows(one)].mean() for one in runs])),
+            targets=tuple(_check(runs, run, summary, measure, limit) for measure, limit in own or of_all),
+            **{metric: _shape_latency(some, run, metric, shape) for metric in ("ttft", "itl")},
+        )
+
+
+def _shape_latency(
+    runs: Sequence[SimulatedRun], run: PoolRun, metric: LatencyName, shape: str
+) -> SimulatedLatency | None:
+    """Return a simulated latency of one shape with its predictions; None if no request has it."""
+    known = {measure: value for measure, value in run.prediction.shapes.items() if measure.shape == shape}
+    of_metric = {measure.percentile: value for measure, value in known.items() if measure.metric == metric}
+    mean = of_metric.pop(None, None)
+    predicted = (
+        Percentiles(**{f"p{percent:g}_ms": value for percent, value in of_metric.items()}) if known else None
+    )
+    return _latency(distribution(runs, f"{metric}_ms"), mean, predicted)
+
+
+def _mask(run: SimulatedRun, shape: int) -> BoolArray:
+    """Return a mask of the requests of one shape."""
+    assert run.requests.shape is not None
+    return np.asarray(run.requests.shape == shape)
+
+
+def of_shape(run: SimulatedRun, shape: int) -> SimulatedRun:
+    """Return a run in which the times of requests of other shapes are NaN."""
+    mine = _mask(run, shape)
+    first, last = (np.where(mine, times, np.nan) for times in (run.first_ms, run.last_ms))
+    return replace(run, first_ms=frozen(first), last_ms=frozen(last))
+
+
 def _latency(
-    found: Distribution, predicted_ms: float, predicted: Percentiles | None
+    found: Distribution, predicted_ms: float | None, predicted: Percentiles | None
 ) -> SimulatedLatency | None:
     """Return a simulated latency as a document, with its predictions; None if no request has this latency."""
     if np.isnan(found.mean.value):

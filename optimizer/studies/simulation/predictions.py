@@ -1,7 +1,7 @@
 """Predictions of the queue models for the pools of a plan, which are compared with simulated values."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from optimizer.arrays import FloatArray
 from optimizer.candidates.arrays import SystemArrays
@@ -25,6 +25,8 @@ class Prediction:
     """Mean time to the last token [ms]."""
     percentiles: Mapping[str, Percentiles | None]
     """Percentiles of each latency [ms]; None if the queue model computes only means."""
+    shapes: Mapping[TargetMeasure, float] = field(default_factory=dict)
+    """Mean and percentiles of the latencies of each request shape [ms], by measure."""
 
 
 def predictions(system: System, pools: Sequence[tuple[str, Pool]]) -> list[Prediction]:
@@ -34,7 +36,20 @@ def predictions(system: System, pools: Sequence[tuple[str, Pool]]) -> list[Predi
     for rows, some, performance in performances(arrays, *pool_pairs(arrays, pools)):
         delay_ms = arrays.servers.delay_ms[some.server, some.accelerator]
         found |= zip(rows.tolist(), _predictions(performance, delay_ms), strict=True)
+        for i, row in enumerate(rows.tolist()):
+            found[row] = replace(found[row], shapes=_of_shapes(system, pools[row][0], performance, i))
     return [found[row] for row in range(len(pools))]
+
+
+def _of_shapes(system: System, server: str, performance: Performance, row: int) -> dict[TargetMeasure, float]:
+    """Return mean and percentiles of the latencies of each request shape of a server [ms], by measure."""
+    measures = [
+        TargetMeasure(metric, percentile, shape=shape.name)
+        for shape in system.servers[server].current.load.shapes
+        for metric in LATENCIES
+        for percentile in (None, *(float(name[1:-3]) for name in Percentiles.model_fields))
+    ]
+    return {measure: float(performance.figure(measure)[row]) for measure in measures}
 
 
 def member_predictions(arrays: SystemArrays, name: str, pool: Pool) -> Iterator[tuple[str, Prediction]]:

@@ -1,5 +1,6 @@
 """Documents of a plan's simulation, for the library, the command line and REST."""
 
+from collections.abc import Iterable
 from operator import not_
 from typing import Literal
 
@@ -117,6 +118,36 @@ class _SimulatedMetrics(Document):
     """Every target of the server, compared with the simulation."""
 
 
+class SimulatedShape(Document):
+    """Requests of one shape in a simulated pool."""
+
+    name: str
+    """Name of the shape."""
+    share: float
+    """Fraction of the simulated requests that have this shape."""
+    ttft: SimulatedLatency | None = None
+    """Time to first token [ms]; null if too few requests have this shape."""
+    itl: SimulatedLatency | None = None
+    """Inter-token latency, averaged per request [ms]; null if outputs have one token, or too few requests
+    have this shape.
+    """
+    targets: tuple[TargetCheck, ...] = Field((), strict=False)
+    """Targets of the shape; for a shape without own targets those of all requests, as if they applied to
+    it.
+    """
+
+    @property
+    def verdict(self) -> Verdict:
+        """Verdict on all targets of the shape together."""
+        return worst_verdict(self.targets)
+
+
+def worst_verdict(checks: Iterable[TargetCheck]) -> Verdict:
+    """Return the worst verdict of several targets."""
+    verdicts = {check.verdict for check in checks}
+    return "missed" if "missed" in verdicts else "close" if "close" in verdicts else "held"
+
+
 class _SimulatedBasis(Document):
     """Sources of a simulated pool's metrics."""
 
@@ -124,6 +155,8 @@ class _SimulatedBasis(Document):
     """Number of requests sent to the replica; absent unless it differs from the number for other pools."""
     estimated: EstimateEnd | None = Field(None, exclude_if=is_none)
     """End of the intervals of estimated token times that the plan uses; absent if they are not estimated."""
+    shapes: tuple[SimulatedShape, ...] = Field((), strict=False, exclude_if=not_)
+    """Request shapes of the load; absent if it has none."""
     own: dict[str, SimulatedFigure] = Field(default_factory=dict, exclude_if=not_)
     """Metrics that only some kinds of replicas have, by name; absent if there are none."""
 
@@ -139,10 +172,7 @@ class SimulatedPool(_SimulatedBasis, KindSimulatedFields, _SimulatedMetrics):
     @property
     def verdict(self) -> Verdict:
         """Verdict on all targets together: the worst one of any target."""
-        verdicts = {check.verdict for check in self.targets}
-        if self.overload is not None or "missed" in verdicts:
-            return "missed"
-        return "close" if "close" in verdicts else "held"
+        return "missed" if self.overload is not None else worst_verdict(self.targets)
 
     @property
     def holds(self) -> bool:

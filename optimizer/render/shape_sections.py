@@ -1,0 +1,56 @@
+"""Section of a plan's request shapes: their latencies and stalls, and pools to simulate."""
+
+from collections.abc import Iterator, Sequence
+
+from optimizer.plan import Plan, Pool
+from optimizer.quantities import quantity
+from optimizer.schema.pools import PoolShape
+from optimizer.section import Column, Paragraph, Section, name, table, words
+
+_Row = tuple[str, Pool, PoolShape]
+
+
+def shape_sections(plan: Plan) -> list[Section]:
+    """Return the request shapes of all pools, and the pools whose predictions a simulation should confirm."""
+    pools = [(server, pool) for server, pools in sorted(plan.allocations.items()) for pool in pools]
+    rows = [(server, pool, shape) for server, pool in pools for shape in pool.shapes]
+    doubtful = [(server, pool) for server, pool in pools if pool.doubts]
+    found = [_shapes(rows)] if rows else []
+    if doubtful:
+        lines = [f"{server} on {pool.accelerator}: {'; '.join(pool.doubts)}" for server, pool in doubtful]
+        advice = "Confirm these predictions with: inferplan solve --simulate --repair"
+        found.append(
+            Section(
+                text=[
+                    Paragraph(advice, "yellow"),
+                    *(Paragraph(line, indent="  ", hanging="    ") for line in lines),
+                ]
+            )
+        )
+    return found
+
+
+def longest_stall(pool: Pool) -> PoolShape | None:
+    """Return the shape whose prompts stall the other requests of a pool longest; None without shapes."""
+    return max(pool.shapes, key=lambda shape: shape.stall_ms, default=None)
+
+
+def _shapes(rows: Sequence[_Row]) -> Section:
+    columns = (
+        name("server", lambda row: row[0], rank=1),
+        name("shape", lambda row: row[2].name),
+        Column("share", lambda row: row[2].share, form=".1%", rank=2),
+        Column("hits", lambda row: row[2].hit_rate or None, form=".1%", rank=3, none=""),
+        Column("mean TTFT", lambda row: row[2].ttft_ms, "ms", ",.0f", rank=4),
+        Column("mean ITL", lambda row: row[2].itl_ms, "ms", ",.1f", rank=5),
+        words("at its load (limit)", lambda row: "; ".join(_targets(row[2]))),
+        Column("stalls others", lambda row: row[2].stall_ms, "ms", ",.0f", rank=1),
+    )
+    return table("Request shapes", columns, rows)
+
+
+def _targets(shape: PoolShape) -> Iterator[str]:
+    suffix = f" of {shape.name}"
+    for figure in shape.targets:
+        measure = figure.measure.removesuffix(suffix)
+        yield f"{measure} {quantity(figure.value)} ms ({quantity(figure.limit)})"
