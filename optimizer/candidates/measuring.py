@@ -24,12 +24,14 @@ CHUNK_STEP_TRIES = 16
 
 @dataclass(frozen=True, slots=True)
 class ShapedReplica:
-    """A replica whose load has several request shapes or a shared prefix, at its arrival rate."""
+    """A replica at its arrival rate, with the rows of its load."""
 
     latencies: Latencies
     """Its latency distributions; one row."""
     load: float
     """Arrival rate divided by the maximum stable rate."""
+    varies: bool
+    """Whether its requests have several different rows."""
     is_long: bool
     """Whether some of its prompts can exceed the token budget of an iteration."""
     largest_share: float
@@ -51,6 +53,7 @@ class ShapedReplica:
         return cls(
             found.latencies.take(np.array([row])),
             float(rate_rps[row] / queues.stable_rate_rps[row]),
+            bool(rows.varies[0]),
             bool(replica.mixes_long[0]),
             float(held.max() / replica.free_tokens[0]),
         )
@@ -69,7 +72,7 @@ class ReplicaMetrics:
     own: Mapping[str, FloatArray]
     """Metrics that only some kinds of servers have, by pool field, shapes (R,); NaN for other kinds."""
     shaped: Mapping[int, ShapedReplica]
-    """Replicas whose loads have several shapes or a shared prefix, by row."""
+    """Replicas of the queue model `continuous` with the rows of their loads, if any load has shapes."""
 
 
 CLIENT_TIMES = frozenset({"ttft_ms", "response_ms"})
@@ -88,8 +91,12 @@ def measure_pairs(arrays: SystemArrays, pairs: Pairs, rate_rps: FloatArray) -> R
         of_rows = mine.analyze(rate_rps[rows])
         if not arrays.servers.is_queue[some.server[0]]:
             measured[:, rows] = mine.targets.figures(of_rows) + mine.delays
-        if isinstance(mine.queues, ContinuousQueues) and isinstance(of_rows, ContinuousPerformance):
-            for i in np.flatnonzero(mine.queues.replicas.rows.varies).tolist():
+        if (
+            arrays.servers.shapes is not None
+            and isinstance(mine.queues, ContinuousQueues)
+            and isinstance(of_rows, ContinuousPerformance)
+        ):
+            for i in range(len(rows)):
                 shaped[int(rows[i])] = ShapedReplica.of_row(mine.queues, rate_rps[rows], of_rows, i)
         performance = mine.mean(of_rows)
         for name, figures in performance.own.items():

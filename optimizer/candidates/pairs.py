@@ -83,10 +83,9 @@ def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: boo
     profile = arrays.profile_of[server, accelerator]
     batch, in_memory = _batch_and_memory(arrays, server, profile, choose_batch=choose_batch)
     loaded = servers.load_rps[server] > 0
-    needed, memory = _memory(arrays, server, profile)
-    too_long, too_large = (in_memory < 1) | (loaded & (needed > memory)), batch > MAX_BATCH_LIMIT
-    compared = needed, memory
-    verdicts.reject(server, accelerator, RejectionReason.does_not_fit, *compared, where=too_long)
+    tokens, memory = _memory(arrays, server, profile)
+    too_long, too_large = (in_memory < 1) | (loaded & (tokens > memory)), batch > MAX_BATCH_LIMIT
+    verdicts.reject(server, accelerator, RejectionReason.does_not_fit, tokens, memory, where=too_long)
     compared = batch, np.full(len(batch), float(MAX_BATCH_LIMIT))
     verdicts.reject(server, accelerator, RejectionReason.batch_limit, *compared, where=too_large)
     fits = ~too_long & ~too_large
@@ -219,9 +218,9 @@ def _shapes_of(arrays: SystemArrays, pairs: Pairs) -> RequestShapes:
 
 def _variability_of(arrays: SystemArrays, pairs: Pairs) -> Variability:
     servers = arrays.servers
-    varied = servers.arrival_cv, servers.in_tokens_cv, servers.out_tokens_cv
-    shapes = None if servers.shapes is None else servers.shapes.take(pairs.server)
-    return Variability(*(coefficient[pairs.server] for coefficient in varied), shapes=shapes)
+    own = pairs.server
+    shapes = None if servers.shapes is None else servers.shapes.take(own)
+    return Variability(servers.arrival_cv[own], servers.in_tokens_cv[own], servers.out_tokens_cv[own], shapes)
 
 
 def _own_of(arrays: SystemArrays, pairs: Pairs) -> OwnArrays | None:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from optimizer.candidates import Candidates, SizingMemo, find_candidates
 from optimizer.checking.prices import odd_prices
+from optimizer.checking.shapes import shape_warnings
 from optimizer.checking.sizes import sized_warnings
 from optimizer.checking.slips import slips
 from optimizer.errors import SpecError
@@ -130,6 +131,7 @@ def _findings(
     yield from slips(system, index)
     if candidates is not None:
         yield from sized_warnings(candidates, index, pools, memo)
+        yield from shape_warnings(candidates, index, memo)
 
 
 def _missing_token_times(index: Index) -> Iterator[Finding]:

@@ -410,7 +410,12 @@ def queues_of(replicas: Sequence[Replica]) -> Iterator[tuple[IntArray, QueueMode
         capacity = [QUEUE_TO_BATCH_RATIO * r.max_batch if r.max_queue is None else r.max_queue for r in mine]
         tokens = [np.inf if r.kv_capacity_tokens is None else float(r.kv_capacity_tokens) for r in mine]
         limits = ReplicaLimits(_column(mine, "max_batch"), np.array(capacity), np.array(tokens))
-        variability = Variability(*(_column(mine, name) for name in VARIABILITY), shapes=shapes_of(mine))
+        variability = Variability(
+            _column(mine, "arrival_cv"),
+            _column(mine, "in_tokens_cv"),
+            _column(mine, "out_tokens_cv"),
+            shapes_of(mine),
+        )
         yield rows, QUEUE_MODELS[model].of_law(law, limits, variability)
 
 

@@ -86,6 +86,16 @@ class RequestShape(PrefixFields):
             raise PydanticCustomError("prefix", "{key}: {text}", {"key": key, "text": text})
         return self
 
+    def scaled(self, in_factor: float, out_factor: float) -> "RequestShape":
+        """Return the shape with lengths multiplied by factors; outputs have at least one token."""
+        values = {
+            "in_tokens": self.in_tokens * in_factor,
+            "out_tokens": max(self.out_tokens * out_factor, 1.0),
+        }
+        if self.prefix_tokens:
+            values["prefix_tokens"] = self.prefix_tokens * in_factor
+        return self.model_copy(update=values)
+
 
 class RowShape(RequestShape):
     """A group of requests with its own lengths, in a row that describes one replica."""

@@ -39,9 +39,9 @@ def shape_fields(
         shaped: one of its replicas.
     """
     server, accelerator = int(pair.server[0]), int(pair.accelerator[0])
-    if arrays.servers.is_queue[server]:
-        return {}
     load = replica_load(system.servers[arrays.server_names[server]])
+    if arrays.servers.is_queue[server] or not load.has_shapes:
+        return {}
     limits = arrays.servers.targets.take(pair.server).limits_of(0)
     delay_ms = float(arrays.servers.delay_ms[server, accelerator])
     values = {
@@ -86,7 +86,9 @@ def _shapes(
 def _doubts(
     load: Load, shaped: ShapedReplica, targets: Mapping[TargetMeasure, tuple[float, float]]
 ) -> Iterator[str]:
-    """Yield the reasons why the predictions of a pool are uncertain."""
+    """Yield the reasons why the predictions of a pool are uncertain; one shape has none."""
+    if not shaped.varies:
+        return
     if shaped.is_long and shaped.load > MAX_LOAD:
         yield f"its load is {percent(shaped.load)} of the maximum, with prompts beyond the token budget"
     if shaped.largest_share > MAX_MEMORY:

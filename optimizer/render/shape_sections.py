@@ -7,6 +7,8 @@ from optimizer.quantities import quantity
 from optimizer.schema.pools import PoolShape
 from optimizer.section import Column, Paragraph, Section, name, table, words
 
+LONG_STALL = 10.0
+"""Stall by one prompt, in mean inter-token latencies, from which it sets the ITL of the other requests."""
 _Row = tuple[str, Pool, PoolShape]
 
 
@@ -46,7 +48,18 @@ def _shapes(rows: Sequence[_Row]) -> Section:
         words("at its load (limit)", lambda row: "; ".join(_targets(row[2]))),
         Column("stalls others", lambda row: row[2].stall_ms, "ms", ",.0f", rank=1),
     )
-    return table("Request shapes", columns, rows)
+    return table("Request shapes", columns, rows, notes=list(_stall_notes(rows)))
+
+
+def _stall_notes(rows: Sequence[_Row]) -> Iterator[str]:
+    """Yield a sentence for each pool whose inter-token latency one shape sets by its long prompts."""
+    for server, pool in dict.fromkeys((server, pool) for server, pool, _ in rows):
+        longest = longest_stall(pool)
+        if longest is not None and longest.stall_ms > LONG_STALL * pool.itl_ms:
+            yield (
+                f"the ITL of {server} on {pool.accelerator} is set by {longest.name}: each of its prompts "
+                f"stalls the others for {longest.stall_ms:,.0f} ms"
+            )
 
 
 def _targets(shape: PoolShape) -> Iterator[str]:

@@ -5,19 +5,18 @@ from collections.abc import Callable
 from optimizer.errors import SpecError
 from optimizer.kinds.fields import Load
 from optimizer.kinds.request_shapes import RequestShape
-from optimizer.schema import Server
 from optimizer.schema.messages import validated
 from optimizer.spec.system import System
 
 
 def shape_names(system: System) -> list[str]:
     """Return the names of all request shapes of a system."""
-    return sorted({shape.name for server in _owners(system) for shape in server.current.load.shapes})
+    return sorted({shape.name for server in system.documented.values() for shape in server.current.load.shapes})
 
 
 def prefixed_names(system: System) -> list[str]:
     """Return the names of the shapes, and of the servers without shapes, whose prompts share a prefix."""
-    loads = {server.name: server.current.load for server in _owners(system)}
+    loads = {server.name: server.current.load for server in system.documented.values()}
     shapes = {shape.name for load in loads.values() for shape in load.shapes if shape.prefix_tokens}
     return sorted(shapes | {name for name, load in loads.items() if load.prefix_tokens})
 
@@ -58,23 +57,19 @@ def with_hits(system: System, name: str, hit_rate: float) -> System:
         )
 
     found = _with_shapes(system, name, changed)
-    alone = system.named.get(name)
+    alone = system.documented.get(name)
     if alone is None or not alone.current.load.prefix_tokens:
         return found
     load = alone.current.load.model_copy(update={"prefix_hit_rate": hit_rate})
-    return found.with_owners([alone.with_load(load)])
-
-
-def _owners(system: System) -> list[Server]:
-    return [owner for owner in system.owners if isinstance(owner, Server)]
+    return found.with_items(alone.with_load(load))
 
 
 def _with_shapes(system: System, name: str, changed: Callable[[Load], tuple[RequestShape, ...]]) -> System:
     """Return a copy of a system with changed shapes in every load that has a shape of the given name."""
     servers = []
-    for server in _owners(system):
+    for server in system.documented.values():
         load = server.current.load
         if any(shape.name == name for shape in load.shapes):
             stated = load.model_dump(exclude_unset=True) | {"shapes": changed(load)}
             servers.append(server.with_load(validated(Load, stated, f"servers.{server.name}.load.")))
-    return system.with_owners(servers) if servers else system
+    return system.with_items(*servers) if servers else system

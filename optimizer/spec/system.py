@@ -480,7 +480,7 @@ def planned_servers(
     return servers
 
 
-def with_changed_load(server: Server, changes: Mapping[str, float], place: str = "") -> Server:
+def with_changed_load(server: Server, changes: Mapping[str, Any], place: str = "") -> Server:
     """Return a copy of a server with changed load fields.
 
     Args:

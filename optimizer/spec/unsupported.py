@@ -27,7 +27,7 @@ def refused_problems(documents: Documents, used: Collection[str]) -> Iterator[Fi
             for name, reason in refused.items():
                 if _is_stated(server, name):
                     yield Finding(part, (*at, _key(Server, name)), f"{reason}; remove it, or {given}")
-            yield from _shapes(feature, given, (part, at, server))
+            yield from _shapes(feature, given, Entry(part, at, server))
             for name in (name for name in of_class if name in refused):
                 text = f"class {server.service_class!r} has {_key(Server, name)}; {refused[name]}"
                 yield Finding(part, (*at, "class"), f"{text}; remove it, or {given}")

@@ -1,5 +1,7 @@
 """Changes of a system's loads: all by one factor, or each at random from a seed."""
 
+from typing import Any
+
 import numpy as np
 
 from optimizer.schema import Route, Server
@@ -53,8 +55,11 @@ def vary_loads(system: System, rng: np.random.Generator) -> System:
     )
 
 
-def _varied(server: Server, rate: float, in_factor: float, out_factor: float) -> dict[str, float]:
+def _varied(server: Server, rate: float, in_factor: float, out_factor: float) -> dict[str, Any]:
     load = server.current.load
+    if load.shapes:
+        shapes = tuple(shape.scaled(in_factor, out_factor) for shape in load.shapes)
+        return {"arrival_rate_rpm": rate_rpm(server) * rate, "shapes": shapes}
     return {
         "arrival_rate_rpm": rate_rpm(server) * rate,
         "in_tokens": load.in_tokens * in_factor,

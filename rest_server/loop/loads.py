@@ -156,7 +156,10 @@ def _settled(new: float | None, old: float | None, share: float, distance: float
 
 
 def with_measured_loads(system: System, loads: Mapping[str, EstimatedLoad], *, variation: bool) -> System:
-    """Return a system with the expected rates and measured lengths; unknown lengths stay as documented."""
+    """Return a system with the expected rates and measured lengths; unknown lengths stay as documented.
+
+    The lengths and shares of request shapes also stay, because the metrics of engines do not tell shapes apart.
+    """
     changed = {}
     for name, found in loads.items():
         server = system.servers[name]
@@ -165,8 +168,10 @@ def with_measured_loads(system: System, loads: Mapping[str, EstimatedLoad], *, v
             "in_tokens": found.in_tokens,
             "out_tokens": None if found.out_tokens is None else max(1.0, found.out_tokens),
         }
+        if server.current.load.shapes:
+            given = {"arrival_rate_rpm": given["arrival_rate_rpm"]}
         load = _with(server.current.load, given)
-        if variation:
+        if variation and not load.shapes:
             names = ("in_tokens_cv", "out_tokens_cv")
             varied = _with(load, {name: getattr(found, name) for name in names})
             load = varied if uses_variability(system, server.model, varied) else load
