@@ -158,7 +158,7 @@ def _settled(new: float | None, old: float | None, share: float, distance: float
 def with_measured_loads(system: System, loads: Mapping[str, EstimatedLoad], *, variation: bool) -> System:
     """Return a system with the expected rates and measured lengths; unknown lengths stay as documented.
 
-    The lengths and shares of request shapes also stay, because the metrics of engines do not tell shapes apart.
+    The lengths and shares of request shapes also stay, because metrics of engines do not tell shapes apart.
     """
     changed = {}
     for name, found in loads.items():
