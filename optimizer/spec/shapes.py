@@ -11,7 +11,9 @@ from optimizer.spec.system import System
 
 def shape_names(system: System) -> list[str]:
     """Return the names of all request shapes of a system."""
-    return sorted({shape.name for server in system.documented.values() for shape in server.current.load.shapes})
+    return sorted(
+        {shape.name for server in system.documented.values() for shape in server.current.load.shapes}
+    )
 
 
 def prefixed_names(system: System) -> list[str]:
