@@ -49,7 +49,7 @@ def test_a_report_and_its_check_use_the_scaled_load(
     page, written = tmp_path / "r.csv", tmp_path / "p.json"
     assert main(["report", str(path), "--scale", "0.5", "--csv", str(page)]) == 0
     header, row = page.read_text().splitlines()
-    assert dict(zip(header.split(","), row.split(","), strict=True))["cost"] == "20.0"
+    assert dict(zip(header.split(","), row.split(","), strict=True))["cost [cents/h]"] == "20.0"
     assert main(["solve", str(path), "--scale", "0.5", "-o", str(written)]) == 0
     assert main(["verify", str(written), str(path), "--scale", "0.5"]) == 0
     assert main(["verify", str(written), str(path)]) != 0
