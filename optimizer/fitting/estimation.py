@@ -34,7 +34,7 @@ is about 0.005.
 """
 FIRST_STEP, MIN_STEP, MAX_STEP = 0.1, 0.02, 0.5
 """Steps of finite differences, relative to the standard deviation of a parameter's prior."""
-FIRST_JACOBIANS, MAX_JACOBIANS = 6, 16
+FIRST_JACOBIANS, MAX_JACOBIANS = 8, 20
 """Maximum number of Jacobians for every starting point, and for the best one."""
 TOLERANCE = 1e-3
 HEAT = 4.0
@@ -42,7 +42,7 @@ HEAT = 4.0
 NOTHING_COMPLETED = 3.0
 """Log-residual of a run in which the model completes no request."""
 NEVER_MS = 1e-12
-SMOOTH_REQUESTS = 150
+SMOOTH_REQUESTS = 400
 """Minimum number of requests over all draws of a run."""
 INERT = 0.1
 """Change of all residuals together, by one standard deviation of the prior, below which the derivatives of a
@@ -261,6 +261,7 @@ def most_probable(
     for number, start in enumerate(begin, start=1):
         try:
             found = _search(short.noisier(HEAT), prior, start, FIRST_JACOBIANS)
+            found = _search(short, prior, found.x, FIRST_JACOBIANS)
         except AnalysisError as error:
             progress(f"start {number} leads nowhere: {error}")
             continue
@@ -269,8 +270,6 @@ def most_probable(
     if not tried:
         raise FitError("no start values give positive times; check that the measured times are in ms")
     best = min(tried, key=lambda found: found.cost).x
-    if any(cut is not one for cut, one in zip(short.replays, problem.replays, strict=True)):
-        best = _search(short, prior, best, MAX_JACOBIANS).x
     problem = problem.with_noise_of_draws(prior.law(best))
     best = _search(problem, prior, best, MAX_JACOBIANS).x
     progress("terms that may be 0")

@@ -108,6 +108,7 @@ def test_posteriors_of_five_hundred_random_sweeps_hold_the_truth() -> None:
     assert not found.flat
 
 
+@pytest.mark.slow
 def test_posteriors_of_some_random_sweeps() -> None:
     """As above with 12 sweeps; the bounds allow for chance (n = 36 intervals, 24 predictions)."""
     found = outcome(range(12))
