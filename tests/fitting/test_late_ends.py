@@ -30,7 +30,8 @@ def reported(users: int, requests: int, law: IterationCoefficients, rng: np.rand
     run = measured(run, law, rng, 0.0)
     latency_ms = 1000 * true.in_flight / true.throughput_rps
     record = RunRecord(
-        f"c{users}.json", prompt=TokenStats(300.0, 150.0), output=TokenStats(120.0, 120.0), users=float(users),
+        f"c{users}.json", prompt=TokenStats(300.0, 150.0), output=TokenStats(120.0, 120.0),
+        users=float(users),
         throughput_rps=true.throughput_rps, ttft_ms=run.measured.ttft_ms, ttft_median_ms=run.measured.ttft_ms,
         itl_ms=run.measured.itl_ms, exact_itl=True, latency_ms=latency_ms, requested=float(requests),
         completed=float(requests),
