@@ -35,6 +35,8 @@ class ServingEngine:
     """Numbers of the version; without the last ones, the last version that has the first ones."""
     early: bool = False
     """Whether the engine is stated to be of a model's first weeks."""
+    stated: bool = True
+    """Whether somebody stated the engine; else it is an assumption."""
 
     def __str__(self) -> str:
         """Format the engine as flags state it: ``vllm:0.11``."""
@@ -53,7 +55,7 @@ class ServingEngine:
         limits: list[int] | None = self.rule("maxRequests")
         if limits is None:
             return None
-        large = _table()[self.name].get("large", {"fromGiB": 0, "except": "none"})
+        large = self.rule("large") or {"fromGiB": 0, "except": "none"}
         is_large = device.device_memory_gib >= large["fromGiB"] and large["except"] not in device.name.lower()
         return limits[0] if is_large else limits[1]
 
@@ -77,9 +79,21 @@ class ServingEngine:
         reached = [size for most in (max_requests, 2 * max_requests) for size in sizes if size <= most]
         return len(reached)
 
+    @property
+    def sampler_bytes(self) -> tuple[float, float, float]:
+        """Memory of the sampler per request and vocabulary entry [bytes]: minimum, expected, maximum.
+
+        An engine with two model runners takes more with the first one, whose rules apply if it is stated. If
+        no engine is stated, the runner is not known either, and the mean of both is expected.
+        """
+        first = self.rule("samplerBytes")
+        second = self.rule("samplerSecond") or first
+        return min(first, second), first if self.stated else (first + second) / 2, max(first, second)
+
     def rule(self, name: str) -> Any:
-        """Return the rule of the latest version up to this one, else of `other`; None if both lack it."""
-        for engine, version in ((self.name, self.version), (_OTHER, ())):
+        """Return the rule of the latest version up to this one, else of its base, else of `other`, else None."""
+        bases = [(base, self.version) for base in (self.name, _table()[self.name].get("base")) if base]
+        for engine, version in (*bases, (_OTHER, ())):
             entries = _table()[engine].get("since", {})
             known = sorted((_numbers(since), since) for since in entries)
             for numbers, since in reversed(known):
@@ -103,7 +117,8 @@ def read_engine(text: str | None = None) -> ServingEngine:
         raise SpecError(f"engine: {text!r}: must be a name and a version, such as vllm:0.11 or sglang:0.5")
     names = {name: known for known, entry in _table().items() for name in (known, *entry["names"])}
     name = names[known_name(found[1].lower(), names, "engine")]
-    return ServingEngine(name, _numbers(found[2] or _table()[name]["version"]), bool(found[3]))
+    version = _numbers(found[2] or _table()[name]["version"])
+    return ServingEngine(name, version, bool(found[3]), stated=text is not None)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -94,7 +94,7 @@ class Memory:
             return found
         model, tokens = self.iterations.model, deployment.max_num_tokens
         rows = min(self.max_requests, tokens)
-        found["sampler"] = rows * model.vocab * serving.rule("samplerBytes")
+        found["sampler"] = rows * model.vocab * serving.sampler_bytes[1]
         width = max(map(_width, model.layers), default=0)
         layer = max(2 * model.hidden + 2 * width / deployment.tp, 4 * model.hidden)
         output = tokens * model.hidden * ACTIVATION_BYTES
@@ -120,10 +120,10 @@ class Memory:
         if "workspace" in self.parts:
             return free, free, free
         low, expected, high = self._reserve_gib
-        serving = self.iterations.deployment.serving
-        least = serving.rule("samplerLeast") or serving.rule("samplerBytes")
-        saved = self.parts["sampler"] * (1 - least / serving.rule("samplerBytes"))
-        return free - (high - expected) * GIB, free, free + (expected - low) * GIB + saved
+        least, sampler, most = self.iterations.deployment.serving.sampler_bytes
+        per_byte = self.parts["sampler"] / sampler
+        lacking = (high - expected) * GIB + (most - sampler) * per_byte
+        return free - lacking, free, free + (expected - low) * GIB + (sampler - least) * per_byte
 
     def request_bytes(self, tokens: float) -> float:
         """Return the size of cache and states of one request with a number of tokens [bytes] (eq. E24)."""

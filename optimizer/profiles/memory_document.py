@@ -288,6 +288,13 @@ def _notes(memory: Memory) -> Iterator[str]:
         size = sum(matrix.parameters * matrix.size for matrix in model.others if matrix.use == use)
         if size:
             yield text.format(size / 1e9)
+    serving = memory.iterations.deployment.serving
+    least, sampler, most = serving.sampler_bytes
+    if least < sampler < most:
+        yield (
+            f"{serving.name} has two model runners: their samplers take {least:g} and {most:g} B per request "
+            "and vocabulary entry, the estimate takes the mean; --engine states one"
+        )
     if "chunk" in types:
         yield "vLLM keeps chunked layers in full unless its hybrid cache manager is on: then more is held"
     if "state" in types:

@@ -186,8 +186,9 @@ def _iterations(
     engine = given.get("engine", "").lower()
     if engine in EAGER_ENGINES:
         numbers |= {"eager": True, "engine": "vllm:0.3"}
-    with suppress(SpecError):  # other tools, such as kernels alone
-        numbers.setdefault("engine", str(read_engine(engine or None)))
+    elif engine:
+        with suppress(SpecError):  # other tools, such as kernels alone
+            numbers["engine"] = str(read_engine(engine))
     deployment = Deployment(weights=given.get("weights"), cache=given.get("cache"), **numbers)
     model, accelerator = model_of(given.get("model", "")), find_accelerator(given.get("accelerator", ""))
     return Iterations(model, accelerator, deployment, constants)

@@ -26,6 +26,7 @@ from optimizer.profiles.points import estimate_points
         ("trtllm:1.1", "tensorrt-llm:1.1"),
         ("sglang", "sglang:0.5"),
         ("llama.cpp", "llama.cpp:0"),
+        ("vllm-second-runner", "vllm-second-runner:0.29"),
         (None, "vllm:0.29"),
     ],
 )
@@ -58,6 +59,8 @@ def test_other_texts_are_errors(text: str, message: str) -> None:
         ("vllm:0.8.1", "L40S", 1024),
         ("vllm:0.8", "L40S", 256),
         ("vllm:0.8.5", "L40S", 256),
+        ("vllm-second-runner:0.28", "H100", 1024),
+        ("vllm-second-runner:0.28", "L40S", 256),
         ("sglang:0.5", "L4", 2048),
         ("tgi", "H100", None),
     ],
@@ -93,8 +96,18 @@ def test_the_default_share_of_sglang(accelerator: str, tp: int, expected: float)
         ("qwen3-235b-a22b", "H100", {"engine": "vllm:0.9", "tp": 4, "weights": "fp8"}, 8.11),
         ("qwen3-235b-a22b", "H100",
          {"engine": "sglang:0.4", "tp": 4, "weights": "fp8", "memory_utilization": 0.93}, 16.47),
+        ("qwen3-235b-a22b", "H100", {"tp": 4, "weights": "fp8"}, 8.11),
+        ("gpt-oss-20b", "H100", {"memory_gib": 79.18}, 50.28),
+        ("gpt-oss-120b", "H100",
+         {"engine": "vllm:0.11", "memory_gib": 79.18, "memory_utilization": 0.95}, 3.33),
         ("gemma-4-26b-a4b", "L40S",
          {"weights": "fp8", "memory_utilization": 0.92, "max_num_tokens": 2048}, 13.47),
+        ("gemma-4-26b-a4b", "L40S",
+         {"engine": "vllm-second-runner:0.29", "weights": "fp8", "memory_utilization": 0.92,
+          "max_num_tokens": 2048}, 13.47),
+        ("gemma-4-26b-a4b", "L40S",
+         {"engine": "vllm-second-runner:0.29", "weights": "fp8", "memory_utilization": 0.94,
+          "max_num_tokens": 16384, "max_requests": 512}, 13.29),
     ],
 )  # fmt: skip
 def test_pools_of_mixtures(model: str, accelerator: str, settings: dict[str, Any], free_gib: float) -> None:
@@ -104,6 +117,21 @@ def test_pools_of_mixtures(model: str, accelerator: str, settings: dict[str, Any
     assert free == pytest.approx(free_gib, rel=0.1)
     assert low <= free_gib <= high
     assert sum(memory.parts.values()) + memory.free_bytes[1] == pytest.approx(memory.total_bytes)
+
+
+def test_without_an_engine_either_model_runner_may_run() -> None:
+    """The mean of both is expected, and the interval holds both, with the other parts of the engine."""
+    card, model = load_catalogue().accelerator("H100"), find_model("qwen3-8b")
+    unstated, first, second = (
+        Memory(Iterations(model, card, Deployment(engine=engine)))
+        for engine in (None, "vllm:0.29", "vllm-second-runner:0.29")
+    )
+    assert first.parts["sampler"] == pytest.approx(1024 * 151_936 * 38.4)
+    assert second.parts["sampler"] == pytest.approx(1024 * 151_936 * 10.1)
+    assert unstated.free_bytes[1] == pytest.approx((first.free_bytes[1] + second.free_bytes[1]) / 2)
+    assert unstated.free_bytes[0] == pytest.approx(first.free_bytes[0])
+    assert unstated.free_bytes[2] == pytest.approx(second.free_bytes[2])
+    assert first.free_bytes[2] == pytest.approx(second.free_bytes[2])
 
 
 EARLY = """\

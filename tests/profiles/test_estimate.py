@@ -128,13 +128,16 @@ def test_memory_of_dense_models_is_what_engines_of_today_report() -> None:
     text = MEMORY.read_text(encoding="utf-8")
     sources = [line.split(",", 8)[8] for line in text.splitlines()[1:]]
     errors = [
-        abs(row.estimated.value / row.measured - 1)
+        (abs(row.estimated.value / row.measured - 1), "study 28" in source)
         for row, source in zip(estimate_points(text, "kv"), sources, strict=True)
         if is_dense(row) and row.estimated and row.measured and not source.strip('"').startswith(OLD_ENGINES)
     ]
-    assert len(errors) >= 7
-    assert sorted(errors)[len(errors) // 2] <= 0.02
-    assert max(errors) <= 0.05
+    assert len(errors) >= 9
+    assert sorted(errors)[len(errors) // 2][0] <= 0.02
+    assert max(error for error, by_kernel in errors if not by_kernel) <= 0.05
+    by_kernels = [error for error, by_kernel in errors if by_kernel]
+    assert len(by_kernels) == 2, "one engine with two attention kernels, whose pools differ by 13 %"
+    assert max(by_kernels) <= 0.07
 
 
 def test_rows_that_cannot_be_estimated_say_why() -> None:
