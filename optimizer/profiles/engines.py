@@ -91,7 +91,7 @@ class ServingEngine:
         return min(first, second), first if self.stated else (first + second) / 2, max(first, second)
 
     def rule(self, name: str) -> Any:
-        """Return the rule of the latest version up to this one, else of its base, else of `other`, else None."""
+        """Return the rule of the latest version up to this one: of the engine, its base, or `other`."""
         bases = [(base, self.version) for base in (self.name, _table()[self.name].get("base")) if base]
         for engine, version in (*bases, (_OTHER, ())):
             entries = _table()[engine].get("since", {})
