@@ -1,9 +1,12 @@
 """Makes text from documents safe to print: names are user input and can contain control characters."""
 
+import re
 from collections.abc import Sequence
 
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t")
 """Characters at the start of a text that make a spreadsheet treat it as a formula."""
+
+_CARDS = re.compile(r"^(\d+)\s*[x×]\s*(.+)$", re.IGNORECASE)
 
 
 def printable(text: str, *, keep: str = "") -> str:
@@ -27,3 +30,14 @@ def spreadsheet_text(value: object) -> object:
         return value
     text = value.replace("\r", "?")  # the csv module does not quote it, so it would break rows
     return f"'{text}" if text.startswith(FORMULA_SIGNS) else text
+
+
+def slice_of(name: str) -> tuple[int, str]:
+    """Split a name such as ``8xH100`` into the number of cards and the name of one card."""
+    found = _CARDS.match(name)
+    return (int(found[1]), found[2]) if found else (1, name)
+
+
+def slice_name(accelerator: str, cards: int) -> str:
+    """Return the name of some cards together: ``H100``, ``8xH100``."""
+    return accelerator if cards == 1 else f"{cards}x{accelerator}"

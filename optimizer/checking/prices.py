@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from optimizer.documents import UnitlessNumber
 from optimizer.errors import SpecError
 from optimizer.money import cost_text, cost_unit
-from optimizer.profiles.catalogue import load_catalogue
 from optimizer.quantities import precise
 from optimizer.schema import Accelerator
 from optimizer.schema.files import Part
@@ -18,6 +17,8 @@ LOW_PRICE_PER_TB_PER_S = 5.0
 Rental prices are 0.5 to 4 dollars per hour and TB/s (L4, A100, H100, MI300X, B200), which is 50 to 400 cents;
 spot prices go down to 10 cents.
 """
+HIGHEST_BANDWIDTH_GB_PER_S = 10_000.0
+"""Memory bandwidth that no card of the catalogue exceeds, so that higher prices need no look at the catalogue [GB/s]."""
 LOW_PRICE = 1.0
 """Price below which a card of unknown memory bandwidth is probably not priced in cents [cents/h]."""
 
@@ -64,7 +65,12 @@ def _unitless(index: Index) -> Iterator[tuple[Part, Location, float]]:
 def _least_price(accelerator: Accelerator) -> float:
     """Return the price [cents/h] below which an accelerator is probably not priced in cents."""
     bandwidth = accelerator.memory_bandwidth_gb_per_s
+    highest = HIGHEST_BANDWIDTH_GB_PER_S * accelerator.multiplicity
+    if not bandwidth and accelerator.cost_cents_per_h >= LOW_PRICE_PER_TB_PER_S * highest / 1000:
+        bandwidth = highest
     if not bandwidth:
+        from optimizer.profiles.catalogue import load_catalogue  # slow import
+
         try:
             facts = load_catalogue().accelerator(accelerator.type)
         except SpecError:

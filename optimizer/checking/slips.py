@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 
 from optimizer.documents import UnitlessNumber
-from optimizer.profiles.catalogue import slice_of
 from optimizer.schema import ModelTarget
 from optimizer.schema.current_pools import undefined_accelerators
 from optimizer.schema.files import Part
 from optimizer.schema.names import Entry, Finding, Index, Names
 from optimizer.schema.positions import Location
 from optimizer.spec.system import System
+from optimizer.text import slice_of
 
 HALF = 0.5
 """Limit of plausible values: fractions of rejected or failed requests above it, and percentiles below it, are

@@ -13,11 +13,12 @@ from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
 from optimizer.money import NAMED_EXAMPLES, Price, read_price
-from optimizer.profiles.catalogue import load_catalogue, slice_name, slice_of
+from optimizer.profiles.catalogue import load_catalogue
 from optimizer.schema import Load, SaturationPolicy
 from optimizer.spec.trace_shapes import DEFAULT_SHAPES, load_of_trace
 from optimizer.starters.facts import ByName, Demand, Template
 from optimizer.starters.prices import Offer, PriceList, read_prices
+from optimizer.text import slice_name, slice_of
 from optimizer.units import MILLISECONDS, PERCENTILE, UnitError, is_number
 
 _LATENCIES = ("ttft", "itl", "e2e")

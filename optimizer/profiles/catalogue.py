@@ -21,7 +21,6 @@ from optimizer.schema.messages import validated
 _Entry = TypeVar("_Entry", bound=Sourced)
 _TUNED = re.compile(r"(instruct|chat|base|hf|it|\d{4})$")
 """Suffixes of repository names that do not change the architecture, such as "instruct" or a date."""
-_CARDS = re.compile(r"^(\d+)\s*[x×]\s*(.+)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +74,6 @@ def load_catalogue() -> Catalogue:
     accelerators = read_entries(_text("accelerators.yaml"), "accelerators.yaml", AcceleratorFacts)
     models = read_entries(_text("models.yaml"), "models.yaml", ModelEntry)
     return Catalogue(MappingProxyType(accelerators), MappingProxyType(models))
-
-
-def slice_of(name: str) -> tuple[int, str]:
-    """Split a name such as ``8xH100`` into the number of cards and the name of one card."""
-    found = _CARDS.match(name)
-    return (int(found[1]), found[2]) if found else (1, name)
-
-
-def slice_name(accelerator: str, cards: int) -> str:
-    """Return the name of some cards together: ``H100``, ``8xH100``."""
-    return accelerator if cards == 1 else f"{cards}x{accelerator}"
 
 
 def read_entries(text: str, source: str, entry: type[_Entry]) -> dict[str, _Entry]:

@@ -13,7 +13,7 @@ from typing import Any
 from optimizer.errors import SpecError
 from optimizer.printed import Printed
 from optimizer.profiles.capacity import MAX_TP, split_problem
-from optimizer.profiles.catalogue import load_catalogue, slice_of
+from optimizer.profiles.catalogue import load_catalogue
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.facts import AcceleratorFacts
 from optimizer.profiles.intervals import (
@@ -27,6 +27,7 @@ from optimizer.profiles.iterations import Iterations
 from optimizer.profiles.layers import ModelFacts
 from optimizer.profiles.memory import GIB, Memory
 from optimizer.profiles.model_config import read_model_config
+from optimizer.text import slice_of
 
 _FEW_REQUESTS = 256
 """Limit of requests that is suggested if the buffers of the sampler leave no memory."""

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from optimizer.errors import SpecError
-from optimizer.profiles.catalogue import load_catalogue, slice_of
+from optimizer.profiles.catalogue import load_catalogue
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.ends import at_end
 from optimizer.profiles.estimate import DoesNotFitError, ProfileEstimate, estimate_profile
@@ -18,6 +18,7 @@ from optimizer.profiles.model_config import read_model_config
 from optimizer.schema import Accelerator, EstimateEnd, ModelProfile, Server
 from optimizer.schema.profiles import EstimateSettings
 from optimizer.spec.system import System
+from optimizer.text import slice_of
 
 _REMEMBERED = 2**14
 """Maximum number of cached estimates, which planning, verification and studies reuse."""

@@ -11,9 +11,9 @@ from operator import attrgetter
 
 from optimizer.errors import SpecError
 from optimizer.money import NAMED_EXAMPLES, Price, read_price
-from optimizer.profiles.catalogue import slice_name, slice_of
 from optimizer.spec.csv_rows import csv_rows
 from optimizer.starters.cards import SKYPILOT_NAMES, LeftOut, find_cards
+from optimizer.text import slice_name, slice_of
 from optimizer.units import UnitError
 
 _SKYPILOT = {"acceleratorname", "acceleratorcount", "price"}

@@ -8,13 +8,14 @@ from optimizer.arrays import grouped
 from optimizer.errors import SpecError
 from optimizer.money import Price
 from optimizer.profiles.capacity import split_problem
-from optimizer.profiles.catalogue import load_catalogue, slice_name
+from optimizer.profiles.catalogue import load_catalogue
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.estimate import DoesNotFitError, estimate_profile, find_model
 from optimizer.profiles.layers import ModelFacts
 from optimizer.quantities import counted
 from optimizer.starters.facts import StarterFacts, is_path
 from optimizer.starters.prices import Offer
+from optimizer.text import slice_name
 
 SLICES = (1, 2, 4, 8)
 """Numbers of cards per replica from which the planner can choose."""

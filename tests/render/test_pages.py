@@ -389,11 +389,11 @@ def grown(specs: Path) -> str:
 def test_a_report_starts_with_costs_cards_and_risks(grown: str) -> None:
     """Costs are those of compare, 730 and 8,760 hours of them."""
     start = grown[grown.index("## Cost and cards") : grown.index("## Not served in full")]
-    assert "The plan runs on 32 of 32 A100, 16 of 16 H100, 16 of 16 H200, 17 of 24 L40S cards." in start
+    assert "The plan runs on 32 of 32 A100, 16 of 16 H100, 16 of 16 H200, 18 of 24 L40S cards." in start
     assert (
         "With 7 more H100 and 11 more H200, 2 more servers would be served in full, for 171.60 USD/h" in start
     )
-    for row in ("hour | 180.00", "month (730 h) | 131,400.00", "year (8,760 h) | 1,576,800.00"):
+    for row in ("hour | 180.80", "month (730 h) | 131,984.00", "year (8,760 h) | 1,583,808.00"):
         assert f"| {row} |" in start
     assert "2 servers are not served in full: batch-llama-3.1-70b, batch-qwen3-32b." in start
     assert "Less than 5% of a target is left: chat-llama-3.1-70b (ITL 2%)" in start
@@ -407,7 +407,7 @@ def test_a_report_states_growth_reasons_and_prices(specs: Path, grown: str) -> N
     page = render_report(report, system, "markdown")
     growth = [*rows(page, "If loads grow")]
     assert [row[:2] for row in growth] == [
-        ["1", "129.20"], ["1.25", "155.60"], ["1.5", "180.00"], ["1.75", "158.80"], ["2", "178.80"]
+        ["1", "129.20"], ["1.25", "155.60"], ["1.5", "180.80"], ["1.75", "160.80"], ["2", "178.80"]
     ]  # fmt: skip
     assert (
         "1.25 times the load is served in full, for 155.60 USD/h. "
@@ -419,7 +419,7 @@ def test_a_report_states_growth_reasons_and_prices(specs: Path, grown: str) -> N
     assert ["4xH100", "H100", "4", "12.00", "3.00", "yes"] in rows(page, "Prices")
     assert "load is served in part by the policy PriorityExhaustive." in page
     repairs = grown.partition("## What would serve everything")[2]
-    assert "fewest cards: +1 H100 +2 H200; the plan then costs 187.00 USD/h (+7.00)" in repairs
+    assert "fewest cards: +1 H100 +2 H200; the plan then costs 187.00 USD/h (+6.20)" in repairs
     short = render_report(make_report(system, brief=True), system, "markdown")
     assert "## If loads grow" not in short
     assert "## Why this accelerator" not in short

@@ -451,7 +451,7 @@ def test_rejected_pairs_match_candidates_nearest_first() -> None:
 def test_the_greedy_solver_is_not_explained_but_the_exact_one() -> None:
     source = generate_system(5, 5, 2, seed=3)
     found = explain(source.with_options(milp_solver=False))
-    assert found.plan == solve(source)
+    assert found.plan == solve(source).model_copy(update={"warnings": found.plan.warnings})
     assert "greedy" in found.notes[0]
     assert found.model_copy(update={"notes": ()}) == explain(source)
 

@@ -229,24 +229,6 @@ def test_alternatives_exclude_only_the_chosen_accelerators() -> None:
     assert [(pool.accelerator, pool.num_replicas) for pool in item.next_best.pools] == placed
 
 
-@pytest.mark.parametrize("policy", mostly_slow(["PriorityExhaustive", "PriorityRoundRobin"], 1))
-def test_target_prices_count_partly_served_queues(policy: str) -> None:
-    """A looser target raises the share of a queue that its replicas serve."""
-    classes = [service_class("gold", ttft=800, itl=20), service_class("tin", 2, ttft=800, itl=20)]
-    servers = [server("a", 500, sharedQueue="q"), server("b", 2000, service="tin", sharedQueue="q")]
-    source = document(servers, [accelerator("A")], {"A": 2}, classes=classes, saturationPolicy=policy)
-    system = load_system(source)
-    found, changed = explain(system), 0
-    assert 0 < found.plan.unserved[0].served_fraction < 1
-    for item in found.targets:
-        after = solve(
-            system.with_target(item.service_class, item.model, **{f"{item.metric}_ms": item.relaxed_ms})
-        )
-        assert_difference(item.effect, found.plan, after)
-        changed += bool(item.effect.service)
-    assert changed
-
-
 def test_repairs_serve_the_members_that_a_queue_can_have() -> None:
     """No accelerator meets the target of the first server; the second needs a card."""
     classes = [service_class("gold", ttft=0.1), service_class("tin", 2, ttft=800)]
