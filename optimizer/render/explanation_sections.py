@@ -441,7 +441,7 @@ def _wish_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
                 "without it", lambda item: effect_value(item.without, money, explanation.plan), money.unit
             ),
         ]
-        if any(moves(item.without) for item in explanation.wishes):
+        if any(item.without.service for item in explanation.wishes):
             columns.append(money.column("total cost then", partial(_cost_without, explanation.plan)))
         yield table("What options cost", columns, explanation.wishes, "options")
         named = ((item.option, item.without) for item in explanation.wishes)
