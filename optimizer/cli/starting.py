@@ -24,7 +24,7 @@ from optimizer.render.starter_sections import price_sections, use_case_sections
 from optimizer.spec.writing import write_text
 from optimizer.starters.facts import Demand, StarterFacts, check_template
 from optimizer.starters.prices import Offer, read_prices
-from optimizer.starters.starter_document import document_of, notes_of
+from optimizer.starters.starter_document import document_of, notes_of, with_attainable_targets
 from optimizer.starters.use_cases import use_cases
 
 _EXAMPLE = "inferplan init --model llama-3.1-8b --accelerator H100:8:3.50USD/h --rate chat=10/s"
@@ -70,6 +70,7 @@ def _init(arguments: argparse.Namespace) -> None:
     if not to_stdout:
         _check_path(arguments)
     start, of_prices = _start(arguments)
+    start = with_attainable_targets(start)
     text, notes = document_of(start), notes_of(start)
     if to_stdout:
         sys.stdout.write(text)

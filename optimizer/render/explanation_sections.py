@@ -1,6 +1,7 @@
 """Sections of an explanation of a plan: an overview of all servers, or one server in depth."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeGuard
 
 from optimizer.features.reserves.sections import replica_section
@@ -40,6 +41,7 @@ from optimizer.studies.explanation.explanation_document import (
     TargetPrice,
     UnitRepair,
     UnitValues,
+    WishCost,
 )
 
 _BY_POLICY = (
@@ -424,15 +426,23 @@ def _rest(count: int, *, more: bool) -> str:
     return f"Relaxing {which} {targets} by 10 % changes nothing."
 
 
+def _cost_without(plan: Plan, item: WishCost) -> float | None:
+    """Return the total cost of a plan without an option [cents/h]; None if it is not proved."""
+    effect = item.without
+    return None if effect.interval else plan.total_cost_cents_per_h + effect.cost_change_cents_per_h
+
+
 def _wish_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
     """Yield the table with the cost of reserves, limits, prices and preferences, if there are any."""
     if explanation.wishes:
-        columns = (
+        columns = [
             name("option", "option"),
             Column(
                 "without it", lambda item: effect_value(item.without, money, explanation.plan), money.unit
             ),
-        )
+        ]
+        if any(item.without.service for item in explanation.wishes):
+            columns.append(money.column("total cost then", partial(_cost_without, explanation.plan)))
         yield table("What options cost", columns, explanation.wishes, "options")
         named = ((item.option, item.without) for item in explanation.wishes)
         yield from named_service_changes(explanation.plan, "without an option", named)

@@ -41,6 +41,12 @@ from optimizer.studies.overload import LIMIT_S, OtherOptions, Overload
 from optimizer.studies.overview import PoolRow, describe, kinds_of_servers, queue_rows
 from optimizer.units import SECONDS_PER_MINUTE
 
+PARTLY_SERVED = (
+    "Objectives count a server that is not served in full with its whole load, even if the saturation policy "
+    "serves a part of it."
+)
+"""Note on the table of objectives of a plan with servers that are served in part."""
+
 
 def plan_sections(
     plan: Plan, system: System, overload: Overload | None = None, price: EstimatePrice | None = None
@@ -327,7 +333,10 @@ def _levels(plan: Plan) -> Section:
         name("unit", lambda level: level_unit(level.name, money)),
         Column("gap", "gap", form=percent),
     )
-    return table("Objectives", columns, plan.levels, on_request=not any(level.gap for level in plan.levels))
+    is_partial = any(item.served_fraction for item in plan.unserved)
+    notes = [PARTLY_SERVED] if is_partial else []
+    on_request = not any(level.gap for level in plan.levels)
+    return table("Objectives", columns, plan.levels, on_request=on_request, notes=notes)
 
 
 def candidate_sections(candidates: Candidates) -> list[Section]:

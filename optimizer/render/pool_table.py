@@ -106,6 +106,7 @@ _SUMMED = (
     ("cards", "units", ""),
     ("load", "arrival_rate_rpm", RPM),
     ("capacity", "max_arrival_rate_rpm", RPM),
+    ("power", "power_w", "W"),
 )
 """Heading, field and unit of the amounts of a pool that can be summed."""
 _SETTINGS = (
@@ -114,7 +115,6 @@ _SETTINGS = (
     ("input", "in_tokens", "tokens"),
     ("output", "out_tokens", "tokens"),
     ("utilisation", "utilization", SHARE),
-    ("power", "power_w", "W"),
 )
 """Heading, field and unit of other columns of pools."""
 

@@ -35,6 +35,8 @@ from optimizer.studies.explanation.explanation_document import (
 
 MIN_GAIN = 1e-3
 """Smallest relative gain of the largest load that a table shows."""
+UNPROFILED = "no_profile"
+"""Reason why a model cannot run on an accelerator without a profile; documents omit such pairs on purpose."""
 
 
 def server_sections(item: ServerExplanation, explanation: Explanation) -> Iterator[Section]:
@@ -55,8 +57,7 @@ def server_sections(item: ServerExplanation, explanation: Explanation) -> Iterat
         if item.server in explanation.plan.routed:
             route, _ = explanation.plan.routed[item.server]
             yield sentence(f"Replicas are for the largest load that route {route} can send it.")
-    if item.rejections:
-        yield _rejections(item)
+    yield from _rejections(item)
 
 
 def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]:
@@ -201,6 +202,12 @@ def _miss(pair: RejectedAccelerator) -> FormattedValue | None:
     return None if pair.factor is None else FormattedValue(f"x {factor_text(pair.factor)}", pair.factor)
 
 
-def _rejections(item: ServerExplanation) -> Section:
+def _rejections(item: ServerExplanation) -> Iterator[Section]:
+    """Yield the accelerators on which a server misses a target, and those without a profile."""
     columns = name("accelerator", "accelerator"), Column("misses by", _miss)
-    return rejected_section("Where it cannot run", item.rejections, columns)
+    unknown = [row.accelerator for row in item.rejections if row.reason == UNPROFILED]
+    sized = [row for row in item.rejections if row.reason != UNPROFILED]
+    if sized:
+        yield rejected_section("Where it cannot run", sized, columns)
+    if unknown:
+        yield sentence(f"No token times of {item.model} are given on {', '.join(unknown)}.")

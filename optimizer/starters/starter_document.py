@@ -82,13 +82,18 @@ def _text_of(start: StarterFacts) -> str:
 
 
 def notes_of(start: StarterFacts) -> tuple[str, ...]:
-    """Return notes about offers that a document does not use.
+    """Return notes about offers that a document does not use, and about targets that are raised.
 
     Raises:
         SpecError: under the same conditions as in `document_of`.
     """
     check_start(start)
-    return choose_slices(start).notes
+    raised = (
+        f"the usual slo-{latency} of {name} is raised to {_time(limit)}, because the cost explodes near it"
+        for name, limits in start.raised_ms.items()
+        for latency, limit in limits.items()
+    )
+    return (*choose_slices(start).notes, *raised)
 
 
 def _part(text: str, start: StarterFacts) -> Part:
@@ -148,12 +153,12 @@ def _classes(start: StarterFacts) -> Iterator[str]:
     for priority, name in enumerate(start.use_cases, start=1):
         targets = start.targets_of(name)
         usual = replace(start, raised_ms={}).targets_of(name).limits_ms
+        yield from (f"  {line}" for line in _reasons(name, given=targets.given))
         for latency, limit in start.raised_ms.get(name, {}).items():
             yield from (f"  {line}" for line in _comment(
-                f"slo-{latency} is raised from the usual {_time(usual[latency])} to {_time(limit)}: an idle "
-                "replica already takes almost all of the usual limit, so its cost would explode."
+                f"But slo-{latency} is raised from the usual {_time(usual[latency])} to {_time(limit)}: an "
+                "idle replica already takes almost all of the usual limit, so its cost would explode."
             ))  # fmt: skip
-        yield from (f"  {line}" for line in _reasons(name, given=targets.given))
         yield f"  - name: {name}"
         yield f"    priority: {priority}"
         yield "    modelTargets:"

@@ -9,6 +9,7 @@ accelerator. ``headroom`` [%] and ``spares`` are reserves of all servers, and ``
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from pydantic import BaseModel, ConfigDict
@@ -40,6 +41,24 @@ SOURCE = "open"
 """Query parameter of a URL that names the document."""
 
 
+class ChangeError(SpecError):
+    """Raised for a change that does not fit the document, such as half a replica."""
+
+    def __init__(self, key: str, text: str) -> None:
+        """Describe the change.
+
+        Args:
+            key: key of the change.
+            text: what is wrong with its value.
+        """
+        super().__init__(f"{key}: {text}")
+        self.key, self.text = key, text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to rebuild the error in another process."""
+        return ChangeError, (self.key, self.text)
+
+
 class Changes(BaseModel):
     """Changes of a document by key, in the order in which they were first made."""
 
@@ -60,14 +79,14 @@ class Changes(BaseModel):
         """Return a copy of a system with these changes.
 
         Raises:
-            SpecError: a change does not match any item of the system, or its value is invalid.
+            ChangeError: a change does not match any item of the system, or its value is invalid.
         """
         for key, text in self.given.items():
             try:
                 for change in _changes(system, key, text):
                     system = change.applied_to(system)
             except (SpecError, UnitError) as error:
-                raise SpecError(f"{key}: {error}") from None
+                raise ChangeError(key, str(error)) from None
         return system
 
 
@@ -102,6 +121,11 @@ class Steps:
     def corrected(self, changes: Changes) -> "Steps":
         """Return the steps with the current changes replaced, as part of the last step."""
         return replace(self, now=changes)
+
+    def without_invalid(self, key: str, valid: Changes) -> "Steps":
+        """Return the steps with one key of the current changes as in other changes that are valid."""
+        now = self.now.with_change(key, valid.given.get(key))
+        return self.undone() if self.before[-1:] == (now,) else self.corrected(now)
 
     def undone(self) -> "Steps":
         """Return the steps without the last one."""

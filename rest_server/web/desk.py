@@ -18,7 +18,7 @@ from starlette.types import Message
 
 from optimizer.errors import InferplanError, SpecError
 from rest_server.security import KeyFiles, KeyScope
-from rest_server.web.changes import Changes, Steps
+from rest_server.web.changes import UNCHANGED, ChangeError, Changes, Steps
 from rest_server.web.shown import Opened, PlanView
 from rest_server.web.work import first_document, is_sample, open_path, open_text, plan_view
 
@@ -49,6 +49,7 @@ class Desk:
         self.source = ""
         self.steps = Steps()
         self._last_key, self._last_s = "", 0.0
+        self._valid = UNCHANGED
         self.plan: PlanView | None = None
         self.pinned: PlanView | None = None
 
@@ -180,7 +181,7 @@ class Desk:
         if found is None:
             return False
         self.opened, self.source, self.steps = found, source, Steps(changes or Changes())
-        self._last_key = ""
+        self._last_key, self._valid = "", UNCHANGED
         self.plan = self.pinned = None
         return True
 
@@ -209,12 +210,20 @@ class Desk:
     async def solve(self) -> PlanView | None:
         """Plan the document with its changes; return None if a newer request replaced this one.
 
+        An invalid change is replaced by the last valid value of its key, so that it does not stop studies.
+
         Raises:
             InferplanError: a change is invalid, the solver failed, or the service is busy.
         """
-        found = await self.answer("plan", plan_view)
+        changes = self.changes
+        try:
+            found = await self.answer("plan", plan_view)
+        except ChangeError as error:
+            self.steps, self._last_key = self.steps.without_invalid(error.key, self._valid), ""
+            title = self.opened.title_of(error.key)
+            raise SpecError(f"{title}: {error.text}; the last valid value is kept") from None
         if found is not None:
-            self.plan = found
+            self.plan, self._valid = found, changes
             self.pinned = self.pinned or (found if not self.changes.given else None)
         return found
 

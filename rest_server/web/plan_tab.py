@@ -13,7 +13,7 @@ from rest_server.web.desk import Desk
 from rest_server.web.shown import StudyView, in_words
 from rest_server.web.what_if import WhatIf
 from rest_server.web.widgets import FactBar, Tables, heading, scroll_to, show_static_tables
-from rest_server.web.work import limits_view, report_page, study_view, written_document
+from rest_server.web.work import limits_view, report_file, study_view, written_document
 
 MAX_WARNINGS = 5
 """Maximum number of warnings that the tab shows."""
@@ -64,7 +64,8 @@ class PlanTab:
             self._show_buttons(
                 ("YAML", partial(self._save, written_document, "system.yaml", "application/yaml")),
                 ("Plan JSON", self._save_plan),
-                ("Report", partial(self._save, report_page, "report.html", "text/html")),
+                ("Plan CSV", partial(self._save, report_file, "plan.csv", "text/csv", "csv")),
+                ("Report", partial(self._save, report_file, "report.html", "text/html", "html")),
             )
 
     def _show_buttons(self, *actions: tuple[str, Callable[[], Any]]) -> None:
@@ -95,7 +96,8 @@ class PlanTab:
             box.clear()
 
     def reveal(self) -> None:
-        """Show the controls, even if there is no plan."""
+        """Show the controls with the current changes, even if there is no plan."""
+        self._controls.show()
         self._body.set_visibility(True)
 
     def show(self) -> None:
@@ -109,7 +111,7 @@ class PlanTab:
         if compared is not None:
             costs = plan.cost, compared.cost
             words = in_words(plan.service, compared.service, costs, cost_unit(plan.currency))
-        self.reveal()
+        self._body.set_visibility(True)
         self._words.set_text(words)
         self._status.set_text(plan.status)
         self._show_warnings(plan.warnings)
@@ -148,9 +150,11 @@ class PlanTab:
         if found is not None:
             _show_in(self._limits, "Limited against unlimited", found)
 
-    async def _save(self, work: Callable[..., bytes | str], file: str, media_type: str) -> None:
+    async def _save(
+        self, work: Callable[..., bytes | str], file: str, media_type: str, *arguments: str
+    ) -> None:
         """Let the browser save the result of work on the document."""
-        content = await self._guarded(partial(self._desk.answer, file, work))
+        content = await self._guarded(partial(self._desk.answer, file, work, *arguments))
         if content is not None:
             ui.download.content(content, file, media_type)
 

@@ -86,6 +86,11 @@ class Quantity:
     currency: str | None = None
     """Currency of a price; None for other quantities, or for cents."""
 
+    @property
+    def title(self) -> str:
+        """Name with the unit."""
+        return f"{self.name} [{self.unit}]" if self.unit else self.name
+
     def read(self, text: str | None) -> float | None:
         """Return the value that the text of a change states; without a change, the value in the document."""
         return self.original if text is None else float(text.partition(" ")[0])
@@ -97,6 +102,13 @@ class Quantity:
         if self.currency is not None:
             return f"{value:.6f}".rstrip("0").rstrip(".") + f" {self.currency}/h"
         return f"{value:.12g}"
+
+
+RESERVES = (
+    Quantity("headroom", "Headroom of all servers", "%", None, 10),
+    Quantity("spares", "Spare replicas of each server", "", None, 1),
+)
+"""Reserves of all servers that can be changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +140,16 @@ class Opened:
     """The document as JSON; empty if it has errors."""
     controls: Controls | None = None
     notes: tuple[str, ...] = ()
+
+    def title_of(self, key: str) -> str:
+        """Return the title of the field that changes a key, or the key if there is none."""
+        fields = list(RESERVES)
+        if self.controls is not None:
+            for quantities in (
+                self.controls.counts, self.controls.prices, self.controls.targets, self.controls.numbers
+            ):  # fmt: skip
+                fields += quantities
+        return next((item.title for item in fields if item.key == key), key)
 
 
 def tables_of(sections: Iterable[Section]) -> tuple[Table, ...]:

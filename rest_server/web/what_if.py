@@ -7,7 +7,7 @@ from nicegui import ui
 
 from rest_server.web.changes import OPTIONS
 from rest_server.web.desk import Desk
-from rest_server.web.shown import Controls, Quantity
+from rest_server.web.shown import RESERVES, Controls, Quantity
 from rest_server.web.widgets import heading
 
 _TITLES = {
@@ -17,10 +17,6 @@ _TITLES = {
     "cards": "Cards",
     "estimates": "Estimated token times",
 }
-RESERVES = (
-    Quantity("headroom", "Headroom of all servers", "%", None, 10),
-    Quantity("spares", "Spare replicas of each server", "", None, 1),
-)
 MAX_FIELDS = 30
 """Maximum number of fields of one type; if there are more, one is selected by name."""
 PERCENTILES = ("mean", "50", "90", "95", "99")
@@ -109,8 +105,7 @@ class WhatIf:
             return
         for item in quantities:
             placeholder = missing if item.original is None else ""
-            title = f"{item.name} [{item.unit}]" if item.unit else item.name
-            field = ui.number(title, step=item.step, placeholder=placeholder)
+            field = ui.number(item.title, step=item.step, placeholder=placeholder)
             field.props("dense stack-label").style("width: 100%")
             self._add(item.key, field, item.read, item.write)
 
@@ -139,7 +134,7 @@ class WhatIf:
         self._shows.append(show)
 
     def _slider(self, key: str, title: str, low: float, high: float) -> None:
-        """Show a native slider of the browser, which supports screen readers and keyboards.
+        """Show a factor as a number and as a native slider of the browser, for screen readers and keyboards.
 
         Args:
             key: key of the change.
@@ -149,10 +144,13 @@ class WhatIf:
         """
         with ui.row().style("width: 100%; justify-content: space-between"):
             ui.label(title)
-            shown = ui.label("× 1")
+            number = ui.number(value=1, step=0.05, prefix="×")
+            number.props(f'dense borderless aria-label="{title}, as a number"').style("width: 5em")
         slider = ui.input(value="1").style("width: 100%")
         slider.props(f'type=range min={low} max={high} step=0.05 dense borderless aria-label="{title}"')
-        shown.bind_text_from(slider, "value", lambda value: f"× {float(value):g}")
+        number.bind_value(
+            slider, "value", forward=lambda value: "1" if value is None else f"{value:g}", backward=float
+        )
         self._add(key, slider, lambda text: text or "1", lambda value: None if float(value) == 1 else value)
 
     def _choice(self, key: str, title: str, texts: dict[str, str], original: str) -> None:

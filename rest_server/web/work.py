@@ -265,15 +265,21 @@ def study_view(
     return StudyView(tables_of(study.sections(answer)), picture)
 
 
-def report_page(base: bytes, changes: Changes, settings: Settings) -> bytes:
-    """Return the report on a document with changes, as HTML.
+def report_file(base: bytes, changes: Changes, file_format: str, settings: Settings) -> bytes:
+    """Return the report on a document with changes.
+
+    Args:
+        base: the document, pickled.
+        changes: the changes.
+        file_format: html, or csv for the table of pools.
+        settings: settings of the service.
 
     Raises:
         SpecError: under the same conditions as in `changed_system`.
         SolverError: the solver failed.
     """
     study = STUDIES["report"].study
-    request = study.options(format="html")
+    request = study.options(format=file_format)
     system = changed_system(base, changes, settings)
     assert study.page is not None
     return study.page(study.answered(system, request), system, request)
@@ -300,7 +306,7 @@ def first_document(facts: str, settings: Settings) -> Opened:
     """
     from optimizer.starters.facts import Demand, StarterFacts
     from optimizer.starters.prices import Offer
-    from optimizer.starters.starter_document import document_of, notes_of
+    from optimizer.starters.starter_document import document_of, notes_of, with_attainable_targets
 
     given = json.loads(facts)
     start = StarterFacts(
@@ -316,6 +322,7 @@ def first_document(facts: str, settings: Settings) -> Opened:
             for latency in ("ttft", "itl")
         },
     )
+    start = with_attainable_targets(start)
     found = open_text(document_of(start), settings)
     return replace(found, notes=notes_of(start))
 

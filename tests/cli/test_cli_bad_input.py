@@ -274,7 +274,7 @@ def test_standard_input_that_is_closed_is_refused() -> None:
         (["solve", "{good}", "-unlimited"], "unknown flag -unlimited; did you mean '--unlimited'?"),
         (["solve", "{good}", "--time_limit=3"], "unknown flag --time_limit; did you mean '--time-limit'?"),
         (["solve", "{good}", "--foo"], "unknown flag --foo; see 'inferplan solve --help'"),
-        (["simulate", "{good}", "--rate", "3"], "unknown flag --rate; see 'inferplan simulate --help'"),
+        (["simulate", "{good}", "--rate", "3"], "unknown flag --rate; init, analyze have it; see"),
         (["solve", "{good}", "--jsno"], "unknown flag --jsno; did you mean '--json'?"),
         (["solve", "{good}", "-x"], "unknown flag -x; see 'inferplan solve --help'"),
         (["solve", "{good}", "unlimited"], "unexpected argument 'unlimited'; did you mean '--unlimited'?"),

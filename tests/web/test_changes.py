@@ -1,5 +1,6 @@
 """Changes to a document: to an address and back, to the document, undone. Differences of tables."""
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from optimizer import System, load_system
 from optimizer.errors import SpecError
-from rest_server.web.changes import Changes, Steps, read_query
+from rest_server.web.changes import ChangeError, Changes, Steps, read_query
 from rest_server.web.desk import Desk
 from rest_server.web.shown import Table, TableCell, row_differences, signed_text
 
@@ -39,6 +40,18 @@ def test_undo_returns_to_every_earlier_step(path: list[Changes]) -> None:
         assert steps.now == expected
         steps = steps.undone()
     assert steps == Steps()
+
+
+def test_an_invalid_change_is_replaced_by_the_last_valid_value(small: System) -> None:
+    valid = Changes(given={"load": "1.1", "spares": "1"})
+    steps = Steps().then(valid).then(valid.with_change("spares", "1.5"))
+    with pytest.raises(ChangeError) as refused:
+        steps.now.applied_to(small)
+    error = pickle.loads(pickle.dumps(refused.value))  # noqa: S301 - of a worker process
+    assert (error.key, str(error)) == ("spares", str(refused.value))
+    kept = steps.without_invalid(error.key, valid)
+    assert kept == Steps().then(valid)  # no step of its own for undo
+    assert Steps(now=Changes(given={"spares": "x"})).without_invalid("spares", Changes()) == Steps()
 
 
 def test_quick_changes_of_one_key_are_one_step() -> None:
