@@ -18,7 +18,7 @@ Rental prices are 0.5 to 4 dollars per hour and TB/s (L4, A100, H100, MI300X, B2
 spot prices go down to 10 cents.
 """
 HIGHEST_BANDWIDTH_GB_PER_S = 10_000.0
-"""Memory bandwidth that no card of the catalogue exceeds [GB/s]. Higher prices need no look at the catalogue."""
+"""Memory bandwidth that no card exceeds [GB/s]; higher prices need no look at the catalogue."""
 LOW_PRICE = 1.0
 """Price below which a card of unknown memory bandwidth is probably not priced in cents [cents/h]."""
 
