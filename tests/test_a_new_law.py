@@ -102,16 +102,18 @@ def system(monkeypatch: pytest.MonkeyPatch) -> System:
     toy = ToyProfile.model_validate(
         {"name": "m", "acc": "A", "maxBatchSize": 8, "toyParms": {"token_ms": TOKEN_MS}}
     )
-    return replace(known, profiles=MappingProxyType({**known.profiles, ("m", "A"): toy}))
+    return replace(
+        known.with_options(unlimited=True), profiles=MappingProxyType({**known.profiles, ("m", "A"): toy})
+    )
 
 
 def test_a_custom_latency_model_is_planned_with_its_queue(system: System) -> None:
-    plan = solve(system.with_options(unlimited=True))
+    plan = solve(system)
     (pool,) = plan.allocations["s"] if plan.allocations["s"][0].accelerator == "A" else ()
     rate = pool.arrival_rate_rpm / 60e3 / pool.num_replicas
     assert pool.wait_ms == pytest.approx(erlang_wait_ms(rate, TOKEN_MS * 120, 8, 80), rel=1e-9)
     assert pool.itl_ms == TOKEN_MS
-    assert verify(plan, system.with_options(unlimited=True)) == []
+    assert verify(plan, system) == []
 
 
 def test_a_plan_with_a_law_of_ones_own_is_explained(system: System) -> None:
@@ -123,13 +125,12 @@ def test_a_plan_with_a_law_of_ones_own_is_explained(system: System) -> None:
 
 
 def test_a_law_that_the_simulator_lacks_is_refused_in_one_line(system: System) -> None:
-    unlimited = system.with_options(unlimited=True)
     with pytest.raises(
         AnalysisError,
         match=r"^toyParms: requests cannot be simulated under this latency model; "
         r"give perfParms or decodeParms/prefillParms to simulate$",
     ):
-        simulate_plan(unlimited, SimulateOptions(), solve(unlimited))
+        simulate_plan(system, SimulateOptions(), solve(system))
 
 
 @pytest.mark.usefixtures("system")

@@ -82,7 +82,7 @@ def test_an_option_with_its_default_value_still_replaces() -> None:
 def test_timings_name_the_stages_in_their_order() -> None:
     timings = Timings()
     solve(system([server("a")], [accelerator("A")], {"A": 5}), timings=timings)
-    assert list(timings.stages_s) == ["candidates", "solve", "plan", "verify"]
+    assert list(timings.stages_s) == ["candidates", "solve", "plan", "verify", "warnings"]
     assert all(seconds > 0 for seconds in timings.stages_s.values())
 
 

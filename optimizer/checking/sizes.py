@@ -9,7 +9,7 @@ from optimizer.checking.steep import SteepTarget, steep_targets
 from optimizer.documents import UnitlessNumber
 from optimizer.money import cost_text
 from optimizer.plan.shortages import nearest_miss
-from optimizer.quantities import counted, share_text
+from optimizer.quantities import counted, precise, share_text
 from optimizer.schema import Server
 from optimizer.schema.names import Entry, Finding, Index
 from optimizer.spec.streams import members_of, owner_of, planned_name
@@ -98,8 +98,9 @@ def _low_loads(candidates: Candidates, index: Index) -> Iterator[Finding]:
                 continue
         rate, place = server.current.load.arrival_rate_rpm, (*at, "currentAlloc", "load", "arrivalRate")
         if rate and isinstance(rate, UnitlessNumber):
+            number = precise(rate)
             text = (
-                f"{rate:g} requests/min take at most {share[s]:.1%} of one replica; write {rate:g}/s if the "
-                f"rate is per second, or {rate:g}/min"
+                f"{number} requests/min take at most {share[s]:.1%} of one replica; write {number}/s if the "
+                f"rate is per second, or {number}/min"
             )
             yield Finding(part, place, text)

@@ -87,6 +87,8 @@ def _columns(money: Money, pools: Sequence[PoolRow], figures: Sequence[TargetFig
     yield name("accelerator", lambda item: item.place, none=NOTHING)
     for heading, field, unit in _SUMMED:
         yield Column(heading, partial(_summed, field), unit)
+    if any(pool.power_w is not None for pool in pools):
+        yield Column("power", partial(_summed, "power_w"), "W")
     yield money.column("cost", lambda item: item.cost_cents_per_h if item.is_first else None)
     for heading, field, unit in _SETTINGS:
         yield Column(heading, partial(_of_pool, field), unit, none="")
@@ -106,7 +108,6 @@ _SUMMED = (
     ("cards", "units", ""),
     ("load", "arrival_rate_rpm", RPM),
     ("capacity", "max_arrival_rate_rpm", RPM),
-    ("power", "power_w", "W"),
 )
 """Heading, field and unit of the amounts of a pool that can be summed."""
 _SETTINGS = (

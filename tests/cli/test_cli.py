@@ -314,6 +314,7 @@ def test_every_flag_of_a_replica_shows_its_unit(run: Run, flag: str) -> None:
 def test_every_field_of_a_replica_has_a_flag(run: Run) -> None:
     shown = run("analyze", "--help").out
     laws = {"decode", "prefill", "iteration", "batch"}  # the documents of their terms follow
+    laws |= {"shapes", "prefix_tokens", "prefix_hit_rate", "prefix_stored"}  # of rows of --batch only
     fields = [name for name in Replica.model_fields if name not in laws]
     fields += [name for name in PerfParms.model_fields if name != "base_ms"]
     fields += [f"{part}_base" for part in ("decode", "prefill", "iteration", "service")]

@@ -64,7 +64,7 @@ def check_loop(seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_three_hundred_loops_with_late_ends_give_the_same_iteration_times() -> None:
+def test_late_ends_of_closed_loops_give_the_same_iteration_times() -> None:
     for seed in range(300):
         check_loop(seed)
 

@@ -46,6 +46,26 @@ def scarce(**options: Any) -> Json:
     return document(servers, [accelerator("A")], {"A": 4}, classes=classes, **options)
 
 
+def shapes() -> Json:
+    """Return a system whose server has short and long requests, some of them with a shared head."""
+    several = [
+        {"name": "chat", "share": 0.9, "avgInTokens": 50, "avgOutTokens": 20},
+        {"name": "docs", "share": 0.1, "avgInTokens": 400, "avgOutTokens": 30} | HEAD,
+    ]
+    source = document(
+        [server("a", 60)], [accelerator("A")], classes=[service_class("gold", itl=40, ttft=900)]
+    )
+    source["models"] = [
+        {"name": "m", "acc": "A", "maxBatchSize": 16, "perfParms": LAW, "queueModel": "continuous"}
+    ]
+    source["servers"][0]["currentAlloc"]["load"] = {"arrivalRate": 60, "shapes": several}
+    return source
+
+
+HEAD = {"prefixTokens": 300, "prefixHitRate": 0.8}
+LAW = {"alpha": 8, "beta": 0.02, "gamma": 5e-5}
+
+
 def patient() -> Json:
     """Return a system in which a batch of 4 does as well as the profile's 8, by the target for ITL."""
     classes = [service_class("gold", itl=12)]
@@ -157,6 +177,7 @@ SCENARIOS: dict[str, Json | System | Path] = {
     "rolling": rolling(10, rollout="all"),
     "rolling one": rolling(10, rollout="one"),
     "available": available(availabilityTarget=0.999, surge=0.5),
+    "shapes": shapes(),
     "routed": Path(__file__).parents[2] / "specs" / "routes.yaml",
 }
 RUNS = {"first": {"A": 2}, "last": {"A": 1}}

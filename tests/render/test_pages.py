@@ -419,7 +419,7 @@ def test_a_report_states_growth_reasons_and_prices(specs: Path, grown: str) -> N
     assert ["4xH100", "H100", "4", "12.00", "3.00", "yes"] in rows(page, "Prices")
     assert "load is served in part by the policy PriorityExhaustive." in page
     repairs = grown.partition("## What would serve everything")[2]
-    assert "fewest cards: +1 H100 +2 H200; the plan then costs 187.00 USD/h (+6.20)" in repairs
+    assert "fewest cards: +1 H100 +2 H200; the plan then costs 187.80 USD/h (+7.00)" in repairs
     short = render_report(make_report(system, brief=True), system, "markdown")
     assert "## If loads grow" not in short
     assert "## Why this accelerator" not in short

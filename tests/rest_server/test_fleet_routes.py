@@ -154,7 +154,7 @@ def test_noise_is_not_planned_for_where_the_rule_is_on() -> None:
     with client(stateful=True) as service:
         state_of(service).held = FleetStore(rules=Rules(noise=3.5, load_window_s=60.0))
         service.put("/v1/fleet", json=given)
-        first = service.post("/v1/loads", json={}).json()["allocations"]["s"][0]
+        first = service.post("/v1/loads", json={"s": {"arrivalRate": 3000}}).json()["allocations"]["s"][0]
         again = service.post("/v1/loads", json={"s": {"arrivalRate": 3100}}).json()["allocations"]["s"][0]
         assert again["arrivalRate"] == first["arrivalRate"] == 3000
         assert service.get("/v1/servers/s").json()["currentAlloc"]["load"]["arrivalRate"] == 3100

@@ -253,5 +253,9 @@ UNFOLLOWED = {
     "give the load of that route": "tables of loads: tests/spec/test_loads.py",
     "is the name of a server and of a route": "tables of loads: tests/spec/test_loads.py",
     "cannot be simulated under this latency model": "simulations of single replicas",
+    "; give mean lengths": "request shapes: tests/test_request_shapes.py",
+    "give the length of the shared": "request shapes: tests/test_request_shapes.py",
+    "occurs twice; give each shape its own name": "request shapes: tests/test_request_shapes.py",
+    "give every shape either its share or its arrivalRate": "request shapes: tests/test_request_shapes.py",
 }
 """Parts of messages that no case follows, with the reason."""

@@ -9,7 +9,7 @@ from slow_cases import mostly_slow
 
 from optimizer import load_system
 from optimizer.plan import verify
-from optimizer.stabilisation.decisions import TargetReason
+from optimizer.stabilisation.decisions import Decisions, TargetReason
 from optimizer.stabilisation.rules import Rules
 
 SNAPSHOTS = 20
@@ -50,18 +50,23 @@ def _check_reasons(loop: Loop) -> None:
                 assert target.replicas == planned[on] > 0
 
 
-def check_load_reasons(loop: Loop, earlier: dict[str, float], before: dict[Place, int]) -> None:
-    """Check that a number is said to follow the load only if both have moved the same way."""
+def check_load_reasons(loop: Loop, earlier: Decisions | None, before: dict[Place, int]) -> None:
+    """Check that a number is said to follow the load only if both moved the same way since it was sized."""
     for name, decision in loop.decisions.servers.items():
-        load = loop.system.servers[name].current.load.arrival_rate_rpm
+        last = None if earlier is None else earlier.servers.get(name)
         for on, target in decision.targets.items():
             change = target.replicas - before.get((name, on), 0)
+            sized = None if last is None else last.load_rpm
+            if last is not None and on in last.targets:
+                sized = last.targets[on].sized_rpm
             if target.reason is TargetReason.load_increase:
                 assert change > 0
-                assert load >= earlier[name]
+                assert sized is not None
+                assert decision.load_rpm >= sized
             if target.reason is TargetReason.load_decrease:
                 assert change < 0
-                assert load <= earlier[name]
+                assert sized is not None
+                assert decision.load_rpm <= sized
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -80,7 +85,7 @@ def test_any_sequence_of_routes_is_safe_and_settles(seed: int) -> None:
 
 def _run(loop: Loop, rng: random.Random) -> None:
     before: dict[Place, int] = {}
-    loads = dict.fromkeys(loop.system.servers, 0.0)
+    earlier: Decisions | None = None
     for number in range(SNAPSHOTS):
         names, shrunk = sorted(loop.system.servers), set[str]()
         if number:
@@ -96,10 +101,10 @@ def _run(loop: Loop, rng: random.Random) -> None:
         lost = {name for name, on in before if loop.system.accelerators[on].type in shrunk}
         check(loop, before, ready, missing | silent | lost)
         if loop.rules.noise is None:  # which plans for other loads than were counted
-            check_load_reasons(loop, loads, before)
+            check_load_reasons(loop, earlier, before)
             assert not verify(loop.plan, loop.system)
         before = desired(loop.decisions)
-        loads = {name: item.current.load.arrival_rate_rpm for name, item in loop.system.servers.items()}
+        earlier = loop.decisions
         loop.cluster.follow(before, rng, slowest=3)
         loop.now_s += rng.choice([15.0, 60.0, 60.0, 240.0])
         loop.cluster.pass_time()

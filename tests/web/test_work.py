@@ -92,14 +92,14 @@ def test_service_of_each_priority_precedes_the_cost(specs: Path) -> None:
         ("priority 1 served", "100%", False),
         ("priority 2 served", "100%", False),
         ("priority 3 served", "82%", True),
-        ("total cost", "180.00 USD/h", False),
+        ("total cost", "180.80 USD/h", False),
     ]
     costs, unit = (full.cost, short.cost), cost_unit(full.currency)
     assert in_words(full.service, short.service, costs, unit) == (
-        "Against the pinned plan: 10.8 requests/s more of priority 3, 3.60 USD/h more."
+        "Against the pinned plan: 10.9 requests/s more of priority 3, 3.60 USD/h more."
     )
     assert in_words(short.service, full.service, costs[::-1], unit) == (
-        "Against the pinned plan: 10.8 requests/s less of priority 3, 3.60 USD/h less."
+        "Against the pinned plan: 10.9 requests/s less of priority 3, 3.60 USD/h less."
     )
     same = in_words(short.service, short.service, (short.cost, short.cost), unit)
     assert same == "Against the pinned plan: the same service and cost."
