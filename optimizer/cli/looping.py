@@ -54,6 +54,8 @@ def _loop(arguments: argparse.Namespace) -> int:
     config = read_config(arguments.config)
     system = load_system(config.system)
     check_supported(system)
+    for text in config.warnings:
+        print_stderr(f"inferplan: warning: {arguments.config}: {text}")
     if options.again is not None:
         from rest_server.loop.records import repeated
 

@@ -6,11 +6,12 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from optimizer.documents import Document, Name, Seconds, Share, Url
+from optimizer.documents import Document, In, Name, Seconds, Url
 from optimizer.errors import SpecError
 from optimizer.schema.files import plain_value, read_text
 from optimizer.schema.messages import json_type, validated
 from optimizer.stabilisation.rules import RECOMMENDED, Rules
+from optimizer.units import SHARE
 
 MIN_LEASE_PERIODS = 2
 """Minimum duration of the Lease [periods], because it is renewed once in each cycle."""
@@ -144,7 +145,7 @@ def _forecast(raw: object) -> object:
 class LoopConfig(Document):
     """Configuration of the control loop."""
 
-    system: str
+    system: Annotated[str, Field(min_length=1)]
     """System to plan: a file or a folder, relative to this document, or `sample:NAME`."""
     source: Annotated[ScrapeSource | PrometheusSource, Field(discriminator="kind"), BeforeValidator(_source)]
     """Source of the measurements."""
@@ -158,7 +159,7 @@ class LoopConfig(Document):
     """Length of the time window in which requests are counted [s]."""
     drain_s: Seconds = Field(90.0, alias="drain")
     """Time in which waiting requests should be served in addition to new ones [s]."""
-    coverage: Share = 0.9
+    coverage: Annotated[float, In(SHARE, gt=0, le=1)] = 0.9
     """Minimum fraction of a server's replicas that must report; their load is then scaled up to all replicas.
     """
     variation: bool = True
@@ -178,7 +179,7 @@ class LoopConfig(Document):
     """
     port: Annotated[int, Field(ge=1, le=65_535)] | None = None
     """Port for `/metrics` and `/healthz`; absent: no port."""
-    host: str = "127.0.0.1"
+    host: Name = "127.0.0.1"
     """Address on which the port listens."""
     reference_routes: bool = Field(default=False, alias="referenceRoutes")
     """Whether the port, on a loopback address, also has the routes of llm-inferno's control loop."""
@@ -188,6 +189,18 @@ class LoopConfig(Document):
         """Stabilisation rules in use; they always keep the replicas of a server without a measured load."""
         given = {"hold_missing_load": True, "load_window_s": self.window_s, "startup_s": self.startup_s}
         return self.rules.model_copy(update=given)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Settings that are valid, but probably not meant, with the advice."""
+        gateway = isinstance(self.source, PrometheusSource) and self.source.gateway_label is not None
+        if not self.scale_to_zero or gateway:
+            return ()
+        text = (
+            "scaleToZero: without source.gatewayLabel no request for a server without replicas is seen, so it "
+            "stays at zero until someone starts a replica; let a gateway count arrivals"
+        )
+        return (text,)
 
 
 def read_config(path: Path) -> LoopConfig:

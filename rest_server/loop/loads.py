@@ -49,8 +49,6 @@ class EstimatedLoad:
     def planned_rps(self) -> float:
         """Rate for which plans are made [requests/s] (eq. 2).
 
-        2).
-
         A queue is served with full batches, so replicas that are planned for the targets can serve more than
         the expected rate.
         """

@@ -157,7 +157,8 @@ class PrometheusReader:
         if not counted:
             hold = window.problem(self._window_s, stale_s)
             return hold or _with_buckets(window.reading(), buckets)
-        arrivals = sampled_window(gateways, now_s, self._window_s, stale_s=stale_s)
+        # Nobody states how many gateways there are, so a silent one exists until it has left the window.
+        arrivals = sampled_window(gateways, now_s, self._window_s, stale_s=stale_s, listed=gateways)
         hold = arrivals.problem(self._window_s, stale_s)
         return hold or _with_buckets(_with_gateway(window.reading(), arrivals.reading()), buckets)
 

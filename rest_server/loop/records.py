@@ -1,7 +1,7 @@
 """Records of the control loop: its state and its cycles as plain values, and the repetition of cycles."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
@@ -12,13 +12,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from optimizer.candidates import SizingMemo
 from optimizer.errors import SpecError
-from optimizer.schema.files import read_text
+from optimizer.schema.files import json_value, read_text
 from optimizer.spec.system import System
 from rest_server.loop.config import LoopConfig
 from rest_server.loop.deciding import (
     CycleInputs,
     CycleOutcome,
     LoopState,
+    WorkloadDecision,
     decide,
     decide_remotely,
 )
@@ -53,13 +54,22 @@ def state_of(values: Mapping[str, Any], source: str) -> LoopState:
         raise SpecError(
             f"{source}: version {version!r}; this program reads {VERSION}; remove the file to start anew"
         )
+    found: LoopState = _read(LoopState, given, source, "; remove the file to start anew")
+    return found
+
+
+def _read(kind: Any, values: object, source: str, advice: str = "") -> Any:
+    """Return a value of a type from plain values; an error is one line about the first problem.
+
+    Raises:
+        SpecError: the values are invalid.
+    """
     try:
-        found: LoopState = _adapter(LoopState).validate_python(given)
+        return _adapter(kind).validate_python(values)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
-        raise SpecError(f"{source}: {place}: {first['msg']}; remove the file to start anew") from None
-    return found
+        raise SpecError(f"{source}: {place + ': ' if place else ''}{first['msg']}{advice}") from None
 
 
 def record_of(
@@ -142,12 +152,13 @@ def json_object(text: str, source: str) -> dict[str, Any]:
     Raises:
         SpecError: the text is not a JSON object.
     """
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise SpecError(f"{source}: not JSON: {error}") from None
+    found = json_value(text, source)
     if not isinstance(found, dict):
         raise SpecError(f"{source}: must be a JSON object")
+    try:
+        json.dumps(found, allow_nan=False)
+    except ValueError:
+        raise SpecError(f"{source}: a number is not finite") from None
     return found
 
 
@@ -167,31 +178,28 @@ def repeated(system: System, config: LoopConfig, path: Path) -> Iterator[tuple[d
     for number, record in enumerate(read_records(path), 1):
         source = f"{path}: record {number}"
         if "state" in record:
-            state = state_of(record["state"], source)
+            state = state_of(_read(dict[str, Any], record["state"], f"{source}: state"), source)
         if state is None:
             raise SpecError(f"{source}: it has no state; give the file from the start of the loop")
-        try:
-            seen = _adapter(CycleInputs).validate_python(record["inputs"])
-        except (ValidationError, KeyError) as error:
-            raise SpecError(f"{source}: inputs: {error}") from None
+        seen = _read(CycleInputs, record.get("inputs"), f"{source}: inputs")
+        decided = _read(tuple[WorkloadDecision, ...], record.get("workloads"), f"{source}: workloads")
         if seen.remote is None:
             outcome = decide(system, config, state, seen, memo)
         else:
             answer = seen.remote
             outcome, _ = decide_remotely(system, config, state, seen, lambda *_, answer=answer: answer)
         state = outcome.state
-        yield record, _differences(record, outcome)
+        yield record, _differences(decided, outcome)
 
 
-def _differences(record: Mapping[str, Any], outcome: CycleOutcome) -> list[str]:
+def _differences(recorded: Iterable[WorkloadDecision], outcome: CycleOutcome) -> list[str]:
     """Describe the differences between the recorded and the repeated decisions about workloads."""
-    then = {(item["server"], item["accelerator"]): item for item in record["workloads"]}
+    then = {(item.server, item.accelerator): item for item in recorded}
     found = []
     for item in outcome.workloads:
         place = item.server, item.accelerator
         old = then.pop(place, None)
-        now = _plain(item)
-        if old is None or any(old.get(key) != value for key, value in now.items()):
-            before = "none" if old is None else f"{old['replicas']} ({old['reason']})"
+        if old != item:
+            before = "none" if old is None else f"{old.replicas} ({old.reason})"
             found.append(f"{'/'.join(place)}: recorded {before}, repeated {item.replicas} ({item.reason})")
     return found + [f"{'/'.join(place)}: recorded, not repeated" for place in sorted(then)]

@@ -41,8 +41,10 @@ class StateFile:
         """
         self._path = path
         self._read_only = read_only
-        self._lock = FileLock(path.with_name(f"{path.name}.lock"), "loop")
         shown = f"--state {path}"
+        if path.is_dir():
+            raise SpecError(f"{shown}: is a directory; name another file")
+        self._lock = FileLock(path.with_name(f"{path.name}.lock"), "loop")
         with contextlib.ExitStack() as undo:
             undo.callback(self._lock.release)
             try:

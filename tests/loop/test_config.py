@@ -37,6 +37,8 @@ SOURCE = "source: {kind: prometheus, url: 'http://p'}"
             "forecast.lvel: unknown key; did you mean 'level'?",
         ),
         (f"{SOURCE}\nforecast: nope", "forecast: must be 'none' or an object with keys, not \"nope\""),
+        (f"{SOURCE}\ncoverage: 0", "coverage: must be more than 0, not 0"),
+        (f"{SOURCE}\nhost: ''", "host: must not be empty"),
         (f"{SOURCE}\nforecast: [1]", "forecast: must be 'none' or an object with keys, not a list"),
     ],
 )
@@ -59,3 +61,18 @@ def test_every_kind_of_source_and_forecast_is_read(tmp_path: Path) -> None:
             found = read_config(path)
             assert found.source.kind == source
             assert (found.forecast == "none") == (forecast == "none")
+
+
+def test_scaling_to_zero_without_a_gateway_is_a_warning(tmp_path: Path) -> None:
+    """Nothing measures the requests that should start the server again."""
+    path, kinds = tmp_path / "loop.yaml", ("scrape", "prometheus")
+    for source in (f"{{kind: {kind}, url: 'http://p'}}" for kind in kinds):
+        path.write_text(f"system: sample:small\nsource: {source}\nscaleToZero: true\n", "utf-8")
+        (warning,) = read_config(path).warnings
+        assert warning.startswith("scaleToZero: ")
+        assert "source.gatewayLabel" in warning
+        path.write_text(f"system: sample:small\nsource: {source}\n", "utf-8")
+        assert not read_config(path).warnings
+    source = "{kind: prometheus, url: 'http://p', gatewayLabel: model_name}"
+    path.write_text(f"system: sample:small\nsource: {source}\nscaleToZero: true\n", "utf-8")
+    assert not read_config(path).warnings

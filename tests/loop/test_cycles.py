@@ -303,7 +303,7 @@ def test_a_loop_that_is_killed_continues_where_it_stopped(tmp_path: Path, seed: 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not JSON"),
+        ("{", "not valid JSON"),
         ("[]", "must be a JSON object"),
         ('{"version": 9}', "version 9; this program reads 2"),
         ('{"version": 2, "loads": 3}', "loads: .*remove the file to start anew"),
@@ -314,6 +314,29 @@ def test_a_broken_state_is_one_clear_error(tmp_path: Path, text: str, message: s
     path.write_text(text)
     with pytest.raises(SpecError, match=message):
         StateFile(path)
+
+
+INPUTS = '{"state": {"version": 2}, "inputs": {"now_s": 1, "readings": {}, "replicas": {}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("hello", "not valid JSON"),
+        ("[]", "must be a JSON object"),
+        ('{"inputs": {}}', "it has no state"),
+        ('{"state": 3}', "state: Input should be a valid dictionary"),
+        ('{"state": {"version": 2}}', "inputs: "),
+        ('{"state": {"version": 2}, "inputs": {"now_s": "x"}}', r"inputs: now_s: [^\n]*$"),
+        (INPUTS + "}", "workloads: "),
+        (INPUTS + ', "workloads": [{}]}', "workloads: 0.server: Field required"),
+    ],
+)
+def test_a_broken_record_is_one_clear_error(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_text(text)
+    with pytest.raises(SpecError, match=message):
+        list(repeated(chat_system(), CONFIG, path))
 
 
 def test_infinite_bounds_survive_the_state(tmp_path: Path) -> None:

@@ -121,6 +121,18 @@ def test_without_request_there_are_no_routes_of_the_reference(loop: Controller) 
         serve_loop(loop)
 
 
+def test_a_load_that_is_no_longer_measured_ages_in_record_and_metric() -> None:
+    loop = Loop(replicas=3)
+    assert loop.run(lambda _: 8, 90)[-1]["loads"]["talk"]["age_s"] == 0
+    assert 'inferplan_loop_load_age_seconds{server="talk"} 0.0' in metrics_of(loop)
+    loop.fleet.failing.add("fleet")
+    ages = [record["loads"]["talk"]["age_s"] for record in loop.run(lambda _: 8, 150, 105)]
+    assert ages == [15, 30, 45, 60]
+    assert 'inferplan_loop_load_age_seconds{server="talk"} 60.0' in metrics_of(loop)
+    loop.fleet.failing.clear()
+    assert loop.run(lambda _: 8, 300, 165)[-1]["loads"]["talk"]["age_s"] == 0
+
+
 @pytest.mark.slow
 def test_metrics_show_drift_and_the_replicas_of_a_backlog() -> None:
     drifted = Loop(replicas=3, slowdown=1.25)

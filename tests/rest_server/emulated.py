@@ -86,4 +86,7 @@ def emulated(document: str | Path, *flags: str) -> Iterator[Emulator]:
         yield Emulator(process, lines[:-1], lines[-1]["url"])
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate()
-        assert (process.returncode, errors.replace("\r", "").strip("\n")) == (0, "") or "compiling" in errors
+        assert (process.returncode, errors.replace("\r", "").strip("\n")) == (
+            0,
+            "",
+        ) or "compiling" in errors, errors

@@ -93,7 +93,7 @@ class Prometheus:
 @pytest.fixture
 def looping(tmp_path: Path) -> Iterator[tuple[Prometheus, str, list[dict[str, Any]]]]:
     """Run a fleet, a Prometheus and a loop; yield the records of the loop."""
-    (tmp_path / "fleet.yaml").write_text(FLEET.replace("name: talk, ", "name: talk, headroomShare: 0.5, "))
+    (tmp_path / "fleet.yaml").write_text(FLEET.replace("name: talk, ", "name: talk, headroomShare: 0.38, "))
     system = load_system(tmp_path / "fleet.yaml")
     with emulated(tmp_path / "fleet.yaml", "--scalable", "--startup", "0.5") as fleet:
         prometheus = Prometheus(tmp_path, f"{fleet.url}/emulator/targets")

@@ -60,13 +60,17 @@ def test_a_second_loop_is_refused_and_a_restart_is_not(tmp_path: Path, run: Run)
     ("text", "problem"),
     [
         ("{}", "version None; this program reads 2; remove the file to start anew"),
-        ("{", "not JSON"),
+        ("{", "not valid JSON"),
         ("[1]", "must be a JSON object"),
         ('{"version": 2, "identity": 3}', "identity: must be text"),
         ('{"version": 1}', "version 1; this program reads 2"),
         ('{"version": 2, "decisions": []}', "decisions"),
-        ("\x00\x01", "not JSON"),
-        ("", "not JSON"),
+        ("\x00\x01", "not valid JSON"),
+        ("", "not valid JSON"),
+        ('{"version": 2, "version": 2}', "key 'version' occurs twice"),
+        ('{"version": 2, "loads": {"x": {"measured_s": NaN}}}', "a number is not finite"),
+        ('{"version": 2, "loads": {"x": {"measured_s": 1e400}}}', "a number is not finite"),
+        ("[" * 50_000, "nested too deeply"),
     ],
 )
 def test_a_broken_state_is_named_before_measuring(text: str, problem: str, tmp_path: Path, run: Run) -> None:
