@@ -197,8 +197,8 @@ class LoopConfig(Document):
         if not self.scale_to_zero or gateway:
             return ()
         text = (
-            "scaleToZero: without source.gatewayLabel no request for a server without replicas is seen, so it "
-            "stays at zero until someone starts a replica; let a gateway count arrivals"
+            "scaleToZero: without source.gatewayLabel no request for a server without replicas is seen, so "
+            "it stays at zero until someone starts a replica; let a gateway count arrivals"
         )
         return (text,)
 
