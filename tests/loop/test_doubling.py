@@ -59,9 +59,7 @@ def known(rate_rps: float) -> int:
 @pytest.mark.parametrize(
     ("failing", "seed"), mostly_slow([(0.0, 0), *((0.05, seed) for seed in range(20))], 4)
 )
-def test_recorded_samples_of_twice_the_load_give_the_plan_of_twice_the_load(
-    failing: float, seed: int
-) -> None:
+def test_twice_the_load_gets_the_plan_of_twice_the_load(failing: float, seed: int) -> None:
     """Two cycles after the window has only samples of the doubled load, or the next cycle that counts."""
     records = decided(recorded(seed, failing))
     now = [record["inputs"]["now_s"] for record in records]

@@ -124,7 +124,7 @@ def test_a_target_goes_down_to_the_largest_number_of_the_window() -> None:
     assert number(after(held, 8.5, 301, rules)) == 9  # up at once
 
 
-def test_a_partial_decrease_states_the_number_before_and_that_of_the_plan() -> None:
+def test_a_partial_decrease_states_number_and_plan() -> None:
     rules = Rules(scale_down_window_s=300.0)
     target = run(rules, (0, 7.5), (60, 3.5), (120, 5.5), (299, 1.5), (301, 1.5)).servers["s"].targets["A"]
     assert (target.replicas, target.reason, target.held) == (6, TargetReason.scale_down_window, True)
@@ -133,7 +133,7 @@ def test_a_partial_decrease_states_the_number_before_and_that_of_the_plan() -> N
     assert (later.replicas, "from" in later.detail) == (8, False)
 
 
-def test_a_decrease_after_the_window_follows_the_load_that_was_sized() -> None:
+def test_a_decrease_after_the_window_follows_the_sized_load() -> None:
     """The load rises a little just before, but is below that of the larger number."""
     found = run(Rules(scale_down_window_s=300.0), (0, 7.5), (60, 2.5), (290, 3.2), (310, 3.4))
     assert (number(found), reason(found)) == (4, TargetReason.load_decrease)
