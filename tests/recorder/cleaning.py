@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-DROPPED_KEYS = frozenset({"age", "ageSeconds", "at", "generatedAt", "requestId"})
+DROPPED_KEYS = frozenset(
+    {"age", "ageSeconds", "at", "generatedAt", "loadAgeSeconds", "loadSentAt", "requestId"}
+)
 """Keys of JSON: times of day, ages, and names made at random."""
 DROPPED_HEADERS = frozenset({"age", "content-length", "date", "etag", "server-timing", "x-request-id"})
 """Headers of answers: times, lengths that follow from them, and names made at random."""

@@ -62,10 +62,12 @@ def check_load_reasons(loop: Loop, earlier: Decisions | None, before: dict[Place
             if target.reason is TargetReason.load_increase:
                 assert change > 0
                 assert sized is not None
+                assert decision.load_rpm is not None
                 assert decision.load_rpm >= sized
             if target.reason is TargetReason.load_decrease:
                 assert change < 0
                 assert sized is not None
+                assert decision.load_rpm is not None
                 assert decision.load_rpm <= sized
 
 

@@ -150,7 +150,7 @@ def test_what_cannot_be_started_from_is_refused(changes: dict[str, Any], problem
 @pytest.mark.parametrize(
     ("offer", "said"),
     [
-        (L40S, "2xL40S: it needs 71.3 GiB per device, but the engine may use 40.0"),
+        (L40S, "2xL40S: it needs 69.3 GiB per device, but the engine may use 40.0"),
         (L40S, "4xL40S, 8xL40S: at most 2 devices can share a model over PCIe"),
         (L40S, "with fp8 weights it fits on 2xL40S"),
         (Offer("L40S", 4, Price(400, "USD"), "", 8), "4xL40S: at most 2 devices can share a model over PCIe"),
