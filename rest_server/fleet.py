@@ -158,8 +158,22 @@ class Entities:
         return SystemSpec.model_construct(optimizer=self.optimizer, **lists)
 
     def with_loads_of(self, system: System) -> "Entities":
-        """Return a copy with the loads of a system that has the same servers and routes."""
-        return replace(self, servers=system.documented, routes=system.routes)
+        """Return a copy with the planned rates of a system that has the same servers and routes.
+
+        The rate of a shared queue is divided among its servers as before.
+        """
+        before, servers = self.planned, dict(self.servers)
+        for name in servers.keys() - self.routed.keys():
+            load, names = servers[name].current.load, planned_names(servers[name])
+            then, now = (
+                sum(known[one].current.load.arrival_rate_rpm for one in names)
+                for known in (before, system.servers)
+            )
+            if now != then:
+                rate_rpm = load.arrival_rate_rpm * now / then if load.arrival_rate_rpm != then else now
+                changed = load.model_copy(update={"arrival_rate_rpm": rate_rpm})
+                servers[name] = servers[name].with_load(changed)
+        return replace(self, servers=servers, routes=system.routes)
 
     def system(self) -> System:
         """Return the cross-checked system of the fleet.
