@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from optimizer.documents import Document
 from optimizer.features.routes.streams import routes_by_server
@@ -28,8 +28,7 @@ from optimizer.schema import (
     SystemSpec,
 )
 from optimizer.schema.files import Part
-from optimizer.spec.loads import rate_rpm, with_rate
-from optimizer.spec.streams import members_of, planned_name, planned_names
+from optimizer.spec.streams import planned_name, planned_names
 from optimizer.spec.system import System, compiled, join_parts
 
 Key = tuple[str, ...]
@@ -159,18 +158,21 @@ class Entities:
         return SystemSpec.model_construct(optimizer=self.optimizer, **lists)
 
     def with_loads_of(self, system: System) -> "Entities":
-        """Return a copy with the planned loads and the routes of a system that has the same servers."""
-        counted, servers = self.loose_system(), dict(self.servers)
-        for name, planned in counted.servers.items():
-            before = planned.current.load.arrival_rate_rpm
-            after = system.servers[name].current.load.arrival_rate_rpm
-            members = members_of(planned)
-            if name in counted.routed or after == before:
-                continue
-            for owner in (counted.streams[member.name].owner for member in members):
-                rate = rate_rpm(self.servers[owner])
-                whole = after if rate == before else rate * after / before if before else after / len(members)
-                servers[owner] = cast("Server", with_rate(self.servers[owner], whole))
+        """Return a copy with the planned rates of a system that has the same servers and routes.
+
+        The rate of a shared queue is divided among its servers as before.
+        """
+        before, servers = self.planned, dict(self.servers)
+        for name in servers.keys() - self.routed.keys():
+            load, names = servers[name].current.load, planned_names(servers[name])
+            then, now = (
+                sum(known[one].current.load.arrival_rate_rpm for one in names)
+                for known in (before, system.servers)
+            )
+            if now != then:
+                rate_rpm = load.arrival_rate_rpm * now / then if load.arrival_rate_rpm != then else now
+                changed = load.model_copy(update={"arrival_rate_rpm": rate_rpm})
+                servers[name] = servers[name].with_load(changed)
         return replace(self, servers=servers, routes=system.routes)
 
     def system(self) -> System:

@@ -252,7 +252,12 @@ def _ask(
 
 
 def _expecting(reading: Reading, ready: int | None) -> Reading:
-    """Return a window that expects the ready replicas, if these are more than its source expects."""
-    if isinstance(reading, Hold) or ready is None:
+    """Return a window that expects the ready replicas, if these are more than its source expects.
+
+    A window with a value that is not a number is a reason to hold, because records cannot contain it.
+    """
+    if isinstance(reading, Hold):
         return reading
-    return replace(reading, expected=max(ready, reading.expected or 0))
+    if not reading.is_finite:
+        return Hold(HoldReason.not_a_number, "a metric is not a number")
+    return reading if ready is None else replace(reading, expected=max(ready, reading.expected or 0))

@@ -163,6 +163,16 @@ def test_a_failing_source_holds_replicas_with_a_reason(reason: str) -> None:
     assert loop.fleet.desired == there
 
 
+def test_a_metric_that_is_no_number_can_be_recorded(tmp_path: Path) -> None:
+    loop = Loop(replicas=4)
+    loop.run(lambda _: 12, 90)
+    loop.fleet.broken = nan
+    held = loop.run(lambda _: 12, 120, 105)
+    assert {workload(record)["reason"] for record in held} == {"NotANumber"}
+    path = written(loop.records, tmp_path / "records.jsonl")
+    assert not any(differences for _, differences in repeated(chat_system(), CONFIG, path))
+
+
 @pytest.mark.slow
 def test_a_few_silent_replicas_are_extrapolated() -> None:
     loop = Loop(CONFIG.model_copy(update={"coverage": 0.7}), replicas=5)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from api_clients import client, refused, state_of
-from builders import Json, accelerator, document, server
+from builders import Json, accelerator, document, profile, server, service_class
 from fastapi.testclient import TestClient
 from slow_cases import mostly_slow
 
@@ -160,3 +160,26 @@ def test_noise_is_not_planned_for_where_the_rule_is_on() -> None:
         assert service.get("/v1/servers/s").json()["currentAlloc"]["load"]["arrivalRate"] == 3100
         step = service.post("/v1/loads", json={"s": {"arrivalRate": 9000}}).json()["allocations"]["s"][0]
         assert step["arrivalRate"] == 9000
+
+
+def test_noise_of_queues_and_versions_is_not_planned_for() -> None:
+    servers = [
+        server("a", 2000.0, sharedQueue="q"),
+        server("b", 1000.0, sharedQueue="q"),
+        server("v", 3000.0, split=[{"model": "m", "weight": 0.5}, {"model": "n", "weight": 0.5}]),
+    ]
+    models = [profile("m", "A"), profile("n", "A")]
+    classes = [service_class("gold", models=["m", "n"], itl=50.0)]
+    given = document(servers, [accelerator("A")], {"A": 99}, models=models, classes=classes)
+    with client(stateful=True) as service:
+        state_of(service).held = FleetStore(rules=Rules(noise=3.5, load_window_s=60.0))
+        assert service.put("/v1/fleet", json=given).is_success
+        first = service.post("/v1/loads", json={}).json()["allocations"]
+        rates = {"a": 2050, "b": 1050, "v": 3100}
+        body = {name: {"arrivalRate": rate} for name, rate in rates.items()}
+        again = service.post("/v1/loads", json=body).json()["allocations"]
+        assert {name: pools[0]["arrivalRate"] for name, pools in again.items()} == {
+            name: pytest.approx(pools[0]["arrivalRate"]) for name, pools in first.items()
+        }
+        stored = {one["name"]: one for one in service.get("/v1/servers").json()["servers"]}
+        assert {n: one["currentAlloc"]["load"]["arrivalRate"] for n, one in stored.items()} == rates
