@@ -176,3 +176,17 @@ def test_traces_become_shapes_by_prompt_length(tmp_path: Path, name: str) -> Non
     assert long.prefix_tokens == (8000 if name == "azure.csv" else 0)
     with pytest.raises(SpecError, match="shapes: must be 1 to 8, not 9"):
         load_of_trace(path, 9)
+
+
+def test_the_worth_of_hits_is_that_of_each_server_alone() -> None:
+    source = document(PREFIX, {"slo-ttft": "1s", "slo-itl": "50ms"})
+    (server,) = source["servers"]
+    light = copy.deepcopy(server) | {"name": "light"}
+    light["currentAlloc"]["load"]["arrivalRate"] = "10/s"
+    alone, few, both = (
+        [str(item).rpartition(": ")[2] for item in check_text(yaml.safe_dump(body)).warnings]
+        for body in (source, source | {"servers": [light]}, source | {"servers": [server, light]})
+    )
+    assert len(alone) == len(few) == 1
+    assert alone != few
+    assert both == alone + few

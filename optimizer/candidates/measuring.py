@@ -17,6 +17,7 @@ from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.performance import Performance
 from optimizer.queueing.shapes import shape_number
 from optimizer.queueing.sizing import largest_rate
+from optimizer.queueing.targets import DELAYED
 
 CHUNK_STEP_TRIES = 16
 """Maximum number of replicas added if the first count misses a target because of a chunk-count jump."""
@@ -37,10 +38,15 @@ class ShapedReplica:
     largest_share: float
     """Fraction of the KV cache that a request of the longest shape holds at its end; 0 if it is unlimited."""
 
-    def of(self, measure: TargetMeasure) -> float:
-        """Return a mean or percentile of a latency [ms], over the requests of the measure's shape."""
+    def of(self, measure: TargetMeasure, delay_ms: float) -> float:
+        """Return a mean or percentile of a latency [ms], over the requests of the measure's shape.
+
+        Args:
+            measure: the metric, its statistic and its shape.
+            delay_ms: network latency that clients add to TTFT and end-to-end latency [ms].
+        """
         found = self.latencies.of_shape(shape_number(measure.shape)) if measure.shape else self.latencies
-        return found.statistic_ms(measure)
+        return found.statistic_ms(measure) + (delay_ms if measure.metric in DELAYED else 0.0)
 
     @classmethod
     def of_row(

@@ -27,11 +27,12 @@ def odd_prices(system: System, index: Index) -> Iterator[Finding]:
     """Yield warnings about prices that are missing, too low for cents, or without a unit."""
     priced = any(entry.item.cost_cents_per_h for entry in index.accelerators.values())
     unitless = [*_unitless(index)] if system.currency else []
+    named = {at for _, at, _ in unitless}
     for part, at, amount in unitless:
         yield Finding(part, at, _read_as(amount, system.currency))
     for part, at, accelerator in index.accelerators.values():
         cost, place = accelerator.cost_cents_per_h, (*at, "cost")
-        if cost and cost < _least_price(accelerator) and place not in [found[1] for found in unitless]:
+        if cost and cost < _least_price(accelerator) and place not in named:
             text = f"{cost:g} cents/h is little for {accelerator.name!r}; cost is in cents, not dollars"
             yield Finding(part, place, text)
         elif priced and "cost_cents_per_h" not in accelerator.model_fields_set:

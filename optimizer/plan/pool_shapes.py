@@ -12,7 +12,6 @@ from optimizer.kinds.fields import Load
 from optimizer.quantities import percent, quantity
 from optimizer.queueing.measures import LATENCIES, TargetMeasure
 from optimizer.queueing.shapes import shape_number
-from optimizer.queueing.targets import DELAYED
 from optimizer.schema.pools import PoolShape, TargetFigure
 from optimizer.spec.streams import replica_load
 from optimizer.spec.system import System
@@ -44,11 +43,7 @@ def shape_fields(
         return {}
     limits = arrays.servers.targets.take(pair.server).limits_of(0)
     delay_ms = float(arrays.servers.delay_ms[server, accelerator])
-    values = {
-        measure: shaped.of(measure) + (delay_ms if measure.metric in DELAYED else 0.0)
-        for measure in limits
-        if measure.metric in LATENCIES
-    }
+    values = {measure: shaped.of(measure, delay_ms) for measure in limits if measure.metric in LATENCIES}
     return {
         "shapes": tuple(_shapes(load, shaped, limits, delay_ms)),
         "doubts": tuple(_doubts(load, shaped, {m: (value, limits[m]) for m, value in values.items()})),
@@ -75,7 +70,7 @@ def _shapes(
             targets=tuple(
                 TargetFigure(
                     measure=measure.label,
-                    value=shaped.of(measure) + (delay_ms if measure.metric in DELAYED else 0.0),
+                    value=shaped.of(measure, delay_ms),
                     limit=limit,
                 )
                 for measure, limit in targets.items()

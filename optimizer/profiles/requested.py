@@ -60,8 +60,7 @@ def check_request(system: System, profile: ModelProfile) -> None:
         SpecError: a name is not in the catalogue, or a setting is out of range; the message states the
             location.
     """
-    if profile.is_estimated:
-        _of_system(system, profile, None)
+    _of_system(system, profile, None)
 
 
 def _of_system(system: System, profile: ModelProfile, lengths: tuple[float, float] | None) -> Requested:

@@ -66,6 +66,21 @@ def with_hits(system: System, name: str, hit_rate: float) -> System:
     return found.with_items(alone.with_load(load))
 
 
+def without_hits(system: System) -> System:
+    """Return a copy of a system in which no request finds its prefix in the cache."""
+    servers = []
+    for server in system.documented.values():
+        load, never = server.current.load, {"prefix_hit_rate": 0.0}
+        if load.has_shapes:
+            stated = load.model_dump(exclude_unset=True) | (never if load.prefix_tokens else {})
+            if load.shapes:
+                stated["shapes"] = tuple(
+                    shape.model_copy(update=never if shape.prefix_tokens else {}) for shape in load.shapes
+                )
+            servers.append(server.with_load(validated(Load, stated, f"servers.{server.name}.load.")))
+    return system.with_items(*servers)
+
+
 def _with_shapes(system: System, name: str, changed: Callable[[Load], tuple[RequestShape, ...]]) -> System:
     """Return a copy of a system with changed shapes in every load that has a shape of the given name."""
     servers = []
