@@ -7,7 +7,7 @@ the same warnings: those about documents have file, line and column, and those i
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -19,7 +19,7 @@ from optimizer.checking.slips import slips
 from optimizer.errors import SpecError
 from optimizer.kinds.laws import laws_known
 from optimizer.plan import Plan
-from optimizer.plan.document import PlanWarning
+from optimizer.plan.document import PlanWarning, Warned
 from optimizer.schema import ModelProfile
 from optimizer.schema.faults import Fault, sorted_faults
 from optimizer.schema.files import Part, text_of
@@ -28,6 +28,7 @@ from optimizer.schema.positions import Location
 from optimizer.spec.examination import Examination, examine, examine_text
 from optimizer.spec.system import System, join_parts
 
+Answer = TypeVar("Answer")
 DOCUMENT = "document"
 """Name in messages of a text without a file."""
 MAX_SIZED_PAIRS = 200_000
@@ -105,6 +106,12 @@ def with_warnings(plan: Plan, candidates: Candidates, memo: SizingMemo | None = 
     pools = {(name, pool.accelerator) for name, pools in plan.allocations.items() for pool in pools}
     found = warnings_of(candidates, pools, memo)
     return plan.model_copy(update={"warnings": found}) if found else plan
+
+
+def warned(answer: Answer, system: System, memo: SizingMemo | None = None) -> Answer:
+    """Return the result of a study with the warnings about its system, if its type can state them."""
+    found = warnings_of(find_candidates(system, memo), memo=memo) if isinstance(answer, Warned) else ()
+    return answer.model_copy(update={"warnings": found}) if found else answer  # type: ignore[attr-defined]  # it is Warned
 
 
 def _findings(

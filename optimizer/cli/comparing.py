@@ -6,6 +6,7 @@ from typing import Annotated
 
 from optimizer.cli.command import Command, add_output, show_answer
 from optimizer.cli.flags import add_request, in_flags, request_of
+from optimizer.cli.solving import show_warnings
 from optimizer.errors import SpecError
 from optimizer.jobs.comparing import CompareOptions, compare_plans
 from optimizer.jobs.flag import Flag
@@ -49,6 +50,7 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
 def _compare(arguments: argparse.Namespace) -> None:
     with working("comparing"):
         found = _comparison(arguments)
+    show_warnings(dict.fromkeys(found.first.plan.warnings + found.second.plan.warnings))
     show_answer(arguments, found.to_json, lambda: comparison_sections(found))
 
 

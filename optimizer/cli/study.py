@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from optimizer.candidates import find_candidates
 from optimizer.cli.command import add_output, add_path, add_wide, picture_format, show_answer
 from optimizer.cli.flags import add_request, in_flags, request_of
 from optimizer.cli.solving import (
@@ -16,8 +15,8 @@ from optimizer.cli.solving import (
     add_load,
     announced_for,
     read_system,
+    show_warnings,
     simulating,
-    warn_about,
     with_progress,
 )
 from optimizer.jobs.flag import details_of
@@ -71,7 +70,7 @@ def run_study(entry: StudyEntry[Any, Any], arguments: argparse.Namespace) -> Non
             answer = study.answered(system, options, progress)
         except RequestError as error:
             raise in_flags(error, arguments) from None
-    warn_about(find_candidates(system))
+    show_warnings(answer.warnings)
     if output is not None:
         assert study.page is not None
         write_bytes(study.page(answer, system, options.model_copy(update={"format": picture})), output)

@@ -67,6 +67,13 @@ class PlanWarning(Document):
         return f"{self.path}: {self.message}"
 
 
+class Warned(Document):
+    """A result about a system, with the warnings about it."""
+
+    warnings: tuple[PlanWarning, ...] = Field((), exclude_if=not_, strict=False)
+    """Warnings about the system, which are those of `inferplan check`. Absent if there are none."""
+
+
 class CapacityUse(Document):
     """Use of the cards of one accelerator type."""
 
@@ -166,7 +173,7 @@ class PlanLevel(Document):
     """Relative gap between value and bound; null without a bound."""
 
 
-class Plan(Printed, Document):
+class Plan(Printed, Warned):
     """A plan for all servers; every server of the system is in `allocations` or in `unserved`."""
 
     status: Literal["optimal", "feasible", "heuristic"]
@@ -235,8 +242,6 @@ class Plan(Printed, Document):
     """Servers whose allocation differs from the current one."""
     currency: str | None = Field(None, exclude_if=is_none)
     """Currency of the system's prices; costs are in hundredths of it. Absent if prices state none."""
-    warnings: tuple[PlanWarning, ...] = Field((), exclude_if=not_, strict=False)
-    """Warnings about the system, which are those of `inferplan check`. Absent if there are none."""
 
     rate_factors: dict[str, dict[str, float]] = Field(
         default_factory=dict, alias="rateFactors", exclude_if=not_

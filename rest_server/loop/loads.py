@@ -94,7 +94,8 @@ def with_reading(
     lengths = last.lengths.after(reading, now_s)
     share = min(1.0, reading.reporting / reading.expected) if reading.expected else 1.0
     before = last.load or EstimatedLoad(0.0, 0.0, 0.0)
-    rate_rps, forecast = offered_rps(reading) / share, last.forecast
+    counted = 1.0 if reading.counts.arrived is not None else share  # a gateway counts for all replicas
+    rate_rps, forecast = offered_rps(reading) / counted, last.forecast
     if reading.lower_bound:
         rate_rps = max(rate_rps, before.offered_rps)
     forecast_rps = None

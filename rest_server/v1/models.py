@@ -17,6 +17,7 @@ from optimizer.jobs.simulating import EffortOptions as EffortOptions
 from optimizer.jobs.simulating import SimulateOptions as SimulateOptions
 from optimizer.kinds.replicas import LatencyTargets, Replica, ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
+from optimizer.plan.document import Warned
 from optimizer.schema import (
     Accelerator,
     Capacity,
@@ -164,7 +165,7 @@ class RejectedPair(Document):
     """Limit with which the number was compared; null if no numbers were compared."""
 
 
-class CandidateAnswer(Document):
+class CandidateAnswer(Warned):
     """All pairs of server and accelerator: candidates and rejected pairs."""
 
     candidates: tuple[CandidateColumn, ...] = Field(strict=False)

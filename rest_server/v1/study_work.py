@@ -18,6 +18,7 @@ from optimizer.schema.messages import validated
 from optimizer.schema.recognition import is_plan
 from optimizer.spec.system import System
 from rest_server.settings import Settings
+from rest_server.sizing_memo import memo_of_process
 from rest_server.v1.models import CompareOptions, OtherSide, TwoSides
 from rest_server.v1.work import system_from, system_of, value_of
 
@@ -36,7 +37,7 @@ def study_body(source: bytes | SystemSpec, name: str, options: Any, settings: Se
     """
     study = STUDIES[name].study
     system = options.applied(system_of(source, settings))
-    answer = study.answered(system, options)
+    answer = study.answered(system, options, memo=memo_of_process(settings.sizing_memo_rows))
     if getattr(options, "format", "json") == "json" or study.page is None:
         text: str = answer.to_json()
         return text.encode()

@@ -7,10 +7,11 @@ import pytest
 from recorded_samples import COUNTED, Series, answering, sampled, without
 from simulated_fleet import chat_system
 
-from rest_server.loop.config import PrometheusSource
+from rest_server.loop.config import LoopConfig, PrometheusSource
 from rest_server.loop.estimators import offered_rps
+from rest_server.loop.loads import LoadMemory, with_reading
 from rest_server.loop.prometheus import PrometheusReader
-from rest_server.loop.window import Hold, Reading, Window
+from rest_server.loop.window import Counts, Hold, Reading, Window
 
 SYSTEM = chat_system()
 GATEWAYS, REPLICAS = ("gateway-0", "gateway-1"), ("a", "b")
@@ -71,3 +72,15 @@ def test_a_gateway_that_leaves_holds_for_a_window() -> None:
         assert isinstance(reading, Hold) == (now_s < 150 + WINDOW_S), now_s
         if isinstance(reading, Window):
             assert offered_rps(reading) == pytest.approx(RATE_RPS / 2, rel=0.02)
+
+
+def test_replicas_that_do_not_report_change_no_counted_arrivals() -> None:
+    """One of ten replicas does not report: the gateway still counts every request."""
+    counts = Counts(span_s=60.0, arrived=240.0, first_tokens=216.0, completed=216.0)
+    reading = Window(counts, waiting=9.0, running=1.0, reporting=9, expected=10)
+    config = LoopConfig.model_validate({"system": "fleet", "source": SOURCE, "forecast": "none"})
+    memory, hold = with_reading(reading, LoadMemory(), config, 1000.0)
+    assert hold is None
+    assert memory.load is not None
+    assert memory.load.offered_rps == pytest.approx(4.0)
+    assert memory.load.completions_rps == pytest.approx(4.0)

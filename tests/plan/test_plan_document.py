@@ -175,6 +175,7 @@ def test_json_has_the_keys_of_the_design_in_their_order() -> None:
     """Source: docs/reference.md, the plan."""
     wire = json.loads(solve(mixed_fortunes()).to_json())
     assert list(wire) == [
+        "warnings",
         "status",
         "solver",
         "complete",
@@ -187,7 +188,6 @@ def test_json_has_the_keys_of_the_design_in_their_order() -> None:
         "unserved",
         "capacity",
         "changes",
-        "warnings",
     ]
     assert list(wire["levels"][0]) == ["name", "value", "bound", "gap"]
     assert list(wire["unserved"][0]) == ["server", "priority", "reason", "detail", "servedFraction"]

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from optimizer.documents import Document, is_none
 from optimizer.plan import Plan
-from optimizer.plan.document import CapacityUse, LimitUse
+from optimizer.plan.document import CapacityUse, LimitUse, Warned
 from optimizer.printed import Printed
 from optimizer.queueing.measures import LatencyName
 from optimizer.schema.pools import Placement
@@ -358,7 +358,7 @@ class LossPrice(Document):
     """Effect of using the other limit."""
 
 
-class Explanation(Printed, Document):
+class Explanation(Printed, Warned):
     """Reasons for a plan, and the effects of changes."""
 
     plan: Plan

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.documents import Document
+from optimizer.plan.document import Warned
 from optimizer.printed import Drawn
 from optimizer.quantities import precise
 
@@ -134,7 +135,7 @@ class GridPanel(Document):
     """All groups, including unused ones; the position of a group determines its colour."""
 
 
-class Figure(Drawn, Document):
+class Figure(Drawn, Warned):
     """A figure: panels that belong together, or the reason why there is nothing to show."""
 
     title: str

@@ -8,6 +8,7 @@ from pydantic import Field
 from optimizer.documents import Document, is_none
 from optimizer.features.hourly import HourFeatureFields
 from optimizer.plan import Placement
+from optimizer.plan.document import Warned
 from optimizer.printed import Printed
 
 
@@ -91,7 +92,7 @@ class Policy(Document):
     """Servers that lack the reserve they require in at least one hour; absent if no server requires one."""
 
 
-class Horizon(Printed, Document):
+class Horizon(Printed, Warned):
     """Result of a horizon study: reservations, and the plan of each interval."""
 
     hours: float

@@ -5,6 +5,7 @@ from operator import not_
 from pydantic import Field
 
 from optimizer.documents import Document, is_none
+from optimizer.plan.document import Warned
 from optimizer.stabilisation.rules import Rules
 
 
@@ -101,7 +102,7 @@ class ReplayPolicy(Document):
     """State of the fleet in each interval."""
 
 
-class Replay(Document):
+class Replay(Warned):
     """Result of a replay: a load trace, followed by several policies."""
 
     hours: float

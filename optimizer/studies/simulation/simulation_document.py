@@ -10,6 +10,7 @@ from optimizer.documents import Document, is_none
 from optimizer.kinds.replicas import Percentiles
 from optimizer.kinds.table import KindSimulatedFields
 from optimizer.plan import Plan
+from optimizer.plan.document import Warned
 from optimizer.printed import Printed
 from optimizer.schema import EstimateEnd
 
@@ -190,7 +191,7 @@ class SimulatedPool(_SimulatedBasis, KindSimulatedFields, _SimulatedMetrics):
         return tuple(check for check in self.targets if not check.met)
 
 
-class Simulation(Printed, Document):
+class Simulation(Printed, Warned):
     """Simulation of all pools of a plan."""
 
     requests: int
@@ -253,7 +254,7 @@ class LostServer(Document):
     """Targets that the server misses, or missed last; empty if its cards were given to other servers."""
 
 
-class RepairedPlan(Document):
+class RepairedPlan(Warned):
     """A plan whose pools meet their targets in simulation, with the simulation and the changes made."""
 
     plan: Plan

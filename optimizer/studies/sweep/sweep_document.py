@@ -7,6 +7,7 @@ from pydantic import Field
 
 from optimizer.documents import Document, is_none
 from optimizer.money import CENTS, cost_unit, in_cost_unit
+from optimizer.plan.document import Warned
 from optimizer.plan.tabular import data_frame
 from optimizer.printed import Printed
 
@@ -133,7 +134,7 @@ class SampledDays(Document):
     """One fleet for each fraction of days; it runs on all days."""
 
 
-class Sweep(Printed, Document):
+class Sweep(Printed, Warned):
     """Result of a sweep: plans over ranges of parameters."""
 
     axes: tuple[Axis, ...] = Field(strict=False)
