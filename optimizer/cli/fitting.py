@@ -70,8 +70,8 @@ class FitFlags(RunFlags):
     """Number of accelerators of one replica (the report's, otherwise 1)."""
     weights: Annotated[str | None, Flag("FORMAT")] = None
     """Number format of the weights, such as fp8."""
-    engine: Annotated[str | None, Flag("TEXT")] = None
-    """Serving engine and its version."""
+    engine: Annotated[str | None, Flag("NAME:VERSION")] = None
+    """Serving engine and its version, such as vllm:0.11 or sglang:0.5."""
     hold_out: Annotated[int, Flag("N")] = Field(0, ge=1)
     """Exclude the N highest rates (or numbers of users) of each request shape from the fit, report errors."""
     output: Annotated[Path | None, Flag("FILE", short="-o")] = None

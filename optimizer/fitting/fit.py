@@ -15,7 +15,7 @@ from optimizer.fitting.judgement import (
     words_of,
 )
 from optimizer.fitting.notes import sentences
-from optimizer.fitting.options import FitOptions, MeasuredSetup
+from optimizer.fitting.options import FitOptions
 from optimizer.fitting.parameters import BY_NAME
 from optimizer.fitting.priors import prior_of, starts
 from optimizer.fitting.profile import FitReport, FittedProfile, MeasuredPoint
@@ -24,6 +24,7 @@ from optimizer.fitting.replay import MANY_REQUESTS, BenchmarkReplay, RunMetrics
 from optimizer.fitting.runs import BenchmarkRun, RunMeasurements, shape_name, shapes_of
 from optimizer.fitting.selection import (
     cards_of,
+    check_capacity,
     check_enough,
     distinct,
     mean_in_flight,
@@ -33,6 +34,7 @@ from optimizer.fitting.selection import (
     shape_warnings,
     split_runs,
 )
+from optimizer.profiles.engines import ServingEngine, read_engine
 from optimizer.schema.provenance import Domain, FitErrors, Provenance
 from optimizer.simulation.law import IterationCoefficients
 from optimizer.timing import PerfParms
@@ -40,7 +42,7 @@ from optimizer.timing import PerfParms
 ReplayedRun = tuple[BenchmarkRun, RunMetrics]
 """A run and its predicted metrics."""
 ERROR_DIGITS = 4
-"""Significant digits of errors and condition numbers in documents."""
+"""Significant digits of errors in documents."""
 LOW_LOAD = 0.85
 """Fraction of a shape's maximum rate below which its runs count in cross-validation."""
 
@@ -57,7 +59,9 @@ def fit(
 
     Raises:
         FitError: the reports cover several models, or have too few measurements.
+        SpecError: the engine is unknown.
     """
+    engine = read_engine(options.key.engine)
     model = one_model(benchmarks, options.key.model)
     told = sentences(note for benchmark in benchmarks for note in benchmark.decisions)
     if not any(benchmark.runs for benchmark in benchmarks):
@@ -66,6 +70,7 @@ def fit(
     usable = [run for run in runs if not (run.measured.itl_ms is None and run.measured.ttft_ms is None)]
     kept, held_out = split_runs(usable, options.hold_out)
     check_enough(kept, len(runs) - len(usable))
+    crowded = check_capacity(kept, options.settings.kv_capacity_tokens)
     cards = options.key.cards or cards_of(benchmarks)
     prior = prior_of(model, options.key, cards, kept, options.terms)
     problem = FitProblem.of(kept, limits := options.settings.limits())
@@ -86,7 +91,7 @@ def fit(
         **_errors_of_held_out(replayed[len(kept) :]),
         left_out=_left_out(problem, found, kept, progress) if options.leave_out else {},
         spoiled_by=spoiling_run(found, problem, kept),
-        warnings=tuple(dict.fromkeys([*broken, *warnings])),
+        warnings=tuple(dict.fromkeys([*broken, *crowded, *warnings])),
     )
     return FittedProfile(
         name=model,
@@ -94,7 +99,7 @@ def fit(
         acc_count=cards,
         iteration=_perf_parms(found.law),
         **options.settings.profile_fields(),
-        provenance=_provenance(benchmarks, options.key, kept, report.errors),
+        provenance=_provenance(benchmarks, options.key.weights, engine, kept, report.errors),
         fit=report,
         points=tuple(_point(*pair, fitted=i < len(kept)) for i, pair in enumerate(replayed)),
     )
@@ -147,8 +152,9 @@ def _unusable_notes(count: int) -> list[str]:
 
 
 def _provenance(
-    benchmarks: Sequence[Benchmark], key: MeasuredSetup, runs: Sequence[BenchmarkRun], errors: FitErrors
-) -> Provenance:
+    benchmarks: Sequence[Benchmark], weights: str | None, engine: ServingEngine,
+    runs: Sequence[BenchmarkRun], errors: FitErrors,
+) -> Provenance:  # fmt: skip
     dates = sorted(benchmark.date for benchmark in benchmarks if benchmark.date)
     sources = list(dict.fromkeys(run.source.partition(": ")[0] for run in runs))
     tools = list(dict.fromkeys(benchmark.tool for benchmark in benchmarks))
@@ -162,8 +168,8 @@ def _provenance(
         source=shown,
         tool=", ".join(tools),
         date=None if not dates else dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}",
-        engine=key.engine,
-        weights=key.weights,
+        engine=str(engine) if engine.stated else None,
+        weights=weights,
         runs=len(runs),
         domain=Domain(**dict(zip(Domain.model_fields, ends, strict=True))),
         errors=errors,

@@ -3,7 +3,7 @@
 import os
 from dataclasses import fields
 from operator import not_
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -100,6 +100,8 @@ class MeasuredPoint(Document):
 
 
 MAX_RATE_RPS = 1e9
+Z = 1.96
+"""Half-width of a 95 % interval in standard errors."""
 
 
 class FitReport(Document):
@@ -192,6 +194,22 @@ def read_profile(path: str | os.PathLike[str]) -> FittedProfile:
     if not isinstance(value, dict) or "perfParms" not in value:
         raise FitError(f"{path}: not a fitted profile; give a file written by 'inferplan fit -o'")
     try:
-        return validated(FittedProfile, value, f"{path}: ")
+        return validated(FittedProfile, _with_intervals(value), f"{path}: ")
     except SpecError as error:
         raise FitError(str(error)) from None
+
+
+def _with_intervals(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a profile of an earlier version with intervals of its standard errors instead of these."""
+    report = value.get("fit")
+    if not isinstance(report, dict) or not isinstance(report.get("standardErrors"), dict):
+        return value
+    kept = {key: item for key, item in report.items() if key not in {"standardErrors", "conditionNumber"}}
+    law, errors = value["perfParms"], report["standardErrors"]
+    ends = {
+        key: (max(law.get(key, 0.0) - Z * error, 0.0), law.get(key, 0.0) + Z * error)
+        for key, error in errors.items()
+        if error
+    }
+    told = f"the profile is of an earlier version: intervals are {Z} standard errors; fit the reports again"
+    return {**value, "fit": {**kept, "intervals": ends, "warnings": [told, *report.get("warnings", ())]}}

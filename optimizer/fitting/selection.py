@@ -74,6 +74,30 @@ def check_enough(runs: Sequence[BenchmarkRun], left_out: int) -> None:
         )
 
 
+def check_capacity(runs: Sequence[BenchmarkRun], kv_tokens: int | None) -> list[str]:
+    """Check the stated capacity of the KV cache; return a warning if runs had more tokens in flight.
+
+    Raises:
+        FitError: a mean request of a run exceeds the capacity.
+    """
+    if kv_tokens is None:
+        return []
+    longest = max(runs, key=lambda run: run.prompts.mean + run.answers.mean)
+    if longest.prompts.mean + longest.answers.mean > kv_tokens:
+        raise FitError(
+            f"kv-capacity: {counted(kv_tokens, 'token')} hold no request of {longest.source}, "
+            f"{quantity(longest.prompts.mean)} + {quantity(longest.answers.mean)} tokens; give the number of "
+            "tokens of the whole cache, such as 300000"
+        )
+    held = {run.source: mean_in_flight(run) * (run.prompts.mean + run.answers.mean / 2) for run in runs}
+    source, most = max(held.items(), key=lambda item: item[1])
+    told = (
+        f"kv-capacity: {counted(kv_tokens, 'token')} hold less than the {quantity(most, 2)} tokens of the "
+        f"requests in flight of {source}: they wait in the model; correct it, unless requests share prefixes"
+    )
+    return [told] if most > kv_tokens else []
+
+
 def distinct(runs: Sequence[BenchmarkRun]) -> tuple[list[BenchmarkRun], list[str]]:
     """Return the runs without those that repeat another one, and a sentence about each that does."""
     found: dict[BenchmarkRun, BenchmarkRun] = {}

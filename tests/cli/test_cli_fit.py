@@ -37,10 +37,40 @@ def test_fit_writes_a_profile_with_its_key_and_provenance(profile: Path) -> None
     assert (found.name, found.accelerator, found.kv_capacity_tokens, found.max_batch_size) == (
         "m", "H100", 400_000, 256,
     )  # fmt: skip
-    assert found.provenance.engine == "vLLM 0.11"
+    assert found.provenance.engine == "vllm:0.11"
     assert found.provenance.source == "points.csv"
     assert len(found.points) == 3
     assert any("one shape only" in warning for warning in found.fit.warnings)
+
+
+def test_fit_reads_engines_as_estimate_does(profile: Path, run: Run) -> None:
+    found = run("fit", profile.parent / "points.csv", "--engine", "vlm:0.11")
+    is_one_line(found, "engine: 'vlm' does not exist; did you mean 'vllm'?")
+
+
+def test_fit_compares_the_stated_cache_with_the_runs(profile: Path, run: Run) -> None:
+    points = profile.parent / "points.csv"
+    found = run("fit", points, "--kv-capacity", "300")
+    is_one_line(found, "kv-capacity: 300 tokens hold no request of points.csv: line 2, 256 + 64 tokens")
+    text = run("fit", points, "--kv-capacity", "3000").words
+    assert text.index("Not good for planning yet") < text.index("measured (points)")
+    assert "Warnings - kv-capacity: 3,000 tokens hold less than the 5,877 tokens" in text
+
+
+def test_profiles_of_earlier_versions_give_the_same_predictions(profile: Path, tmp_path: Path) -> None:
+    """Earlier versions stated standard errors instead of intervals, and a condition number."""
+    new = read_profile(profile)
+    document = new.document()
+    fit = {key: value for key, value in document["fit"].items() if key not in {"intervals", "prior"}}
+    errors = {"alpha": 0.1, "beta": 0.0}
+    path = tmp_path / "old.yaml"
+    write_document({**document, "fit": fit | {"standardErrors": errors, "conditionNumber": 12.0}}, path)
+    old = read_profile(path)
+    assert (old.coefficients, old.points, old.provenance) == (new.coefficients, new.points, new.provenance)
+    alpha = new.iteration.base_ms
+    assert old.fit.intervals == {"alpha": pytest.approx((alpha - 0.196, alpha + 0.196))}
+    assert "earlier version" in old.fit.warnings[0]
+    assert old.fit.warnings[1:] == new.fit.warnings
 
 
 def test_fit_starts_with_a_verdict(profile: Path) -> None:
