@@ -3,6 +3,7 @@
 import difflib
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import Run, is_one_line
@@ -60,7 +61,7 @@ def test_fit_compares_the_stated_cache_with_the_runs(profile: Path, run: Run) ->
 def test_profiles_of_earlier_versions_give_the_same_predictions(profile: Path, tmp_path: Path) -> None:
     """Earlier versions stated standard errors instead of intervals, and a condition number."""
     new = read_profile(profile)
-    document = new.document()
+    document: dict[str, Any] = new.document()
     fit = {key: value for key, value in document["fit"].items() if key not in {"intervals", "prior"}}
     errors = {"alpha": 0.1, "beta": 0.0}
     path = tmp_path / "old.yaml"
