@@ -13,8 +13,8 @@ from optimizer.solvers.compact import SessionFactory, highs_session
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.exact import check_columns, solve_exactly
 from optimizer.solvers.greedy import solve_greedy, solve_separable
-from optimizer.solvers.limit_rows import limit_rows
 from optimizer.solvers.problem import Problem, build_problem
+from optimizer.solvers.problem_prices import priced_limits
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution
 from optimizer.solvers.staged import solve_in_stages
@@ -117,7 +117,8 @@ class Solved:
             SolverError: the plan and these replicas together exceed the available cards.
         """
         candidates = replace(self.candidates, system=self.candidates.system.with_kept(replicas))
-        problem = replace(self.problem, limits=limit_rows(candidates, self.problem.table))
+        limits, prices = priced_limits(candidates, self.problem.table)
+        problem = replace(self.problem, limits=limits, prices=prices)
         return _verified(candidates, problem, self.solution, Timings())
 
 

@@ -101,6 +101,8 @@ class Limit(ABC):
     step: ClassVar[float | None] = None
     """Amount that explanations add or remove; None selects the use of a replica, because less has no effect.
     """
+    has_steps: ClassVar[bool] = True
+    """Whether explanations ask what one step more or fewer is worth."""
     can_be_added: ClassVar[bool] = False
     """Whether a repair (of unserved load) can increase the amount."""
     field: ClassVar[str] = ""

@@ -87,24 +87,29 @@ def solve_in_blocks(
 def _first_blocks(problem: Problem) -> IntArray:
     """Return the initial block of each server, shape (S,).
 
-    Servers of one route share a block, and so do all servers on shared cards.
+    Servers of one route share a block, and so do all servers on shared cards, and all servers that can share
+    the cost of a price.
     """
     block = np.arange(len(problem.priority))
-    for group in (group for each in problem.topologies for group in each.groups()):
+    groups = [group for each in problem.topologies for group in each.groups()]
+    for row in problem.prices.shared_rows.tolist():
+        users = problem.limits.used_of(row, np.ones(len(problem.table), np.int64)) > 0
+        groups += [np.unique(problem.table.server[users]).tolist()] if users.any() else []
+    for group in groups:
         together = np.isin(block, block[list(group)])
         block[together] = np.flatnonzero(together)[0]
     return block
 
 
 def _joined(found: SolvedBlocks) -> SolvedBlocks | None:
-    """Merge the blocks that jointly exceed a limit or the first price step of a tier.
+    """Merge the blocks that jointly exceed a limit, or what they can use at first prices.
 
     None if there are none.
     """
     problem, replicas = found.problem, found.replicas
-    tiers, used = problem.tiers, problem.limits.used(replicas)
+    prices, used = problem.prices, problem.limits.used(replicas)
     exceeded = problem.left_by(replicas) < 0
-    exceeded[tiers.row] |= used[tiers.row] > tiers.size[tiers.first]
+    exceeded[prices.row] |= used[prices.row] > prices.first
     block = found.block.copy()
     for row in np.flatnonzero(exceeded).tolist():
         users = np.unique(block[problem.table.server[problem.limits.used_of(row, replicas) > 0]])
@@ -129,10 +134,11 @@ def _differing(problem: Problem, other: Problem) -> BoolArray:
     return differ
 
 
-def _amounts(problem: Problem) -> dict[tuple[str, str, str], float]:
-    """Return the amount of each limit row by the names of the row.
+def _amounts(problem: Problem) -> dict[tuple[str, str, str], tuple[float, ...]]:
+    """Return the amount of each limit row, and the data of its price, by the names of the row.
 
     Two problems can number their rows differently, so the names identify them.
     """
-    rows = zip(problem.limits.items, problem.limits.amount.tolist(), strict=True)
-    return {(*item.key, item.part): amount for item, amount in rows}
+    rows = enumerate(zip(problem.limits.items, problem.limits.amount.tolist(), strict=True))
+    data = problem.prices.data_of_rows
+    return {(*item.key, item.part): (amount, *data.get(r, ())) for r, (item, amount) in rows}

@@ -80,29 +80,30 @@ class Formulation:
     def add_limits(self) -> None:
         """Add the rows of the limits, scaled by the common divisors of the columns' uses (eq. 37, 42).
 
-        Price steps after the first are variables (eq. 147).
+        Prices add variables (eq. 147).
         """
-        all_limits, tiers = self.problem.limits, self.problem.tiers
-        steps = self.add(
+        all_limits, prices = self.problem.limits, self.problem.prices
+        paid = self.add(
             Variables(
-                tiers.size[tiers.later],
-                lambda replicas: tiers.steps(all_limits.used(replicas))[tiers.later],
-                lambda: [(f"t_{t}", "accelerators at a later price", -1, -1) for t in tiers.later.tolist()],
-                value=tiers.more,
+                prices.upper,
+                lambda replicas: prices.values(all_limits.used(replicas)),
+                lambda: [(f"t_{t}", meaning, -1, -1) for t, meaning in enumerate(prices.meanings)],
+                value=prices.cost,
             )
         )
         limits = all_limits.take(self.columns)
-        limit, divisor, amount = limits.scaled(self.replicas_each, tiers.budget_row)
+        limit, divisor, amount = limits.scaled(self.replicas_each, prices.budget_row)
         place = np.full(len(limits), -1)
         place[limit] = np.arange(len(limit))
-        amount[place[tiers.row][place[tiers.row] >= 0]] = tiers.size[tiers.first][place[tiers.row] >= 0]
+        counts = place[prices.row] >= 0
+        counted = place[prices.row[counts]]
+        amount[counted] = prices.first[counts] / divisor[counted]
         column, entry = np.nonzero(limits.use)
         row = place[limits.row[column, entry]]
         value = limits.use[column, entry] * self.replicas_each[column] / divisor[row]
         entries = [(row, column, value)]
-        for step_row, coefficient in tiers.step_entries():
-            used = np.flatnonzero(place[step_row] >= 0)
-            entries.append((place[step_row[used]], steps[used], coefficient[used]))
+        variable, of, coefficient = (each[place[prices.entries[1]] >= 0] for each in prices.entries)
+        entries.append((place[of], paid[variable], coefficient / divisor[place[of]]))
         self.shared = SharedRows(
             self.rows.add(np.full(len(limit), -np.inf), amount, *entries), limit, divisor
         )

@@ -80,7 +80,7 @@ def reserves_held(problem: Problem, replicas: IntArray) -> tuple[BoolArray, Bool
 def transition_value(problem: Problem, replicas: IntArray) -> float:
     """Return the transition cost of a solution [cents/h]."""
     value = float(values_of(problem, replicas).sum())
-    return value + problem.tiers.difference(problem.limits.used(replicas))
+    return value + problem.prices.difference(problem.limits.used(replicas))
 
 
 def values_of(problem: Problem, replicas: IntArray) -> FloatArray:
@@ -171,7 +171,7 @@ def with_outside(problem: Problem, without: BoolArray) -> list[LevelObjective]:
 
     `without` is a mask of these servers, shape (S,).
     """
-    value = float(problem.none_value[without].sum()) + problem.tiers.committed
+    value = float(problem.none_value[without].sum()) + problem.prices.constant
     changes = float(problem.is_running[without].sum())
     return [
         replace(each, outside=each.steps(without) + each.on_value * value + each.on_changes * changes)
@@ -205,9 +205,7 @@ def least_value(problem: Problem, rows: IntArray, *, all_served: bool) -> float:
     else:
         np.minimum.at(served, problem.table.server[rows], problem.model_value[rows])
     least = served if all_served else np.minimum(served, problem.none_value)
-    return (
-        float(np.where(problem.has_some_of(rows), least, problem.none_value).sum()) + problem.tiers.committed
-    )
+    return float(np.where(problem.has_some_of(rows), least, problem.none_value).sum()) + problem.prices.fixed
 
 
 def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:

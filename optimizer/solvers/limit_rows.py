@@ -18,9 +18,8 @@ from optimizer.limits.budget import BUDGET
 from optimizer.limits.limit import Limit, Replicas
 from optimizer.limits.rollout import extra_replicas
 from optimizer.limits.table import LIMITS
-from optimizer.limits.tier_rows import CardTierRow, TierRow
+from optimizer.prices.price import SharedPrice
 from optimizer.spec.placed import kept_replicas, stock_of
-from optimizer.spec.prices import PricedUnits, committed_cents_per_h, tiered
 from optimizer.spec.system import System
 from optimizer.tolerances import ROUNDING
 
@@ -113,6 +112,13 @@ class LimitRows:
         use: FloatArray = replicas * np.where(self.row == row, self.use, 0.0).sum(axis=1)
         return use
 
+    @property
+    def of_all_rows(self) -> FloatArray:
+        """Use of every row by one replica of each candidate, shape (C, R)."""
+        use = np.zeros((len(self.use), len(self)))
+        np.add.at(use, (np.arange(len(self.use))[:, None], self.row), self.use)
+        return use
+
     def most_replicas(self) -> FloatArray:
         """Return the maximum number of replicas of each candidate within the limits alone, shape (C,)."""
         most, there = np.full(self.use.shape, np.inf), self.amount[self.row]
@@ -193,14 +199,18 @@ class Remaining:
             self.left[row] -= use * count
 
 
-def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
-    """Return the rows of all limits of a system over its candidates, minus the use of kept replicas."""
+def limit_rows(candidates: Candidates, table: CandidateTable, prices: Sequence[SharedPrice]) -> LimitRows:
+    """Return the rows of all limits of a system over its candidates, minus the use of kept replicas.
+
+    The rows that count uses for prices follow, unless a limit has them.
+    """
     system = candidates.system
-    priced = tiered(system.accelerators, system.capacity)
-    replicas = _replicas(candidates, table, priced)
+    replicas = _replicas(candidates, table)
+    discount = [(price.use_of(replicas) * price.discount).sum(axis=1) for price in prices]
+    replicas = replicas._replace(cost=np.sum([replicas.cost, *(-each for each in discount)], axis=0))
     kept = kept_replicas(system)
     items, amount, uses = list[LimitItem](), list[float](), list[tuple[IntArray, FloatArray]]()
-    committed = committed_cents_per_h(system.accelerators)
+    fixed = float(sum(price.fixed for price in prices))
 
     def add(item: LimitItem, left: float, use: FloatArray) -> None:
         items.append(item)
@@ -210,36 +220,34 @@ def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
     stock = stock_of(system)
     for limit in (limit for limit in LIMITS if limit.applies(system.options)):
         for name, exists in limit.amounts(stock).items():
-            taken_already = kept.used(limit, name) + committed * (limit.name == BUDGET)
+            taken_already = kept.used(limit, name) + fixed * (limit.name == BUDGET)
             more = candidates.more.get(LimitItem(limit, name).source, 0.0)
             left = max(exists - taken_already, 0.0) + more
             for part, use in limit.rows(replicas, name):
                 add(LimitItem(limit, name, part), left if limit.whole else left * (1 + ROUNDING), use)
-    for units in priced:
-        tiers = LimitItem(CardTierRow() if units.is_type else TierRow(), units.name)
-        add(tiers, np.inf, tiers.limit.use(replicas, tiers.item))
+    has = {item.key for item in items}
+    for limit, name in (row for price in prices for row in price.rows):
+        if (limit.name, name) not in has:
+            add(LimitItem(limit, name), np.inf, limit.use(replicas, name))
     row, entries = _entries(uses, len(table))
     place = {item.key: r for r, item in enumerate(items) if not item.limit.follows}
     source = np.array([place.get(item.source, r) for r, item in enumerate(items)], np.int64)
     return LimitRows(tuple(items), np.array(amount), row, entries, source)
 
 
-def _replicas(candidates: Candidates, table: CandidateTable, priced: list[PricedUnits]) -> Replicas:
-    """Return arrays that describe one replica of each candidate, priced at its first price step."""
+def _replicas(candidates: Candidates, table: CandidateTable) -> Replicas:
+    """Return arrays that describe one replica of each candidate, at list prices."""
     arrays, system = candidates.arrays, candidates.system
     # Rentals and shared cards have indices after the last accelerator.
     slices = np.array([*(item.multiplicity for item in system.accelerators.values()), 1, 1], np.int64)
     accelerators = table.units_per_replica // slices[table.accelerator]
-    discount = np.zeros(len(slices))
-    for item in (item for item in priced if not item.is_type):  # the first step of a card tier has this price
-        discount[arrays.accelerator_names.index(item.name)] = item.listed - item.steps[0][1]
     return Replicas(
         table.accelerator,
         arrays.accelerator_names,
         table.type,
         arrays.type_names,
         table.units_per_replica,
-        table.cost_per_replica - accelerators * discount[table.accelerator],
+        table.cost_per_replica,
         accelerators,
         table.server,
         arrays.server_names,

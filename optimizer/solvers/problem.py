@@ -17,9 +17,9 @@ from optimizer.candidates.arrays import ALL_MEMBERS, MemberArrays, ReserveArrays
 from optimizer.candidates.table import Source
 from optimizer.documents import MAX_COUNT
 from optimizer.schema import OptimizerOptions
-from optimizer.solvers.limit_rows import LimitRows, limit_rows
+from optimizer.solvers.limit_rows import LimitRows
 from optimizer.solvers.objectives import LevelObjective, later_objectives, service_objectives
-from optimizer.solvers.price_tiers import Tiers, tiers_of
+from optimizer.solvers.problem_prices import ProblemPrices, priced_limits
 from optimizer.spec.system import System
 from optimizer.topologies.table import TOPOLOGIES
 from optimizer.topologies.topology import Topology
@@ -73,8 +73,8 @@ class Problem:
     options: OptimizerOptions
     reserve: ReserveArrays
     """Reserves that servers require, shapes (S,)."""
-    tiers: Tiers
-    """Price tiers of accelerators and card types."""
+    prices: ProblemPrices
+    """Prices of what all servers use together, such as price tiers."""
     preference: bool
     """Whether any server prefers some accelerators."""
     members: MemberArrays
@@ -259,7 +259,7 @@ class Problem:
     @property
     def is_limited(self) -> bool:
         """Whether servers share a limit or a cost, so that they are not independent."""
-        return bool(np.isfinite(self.limits.amount).any() or len(self.tiers.row))
+        return bool(np.isfinite(self.limits.amount).any() or self.prices)
 
     @property
     def is_compact_only(self) -> bool:
@@ -334,37 +334,46 @@ class Problem:
         """Return the amount of each limited item that a solution leaves unused, shape (R,)."""
         used = self.limits.used(replicas)
         left: FloatArray = self.limits.amount - used
-        if self.tiers.budget_row >= 0:
-            left[self.tiers.budget_row] -= self.tiers.beyond_first(used)
+        if self.prices.budget_row >= 0:
+            left[self.prices.budget_row] -= self.prices.of_variables(used)
         return left
 
     def after(self, replicas: IntArray) -> "Problem":
-        """Return the problem with the amounts and price tiers that a solution leaves."""
-        found = self.with_amounts(self.left_by(replicas))
-        return replace(found, tiers=self.tiers.after(self.limits.used(replicas)))
+        """Return the problem with the amounts that a solution leaves, and prices after its use.
+
+        The variables of prices count all use, so the budget still includes their cost for this solution.
+        """
+        used = self.limits.used(replicas)
+        found = self.with_amounts(self.limits.amount - used)
+        return replace(found, prices=self.prices.after(used))
 
     @cached_property
     def discount(self) -> FloatArray:
-        """Discount of one replica of each candidate from list price, in the first tier [cents/h], (C,)."""
-        return frozen((self.limits.use * self.tiers.discount(len(self.limits))[self.limits.row]).sum(axis=1))
+        """Discount of one replica of each candidate from list price, at first prices [cents/h], (C,)."""
+        discount = self.prices.discount(len(self.limits))
+        return frozen((self.limits.use * discount[self.limits.row]).sum(axis=1))
 
     @cached_property
     def model_value(self) -> FloatArray:
-        """Transition cost of each candidate with all replicas, in the first tier [cents/h], shape (C,)."""
+        """Transition cost of each candidate with all replicas, at first prices [cents/h], shape (C,)."""
         return frozen(self.value - self.discount * self.table.num_replicas)
 
     @cached_property
     def at_list_price(self) -> "Problem":
-        """The problem whose budget counts the last price of each tier.
+        """The problem whose budget counts the largest cost of each replica.
 
         Its solutions also satisfy the true budget.
         """
-        row, rises = self.tiers.budget_row, self.tiers.rises(len(self.limits))
-        more = (self.limits.use * rises[self.limits.row]).sum(axis=1)
-        if row < 0 or not more.any():
+        row = self.prices.budget_row
+        if row < 0:
+            return self
+        more = self.prices.most_of(self.limits.of_all_rows)
+        if not more.any():
             return self
         limits = self.limits.with_more_use(row, more)
-        return replace(self, limits=limits, tiers=replace(self.tiers, budget_row=-1))
+        left = limits.amount - np.where(np.arange(len(limits)) == row, self.prices.paid_before, 0.0)
+        prices = replace(self.prices, budget_row=-1)
+        return replace(self, limits=replace(limits, amount=left), prices=prices)
 
     def from_nothing(self, servers: BoolArray | bool = True) -> "Problem":  # noqa: FBT001, FBT002
         """Return the problem in which some servers have no current allocation.
@@ -398,7 +407,7 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     used = topologies_of(system)
     extra = sum(topology.extra_servers for topology in used if topology.rows(candidates))
     table, topologies = _rows_and_topologies(candidates, used, excluded, len(names) + extra)
-    limits = limit_rows(candidates, table)
+    limits, prices = priced_limits(candidates, table)
     accelerators = len(candidates.arrays.accelerator_names) + 2  # with rentals and shared cards
     over = candidates.over_limit.server * accelerators + candidates.over_limit.accelerator
     idle = np.logical_or.reduce([np.zeros(len(names) + extra, np.bool_), *(each.idle for each in topologies)])
@@ -420,7 +429,7 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         limits=limits,
         options=system.options,
         reserve=ReserveArrays(*reserve),
-        tiers=tiers_of(system.accelerators, system.capacity, limits.keys),
+        prices=prices,
         preference=bool(servers.preference.any()),
         members=replace(members, load_rps=np.where(idle[members.server], 0.0, members.load_rps)),
         topologies=topologies,

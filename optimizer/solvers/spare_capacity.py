@@ -7,6 +7,7 @@ import numpy as np
 
 from optimizer.arrays import IntArray
 from optimizer.solvers.problem import Problem
+from optimizer.tolerances import ROUNDING
 
 
 def with_reserves_found(problem: Problem, replicas: IntArray) -> IntArray:
@@ -24,8 +25,8 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
     """Return an equally good solution in which no server can switch to a candidate with more spare capacity.
 
     In the order of names, each server with one pool switches to the candidate with the most spare capacity.
-    Only candidates within the limits count that have the same value and are equally a change. No level
-    changes.
+    Only candidates within the limits count that have the same value, are equally a change, and cost no more
+    at the prices of what all servers use together. No level changes.
 
     Args:
         problem: the planning problem.
@@ -46,9 +47,7 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
     better = better[np.logical_and.reduce([*same, listed, spare[better] > spare[mine]])]
     if not len(better):
         return replicas
-    return _exchanged(
-        problem, replicas.copy(), own, better[np.lexsort((-spare[better], table.server[better]))]
-    )
+    return _exchanged(problem, replicas, own, better[np.lexsort((-spare[better], table.server[better]))])
 
 
 def _exchanged(problem: Problem, replicas: IntArray, own: IntArray, better: IntArray) -> IntArray:
@@ -73,7 +72,17 @@ def _exchanged(problem: Problem, replicas: IntArray, own: IntArray, better: IntA
             np.subtract.at(after, rows[c], use[c])
             if spare[c] <= spare[now] or (after[rows[c]] < 0).any():
                 continue
-            left = after
-            replicas[now], replicas[c], own[table.server[c]] = 0, table.num_replicas[c], c
-            improved = True
+            found = replicas.copy()
+            found[now], found[c] = 0, table.num_replicas[c]
+            if _costs_more(problem, found, replicas):
+                continue
+            replicas, left, own[table.server[c]], improved = found, after, c, True
     return replicas
+
+
+def _costs_more(problem: Problem, replicas: IntArray, before: IntArray) -> bool:
+    """Return whether replicas cost more than others at the prices of what all servers use together."""
+    if not problem.prices:
+        return False
+    cost, than = (problem.prices.difference(problem.limits.used(each)) for each in (replicas, before))
+    return cost > than + ROUNDING * max(1.0, abs(than))

@@ -1,6 +1,6 @@
 """Prices that depend on the number of units, and checks of prices, budgets and power in documents."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from optimizer.arrays import grouped
@@ -12,7 +12,7 @@ from optimizer.schema.names import Finding, Index
 from optimizer.tolerances import ROUNDING
 
 ENDLESS = 1e9
-"""Number of units in the last price step, larger than any plan needs."""
+"""Number of units of a price without a limit, larger than any plan needs."""
 
 
 def price_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
@@ -27,9 +27,9 @@ def price_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
                 yield Finding(part, ("optimizer", key), text)
 
 
-def committed_cents_per_h(accelerators: Mapping[str, Accelerator]) -> float:
+def committed_cents_per_h(accelerators: Iterable[Accelerator]) -> float:
     """Return the cost of all committed accelerators, used or not [cents/h]."""
-    tiers = (tier for item in accelerators.values() for tier in item.tiers if tier.committed)
+    tiers = (tier for item in accelerators for tier in item.tiers if tier.committed)
     return float(sum(tier.units * tier.cost_cents_per_h for tier in tiers))
 
 
@@ -119,7 +119,7 @@ def option_problems(
         accelerators: accelerators by name.
         used: names of the accelerators that profiles use.
     """
-    budget, committed = options.budget_cents_per_h, committed_cents_per_h(accelerators)
+    budget, committed = options.budget_cents_per_h, committed_cents_per_h(accelerators.values())
     if budget is not None and committed > budget:
         amounts = (cost_text(amount, currency_of(budget)) for amount in (budget, committed))
         paid = "{} is below the cost of the committed tiers, {}".format(*amounts)

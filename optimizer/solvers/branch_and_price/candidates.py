@@ -10,8 +10,8 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.model_columns import fitting_candidates, mixed_columns
-from optimizer.solvers.price_tiers import Tiers
 from optimizer.solvers.problem import Problem
+from optimizer.solvers.problem_prices import ProblemPrices
 from optimizer.tolerances import COVER
 
 ROUNDING = 1e-12
@@ -48,16 +48,17 @@ class PatternCandidates:
     """Amount of the limit that one unit of each row represents, shape (K,)."""
     whole: BoolArray
     """Whether the amount and the uses of each row are integers, shape (K,)."""
-    tiers: Tiers
-    """Price tiers; their row numbers are those of the problem's limits."""
+    prices: ProblemPrices
+    """Prices; their row numbers are those of the problem's limits."""
     off_preferred: FloatArray
     """Load that one replica carries off its server's preferred accelerators [requests/min]."""
 
     @cached_property
     def first_sizes(self) -> FloatArray:
-        """Right-hand side of each row: its amount, or the size of its first price step, shape (K,)."""
-        amount, place = self.amount.copy(), self.place_of(self.tiers.row)
-        amount[place[place >= 0]] = self.tiers.size[self.tiers.first][place >= 0]
+        """Right-hand side of each row: its amount, or the use that needs no variable, shape (K,)."""
+        amount, place = self.amount.copy(), self.place_of(self.prices.row)
+        counted = place[place >= 0]
+        amount[counted] = self.prices.first[place >= 0] / self.divisor[counted]
         return amount
 
     def place_of(self, row: IntArray) -> IntArray:
@@ -68,12 +69,12 @@ class PatternCandidates:
 
     @cached_property
     def step_use(self) -> FloatArray:
-        """Coefficient of each price step after the first in each row, shape (J, K)."""
-        use = np.zeros((len(self.tiers.later), len(self.amount)))
-        for row, coefficient in self.tiers.step_entries():
-            place = self.place_of(row)
-            every = np.flatnonzero(place >= 0)
-            use[every, place[every]] += coefficient[every]
+        """Coefficient of each variable of a price in each row, shape (J, K)."""
+        use = np.zeros((len(self.prices.upper), len(self.amount)))
+        variable, row, coefficient = self.prices.entries
+        place = self.place_of(row)
+        here = place >= 0
+        use[variable[here], place[here]] = coefficient[here] / self.divisor[place[here]]
         return use
 
     def most_replicas(self) -> FloatArray:
@@ -118,7 +119,7 @@ def candidates_of(problem: Problem) -> PatternCandidates:
     share = np.divide(table.max_rate_rps[row], load, out=np.ones(len(row)), where=load > 0)
     # Only limits that some candidate uses have a row; it is scaled to small integers for the solver and cuts.
     mine = problem.limits.take(row)
-    limits, divisor, amount = mine.scaled(each, problem.tiers.budget_row)
+    limits, divisor, amount = mine.scaled(each, problem.prices.budget_row)
     used = mine.use > 0
     row_used = np.where(used, np.searchsorted(limits, mine.row), 0)
     if len(row) and not len(limits):  # no limit applies to these candidates
@@ -137,6 +138,6 @@ def candidates_of(problem: Problem) -> PatternCandidates:
         limits=limits,
         divisor=divisor,
         whole=mine.whole[limits],
-        tiers=problem.tiers,
+        prices=problem.prices,
         off_preferred=problem.off_preferred_rpm[row],
     )

@@ -105,7 +105,7 @@ def patterns(
     same = (used & candidates.here[at] & (count == problem.current_count[candidates.row[at]])).sum(axis=1)
     kept = np.asarray((same == used.sum(axis=1)) & (same == problem.current_pools[server]), np.bool_)
     value = problem.transition_value(server, pools.sum(axis=1), elsewhere, stays, kept)
-    if len(problem.tiers.row):
+    if problem.prices:
         value = value - (replicas * problem.discount[candidates.row[at]]).sum(axis=1)
     columns = PatternColumns(
         server=server,

@@ -97,57 +97,56 @@ class MasterProblem:
 
     @property
     def step_weights(self) -> FloatArray:
-        """Objective coefficient of each price step after the first, shape (J,)."""
-        return self.objective.on_value * self.candidates.tiers.more
+        """Objective coefficient of each variable of a price, shape (J,)."""
+        return self.objective.on_value * self.candidates.prices.cost
 
     @cached_property
     def step_shared(self) -> FloatArray:
-        """Coefficients of price steps after the first in every shared row, shape (J, rows)."""
-        more = self.candidates.tiers.more
+        """Coefficients of the variables of prices in every shared row, shape (J, rows)."""
+        more = self.candidates.prices.cost
         held = [(each.objective.on_value * more)[:, None] for each in self.held]
         return np.hstack([self.candidates.step_use, *held, np.zeros((len(more), len(self.cuts)))])
 
     @property
     def step_sizes(self) -> FloatArray:
-        """Size of each price step after the first, shape (J,)."""
-        tiers = self.candidates.tiers
-        return tiers.size[tiers.later]
+        """Upper bound of each variable of a price, shape (J,)."""
+        return self.candidates.prices.upper
 
     def step_entries(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return the price steps after the first as sparse matrix columns: start index, rows and values."""
+        """Return the variables of prices as sparse matrix columns: start index, rows and values."""
         shared = self.step_shared
         step, row = np.nonzero(shared)
         start = np.concatenate([[0], np.cumsum(np.bincount(step, minlength=len(shared)))])
         return start, len(self.servers) + row, shared[step, row]
 
     def step_amounts(self, columns: PatternColumns) -> FloatArray:
-        """Return the joint use of each price step after the first by the given columns, shape (J,)."""
-        tiers, candidates = self.candidates.tiers, self.candidates
-        used = np.zeros(int(max(tiers.row, default=-1)) + 1)
-        place = candidates.place_of(tiers.row)
-        used[tiers.row] = np.where(place >= 0, np.append(columns.use.sum(axis=0), 0.0)[place], 0.0)
-        return tiers.steps(used)[tiers.later]
+        """Return the value of each variable of a price for the given columns, shape (J,)."""
+        prices, candidates = self.candidates.prices, self.candidates
+        used = np.zeros(int(max(prices.row, default=-1)) + 1)
+        place = candidates.place_of(prices.row)
+        use = np.append(columns.use.sum(axis=0) * candidates.divisor, 0.0)
+        used[prices.row] = np.where(place >= 0, use[place], 0.0)
+        return prices.values(used)
 
     def capped(self, duals: FloatArray) -> FloatArray:
-        """Limit dual values so that no price step without an upper bound has a negative reduced cost.
+        """Scale dual values down so that no variable without an upper bound has a negative reduced cost.
 
-        Any dual values of at least 0 prove a bound, but values above the cost of the last step would prove
-        nothing.
+        Any dual values of at least 0 prove a bound, but larger ones would prove nothing. The rows of a price
+        are scaled together, as far as its variables need it.
         """
-        if not len(self.candidates.tiers.row):
-            return duals
-        capped = duals.copy()
-        place = self.candidates.place_of(self.candidates.tiers.row)
-        rows = np.append(place, 0)[self.candidates.tiers.of[self.candidates.tiers.later]]
-        others = duals.copy()
-        others[place[place >= 0]] = 0.0
-        most = self.step_weights + self.step_shared @ others
-        for step in np.flatnonzero((self.step_sizes >= ENDLESS) & (rows >= 0)).tolist():
-            capped[rows[step]] = min(capped[rows[step]], float(most[step]))
+        place = self.candidates.place_of(self.candidates.prices.row)
+        counted, others, capped = place[place >= 0], duals.copy(), duals.copy()
+        others[counted] = 0.0
+        most, adds = self.step_weights + self.step_shared @ others, np.maximum(-self.step_shared, 0.0)
+        for step in np.flatnonzero(self.step_sizes >= ENDLESS).tolist():
+            mine = counted[adds[step, counted] > 0]
+            earned, paid = float(adds[step, mine] @ capped[mine]), float(most[step])
+            if earned > paid:
+                capped[mine] *= paid / earned
         return capped
 
     def step_bound(self, duals: FloatArray) -> FloatArray:
-        """Return what each price step after the first adds to the Lagrangian bound, shape (J,) (eq. 148)."""
+        """Return what each variable of a price adds to the Lagrangian bound, shape (J,) (eq. 148)."""
         reduced = self.step_weights + self.step_shared @ duals
         return np.minimum(reduced, 0.0) * np.where(self.step_sizes >= ENDLESS, 0.0, self.step_sizes)
 
@@ -171,7 +170,7 @@ class MasterProblem:
     def model(self, columns: PatternColumns) -> MilpModel:
         """Return the MILP that chooses one of the given columns for every active server (eq. 90).
 
-        Its variables are the columns, followed by the price steps after the first.
+        Its variables are the columns, followed by those of prices.
         """
         start, row, value = self.entries(columns)
         more, step_row, step_value = self.step_entries()
@@ -182,7 +181,7 @@ class MasterProblem:
         one, limits = np.ones(len(self.servers)), self.limits
         return MilpModel.of_entries(
             np.concatenate([np.ones(len(columns)), self.step_sizes]),
-            np.arange(len(start) - 1) < len(columns),
+            np.append(np.ones(len(columns), np.bool_), self.candidates.prices.whole),
             (np.append(one, np.full(len(limits), -np.inf)), np.append(one, limits)),
             (row, column, value),
         )

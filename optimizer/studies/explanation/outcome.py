@@ -112,7 +112,7 @@ class PlanOutcome:
         return cls(
             status=solution.status,
             levels=solution.levels,
-            total_cost_cents_per_h=cost + problem.tiers.difference(problem.limits.used(replicas)),
+            total_cost_cents_per_h=cost + problem.prices.difference(problem.limits.used(replicas)),
             served_fraction=short,
             carried_rpm=carried,
             pools=pools,

@@ -9,7 +9,6 @@ from optimizer.arrays import FloatArray
 from optimizer.candidates import Candidates
 from optimizer.limits.budget import BUDGET
 from optimizer.limits.cards import CARDS
-from optimizer.limits.tier_rows import PRICE_ROWS
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.expansion import unit_prices
@@ -89,9 +88,7 @@ def explain_units(
 def _askable(before: BasePlan) -> list[tuple[int, LimitItem]]:
     """Return the items of which one step can be added or removed, with their row indices."""
     items = enumerate(before.problem.limits.items)
-    return [
-        (place, row) for place, row in items if row.limit.name not in PRICE_ROWS and not row.limit.follows
-    ]
+    return [(place, row) for place, row in items if row.limit.has_steps and not row.limit.follows]
 
 
 def _spares_one(before: BasePlan, place: int) -> bool:
