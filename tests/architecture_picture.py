@@ -14,7 +14,16 @@ from test_architecture import LAYERS, PUBLIC_FACADE, home, modules, own_imports
 LOWEST = next(LAYERS[: i + 1] for i, layer in enumerate(LAYERS) if "optimizer.documents" in layer)
 FOUNDATION = ", ".join(name.removeprefix("optimizer.") for layer in reversed(LOWEST) for name in layer)
 """One box for all modules up to the layer of `documents`."""
-COLUMNS = {"library": 1, "starters": -1, "generate": -2, "fitting": 2, "compat": 3, "limits": -1, "milp": 1}
+COLUMNS = {
+    "library": 1,
+    "starters": -1,
+    "generate": -2,
+    "fitting": 2,
+    "compat": 3,
+    "limits": -1,
+    "milp": 1,
+    "prices": 1,
+}
 """Columns right of the middle; 0 for all others."""
 WIDTH, HEIGHT, ACROSS, DOWN, MARGIN = 118, 26, 150, 46, 12
 Graph = dict[str, set[str]]
