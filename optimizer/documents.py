@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self, get_args
 
 from annotated_types import GroupedMetadata
 from pydantic import (
@@ -246,6 +246,8 @@ Cost = Annotated[
     _number_or_text({"type": "number", "minimum": 0, "maximum": MAX_QUANTITY}, {"pattern": PRICE_PATTERN}),
 ]
 """A cost [cents/h]; a `Price` if it was written with a currency."""
+PRICE = get_args(Cost)[2]
+"""Annotation metadata that marks a field as a cost."""
 Percentile = Annotated[float, In(PERCENTILE, gt=0, lt=100)]
 Tokens = Annotated[float, In(TOKENS, le=MAX_TOKENS)]
 AnswerTokens = Annotated[float, In(TOKENS, ge=1, le=MAX_TOKENS)]

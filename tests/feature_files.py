@@ -29,8 +29,18 @@ ELSEWHERE = {
 }
 """Identifiers that mostly mean something else, and what."""
 _LEFT = "load that a server can take in addition, not the headroom that it requires"
+_TREE, _STATIONS = "nodes of a tree", "nodes of a network of queues"
+_CLUSTER = "nodes of a Kubernetes cluster"
 _HTTP, _BY_THE_HOUR = "routes of the HTTP server", "cards that are rented by the hour"
 ELSEWHERE_IN = {
+    ("nodes", "optimizer/solvers/branch_and_price/nodes.py"): _TREE,
+    ("nodes", "optimizer/solvers/branch_and_price/search.py"): _TREE,
+    ("nodes", "optimizer/queueing/bulk/answers.py"): _STATIONS,
+    ("nodes", "optimizer/queueing/bulk/steady.py"): _STATIONS,
+    ("nodes", "optimizer/queueing/bulk/tandem.py"): _STATIONS,
+    ("nodes", "optimizer/render/cluster_table.py"): _CLUSTER,
+    ("nodes", "optimizer/render/deployments.py"): _CLUSTER,
+    ("nodes", "optimizer/render/manifests.py"): _CLUSTER,
     ("headroom_share", "optimizer/studies/explanation/explanation_document.py"): _LEFT,
     ("headroom_share", "optimizer/render/explanation_sections.py"): _LEFT,
     ("headroom_share", "optimizer/render/server_sections.py"): _LEFT,

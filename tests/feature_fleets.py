@@ -44,7 +44,9 @@ def random_features(seed: int) -> Json:
 def with_features(seed: int, features: set[str]) -> Json:
     """Return a document that can use the given features, and `route` for a route."""
     rng = random.Random(f"{sorted(features)} {seed}")
-    found = _document(rng, features - {"route"})
+    found = _document(rng, features - {"route", "nodes"})
+    if "nodes" in features:
+        _put_in_nodes(found, rng)
     return _with_route(found, rng) if "route" in features else found
 
 
@@ -114,6 +116,21 @@ def _profile(rng: random.Random, model: str, accelerator: Json) -> Json:
         return found | {"memory": rng.choice([2, 4]), "batchParms": {"base": 20 * slow, "slope": 2}}
     decode = {"alpha": 10 * slow, "beta": 0.4 * slow}
     return found | {"decodeParms": decode, "prefillParms": {"gamma": 5 * slow, "delta": 0.01}}
+
+
+def _put_in_nodes(found: Json, rng: random.Random) -> None:
+    """Put the cards of some types in nodes, in place."""
+    kinds = [item["type"] for item in found["accelerators"]]
+    mine = rng.sample(kinds, rng.randint(1, len(kinds)))
+    for item in (item for item in found["accelerators"] if item["type"] in mine):
+        item["cost"] = 0
+    found["count"] = [item for item in found["count"] if item["type"] not in mine]
+    found["nodes"] = [
+        {"name": f"{kind}x{cards}", "type": kind, "cards": cards, "cost": rng.choice([20, 100, 400])}
+        | ({"maxNodes": rng.choice([1, 3])} if rng.random() < 0.5 else {})
+        for kind in mine
+        for cards in rng.sample([4, 6, 8], rng.choice([1, 2]))
+    ]
 
 
 def _service_class(name: str, priority: int) -> Json:

@@ -70,6 +70,8 @@ PARTS = {
     "faults": "optimizer.spec",
     "feature": "optimizer.spec",
     "table": "optimizer.spec",
+    "limit": "optimizer.limits",
+    "packing": "optimizer.spec",
     "price": "optimizer.prices",
     "patterns": "optimizer.candidates",
     "turns": "optimizer.candidates",

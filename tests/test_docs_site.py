@@ -21,6 +21,7 @@ EXAMPLES = {
     "optimizer/jobs/cost_at_load.py",
     "optimizer/kinds/streams",
     "optimizer/limits/rack_slots.py",
+    "optimizer/prices/licence_fee.py",
     "optimizer/timing/toy.py",
 }
 """Files that a reader of docs/extending.md writes."""

@@ -248,6 +248,7 @@ DRAWN = {
     "caches": "cache",
     "external": "external",
     "places": "place",
+    "nodes": "nodes",
 }
 """How random documents get a feature."""
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from optimizer.candidates import Candidates, SizingMemo, find_candidates
+from optimizer.checking.machines import whole_machines
 from optimizer.checking.prices import odd_prices
 from optimizer.checking.shapes import shape_warnings
 from optimizer.checking.sizes import sized_warnings
@@ -133,6 +134,7 @@ def _findings(
     yield from _missing_token_times(index)
     yield from _missing_capacities(system, index)
     yield from odd_prices(system, index)
+    yield from whole_machines(index)
     yield from _unmeasured_lengths(system, index)
     yield from slips(system, index)
     if candidates is not None:

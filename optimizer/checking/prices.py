@@ -10,6 +10,7 @@ from optimizer.schema import Accelerator
 from optimizer.schema.files import Part
 from optimizer.schema.names import Finding, Index
 from optimizer.schema.positions import Location
+from optimizer.spec.currency import prices_of_item
 from optimizer.spec.system import System
 
 LOW_PRICE_PER_TB_PER_S = 5.0
@@ -26,6 +27,7 @@ LOW_PRICE = 1.0
 def odd_prices(system: System, index: Index) -> Iterator[Finding]:
     """Yield warnings about prices that are missing, too low for cents, or without a unit."""
     priced = any(entry.item.cost_cents_per_h for entry in index.accelerators.values())
+    in_nodes = {entry.item.type for entry in index.sections["nodes"].values()}  # nodes have the cost
     unitless = [*_unitless(index)] if system.currency else []
     named = {at for _, at, _ in unitless}
     for part, at, amount in unitless:
@@ -35,7 +37,11 @@ def odd_prices(system: System, index: Index) -> Iterator[Finding]:
         if cost and cost < _least_price(accelerator) and place not in named:
             text = f"{cost:g} cents/h is little for {accelerator.name!r}; cost is in cents, not dollars"
             yield Finding(part, place, text)
-        elif priced and "cost_cents_per_h" not in accelerator.model_fields_set:
+        elif (
+            priced
+            and "cost_cents_per_h" not in accelerator.model_fields_set
+            and accelerator.type not in in_nodes
+        ):
             text = f"{accelerator.name!r} has no cost and counts as free beside others that have one"
             yield Finding(part, at, text)
 
@@ -56,6 +62,9 @@ def _unitless(index: Index) -> Iterator[tuple[Part, Location, float]]:
         tiers = enumerate(accelerator.tiers)
         amounts += ((part, (*at, "tiers", i, "cost"), tier.cost_cents_per_h) for i, tier in tiers)
     amounts += ((part, (*at, "more"), item.more_cents_per_h) for part, at, item in index.capacity.values())
+    for section, items in index.sections.items():
+        for part, at, item in items.values():
+            amounts += ((part, (*at, key), price) for key, price in prices_of_item(section, item))
     for part, at, options in index.options:
         amounts.append((part, (*at, "budget"), options.budget_cents_per_h))
     for part, at, amount in amounts:

@@ -2,6 +2,7 @@
 
 from optimizer.features.caches.fields import CacheFields
 from optimizer.features.external.fields import ExternalField
+from optimizer.features.nodes.fields import NodesField
 from optimizer.features.offline.fields import OfflineFields
 from optimizer.features.places.fields import NetworkField, PlaceField, ServedPlaceFields
 from optimizer.features.preferences.fields import PreferredField
@@ -39,7 +40,7 @@ class ClassFeatureFields(HeadroomField):
     """All fields that features add to the document of a service class."""
 
 
-class SystemFeatureFields(RoutesField):
+class SystemFeatureFields(NodesField, RoutesField):
     """All fields that features add to the document of a system."""
 
 

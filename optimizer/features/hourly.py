@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from optimizer.errors import AnalysisError
+from optimizer.features.nodes.feature import NODES
 from optimizer.features.routes.hourly import HourlyRoutesField, hourly_routes
 from optimizer.features.shared_cards.hourly import HourlyCardsField, hourly_cards
 from optimizer.plan import Plan
@@ -10,6 +12,17 @@ from optimizer.spec.system import System
 
 class HourFeatureFields(HourlyRoutesField, HourlyCardsField):
     """All fields of features in the plan of an hour."""
+
+
+def check_hours(system: System) -> None:
+    """Check that hours can be planned for the features of a system.
+
+    Raises:
+        AnalysisError: they cannot.
+    """
+    if NODES.name in system.features:
+        text = "nodes: reserving and renting nodes by the hour is not planned; plan each load with solve"
+        raise AnalysisError(text)
 
 
 def hour_fields(plan: Plan, system: System) -> dict[str, Any]:

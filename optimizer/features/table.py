@@ -1,11 +1,12 @@
 """The table of all features: each is a package in `optimizer.features` and has an entry here."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
 from optimizer.features.caches.feature import CACHES
 from optimizer.features.external.feature import EXTERNAL
+from optimizer.features.nodes.feature import NODES
 from optimizer.features.offline.feature import OFFLINE
 from optimizer.features.places.feature import PLACES
 from optimizer.features.routes.feature import ROUTES
@@ -27,6 +28,7 @@ FEATURES: tuple[Feature, ...] = (
     CACHES,
     EXTERNAL,
     PLACES,
+    NODES,
 )
 """All features whose code runs only for systems that use them.
 
@@ -40,16 +42,19 @@ def part_of(feature: Feature, name: str) -> Any:
 
 
 def used_features(
-    servers: Iterable[Server], accelerators: Iterable[Accelerator], routes: Collection[object]
+    servers: Iterable[Server],
+    accelerators: Iterable[Accelerator],
+    sections: Mapping[str, Collection[object]],
 ) -> frozenset[str]:
-    """Return the names of the features that some servers, accelerators and routes use."""
+    """Return the names of the features that some servers, accelerators and items of other sections use."""
     servers, accelerators = tuple(servers), tuple(accelerators)
-    found = {
+    return frozenset(
         feature.name
         for feature in FEATURES
-        if any(map(feature.of_server, servers)) or any(map(feature.of_accelerator, accelerators))
-    }
-    return frozenset(found | {ROUTES.name} if routes else found)
+        if sections.get(feature.section)
+        or any(map(feature.of_server, servers))
+        or any(map(feature.of_accelerator, accelerators))
+    )
 
 
 def features_by_server(index: Index) -> dict[str, list[tuple[Feature, str]]]:
@@ -58,7 +63,7 @@ def features_by_server(index: Index) -> dict[str, list[tuple[Feature, str]]]:
         name: [(each, field) for each in FEATURES if (field := each.field_of(entry.item))]
         for name, entry in index.servers.items()
     }
-    routed = routes_by_server(route for _, _, route in index.routes.values())
+    routed = routes_by_server(route for _, _, route in index.sections[ROUTES.section].values())
     for name in found.keys() & routed.keys():
         found[name].append((ROUTES, f"route {routed[name].name!r}"))
     return found

@@ -148,6 +148,7 @@ def sections(
         "limits": placed.limits,
         "tiers": placed.tiers,
         "costs": placed.costs,
+        "nodes": placed.nodes,
         "shared_cards": placed.cards,
         "rented": tuple(placed.rented[name] for name in sorted(placed.rented)),
         "reserves": reserves,

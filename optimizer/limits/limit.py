@@ -8,6 +8,7 @@ negative, so a plan without replicas satisfies every limit. Restrictions of a di
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -32,6 +33,8 @@ class Stock(NamedTuple):
     """Names of servers that start extra replicas during their roll-outs."""
     currency: str | None = None
     """Currency of costs in messages; None for cents/h."""
+    of_features: Mapping[str, Mapping[str, float]] = MappingProxyType({})
+    """Available amount of each item of the limits of features, by limit."""
 
     @property
     def limited_cards(self) -> dict[str, float]:

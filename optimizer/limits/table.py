@@ -1,13 +1,14 @@
 """The table of all limits: each is a module in this package and has an entry here."""
 
 from optimizer.documents import Document
+from optimizer.features.nodes.limit import Nodes
 from optimizer.limits.budget import Budget, BudgetOption
 from optimizer.limits.cards import Cards
 from optimizer.limits.limit import Limit
 from optimizer.limits.power_limit import MaxPower, PowerOption
 from optimizer.limits.rollout import RolloutOfAll, RolloutOfOne, RolloutOption
 
-LIMITS: tuple[Limit, ...] = (Cards(), Budget(), MaxPower(), RolloutOfAll(), RolloutOfOne())
+LIMITS: tuple[Limit, ...] = (Cards(), Nodes(), Budget(), MaxPower(), RolloutOfAll(), RolloutOfOne())
 """All limits, in the order in which plans list them."""
 
 

@@ -103,6 +103,10 @@ def _pulp_problem(
         variables = [pulp.LpVariable(name, low, high, str(category)) for name, low, high, category in bounds]
         problem.addVariables(variables)
         problem += pulp.LpAffineExpression([(variables[i], objective[i]) for i in np.flatnonzero(objective)])
+    # Files in MPS format define variables by their entries, so the others get a row.
+    unused = np.setdiff1d(np.flatnonzero(objective == 0), model.row_index)
+    for variable in unused.tolist():
+        problem += variables[variable] >= model.lower[variable]
     for row in range(len(model.row_lower)):
         entries = range(model.row_start[row], model.row_start[row + 1])
         body = pulp.LpAffineExpression([(variables[model.row_index[e]], model.row_value[e]) for e in entries])

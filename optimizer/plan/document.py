@@ -11,6 +11,7 @@ from optimizer.documents import Document, is_none
 from optimizer.errors import IncompletePlanError, SpecError
 from optimizer.features.caches.uses import CacheUse
 from optimizer.features.external.uses import Rented
+from optimizer.features.nodes.uses import NodeUse
 from optimizer.features.offline.uses import DeadlineUse
 from optimizer.features.reserves.uses import ReplicaPurposes, ReserveUse
 from optimizer.features.rollouts.uses import RolloutUse
@@ -102,11 +103,6 @@ class LimitUse(Document):
     """
 
 
-CostOrigin = Literal["tiers", "external"]
-ORIGINS: dict[CostOrigin, str] = {"tiers": "price tiers", "external": "rented services"}
-"""Nouns for the origins of costs."""
-
-
 class TierUse(Document):
     """Cost of an accelerator with price tiers, or of a card type that has a price for additional cards."""
 
@@ -131,11 +127,14 @@ class PlanCost(Document):
     """A cost of a plan beyond the list prices of its pools and shared cards."""
 
     name: str
-    """Accelerator or cards with other prices than the list price, or server with a rented service."""
+    """Accelerator or cards with other prices than the list price, node type, or server with a rented service.
+    """
     amount_cents_per_h: float = Field(alias="amount")
-    """Amount [cents/h]: the cost at tier prices minus that at list prices, or the cost of the service."""
-    origin: CostOrigin
-    """Origin of the cost: price tiers (`tiers`), or a rented service (`external`)."""
+    """Amount [cents/h]: the cost at tier prices minus that at list prices, or the cost of the nodes or of the
+    service.
+    """
+    origin: str
+    """Origin of the cost: price tiers (`tiers`), whole nodes (`nodes`), or a rented service (`external`)."""
 
 
 class Kept(Placement):
@@ -238,6 +237,8 @@ class Plan(Printed, Warned):
     """Costs of accelerators with price tiers; absent if there are none."""
     costs: tuple[PlanCost, ...] = Field((), exclude_if=not_, strict=False)
     """Costs that add up with those of the pools and shared cards to `totalCost`; absent if there are none."""
+    nodes: tuple[NodeUse, ...] = Field((), exclude_if=not_, strict=False)
+    """Nodes that the plan uses, and the replicas in them; absent if the system has no nodes."""
     changes: tuple[Change, ...] = Field(strict=False)
     """Servers whose allocation differs from the current one."""
     currency: str | None = Field(None, exclude_if=is_none)
@@ -486,9 +487,10 @@ class Plan(Printed, Warned):
         """Return the pools of a server, including those on shared cards."""
         return *self.allocations.get(server, ()), *self.on_shared_cards.get(server, ())
 
-    def costs_from(self, *origins: CostOrigin) -> list[PlanCost]:
-        """Return the costs of some origins."""
-        return [cost for cost in self.costs if cost.origin in origins]
+    @property
+    def shared_costs(self) -> list[PlanCost]:
+        """Costs of what all servers use together, beyond list prices, such as nodes."""
+        return [cost for cost in self.costs if cost.origin != "external"]
 
     @property
     def on_shared_cards(self) -> dict[str, list[SharedPool]]:

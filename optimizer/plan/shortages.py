@@ -98,7 +98,10 @@ class Shortages:
         system = self.placed.system
         if not any(self.placed.amounts.values()):
             return self._coupled(name) or STOPPED_UNLIMITED
-        need = nearest_need(self.needs(name, rows, self.candidates.table.num_replicas[rows].tolist(), own))
+        needs = self.needs(name, rows, self.candidates.table.num_replicas[rows].tolist(), own)
+        if not all(needs):  # a candidate uses no limited item
+            return self._coupled(name) or STOPPED_UNLIMITED
+        need = nearest_need(needs)
         coupled = self._coupled(name) if need.missing <= 0 else None
         excluded = name in self.excluded and any(name == kept for kept, _ in system.kept)
         return coupled or shortage_reason(need, stock_of(system), for_least=for_least, excluded=excluded)

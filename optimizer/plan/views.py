@@ -6,8 +6,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
+import numpy as np
+
+from optimizer.arrays import FloatArray
 from optimizer.candidates.arrays import SystemArrays, current_cost_cents_per_h
 from optimizer.features.external.uses import Rented
+from optimizer.features.nodes.feature import NODES
+from optimizer.features.nodes.uses import NodeUse
+from optimizer.features.nodes.view import node_uses
 from optimizer.features.shared_cards.uses import SharedCardUse
 from optimizer.features.shared_queues.view import Members, measured_members
 from optimizer.limits.cards import CARDS
@@ -18,8 +24,10 @@ from optimizer.plan.document import CapacityUse, Change, LimitUse, Plan, PlanCos
 from optimizer.plan.placements import PlacementRow, Serving, parts_by_server, place_name, placement_rows
 from optimizer.plan.power_uses import power_at_load_w
 from optimizer.plan.tier_uses import tier_uses
+from optimizer.prices.price import SharedPrice
+from optimizer.prices.table import prices_of
 from optimizer.schema.pools import Placement, Pool
-from optimizer.spec.placed import PlacedUnits, placed, placed_cards, placed_cost, stock_of
+from optimizer.spec.placed import PlacedUnits, kept_replicas, placed, placed_cards, placed_cost, stock_of
 from optimizer.spec.prices import tiered
 from optimizer.spec.system import System
 
@@ -84,23 +92,40 @@ class PlanPlacements:
 
     @cached_property
     def costs(self) -> tuple[PlanCost, ...]:
-        """Costs beyond the list prices of pools and shared cards: of price tiers, then of rentals."""
-        tiers = (
-            PlanCost(name=use.name, amount_cents_per_h=use.difference_cents_per_h, origin="tiers")
-            for use in self.tiers
+        """Costs beyond the list prices of pools and shared cards, rentals last (eq. 147, 270)."""
+        shared = (
+            PlanCost(name=part.name, amount_cents_per_h=part.cents_per_h, origin=price.origin)
+            for price in prices_of(self.system)
+            for part in price.parts(_used(price, self.placed_units), _used(price, self.kept))
         )
         rentals = (
             PlanCost(name=name, amount_cents_per_h=self.rented[name].cost_cents_per_h, origin="external")
             for name in sorted(self.rented)
         )
-        return tuple(cost for cost in (*tiers, *rentals) if cost.amount_cents_per_h)
+        return tuple(cost for cost in (*shared, *rentals) if cost.amount_cents_per_h)
+
+    @cached_property
+    def kept(self) -> PlacedUnits:
+        """Replicas that keep their cards in addition to the plan."""
+        return kept_replicas(self.system)
+
+    @cached_property
+    def nodes(self) -> tuple[NodeUse, ...]:
+        """Nodes that hold the placed replicas and those that keep their cards."""
+        if NODES.name not in self.system.features:
+            return ()
+        return node_uses(self.system, self.placed_units, self.kept)
+
+    @cached_property
+    def placed_units(self) -> PlacedUnits:
+        """All placed replicas and shared cards."""
+        return PlacedUnits(self.system, [self._units_of(row) for row in self.rows if row.mode != "external"])
 
     @cached_property
     def units(self) -> PlacedUnits:
         """All placed replicas, shared cards and other costs that count towards limits."""
-        items = [self._units_of(row) for row in self.rows if row.mode != "external"]
-        items += [placed_cost(cost.name, cost.amount_cents_per_h) for cost in self.costs]
-        return PlacedUnits(self.system, items)
+        costs = [placed_cost(cost.name, cost.amount_cents_per_h) for cost in self.costs]
+        return self.placed_units + PlacedUnits(self.system, costs) if costs else self.placed_units
 
     def _units_of(self, row: PlacementRow) -> PlacedReplicas:
         group, accelerator = row.spot
@@ -178,3 +203,8 @@ class PlanPlacements:
                     after=tuple(Placement(accelerator=at, num_replicas=n) for at, n in after.items()),
                     cost_change_cents_per_h=cost - current_cost_cents_per_h(self.system, name),
                 )
+
+
+def _used(price: SharedPrice, units: PlacedUnits) -> FloatArray:
+    """Return the use of each row of a price by placed replicas, shape (K,)."""
+    return np.array([units.used(limit, item) for limit, item in price.rows], np.float64)

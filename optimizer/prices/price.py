@@ -8,7 +8,7 @@ questions, and know none by name.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -28,10 +28,20 @@ class CountedUse(Limit):
         return {}
 
 
+class CostPart(NamedTuple):
+    """A part of the cost of a plan beyond list prices."""
+
+    name: str
+    """Name of what is paid for."""
+    cents_per_h: float
+
+
 @dataclass(frozen=True, eq=False)
 class SharedPrice(ABC):
     """A price of one thing, with K rows and J variables."""
 
+    name: str
+    """Name of what is paid for, such as an accelerator."""
     rows: tuple[tuple[Limit, str], ...]
     """Limit and item that count the use of each row, shape (K,)."""
     first: FloatArray
@@ -49,6 +59,10 @@ class SharedPrice(ABC):
     discount: FloatArray = field(default_factory=lambda: np.zeros(1))
     """List price minus first price of one unit of each row [cents/h], shape (K,) or (1,)."""
 
+    origin: ClassVar[str]
+    """Origin of its costs in plans."""
+    noun: ClassVar[str]
+    """Noun for the origin, for tables."""
     whole: ClassVar[bool] = True
     """Whether variables have to be integers, because no relaxation of them costs as much as a solution."""
     can_share: ClassVar[bool] = True
@@ -78,9 +92,13 @@ class SharedPrice(ABC):
         """Return the usual cost of each of C replicas beyond list prices [cents/h], for heuristics."""
         return np.zeros(len(use))
 
-    def cost_of(self, used: FloatArray) -> float:
-        """Return the cost of some use beyond its cost at list prices [cents/h]; `used` has shape (K,)."""
-        return self.fixed + float(self.cost @ self.values(used)) - float((self.discount * used).sum())
+    def parts(self, used: FloatArray, before: FloatArray) -> Iterator[CostPart]:
+        """Yield the parts of the cost of some use after other use, beyond its cost at list prices.
+
+        Use is that of each row, shape (K,).
+        """
+        cost = float(self.cost @ self.values(used + before)) - float(self.cost @ self.values(before))
+        yield CostPart(self.name, self.fixed + cost - float((self.discount * used).sum()))
 
     def use_of(self, replicas: Replicas) -> FloatArray:
         """Return the use of each row by one replica of each of C candidates, shape (C, K)."""

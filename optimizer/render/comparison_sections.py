@@ -13,7 +13,8 @@ from optimizer.features.reserves.uses import ReserveUse
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import KINDS, in_order, kind_of_pool
-from optimizer.plan.document import EXTERNAL, ORIGINS, CostOrigin
+from optimizer.plan.document import EXTERNAL
+from optimizer.prices.table import ORIGINS
 from optimizer.quantities import counted, quantity, share_text
 from optimizer.queueing.measures import is_about, statistic_of
 from optimizer.render.comparison_text import (
@@ -125,11 +126,16 @@ class _View:
         of = attrgetter(path)
         return Column("difference", lambda row: self.money.change(of(row)), self.money.unit)
 
-    def other_costs(self, columns: Sequence[Column], *origins: CostOrigin) -> list[tuple[Any, ...]]:
-        """Return a row for each cost of some origins, with values in the columns of costs and differences."""
+    def other_costs(self, columns: Sequence[Column], *, rented: bool) -> list[tuple[Any, ...]]:
+        """Return a row for each cost beyond list prices, with values in the columns of costs and differences.
+
+        Args:
+            columns: the columns of the table.
+            rented: whether rows of the table leave out rented services.
+        """
         first, second = self.sides
         rows = []
-        for cost in (cost for cost in self.found.costs if cost.origin in origins):
+        for cost in (cost for cost in self.found.costs if rented or cost.origin != "external"):
             known = {
                 columns[0].name: f"{ORIGINS[cost.origin]}: {cost.name}",
                 first: self.money.number(cost.first),
@@ -237,7 +243,7 @@ def _classes(view: _View) -> Section:
         Column("relative", _relative, none="", rank=1),
     )
     section = _table("Cost by service class", columns, view.found.classes, "classes", view.found.total)
-    section.rows += view.other_costs(columns, "tiers")
+    section.rows += view.other_costs(columns, rented=False)
     if queue_names(view.found):
         section.notes.append("The cost of a shared queue counts in the class of its highest priority.")
     return section
@@ -259,7 +265,7 @@ def _servers(view: _View, rows: Iterable[ServerRow]) -> Section:
         view.change(),
     )
     section = table("Replicas by server", columns, _in_order(rows), "replicas")
-    section.rows += view.other_costs(columns, "tiers")
+    section.rows += view.other_costs(columns, rented=False)
     return section
 
 
@@ -402,7 +408,7 @@ def _type_costs(view: _View) -> Iterator[Section]:
                 "all",
                 *(column.value(view.found.total) for column in (*view.costs(), view.change())),
             )
-            section.rows += view.other_costs(columns, "tiers", "external")
+            section.rows += view.other_costs(columns, rented=True)
         yield section
 
 

@@ -10,8 +10,8 @@ from optimizer.kinds.shown import Shown, TableName
 from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
 from optimizer.money import in_cost_unit
 from optimizer.plan import Plan, TargetFigure
-from optimizer.plan.document import ORIGINS
 from optimizer.plan.placements import services_of
+from optimizer.prices.table import ORIGINS
 from optimizer.quantities import be, counted, percent, quantity, share_text, significant
 from optimizer.queueing.measures import LATENCIES, label_of
 from optimizer.queueing.targets import target_share

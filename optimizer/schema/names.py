@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from optimizer.arrays import grouped
+from optimizer.features.fields import SystemFeatureFields
 from optimizer.schema.faults import Fault
 from optimizer.schema.files import Part
 from optimizer.schema.messages import did_you_mean, path_text
@@ -45,7 +46,8 @@ class Index:
     classes: dict[str, Entry]
     servers: dict[str, Entry]
     capacity: dict[str, Entry]
-    routes: dict[str, Entry]
+    sections: dict[str, dict[str, Entry]]
+    """Items of the sections of features, by section and name."""
     options: list[Entry]
     """The sections with options; more than one is an error."""
     twice: list[Finding]
@@ -62,7 +64,10 @@ class Index:
             classes=_indexed(parts, "serviceClasses", lambda item: item.name, twice),
             servers=_indexed(parts, "servers", lambda item: item.name, twice),
             capacity=_indexed(parts, "count", lambda item: item.type, twice),
-            routes=_indexed(parts, "routes", lambda item: item.name, twice),
+            sections={
+                section: _indexed(parts, section, lambda item: item.name, twice)
+                for section in SystemFeatureFields.model_fields
+            },
             options=[Entry(part, ("optimizer",), part.spec.optimizer) for part in given],
             twice=twice,
         )

@@ -50,7 +50,7 @@ def _placed(problem: Problem, choices: Mapping[int, Sequence[int]], left: Remain
         The chosen candidates.
     """
     # Python lists, because each step reads only one or two items.
-    value, priority = problem.value.tolist(), problem.priority.tolist()
+    value, priority = problem.ranking_value.tolist(), problem.priority.tolist()
     each = problem.table.num_replicas.tolist()
     chosen, taken = list[int](), dict.fromkeys(choices, 0)
 
@@ -96,7 +96,7 @@ def best_first(problem: Problem, rows: IntArray, *goals: BoolArray) -> IntArray:
         *problem.unserved_parts,
         *goals,
         problem.off_preferred_total,
-        problem.value,
+        problem.ranking_value,
         problem.changed,
         -problem.spare_share,
     )

@@ -359,6 +359,17 @@ class Problem:
         return frozen(self.value - self.discount * self.table.num_replicas)
 
     @cached_property
+    def ranking_value(self) -> FloatArray:
+        """Transition cost of each candidate with all replicas, and their usual cost at prices that all share.
+
+        The unit is cents/h; the shape is (C,). Heuristics rank by it.
+        """
+        if not self.prices:
+            return self.value
+        usual = self.prices.usual_of(self.limits.of_all_rows)
+        return frozen(self.value + usual * self.table.num_replicas)
+
+    @cached_property
     def at_list_price(self) -> "Problem":
         """The problem whose budget counts the largest cost of each replica.
 

@@ -84,6 +84,6 @@ def in_columns(columns: IntArray, problem: Problem, replicas: IntArray) -> IntAr
         can &= (use[mine] * table.num_replicas[mine][:, None] <= answer[c] * use[c]).all(axis=1)
         answer[c] = 0
         if can.any():
-            best = mine[can][np.argmin(problem.value[mine[can]])]
+            best = mine[can][np.argmin(problem.ranking_value[mine[can]])]
             answer[best] = table.num_replicas[best]
     return answer

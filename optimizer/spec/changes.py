@@ -12,7 +12,7 @@ from math import isfinite
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
-from optimizer.documents import Cost, Document, In
+from optimizer.documents import PRICE, Document, In
 from optimizer.errors import SpecError
 from optimizer.features.fields import SystemFeatureFields
 from optimizer.limits.table import LIMITS, LimitOptions
@@ -148,8 +148,6 @@ def _fields(model: type[Document]) -> dict[str, str]:
 _FIELDS = {section: _fields(model) for section, model in _SECTIONS.items()}
 OPTIONS = _FIELDS["optimizer"]
 """Python names of the options by their names in documents."""
-_PRICE = get_args(Cost)[2]
-"""Annotation metadata that marks a field as a cost."""
 _UNITS = {limit.field: limit.unit for limit in LIMITS}
 """Units of limits, by the Python names of their options."""
 
@@ -161,7 +159,7 @@ def _derived(name: str) -> Changeable:
     field = _SECTIONS[section].model_fields[python]
     parts = [*_parts(field.annotation), *field.metadata]
     scale = next((part.scale for part in parts if isinstance(part, In)), SHARE)
-    unit = CENTS if _PRICE in parts else "" if scale is SHARE else scale.unit
+    unit = CENTS if PRICE in parts else "" if scale is SHARE else scale.unit
     is_quantity = (int in parts or float in parts) and name not in _SOLVER_OPTIONS
     return Changeable(
         partial(_with_field, name),
@@ -286,7 +284,7 @@ def _changed(document: _Document, place: str, values: _Values, currency: str | N
         return document
     stated = document.model_dump(exclude_unset=True, exclude=set(values))
     for name, value in ((name, value) for name, value in values.items() if value is not None):
-        is_price = _PRICE in [*_parts(fields[name].annotation), *fields[name].metadata]
+        is_price = PRICE in [*_parts(fields[name].annotation), *fields[name].metadata]
         is_plain = is_price and currency_of(value) is None
         stated[name] = Price(value, currency) if is_plain and currency else value
     return validated(type(document), stated, f"{place}.")
@@ -362,19 +360,23 @@ def _percentile(_: ModelTarget, percentile: float | None) -> _Values:
     return {"percentile": percentile} | ({} if percentile is None else {"goodput_share": None})
 
 
+_WRITTEN = {
+    "load": Changeable(_with_load, _loaded_items),
+    "share": Changeable(with_share, shape_names, needs_item=True),
+    "hit": Changeable(with_hits, prefixed_names, needs_item=True),
+    "count": Changeable(_with_cards, _types, "cards", whole=True, monotone=True, needs_item=True),
+    "card": Changeable(_with_card_price, _types, unit=CENTS, needs_item=True),
+    **{name: _latency(name) for name in LATENCIES},
+    "targets": Changeable(partial(_with_targets, _scaled)),
+    "percentile": Changeable(partial(_with_targets, _percentile), scale=PERCENTILE),
+}
+"""Changes that are no field of a document."""
 CHANGES: Mapping[str, Changeable] = MappingProxyType(
-    {
-        "load": Changeable(_with_load, _loaded_items),
-        "share": Changeable(with_share, shape_names, needs_item=True),
-        "hit": Changeable(with_hits, prefixed_names, needs_item=True),
-        "count": Changeable(_with_cards, _types, "cards", whole=True, monotone=True, needs_item=True),
-        "card": Changeable(_with_card_price, _types, unit=CENTS, needs_item=True),
-        **{name: _latency(name) for name in LATENCIES},
-        "targets": Changeable(partial(_with_targets, _scaled)),
-        "percentile": Changeable(partial(_with_targets, _percentile), scale=PERCENTILE),
-        **{name: _derived(name) for fields in _FIELDS.values() for name in fields},
-    }
+    _WRITTEN
+    | {name: _derived(name) for fields in _FIELDS.values() for name in fields if name not in _WRITTEN}
 )
-"""Changes by name; those derived from documents have the names of fields in documents."""
+"""Changes by name; those derived from documents have the names of fields in documents. A field with the name
+of another change has no entry.
+"""
 QUANTITIES = tuple(name for name, known in CHANGES.items() if known.is_quantity)
 """Names of the changes whose values are numbers that describe the system, so that they can be swept."""

@@ -85,13 +85,17 @@ def findings(
 def _features(index: Index, known: Collection[int]) -> frozenset[str]:
     """Return the names of the features that documents use, without known items.
 
-    Checks of a route depend on its servers.
+    Checks of a route depend on its servers; nodes are never known, because they depend on counts.
     """
-    servers, accelerators, routes = (
+    servers, accelerators = (
         [entry.item for entry in section.values() if id(entry.item) not in known]
-        for section in (index.servers, index.accelerators, index.routes)
+        for section in (index.servers, index.accelerators)
     )
-    return used_features(servers, accelerators, index.routes if servers else routes)
+    sections = {
+        name: [entry.item for entry in section.values() if servers or id(entry.item) not in known]
+        for name, section in index.sections.items()
+    }
+    return used_features(servers, accelerators, sections)
 
 
 def _known_items(parts: Sequence[Part], checked: SystemSpec | None) -> frozenset[int]:

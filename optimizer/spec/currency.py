@@ -4,9 +4,12 @@ Plain numbers are then hundredths of that currency.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
+from typing import Any, get_args
 
+from optimizer.documents import PRICE, Document
+from optimizer.features.fields import SystemFeatureFields
 from optimizer.money import Price
 from optimizer.schema import Accelerator, AllocationData, Server
 from optimizer.schema.files import Part
@@ -49,9 +52,27 @@ def _prices(index: Index) -> Iterator[tuple[Part, Location, float]]:
     for part, at, capacity in index.capacity.values():
         if capacity.more_cents_per_h is not None:
             yield part, (*at, "more"), capacity.more_cents_per_h
+    for section, items in index.sections.items():
+        for part, at, item in items.values():
+            yield from ((part, (*at, key), price) for key, price in prices_of_item(section, item))
     for part, at, server in index.servers.values():
         for key, allocation in (("currentAlloc", server.current), ("desiredAlloc", server.desired)):
             yield from ((part, (*at, key, *place), price) for place, price in _of_allocation(allocation))
+
+
+def prices_of_sections(sections: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, float]]:
+    """Yield the key and the price of each cost in the items of the sections of features."""
+    for section, items in sections.items():
+        for item in items.values():
+            yield from prices_of_item(section, item)
+
+
+def prices_of_item(section: str, item: Document) -> Iterator[tuple[str, float]]:
+    """Yield the key and the price of each cost of an item of a section."""
+    document = get_args(SystemFeatureFields.model_fields[section].annotation)[0]
+    for name, field in document.model_fields.items():
+        if PRICE in field.metadata:
+            yield field.alias or name, getattr(item, name)
 
 
 def _of_accelerator(item: Accelerator) -> Iterator[tuple[Location, float]]:

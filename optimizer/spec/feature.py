@@ -46,6 +46,8 @@ class Feature:
     """Server fields that select the feature, by Python name, in documents or in planned form."""
     fields_of_accelerators: tuple[str, ...] = ()
     """Accelerator fields that select the feature, by Python name."""
+    section: str = ""
+    """Section of documents whose items select the feature; empty for none."""
     refused_fields: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Server fields that the feature does not support, by Python name, with the reasons."""
     refused_options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

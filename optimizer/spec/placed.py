@@ -7,6 +7,7 @@ import numpy as np
 
 from optimizer.arrays import IntArray
 from optimizer.documents import UnlimitedCards
+from optimizer.features.nodes.limit import IN_NODES
 from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
 from optimizer.limits.rollout import extra_replicas
 from optimizer.limits.table import LIMITS
@@ -18,7 +19,13 @@ def stock_of(system: System) -> Stock:
     """Return the stock of a system: the data from which the amounts of its limits are computed."""
     surging = tuple(name for name, server in system.servers.items() if server.surge)
     return Stock(
-        system.options, system.options.unlimited, system.capacity, types_of(system), surging, system.currency
+        system.options,
+        system.options.unlimited,
+        system.capacity,
+        types_of(system),
+        surging,
+        system.currency,
+        {IN_NODES: {item: n for pool in system.node_pools for item, n in pool.amounts.items()}},
     )
 
 

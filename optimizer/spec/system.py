@@ -16,6 +16,9 @@ from optimizer.arrays import grouped
 from optimizer.documents import WRITTEN_BY_HAND, Document, UnlimitedCards
 from optimizer.errors import SpecError
 from optimizer.features.caches.streams import target_of_misses
+from optimizer.features.fields import SystemFeatureFields
+from optimizer.features.nodes.fields import NodeType
+from optimizer.features.nodes.packing import NodePool, node_pools
 from optimizer.features.offline.streams import with_deadline_of_load, with_load_of_deadline
 from optimizer.features.places.streams import may_serve, network_ms
 from optimizer.features.routes.feature import ROUTES
@@ -63,7 +66,7 @@ from optimizer.schema.names import Index, located
 from optimizer.schema.system import SECTION_OF, item_key
 from optimizer.spec.arguments import check_field_names, check_path
 from optimizer.spec.contradictions import findings
-from optimizer.spec.currency import first_currency
+from optimizer.spec.currency import first_currency, prices_of_sections
 from optimizer.spec.prices import option_problems
 from optimizer.spec.streams import Stream, members_of, streams_of
 from optimizer.spec.unsupported import refused_options
@@ -104,6 +107,8 @@ class System:
     """Servers for which the plan must not rent an external service. Not part of the documents."""
     routes: Mapping[str, Route] = field(default_factory=lambda: MappingProxyType({}))
     """Routes by name; each server of a route has the largest load that the route can send it."""
+    nodes: Mapping[str, NodeType] = field(default_factory=lambda: MappingProxyType({}))
+    """Node types by name; `capacity` has no limit on the cards of their types."""
 
     @cached_property
     def documented(self) -> Mapping[str, Server]:
@@ -153,7 +158,18 @@ class System:
     @cached_property
     def features(self) -> frozenset[str]:
         """Names of the features that the system uses."""
-        return used_features(self.servers.values(), self.accelerators.values(), self.routes)
+        return used_features(self.servers.values(), self.accelerators.values(), self.sections)
+
+    @property
+    def sections(self) -> Mapping[str, Mapping[str, Any]]:
+        """Items of the sections of features, by section and name."""
+        return {section: getattr(self, section) for section in SystemFeatureFields.model_fields}
+
+    @cached_property
+    def node_pools(self) -> tuple[NodePool, ...]:
+        """Nodes of each card type, sorted by type."""
+        unlimited = self.options.unlimited
+        return node_pools(self.nodes.values(), self.accelerators, self.profiles, unlimited=unlimited)
 
     @cached_property
     def streams(self) -> Mapping[str, Stream]:
@@ -176,6 +192,7 @@ class System:
         more = [card.more_cents_per_h for card in self.capacity.values() if isinstance(card, UnlimitedCards)]
         budget = self.options.budget_cents_per_h
         others = more if budget is None else [*more, budget]
+        others += [price for _, price in prices_of_sections(self.sections)]
         return first_currency(self.accelerators.values(), self.servers.values(), others)
 
     def with_options(self, **changes: object) -> "System":
@@ -452,15 +469,24 @@ def compiled(spec: SystemSpec, before: System | None = None) -> System:
         service_classes=classes,
         targets=MappingProxyType({key: targets[key] for key in sorted(targets)}),
         servers=servers,
-        capacity=MappingProxyType({item.type: item.cards for item in spec.count}),
+        capacity=_capacity(spec),
         options=spec.optimizer,
         routes=routes,
+        nodes=_by_key(spec.nodes),
     )
 
 
 _SECTIONS = tuple(name for name in SystemSpec.model_fields if name != "optimizer")
 _OF_PLANNED_SERVERS = ("servers", "service_classes", "routes")
 """Sections on which the planned servers depend."""
+
+
+def _capacity(spec: SystemSpec) -> Mapping[str, int]:
+    """Return the number of cards by type, sorted by type; nodes limit the cards of their types."""
+    cards = {item.type: item.cards for item in spec.count} | dict.fromkeys(
+        (node.type for node in spec.nodes), UnlimitedCards()
+    )
+    return MappingProxyType({kind: cards[kind] for kind in sorted(cards)})
 
 
 def _by_key(items: Iterable[Any]) -> Mapping[Any, Any]:

@@ -66,6 +66,19 @@ HEAD = {"prefixTokens": 300, "prefixHitRate": 0.8}
 LAW = {"alpha": 8, "beta": 0.02, "gamma": 5e-5}
 
 
+def in_nodes() -> Json:
+    """Return a system whose servers share nodes of two types, with free cards in one of them."""
+    cards = [accelerator("1xH", "H", 0), accelerator("4xH", "H", 0, 4)]
+    models = [profile("m", "1xH"), profile("n", "4xH")]
+    classes = [service_class("gold", 1, ("m", "n"))]
+    servers = [server("a", 1500, model="m"), server("b", 1500, model="n")]
+    nodes = [
+        {"name": "owned", "type": "H", "cards": 8, "cost": 0, "maxNodes": 1},
+        {"name": "rented", "type": "H", "cards": 8, "cost": 28},
+    ]
+    return document(servers, cards, {}, models=models, classes=classes) | {"nodes": nodes}
+
+
 def patient() -> Json:
     """Return a system in which a batch of 4 does as well as the profile's 8, by the target for ITL."""
     classes = [service_class("gold", itl=12)]
@@ -163,6 +176,7 @@ SCENARIOS: dict[str, Json | System | Path] = {
     "greedy": fleet() | {"optimizer": {"milpSolver": False}},
     "partial": scarce(saturationPolicy="PriorityExhaustive"),
     "mixed": two_kinds(heterogeneous=True),
+    "nodes": in_nodes(),
     "chosen batch": patient(),
     "tails": tails(),
     "collected": collected(),

@@ -23,10 +23,10 @@ from optimizer.plan.document import Plan, Unserved
 from optimizer.plan.rows import pool_pairs
 from optimizer.plan.shortages import Shortages
 from optimizer.plan.unneeded import unneeded_replicas
+from optimizer.prices.table import prices_of
 from optimizer.quantities import counted, precise
 from optimizer.schema import Server
 from optimizer.schema.pools import Pool
-from optimizer.spec.prices import tiered
 from optimizer.spec.streams import members_of
 from optimizer.spec.system import System
 from optimizer.tolerances import SAME
@@ -136,7 +136,7 @@ def _gets_another_replica(lean: Facts, shortages: Shortages, item: Unserved) -> 
     while others are served in part.
     """
     system, server, pools = lean.whole, lean.whole.servers.get(item.server), lean.pools_of(item.server)
-    other_costs = tiered(system.accelerators, system.capacity) or lean.renting
+    other_costs = prices_of(system) or lean.renting
     if server is None or not lean.shares_leftover or other_costs or rolls_out(system, server):
         return False
     in_full = (name for name, mine in lean.plan.allocations.items() if mine and name not in lean.listed)

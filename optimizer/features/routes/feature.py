@@ -7,6 +7,7 @@ _NO_RESERVE = "reserves of routes are not planned (raise arrivalRate instead)"
 
 ROUTES = Feature(
     "routes",
+    section="routes",
     refused_fields={
         "shared_queue": "requests of a route wait in their own queue",
         "shared_card": "each server of a route has its own cards",

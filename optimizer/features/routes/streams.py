@@ -198,7 +198,7 @@ def route_problems(documents: Documents) -> Iterator[Finding]:
     """Yield an error for each contradiction in the routes of documents."""
     index, profiles, names = documents.index, documents.profiles, documents.names["servers"]
     owner: dict[str, str] = {}
-    for part, at, route in index.routes.values():
+    for part, at, route in index.sections["routes"].values():
         for below, text in kind_problems(route):
             yield Finding(part, (*at, *below), text)
         if route.small == route.large:

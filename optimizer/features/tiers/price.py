@@ -45,6 +45,8 @@ class CardTierRow(CountedUse):
 class TierPrice(SharedPrice):
     """Price steps of an accelerator or of the cards of a type; each step after the first is a variable."""
 
+    origin: ClassVar[str] = "tiers"
+    noun: ClassVar[str] = "price tiers"
     whole: ClassVar[bool] = False
     can_share: ClassVar[bool] = False
 
@@ -60,6 +62,7 @@ class TierPrice(SharedPrice):
         size, price = np.array(units.steps, np.float64).T
         later = len(size) - 1
         return cls(
+            name=f"cards of {units.name}" if units.is_type else units.name,
             rows=((CardTierRow() if units.is_type else TierRow(), units.name),),
             first=size[:1],
             upper=size[1:],

@@ -12,10 +12,10 @@ from optimizer.plan.document import Plan, Unserved
 from optimizer.plan.placements import services_of
 from optimizer.plan.rows import pool_pairs
 from optimizer.plan.views import PlanPlacements
+from optimizer.prices.table import prices_of
 from optimizer.schema.pools import Pool
 from optimizer.solvers.problem import topologies_of
 from optimizer.spec.placed import PlacedUnits, kept_replicas, needs_power
-from optimizer.spec.prices import tiered
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -96,7 +96,7 @@ class Facts:
         """Whether servers share any resource, so that their placements are not independent."""
         return (
             self.is_limited
-            or bool(tiered(self.whole.accelerators, self.whole.capacity))
+            or bool(prices_of(self.whole))
             or any(topology.extra_servers for topology in topologies_of(self.whole))
         )
 

@@ -153,7 +153,7 @@ def _value(facts: Facts) -> float:
         moved = math.fsum(cost for cost, stays in zip(costs, kept, strict=True) if not stays)
         on_cards = name in facts.on_cards and any(pool.mode == "shared" for pool in now)
         total.append(math.fsum(costs) - old + penalty * (moved + (0.0 if on_cards or any(kept) else old)))
-    return math.fsum([*total, *(cost.amount_cents_per_h for cost in facts.plan.costs_from("tiers"))])
+    return math.fsum([*total, *(cost.amount_cents_per_h for cost in facts.plan.shared_costs)])
 
 
 # --- status --------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def _is_proved(facts: Facts, level: PlanLevel, bound: float) -> bool:
     if level.name == VALUE:
         costs = [current_cost_cents_per_h(system, name) for name in system.servers]
         costs += [row.cost_cents_per_h for row in facts.placed.rows]
-        costs += [abs(cost.amount_cents_per_h) for cost in facts.plan.costs_from("tiers")]
+        costs += [abs(cost.amount_cents_per_h) for cost in facts.plan.shared_costs]
         constants[VALUE] = (1 + system.options.transition_penalty) * math.fsum(costs)
     is_service = level.name not in (VALUE, CHANGES) and level.name not in _goals(facts)
     most = constants.get(level.name, 0.0)

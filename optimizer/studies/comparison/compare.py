@@ -27,6 +27,7 @@ from optimizer.studies.comparison.rows import (
     total_figures,
     type_rows,
 )
+from optimizer.tolerances import SAME
 
 LABELS: Mapping[ComparisonType, tuple[str, str]] = {
     "scarcity": ("unlimited", "limited"),
@@ -121,7 +122,10 @@ def _comparison(kind: ComparisonType, one: Case, two: Case, labels: tuple[str, s
     equal, alike_reserves = serve_the_same(one, two), reserves_alike(one, two)
     return Comparison(
         kind=kind,
-        same=equal and alike_reserves and all(alike(row.first, row.second) for row in servers),
+        same=equal
+        and alike_reserves
+        and all(alike(row.first, row.second) for row in servers)
+        and abs(difference or 0.0) <= SAME * max(cost, 1.0),
         equal_service=equal,
         equal_reserves=alike_reserves,
         first=_side(one, labels[0]),

@@ -12,7 +12,6 @@ from pydantic import Field
 
 from optimizer.documents import Document
 from optimizer.plan import Placement, Plan
-from optimizer.plan.document import CostOrigin
 from optimizer.plan.token_costs import cost_per_million
 from optimizer.printed import Printed
 from optimizer.schema import OptimizerOptions
@@ -220,8 +219,8 @@ class CostComparison(Document):
 
     name: str
     """Accelerator or cards with other prices than the list price, or server with a rented service."""
-    origin: CostOrigin
-    """Origin of the cost: price tiers (`tiers`), or a rented service (`external`)."""
+    origin: str
+    """Origin of the cost: price tiers (`tiers`), whole nodes (`nodes`), or a rented service (`external`)."""
     first: float
     """Amount in the first plan [cents/h]."""
     second: float

@@ -376,11 +376,11 @@ def _place_of(part: Serving) -> tuple[bool, str]:
 
 
 def total_figures(case: Case) -> SideMetrics | None:
-    """Return the combined metrics of all servers in one plan, with the effect of price tiers on cost."""
+    """Return the combined metrics of all servers in a plan, with costs of what they use together."""
     found = figures_of(case, case.shares)
     if found is None:
         return found
-    tiers = (cost.amount_cents_per_h for cost in case.plan.costs_from("tiers"))
+    tiers = (cost.amount_cents_per_h for cost in case.plan.shared_costs)
     return found.model_copy(update={"cost_cents_per_h": total([found.cost_cents_per_h, *tiers])})
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from optimizer.candidates import SizingMemo
 from optimizer.errors import SpecError
+from optimizer.features.nodes.explained import explain_nodes
 from optimizer.features.routes.explained import price_losses
 from optimizer.pipeline import solve_in_full
 from optimizer.schema import Server
@@ -90,7 +91,8 @@ def _fleet_parts(
     types, limits = explain_units(before, of_units, budget)
     wishes = wish_costs(system, outcome, budget, memo)
     losses = price_losses(system, outcome, budget, memo)
-    return {"types": types, "limits": limits, "wishes": wishes, "losses": losses}
+    nodes = explain_nodes(before.plan, system, outcome, budget, memo)
+    return {"types": types, "limits": limits, "wishes": wishes, "losses": losses, "nodes": nodes}
 
 
 def _planned_name(system: System, server: str) -> str:

@@ -358,6 +358,34 @@ class LossPrice(Document):
     """Effect of using the other limit."""
 
 
+class FreeNodeCards(Document):
+    """Replicas that would fit into the free cards of nodes at no cost; the entries are alternatives."""
+
+    server: str
+    """Name of the server."""
+    accelerator: str
+    """Accelerator of the replicas."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Number of replicas that fit."""
+    rate_rpm: float = Field(alias="rate")
+    """Load that these replicas can carry within all targets [requests/min]."""
+
+
+class NodeExplanation(Document):
+    """Effects of one node more or fewer of a type, and the use of its free cards."""
+
+    node: str
+    """Name of the node type."""
+    num_nodes: int = Field(alias="numNodes")
+    """Number of nodes that the plan uses."""
+    one_more: Effect | None = Field(None, alias="oneMore", exclude_if=is_none)
+    """Effect of one node more; absent if the plan could have it already, or out of time."""
+    one_fewer: Effect | None = Field(None, alias="oneFewer", exclude_if=is_none)
+    """Effect of one node fewer; absent if the plan uses none, or out of time."""
+    free_cards: tuple[FreeNodeCards, ...] = Field((), alias="freeCards", exclude_if=not_, strict=False)
+    """Replicas that would fit into the free cards; absent if none would."""
+
+
 class Explanation(Printed, Warned):
     """Reasons for a plan, and the effects of changes."""
 
@@ -377,6 +405,8 @@ class Explanation(Printed, Warned):
     """Costs of options: reserves, limits, preferences, price tiers and renting; absent if there are none."""
     losses: tuple[LossPrice, ...] = Field((), exclude_if=not_, strict=False)
     """Costs of the routes' limits on the quality loss; absent without routes."""
+    nodes: tuple[NodeExplanation, ...] = Field((), exclude_if=not_, strict=False)
+    """Values of nodes; absent if the system has none."""
     overload: Overload | None = Field(None, exclude_if=is_none)
     """Options that serve more load, if cards remain while load is unserved; otherwise absent."""
     repair: RepairOptions | None = None

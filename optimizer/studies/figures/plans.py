@@ -14,7 +14,8 @@ from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
 from optimizer.plan import TargetFigure
-from optimizer.plan.document import ORIGINS, Plan
+from optimizer.plan.document import Plan
+from optimizer.prices.table import ORIGINS
 from optimizer.quantities import counted, quantity, share_text
 from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, is_about
 from optimizer.queueing.targets import target_share

@@ -10,7 +10,7 @@ of them.
 from collections.abc import Sequence
 from functools import partial
 
-from optimizer.features.hourly import hour_fields
+from optimizer.features.hourly import check_hours, hour_fields
 from optimizer.parallel import as_done
 from optimizer.pipeline import solve
 from optimizer.plan import Placement, Plan
@@ -46,8 +46,10 @@ def plan_horizon(system: System, steps: Sequence[LoadStep]) -> Horizon:
         steps: loads, each from its time until the next.
 
     Raises:
+        AnalysisError: the system has a feature whose hours are not planned.
         SolverError: the solver failed.
     """
+    check_hours(system)
     hours, offers = hours_of(system, steps), Offers.of(system)
     lowest = alone([at_lowest_prices(hour.system) for hour in hours])
     fewest = outcome_of(hours, alone([by_cards(hour.system) for hour in hours]), offers.none)

@@ -12,7 +12,7 @@ from optimizer.documents import UnlimitedCards
 from optimizer.features.tiers.fields import PriceTier
 from optimizer.plan import Plan
 from optimizer.plan.placements import placements_of
-from optimizer.plan.tier_uses import accelerators_used, tier_cost
+from optimizer.plan.tier_uses import accelerators_used, tier_cost, tier_uses
 from optimizer.schema import Accelerator, Capacity
 from optimizer.spec.system import System
 
@@ -131,4 +131,6 @@ def cost_with(plan: Plan, system: System, taken: Taken) -> float:
     for name, item in system.accelerators.items():
         reserved = reserving(item, taken[name]) if name in taken else item
         total += tier_cost(reserved, used[name])
-    return float(total) + sum(use.difference_cents_per_h for use in plan.tiers if use.type is not None)
+    return float(total) + sum(
+        use.difference_cents_per_h for use in tier_uses(system, rows) if use.type is not None
+    )

@@ -1,0 +1,1 @@
+"""Feature: whole nodes, which are bought or rented with all their cards."""
