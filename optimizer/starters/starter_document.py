@@ -258,7 +258,7 @@ def _optimizer(start: StarterFacts) -> Iterator[str]:
     )
     yield from _comment(
         "Other options: headroomShare: 20% (room for growth), budget: 150 USD/h, maxPower: 20kW. Spare "
-        "replicas belong to a server or a class: spareReplicas: 1."
+        "replicas belong to a server: spareReplicas: 1."
     )
     yield f"optimizer: {{saturationPolicy: {start.saturation or POLICY}}}"
 
