@@ -1,8 +1,9 @@
 """Simulates one token replica, to compare it with its queue model."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from optimizer.errors import AnalysisError
 from optimizer.kinds.fields import Load
@@ -15,6 +16,8 @@ from optimizer.simulation.lengths import Lengths
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.summary import MIN_REQUESTS
 from optimizer.simulation.workload import MergedLoad, OpenLoad, ShapeLengths
+
+AnyProfile = TypeVar("AnyProfile", bound=BaseModel)
 
 
 class SimulatedFigures(LatencyFigures):
@@ -106,3 +109,11 @@ def runs_of(runs: Sequence[SimulatedRun], load: OpenLoad, stream: int, name: str
             "simulate more requests"
         )
     return own
+
+
+def beside_heads(profile: AnyProfile, load: Load) -> AnyProfile:
+    """Return a profile with the KV cache that remains beside the prefixes that are stored once."""
+    heads, capacity = round(load.heads_tokens()), getattr(profile, "kv_capacity_tokens", None)
+    if not heads or capacity is None:
+        return profile
+    return profile.model_copy(update={"kv_capacity_tokens": max(capacity - heads, 1)})

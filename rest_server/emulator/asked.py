@@ -13,7 +13,7 @@ from optimizer.kinds.table import kind_of_pool
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL
 from optimizer.plan.placements import placements_of, services_of
-from optimizer.schema import Load, Route, Server
+from optimizer.schema import Route
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.workload import OpenLoad
 from optimizer.spec.streams import owner_of
@@ -70,14 +70,14 @@ def asked_of(system: System, plan: Plan, runs: Sequence[PoolRun]) -> Iterator[As
             rate_rps, load = route.arrival_rate_rpm / SECONDS_PER_MINUTE, open_load_of(run)
         else:
             rate_rps = sum(rates[server] / (1 - hits.get(server, 0.0)) for server in servers)
-            load = open_load(_sendable({**system.in_plans, **system.documented}[name]), rate_rps)
+            load = open_load({**system.in_plans, **system.documented}[name].current.load, rate_rps)
         shares = {server: rates[server] / rate_rps for server in servers}
         streams = "itl" in {shown.metric for shown in kind_of_pool(run.pool).metrics}
         yield Asked(name, main, shares, replace(load, rate_rps=rate_rps), streams, route)
     for part in (part for row in placements_of(plan) if row.mode == "external" for part in row.serves):
         name, share = part.server, 1 - hits.get(part.server, 0.0)
         rate_rps = part.rate_rpm / SECONDS_PER_MINUTE
-        load = open_load(_sendable(system.in_plans[name]), rate_rps / share)
+        load = open_load(system.in_plans[name].current.load, rate_rps / share)
         yield Asked(name, name, {name: share}, load, streams=True)
 
 
@@ -85,21 +85,6 @@ def _asked_name(system: System, server: str) -> str:
     """Return the name to which a planned server's requests are sent: of its route, or of its document."""
     route = system.routed.get(server)
     return owner_of(system.in_plans[server]) if route is None else route.name
-
-
-def _sendable(server: Server) -> Load:
-    """Return the load of a server, whose requests can be sent.
-
-    Raises:
-        SpecError: requests share a prefix, which the sent texts would not.
-    """
-    load = server.current.load
-    if any(shape.prefix_tokens and shape.prefix_hit_rate for shape in load.stated_shapes):
-        raise SpecError(
-            f"servers.{server.name}: its requests share a prefix, but each request that is sent has its own "
-            "text; set prefixHitRate to 0"
-        )
-    return load
 
 
 def loads_of(

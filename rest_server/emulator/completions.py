@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,8 @@ class CompletionRequest:
     """A request for a completion or chat completion."""
 
     is_chat: bool
-    prompt: int
-    """Number of prompt tokens."""
+    prompt_words: Sequence[str | int]
+    """Tokens of the prompt."""
     tokens: int
     """Number of output tokens."""
     reason: str
@@ -38,6 +38,11 @@ class CompletionRequest:
     """Whether a stream ends with its token usage."""
     running_usage: bool
     """Whether every event of a stream has its token usage."""
+
+    @property
+    def prompt(self) -> int:
+        """Number of prompt tokens."""
+        return len(self.prompt_words)
 
 
 def question_of(
@@ -58,7 +63,8 @@ def question_of(
     for name, only in _UNSUPPORTED.items():
         if body.get(name, only) not in (only, None, False):
             raise BadRequest(f"{name}: {body[name]!r} is not emulated; leave it out")
-    prompt = chat_tokens(body.get("messages")) if is_chat else prompt_tokens(body.get("prompt"))
+    words = chat_tokens(body.get("messages")) if is_chat else prompt_tokens(body.get("prompt"))
+    prompt = len(words)
     asked = body.get("max_completion_tokens") or body.get("max_tokens")
     if asked is not None and (type(asked) is not int or asked < 1):
         raise BadRequest(f"max_tokens: must be an integer of at least 1, not {asked!r}")
@@ -82,7 +88,7 @@ def question_of(
         cut = min(text.index(one) for one in stops if one in text)
     options = body.get("stream_options") or {}
     return CompletionRequest(
-        is_chat, prompt, tokens, reason, seed, cut, bool(body.get("stream")),
+        is_chat, words, tokens, reason, seed, cut, bool(body.get("stream")),
         bool(options.get("include_usage")), bool(options.get("continuous_usage_stats")),
     )  # fmt: skip
 

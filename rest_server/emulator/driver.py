@@ -26,6 +26,12 @@ TIMEOUT_S = 30.0
 """Maximum time to wait for the list of replicas [s]."""
 OK = b" 200 "
 NO_CHOICE = b'"choices":[]'
+FILLER_ID, FIRST_PREFIX_ID = 1, 2
+"""Token ids at the end of all prompts, and in the shared prefix of the first request shape."""
+OWN_IDS = 100, 30_000
+"""Range of the token ids that distinguish a prompt from all others; every vocabulary has them."""
+OWN_TOKENS = 2
+"""Number of tokens that distinguish a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +194,7 @@ def drive(url: str, loads: Sequence[ServerLoad], speed: float = 1.0) -> list[Mea
 
 async def _drive_server(url: str, load: ServerLoad, clock: _Clock) -> MeasuredLoad:
     count = len(load.requests)
-    lengths = zip(load.requests.in_tokens.tolist(), load.requests.out_tokens.tolist(), strict=True)
-    contents = [_content(load, max(prompt, 1), output) for prompt, output in lengths]
+    contents = contents_of(load)
     times = sent_ms, first_ms, last_ms, tokens = np.full((4, count), np.nan)
     notes: list[Mapping[str, str]] = [{}] * count
     rows = iter(range(count))
@@ -212,11 +217,28 @@ async def _drive_server(url: str, load: ServerLoad, clock: _Clock) -> MeasuredLo
     return MeasuredLoad(load, sent_ms, first_ms, last_ms, tokens, tuple(notes))
 
 
-def _content(load: ServerLoad, prompt: int, output: int) -> bytes:
+def contents_of(load: ServerLoad) -> list[bytes]:
+    """Return the body of each request.
+
+    Prompts are token ids. Requests that find a prefix in the cache begin with the tokens of their shape. All
+    continue with tokens of their own, also in the next run, because engines cache every prompt.
+    """
+    requests = load.requests
     if not load.streams:
-        return b"{}"
-    body: dict[str, Any] = {"model": load.model, "prompt": [1] * prompt, "max_tokens": output}
-    return encoded(body | {"ignore_eos": True, "stream": True})
+        return [b"{}"] * len(requests)
+    none = np.zeros(len(requests), np.int64)
+    cached = none if requests.cached_tokens is None else requests.cached_tokens
+    shapes = none if requests.shape is None else requests.shape
+    own = np.random.default_rng().integers(*OWN_IDS, (len(requests), OWN_TOKENS))
+    contents = []
+    for k, (prompt, output) in enumerate(zip(requests.in_tokens, requests.out_tokens, strict=True)):
+        shared = min(int(cached[k]), int(prompt) - 1)
+        tokens = [FIRST_PREFIX_ID + int(shapes[k])] * shared + own[k].tolist()
+        tokens += [FILLER_ID] * (int(prompt) - len(tokens))
+        body: dict[str, Any] = {"model": load.model, "prompt": tokens[: max(int(prompt), 1)]}
+        more = {"max_tokens": int(output), "ignore_eos": True, "stream": True}
+        contents.append(encoded(body | more))
+    return contents
 
 
 def _head(host: str, load: ServerLoad, row: int, size: int) -> bytes:

@@ -105,11 +105,11 @@ class Engine:
         """Wait for a duration in model time [s]; a slow replica does not change this clock."""
         await asyncio.sleep(seconds / self._speed)
 
-    def add(self, call: EngineCall, in_tokens: int = 0, out_tokens: int = 1, level: int = 0) -> bool:
-        """Add a request that arrives now; return False if it is rejected."""
+    def add(self, call: EngineCall, *request: int, **named: int) -> bool:
+        """Add a request that arrives now, as in `LiveReplica.add`; return False if it is rejected."""
         now_ms = self.now_ms()
         self._run(now_ms)
-        row = self.live.add(now_ms, in_tokens, out_tokens, level)
+        row = self.live.add(now_ms, *request, **named)
         if row is None:
             return False
         self._calls[row] = call

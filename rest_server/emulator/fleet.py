@@ -134,9 +134,13 @@ def replica_apps(
     kv = replica.limits.kv_tokens
     longest = min(kv, LONGEST_TOKENS)
     names = {run.server: levels[run.place] for run in runs}
-    outputs = open_load_of(first).out_lengths
+    load = open_load_of(first)
+    prefixes = [shape for shape in load.shapes if shape.prefix_tokens]
     times = replica.times if isinstance(replica.times, IterationCoefficients) else None
-    served = Model(model, names, longest, kv if kv < UNLIMITED else None, outputs, times)
+    served = Model(
+        model, names, longest, kv if kv < UNLIMITED else None, load.out_lengths, times,
+        caches_prefixes=bool(prefixes), stores_once=any(shape.stored_once for shape in prefixes),
+    )  # fmt: skip
     yield TokenReplicaApp(served, engine, Life(engine), int(spawned.generate_state(1)[0])), runs
 
 

@@ -40,8 +40,8 @@ _TEXTS = {
     "prompt_tokens_total": "Prompt tokens of complete requests.",
     "generation_tokens_total": "Generated tokens.",
     "num_preemptions_total": "Preemptions.",
-    "prefix_cache_queries_total": "Always 0: prefixes are not cached.",
-    "prefix_cache_hits_total": "Always 0: prefixes are not cached.",
+    "prefix_cache_queries_total": "Prompt tokens looked up in the prefix cache; 0 without shared prefixes.",
+    "prefix_cache_hits_total": "Prompt tokens found in the prefix cache.",
     "request_success_total": "Complete requests by the reason of their end.",
     "admission_rejections_total": "Requests rejected by a full queue.",
 }
@@ -106,6 +106,7 @@ class TokenMetrics:
 
     def __init__(self) -> None:
         self.prompt_tokens = self.generation_tokens = 0
+        self.prefix_queries = self.prefix_hits = 0
         self.succeeded = dict.fromkeys(("stop", "length", "abort"), 0)
         self.rejected = 0
         self.histograms = {name: Histogram(bounds) for name, (bounds, _) in _HISTOGRAMS.items()}
@@ -159,8 +160,8 @@ class TokenMetrics:
             "prompt_tokens_total": self.prompt_tokens,
             "generation_tokens_total": self.generation_tokens,
             "num_preemptions_total": preemptions,
-            "prefix_cache_queries_total": 0,
-            "prefix_cache_hits_total": 0,
+            "prefix_cache_queries_total": self.prefix_queries,
+            "prefix_cache_hits_total": self.prefix_hits,
         }
         for name, count in counters.items():
             lines += family(f"vllm:{name}", "counter", _TEXTS[name], {label: count})

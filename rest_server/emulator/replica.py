@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -29,7 +29,11 @@ from rest_server.emulator.completions import CompletionRequest, Writer, error_ev
 from rest_server.emulator.engine import Engine, EngineCall
 from rest_server.emulator.life import Life
 from rest_server.emulator.metrics import TokenMetrics
+from rest_server.emulator.prefix_cache import PrefixCache
 from rest_server.emulator.words import WORDS, chat_tokens, prompt_tokens
+
+if TYPE_CHECKING:
+    from optimizer.simulation.live.replica import LiveReplica
 
 FULL = "The server has too many queued requests; retry later."
 SERVER = "inferplan.server"
@@ -57,6 +61,10 @@ class Model:
     """Distribution of output lengths if the model ends the output itself."""
     times: IterationCoefficients | None = None
     """Latency model with client delays; None if it has no client delays."""
+    caches_prefixes: bool = False
+    """Whether it has a prefix cache."""
+    stores_once: bool = False
+    """Whether requests hold one copy of the prefixes that they find in the cache."""
 
 
 class TokenCall(EngineCall):
@@ -98,6 +106,8 @@ class TokenReplicaApp(ReplicaApp):
         self._coming = 0
         """Number of requests that have not reached the engine yet."""
         self._latest_ms = -math.inf
+        self._prefixes: tuple[LiveReplica, PrefixCache] | None = None
+        """The prefix cache with its replica, because a replica that starts anew has an empty cache."""
 
     @property
     def load(self) -> int:
@@ -154,7 +164,7 @@ class TokenReplicaApp(ReplicaApp):
                 scope[USAGE] = question.prompt, question.tokens
         else:
             is_chat = "messages" in body
-            count = chat_tokens(body["messages"]) if is_chat else prompt_tokens(body.get("prompt"))
+            count = len(chat_tokens(body["messages"]) if is_chat else prompt_tokens(body.get("prompt")))
             tokens = [1 + k % len(WORDS) for k in range(count)]
             await reply_json(send, {"count": count, "max_model_len": self._model.longest, "tokens": tokens})
 
@@ -185,7 +195,7 @@ class TokenReplicaApp(ReplicaApp):
         await self._delay()
         self.life.check()
         call = TokenCall(self, question)
-        if not self.engine.add(call, question.prompt, question.tokens, level):
+        if not self.engine.add(call, question.prompt, question.tokens, level, **self._cached(question)):
             self.metrics.rejected += 1
             await refuse(send, FULL, 503, streams=question.streams)
             return False
@@ -201,6 +211,18 @@ class TokenReplicaApp(ReplicaApp):
                 return False
             raise
         return call.ended
+
+    def _cached(self, question: CompletionRequest) -> dict[str, int]:
+        """Return the tokens of a prompt that are in the prefix cache, as arguments of the live replica."""
+        model, live = self._model, self.engine.live
+        if not model.caches_prefixes:
+            return {}
+        if self._prefixes is None or self._prefixes[0] is not live:
+            self._prefixes = live, PrefixCache(model.kv_tokens or LONGEST_TOKENS)
+        cached = self._prefixes[1].take(question.prompt_words)
+        self.metrics.prefix_queries += question.prompt
+        self.metrics.prefix_hits += cached
+        return {"cached_tokens": cached, "shared_tokens": cached if model.stores_once else 0}
 
     async def _delay(self) -> None:
         """Wait for the client delays that the profile states for a request (eq. 100)."""

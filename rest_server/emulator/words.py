@@ -1,6 +1,7 @@
 """Filler text with one word per token, token counts of prompts, and a tokenizer that agrees with both."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,38 +69,38 @@ def tokens_until_stop(seed: int, tokens: int, stops: list[str]) -> int | None:
     return None
 
 
-def prompt_tokens(prompt: Any) -> int:
-    """Return the number of tokens of a prompt, which is a text (words) or a list of token ids.
+def prompt_tokens(prompt: Any) -> Sequence[str | int]:
+    """Return the tokens of a prompt, at least one: the words of a text, or its token ids.
 
     Raises:
         BadRequest: it is neither.
     """
     if isinstance(prompt, str):
-        return max(len(prompt.split()), 1)
+        return prompt.split() or [UNKNOWN]
     if isinstance(prompt, list) and len(prompt) == 1 and not isinstance(prompt[0], int):
         return prompt_tokens(prompt[0])
     if isinstance(prompt, list) and prompt and all(type(token) is int for token in prompt):
-        return len(prompt)
+        return prompt
     raise BadRequest("prompt: must be a text, a list of token ids, or a list with one of these")
 
 
-def chat_tokens(messages: Any) -> int:
-    """Return the number of tokens of a conversation: the words of its messages.
+def chat_tokens(messages: Any) -> Sequence[str]:
+    """Return the tokens of a conversation, at least one: the words of its messages.
 
     Raises:
         BadRequest: it is not a list of messages.
     """
     if not isinstance(messages, list) or not messages:
         raise BadRequest("messages: must be a list of at least one message")
-    count = 0
+    words = list[str]()
     for message in messages:
         content = message.get("content") if isinstance(message, dict) else message
         parts = content if isinstance(content, list) else [content or ""]
         texts = [part.get("text", "") if isinstance(part, dict) else part for part in parts]
         if not all(isinstance(text, str) for text in texts):
             raise BadRequest("messages: content must be a text or a list of parts")
-        count += sum(len(text.split()) for text in texts)
-    return max(count, 1)
+        words += (word for text in texts for word in text.split())
+    return words or [UNKNOWN]
 
 
 def write_tokenizer(folder: Path) -> None:

@@ -92,7 +92,13 @@ def played(
             continue
         tokens = requests.out_tokens if asked is None else asked
         level = 0 if levels is None else int(levels[row])
-        added = replica.add(time, int(requests.in_tokens[row]), int(tokens[row]), level)
+        lengths = int(requests.in_tokens[row]), int(tokens[row])
+        if isinstance(replica, LiveTokens) and requests.cached_tokens is not None:
+            assert requests.shared_tokens is not None
+            found = int(requests.cached_tokens[row]), int(requests.shared_tokens[row])
+            added = replica.add(time, *lengths, level, *found)
+        else:
+            added = replica.add(time, *lengths, level)
         if added is not None:
             assert added not in player.row_of
             player.row_of[added] = row
@@ -105,6 +111,28 @@ def played(
 def agree(player: Player, first_ms: FloatArray, last_ms: FloatArray, case: object) -> None:
     np.testing.assert_allclose(player.first_ms, first_ms, rtol=1e-12, err_msg=str(case))
     np.testing.assert_allclose(player.last_ms, last_ms, rtol=1e-12, err_msg=str(case))
+
+
+def with_prefixes(requests: Requests, rng: np.random.Generator) -> Requests:
+    """Return requests that find a part of their prompts in a prefix cache, half of it stored once."""
+    cached = (requests.in_tokens * rng.random(len(requests)) * (rng.random(len(requests)) < 0.7)).astype(int)
+    return replace(requests, cached_tokens=cached, shared_tokens=cached * (rng.random(len(cached)) < 0.5))
+
+
+@pytest.mark.parametrize("cases", mostly_slow([range(20), range(20, 500)], 1))
+def test_prefixes_by_the_clock_equal_the_whole_run(cases: range) -> None:
+    faster = 0
+    for seed in cases:
+        rng = np.random.default_rng(seed)
+        bare = open_requests(rng)
+        requests = with_prefixes(bare, rng)
+        limits = limits_of(rng, requests)._replace(max_in_flight=UNLIMITED)
+        whole = simulate(requests, FULL_LAW, limits)
+        player = played(LiveTokens(FULL_LAW, limits, 1), requests, rng)
+        agree(player, whole.first_ms, whole.last_ms, seed)
+        without = simulate(bare, FULL_LAW, limits)
+        faster += np.nanmean(whole.first_ms) < np.nanmean(without.first_ms)
+    assert faster > len(cases) / 2
 
 
 def open_requests(rng: np.random.Generator) -> Requests:

@@ -39,8 +39,20 @@ class LiveTokens(LiveReplica):
         self._made = np.zeros(len(self._machine.places), np.int64)
         self._ended = np.zeros(len(self._machine.places), np.int64)
 
-    def add(self, now_ms: float, in_tokens: int = 0, out_tokens: int = 1, level: int = 0) -> int | None:
-        """Add an arriving request, and return its number, or None if it is rejected."""
+    def add(
+        self,
+        now_ms: float,
+        in_tokens: int = 0,
+        out_tokens: int = 1,
+        level: int = 0,
+        cached_tokens: int = 0,
+        shared_tokens: int = 0,
+    ) -> int | None:
+        """Add an arriving request, and return its number, or None if it is rejected.
+
+        `cached_tokens` of its prompt are in the prefix cache, and `shared_tokens` of these are stored once
+        for all requests.
+        """
         if out_tokens >= len(self._machine.ends):
             check_tokens(out_tokens)
             self._machine = with_longer_ends(self._machine, out_tokens)
@@ -49,7 +61,7 @@ class LiveTokens(LiveReplica):
             self._machine = with_more_rows(self._machine, self._rows.size, self._limits)
             self._make_buffers()
         self._next_ms, self._scheduled_ms[row] = None, math.nan
-        request = row, in_tokens, out_tokens, level, now_ms
+        request = row, in_tokens, out_tokens, level, cached_tokens, shared_tokens, now_ms
         if self._code.offer(self._machine, self._times, self._limits, *request):
             return row
         self._rows.release(row)

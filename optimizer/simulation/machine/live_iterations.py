@@ -19,12 +19,14 @@ from optimizer.simulation.machine.state import NO_ITERATION, NO_REQUEST, EngineS
 
 @compiled
 def reset_row(
-    machine: EngineState, row: int, in_tokens: int, out_tokens: int, level: int, now_ms: float
-) -> None:
+    machine: EngineState, row: int, in_tokens: int, out_tokens: int, level: int, cached_tokens: int,
+    shared_tokens: int, now_ms: float,
+) -> None:  # fmt: skip
     """Reset the record at index `row` for a new request."""
     record = machine.rows[row]
     record.in_tokens, record.out_tokens, record.level = in_tokens, out_tokens, level
-    record.cached = record.shared = 0
+    record.cached = min(cached_tokens, max(in_tokens - 1, 0))
+    record.shared = min(shared_tokens, record.cached)
     record.arrival_ms = record.sent_ms = now_ms
     record.first_ms = record.last_ms = np.nan
     record.made = record.preempted = 0
@@ -33,11 +35,11 @@ def reset_row(
 @entry
 def offer(
     machine: EngineState, _times: IterationCoefficients, limits: Limits, row: int, in_tokens: int,
-    out_tokens: int, level: int, now_ms: float,
+    out_tokens: int, level: int, cached_tokens: int, shared_tokens: int, now_ms: float,
 ) -> bool:  # fmt: skip
     """Add a request that arrives now; return False if it is rejected."""
     state = machine.state[0]
-    reset_row(machine, row, in_tokens, out_tokens, level, now_ms)
+    reset_row(machine, row, in_tokens, out_tokens, level, cached_tokens, shared_tokens, now_ms)
     if state.running + state.waiting == 0:
         state.now_ms = max(state.now_ms, now_ms)
     return admit(machine, limits, row)

@@ -31,10 +31,10 @@ TOKEN_ROUNDING = 1e-9
 @entry
 def offer(
     machine: EngineState, times: ProcessorSharingCoefficients, limits: Limits, row: int, in_tokens: int,
-    out_tokens: int, level: int, now_ms: float,
+    out_tokens: int, level: int, cached_tokens: int, shared_tokens: int, now_ms: float,
 ) -> bool:  # fmt: skip
     """Add a request that arrives now; return False if it is rejected."""
-    reset_row(machine, row, in_tokens, out_tokens, level, now_ms)
+    reset_row(machine, row, in_tokens, out_tokens, level, cached_tokens, shared_tokens, now_ms)
     pass_until(machine, times, max(machine.state[0].now_ms, now_ms), False)  # noqa: FBT003
     return admit(machine, limits, row)
 

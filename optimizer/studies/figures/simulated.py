@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.candidates.arrays import profile_of
-from optimizer.kinds.simulated import open_load
+from optimizer.kinds.simulated import beside_heads, open_load
 from optimizer.kinds.table import kind_of_profile
 from optimizer.quantities import quantity
 from optimizer.queueing.measures import METRICS, LatencyName, TargetMeasure
@@ -217,7 +217,7 @@ def _distributions(runs: Sequence[SimulatedRun], metric: LatencyName) -> list[Di
 def _run(placed: Placed, rate_rps: float) -> SimulatedRun:
     """Simulate a replica at a rate, with the random streams of a simulation of the plan."""
     server = placed.system.servers[placed.server]
-    profile = profile_of(placed.system, server, placed.accelerator)
+    profile = beside_heads(profile_of(placed.system, server, placed.accelerator), server.current.load)
     (run,) = run_replica(
         open_load(server.current.load, rate_rps),
         kind_of_profile(profile).replica(server, profile, placed.max_batch),

@@ -21,7 +21,7 @@ from optimizer.features.shared_cards.simulated import (
 )
 from optimizer.features.shared_cards.uses import SharedCardUse, SharedPool
 from optimizer.kinds.replicas import Percentiles
-from optimizer.kinds.simulated import open_load, runs_of
+from optimizer.kinds.simulated import beside_heads, open_load, runs_of
 from optimizer.kinds.table import kind_of_pool, kind_of_profile
 from optimizer.plan import Plan, Pool
 from optimizer.queueing.measures import LATENCIES, LOSS, LatencyName, TargetMeasure
@@ -221,7 +221,7 @@ def _pool_run(
     """
     server = system.in_plans[name]
     rate_rps = pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas
-    profile = profile or profile_of(system, server, pool.accelerator)
+    profile = beside_heads(profile or profile_of(system, server, pool.accelerator), server.current.load)
     target, bound = system.target_of(server), largest_loss(system, server)
     latencies = () if target is None else tuple(target.latency_targets())
     return PoolRun(
