@@ -35,7 +35,7 @@ class StartFlags(Request):
     """Model in the catalogue, or path of a config.json; can be given several times."""
     accelerator: Annotated[_Texts, Flag("NAME[:COUNT][:PRICE]")] = ()
     """Owned cards with their number and price: H100:16:2.10USD/h. Rented cards in any number:
-    H200::3.90USD/h, or eight at a time: 8xH100::28EUR/h.
+    H200::3.90USD/h, or whole nodes of eight: 8xH100::28EUR/h.
     """
     rate: Annotated[_Texts, Flag("[MODEL:]USE-CASE=RATE")] = ()
     """Arrival rate of a use case with its unit, for one model or for each: chat=10/s, chat=600/min."""

@@ -1,4 +1,6 @@
-"""Tie-breaking between solutions that are equal at every level: more spare capacity is preferred.
+"""Tie-breaking between solutions that are equal at every level.
+
+Fewer cards in nodes are preferred, then more spare capacity.
 
 Equation numbers refer to ``docs/math.md``.
 """
@@ -24,7 +26,8 @@ def with_reserves_found(problem: Problem, replicas: IntArray) -> IntArray:
 def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
     """Return an equally good solution in which no server can switch to a candidate with more spare capacity.
 
-    In the order of names, each server with one pool switches to the candidate with the most spare capacity.
+    In the order of names, each server with one pool switches to the candidate with the most spare capacity;
+    of candidates in nodes, to the one with the fewest cards, so that other servers can use the free ones.
     Only candidates within the limits count that have the same value, are equally a change, and cost no more
     at the prices of what all servers use together. No level changes.
 
@@ -32,7 +35,7 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
         problem: the planning problem.
         replicas: replicas of each candidate, shape (C,).
     """
-    table, spare = problem.table, problem.spare_share
+    table = problem.table
     own_cards = problem.table.alone
     chosen = np.flatnonzero((replicas > 0) & problem.full & (replicas == table.num_replicas) & own_cards)
     pools = problem.by_server(replicas > 0)
@@ -44,10 +47,19 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
     keys = (problem.value, problem.changed, table.reserved, table.members, problem.off_preferred_total)
     same = [key[better] == key[mine] for key in (*keys, *problem.dominance_groups)]
     listed = (problem.discount[better] == 0) & (problem.discount[mine] == 0)
-    better = better[np.logical_and.reduce([*same, listed, spare[better] > spare[mine]])]
+    rank = _ranks(problem)
+    better = better[np.logical_and.reduce([*same, listed, rank[better] < rank[mine]])]
     if not len(better):
         return replicas
-    return _exchanged(problem, replicas, own, better[np.lexsort((-spare[better], table.server[better]))])
+    return _exchanged(problem, replicas, own, better[np.lexsort((rank[better], table.server[better]))])
+
+
+def _ranks(problem: Problem) -> IntArray:
+    """Return the rank of each candidate by its usual cost in nodes, then by spare capacity, shape (C,)."""
+    usual = problem.ranking_value - problem.value
+    keys = np.column_stack([usual, -problem.spare_share])
+    _, rank = np.unique(keys, axis=0, return_inverse=True)
+    return np.asarray(rank.ravel(), np.int64)
 
 
 def _exchanged(problem: Problem, replicas: IntArray, own: IntArray, better: IntArray) -> IntArray:
@@ -60,7 +72,7 @@ def _exchanged(problem: Problem, replicas: IntArray, own: IntArray, better: IntA
         better: candidate that would replace it.
     """
     problem = problem.at_list_price
-    table, spare, left = problem.table, problem.spare_share, problem.left_by(replicas)
+    table, rank, left = problem.table, _ranks(problem), problem.left_by(replicas)
     rows, use = problem.limits.row, problem.limits.use * table.num_replicas[:, None]
     improved = True
     while improved:
@@ -70,7 +82,7 @@ def _exchanged(problem: Problem, replicas: IntArray, own: IntArray, better: IntA
             after = left.copy()
             np.add.at(after, rows[now], use[now])
             np.subtract.at(after, rows[c], use[c])
-            if spare[c] <= spare[now] or (after[rows[c]] < 0).any():
+            if rank[c] >= rank[now] or (after[rows[c]] < 0).any():
                 continue
             found = replicas.copy()
             found[now], found[c] = 0, table.num_replicas[c]

@@ -85,6 +85,14 @@ class StarterFacts:
                 found[offer.accelerator] = min(price, found.get(offer.accelerator, price))
         return found
 
+    def in_nodes(self, offer: Offer) -> bool:
+        """Return whether an offer is a node, which is bought or rented with all its cards.
+
+        Cards that exist are in nodes if no offer of their type is a single card.
+        """
+        alike = [other.cards for other in self.offers if other.accelerator == offer.accelerator]
+        return offer.cards > 1 and (self.template == "clouds" or min(alike) > 1)
+
     @property
     def use_cases(self) -> list[str]:
         """Names of the use cases, in the order of their priorities."""
@@ -169,7 +177,7 @@ def check_start(start: StarterFacts) -> None:
     check_template(start.template, start.models, start.offers)
     _check_prices(start.offers)
     if start.template != "clouds":
-        _check_counts(start.offers)
+        _check_counts(start)
         _check_rented(start.offers)
     for demand in start.demands:
         _check_demand(demand, start)
@@ -195,10 +203,11 @@ def _check_prices(offers: tuple[Offer, ...]) -> None:
             )
 
 
-def _check_counts(offers: tuple[Offer, ...]) -> None:
-    """Check the numbers and the prices of owned cards."""
+def _check_counts(start: StarterFacts) -> None:
+    """Check the numbers and the prices of owned cards; each offer of nodes has its own number."""
     known: dict[str, Offer] = {}
-    for offer in (offer for offer in offers if offer.count is not None):
+    owned = (offer for offer in start.offers if offer.count is not None and not start.in_nodes(offer))
+    for offer in owned:
         other = known.setdefault(offer.accelerator, offer)
         if other.count != offer.count:
             raise SpecError(

@@ -19,6 +19,8 @@ from optimizer.text import slice_name
 
 SLICES = (1, 2, 4, 8)
 """Numbers of cards per replica from which the planner can choose."""
+NODE_SIZES = (*SLICES, 16)
+"""Numbers of cards of replicas in nodes; each divides the next."""
 MAX_OVER_PCIE = 2
 """Maximum number of devices for tensor parallelism over PCIe; with more, estimates are far too fast."""
 _SMALLER_WEIGHTS = ("fp8", "int4")
@@ -33,17 +35,24 @@ class Slice:
     type: str
     accelerator: str
     cards: int
-    price: Price
+    price: Price | None
+    """Price; None for cards in nodes, which have the price."""
+    is_node: bool = False
+    """Whether it is an offer of several cards, as sold."""
+    count: int | None = None
+    """Number of cards that exist; None for any number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Accelerators that a starter document uses, with notes about unused offers."""
+    """Accelerators and nodes that a starter document uses, with notes about unused offers."""
 
     fits: Mapping[str, tuple[Slice, ...]]
     """Accelerators, by model, on which the model fits with requests of its longest use case."""
     used: tuple[Slice, ...]
     """Accelerators on which at least one model fits, in the order of the offers."""
+    nodes: tuple[Slice, ...]
+    """Offers of whole nodes, which hold the replicas on accelerators of their type."""
     notes: tuple[str, ...]
     """Notes on unused offers, with reasons."""
 
@@ -54,9 +63,11 @@ def choose_slices(start: StarterFacts) -> Choice:
     Raises:
         SpecError: a name does not exist, or a model has no requests or fits no slice on offer.
     """
-    slices, notes = _offered(start)
-    if not slices:
+    offered, notes = _offered(start)
+    if not offered:
         raise SpecError(f"no accelerator is available: {'; '.join(notes)}")
+    slices, nodes = _in_nodes(offered)
+    notes += [f"{item.name} is a node: several replicas share its cards" for item in nodes if item.is_node]
     fits: dict[str, tuple[Slice, ...]] = {}
     for model in start.models:
         why = _misfits(model, slices, start)
@@ -65,15 +76,34 @@ def choose_slices(start: StarterFacts) -> Choice:
             raise SpecError(_fits_nothing(model, why, start))
         notes += [f"{model} is not offered on {text}" for text in _by_reason(why)]
     used = tuple(item for item in slices if any(item in mine for mine in fits.values()))
-    return Choice(fits, used, tuple(notes))
+    types = {item.type for item in used}
+    return Choice(fits, used, tuple(item for item in nodes if item.type in types), tuple(notes))
+
+
+def _in_nodes(offered: Sequence[Slice]) -> tuple[list[Slice], list[Slice]]:
+    """Return the accelerators for replicas, and the offers that are nodes.
+
+    If cards of a type are sold several at a time, all offers of the type are nodes; single cards in any
+    number are nodes of each size. Replicas in nodes have 1, 2, 4, … cards.
+    """
+    types = {item.type for item in offered if item.is_node}
+    nodes = [item for item in offered if item.type in types]
+    slices: dict[str, Slice] = {item.name: item for item in offered if item.type not in types}
+    for kind in dict.fromkeys(item.type for item in nodes):
+        mine = [item for item in nodes if item.type == kind]
+        most, prefix = max(item.cards for item in mine), kind.removesuffix(mine[0].accelerator)
+        for cards in (size for size in NODE_SIZES if size <= most):
+            name = prefix + slice_name(mine[0].accelerator, cards)
+            slices[name] = Slice(name, kind, mine[0].accelerator, cards, None)
+    return list(slices.values()), nodes
 
 
 def _offered(start: StarterFacts) -> tuple[list[Slice], list[str]]:
     """Return the accelerators on offer, and notes about offers that are not used."""
-    found: dict[str, Slice] = {}
+    found: dict[tuple[str, bool], Slice] = {}
     notes: list[str] = []
     for offer in start.offers:
-        if offer.count is None and offer.accelerator in start.rented:
+        if offer.count is None and offer.accelerator in start.rented and not start.in_nodes(offer):
             if offer.cards > 1:
                 price = start.rented[offer.accelerator]
                 notes.append(f"cards of {offer.name} are rented one by one, at {price} each")
@@ -83,12 +113,19 @@ def _offered(start: StarterFacts) -> tuple[list[Slice], list[str]]:
         elif offer.count is not None and offer.cards > offer.count and offer.accelerator not in start.rented:
             exist = f"{offer.count} {'exists' if offer.count == 1 else 'exist'}"
             notes.append(f"{offer.name} is omitted: it takes {counted(offer.cards, 'card')}, but {exist}")
+        elif start.in_nodes(offer) and offer.count is not None and offer.count % offer.cards:
+            left = counted(offer.count % offer.cards, "card")
+            notes.append(f"{left} of {offer.name} fill no node of {offer.cards} and are not used")
         for item in _slices_of(offer, start):
-            other = found.setdefault(item.name, item)
+            other = found.setdefault((item.name, item.count is None), item)
             if other.price != item.price:
-                found[item.name], dearer = sorted((other, item), key=lambda one: one.price)
+                found[item.name, item.count is None], dearer = sorted((other, item), key=_price_of)
                 notes.append(f"{item.name} at {dearer.price} is omitted: there is a cheaper offer")
     return list(found.values()), notes
+
+
+def _price_of(item: Slice) -> float:
+    return 0.0 if item.price is None else item.price
 
 
 def _slices_of(offer: Offer, start: StarterFacts) -> Iterator[Slice]:
@@ -101,7 +138,10 @@ def _slices_of(offer: Offer, start: StarterFacts) -> Iterator[Slice]:
         if cards <= limit:
             name = slice_name(offer.accelerator, cards)
             price = Price(offer.price * times, offer.price.currency)
-            yield Slice(prefix + name, prefix + offer.accelerator, offer.accelerator, cards, price)
+            is_node, count = start.in_nodes(offer), None if start.template == "clouds" else offer.count
+            yield Slice(
+                prefix + name, prefix + offer.accelerator, offer.accelerator, cards, price, is_node, count
+            )
 
 
 def _misfits(

@@ -70,6 +70,7 @@ def _text_of(start: StarterFacts) -> str:
     lines = [
         *_heading(start),
         *_accelerators(choice),
+        *_nodes(choice),
         *_models(choice, start),
         *_classes(start),
         *_servers(start),
@@ -114,6 +115,8 @@ def _heading(start: StarterFacts) -> Iterator[str]:
 
 def _accelerators(choice: Choice) -> Iterator[str]:
     yield "# Accelerators for replicas. Slices of one type share its cards; cost is the price of the slice."
+    if choice.nodes:
+        yield "# Cards in nodes have no cost of their own: the node has it."
     for note in choice.notes:
         yield from _comment(f"{note}.")
     yield "accelerators:"
@@ -122,10 +125,30 @@ def _accelerators(choice: Choice) -> Iterator[str]:
         fields = [f"name: {_text(item.name)}", f"type: {_text(item.type)}"]
         if item.cards > 1:
             fields.append(f"multiplicity: {item.cards}")
-        fields.append(f"cost: {item.price}")
+        if item.price is not None:
+            fields.append(f"cost: {item.price}")
         if facts.power_w and facts.idle_w:
             idle, full = facts.idle_w * item.cards, facts.power_w * item.cards
             fields.append(f"power: {{idle: {idle:g}W, full: {full:g}W}}")
+        yield f"  - {{{', '.join(fields)}}}"
+    yield ""
+
+
+def _nodes(choice: Choice) -> Iterator[str]:
+    """Yield the lines of the offers of whole nodes."""
+    if not choice.nodes:
+        return
+    yield from _comment(
+        "Nodes are paid for whole, and replicas of several models share their cards. The plan decides how "
+        "many nodes of each type it uses, up to maxNodes."
+    )
+    yield "nodes:"
+    owned = {item.name for item in choice.nodes if item.count is not None}
+    for item in choice.nodes:
+        suffix = "rented" if item.count is None and item.name in owned else "node"
+        fields = [f"name: {_text(f'{item.name}-{suffix}')}", f"type: {_text(item.type)}"]
+        fields += [f"cards: {item.cards}", f"cost: {item.price}"]
+        fields += [] if item.count is None else [f"maxNodes: {item.count // item.cards}"]
         yield f"  - {{{', '.join(fields)}}}"
     yield ""
 
@@ -226,8 +249,11 @@ def _load(demand: Demand) -> Iterator[str]:
 def _count(start: StarterFacts, choice: Choice) -> Iterator[str]:
     if start.template == "clouds":
         return
+    used = {item.accelerator for item in choice.used} - {item.accelerator for item in choice.nodes}
+    if not used:
+        return
     yield f"# Available cards by type; to ignore this limit: inferplan solve {start.file} --unlimited"
-    used, rented = {item.accelerator for item in choice.used}, start.rented
+    rented = {name: price for name, price in start.rented.items() if name in used}
     if rented:
         yield "# more: the price of each card beyond count, of which any number can be rented."
     yield "count:"

@@ -9,7 +9,7 @@ import pytest
 from builders import LLAMA
 from commands import Run, is_one_line
 
-from optimizer import load_system, make_report, solve
+from optimizer import load_system, make_report, solve, verify
 from optimizer.cli.main import main
 from optimizer.errors import SpecError
 from optimizer.money import Price
@@ -154,7 +154,7 @@ def test_what_cannot_be_started_from_is_refused(changes: dict[str, Any], problem
         (L40S, "4xL40S, 8xL40S: at most 2 devices can share a model over PCIe"),
         (L40S, "with fp8 weights it fits on 2xL40S"),
         (Offer("L40S", 4, Price(400, "USD"), "", 8), "4xL40S: at most 2 devices can share a model over PCIe"),
-        (Offer("H100", 3, Price(900, "USD"), "", 9), "3xH100: its 64 attention heads do not split by 3"),
+        (Offer("H100", 3, Price(900, "USD"), "", 9), "H100: it needs 137.6 GiB per device"),
     ],
 )
 def test_a_model_that_fits_nothing_is_told_why_slice_by_slice(offer: Offer, said: str) -> None:
@@ -547,6 +547,57 @@ def test_two_clouds_stand_side_by_side(tmp_path: Path) -> None:
     path = tmp_path / "clouds.yaml"
     assert main(["init", str(path), "--model", "llama-3.1-70b", *prices, "--rate", "chat=2/s"]) == 0
     system = load_system(path)
-    assert list(system.accelerators) == ["one/8xH100", "two/8xH100"]
-    (pool,) = solve(system).allocations["chat-llama-3.1-70b"]
-    assert pool.accelerator == "two/8xH100"
+    assert list(system.nodes) == ["one/8xH100-node", "two/8xH100-node"]
+    plan = solve(system)
+    (pool,) = plan.allocations["chat-llama-3.1-70b"]
+    assert pool.accelerator == "two/4xH100"
+    assert plan.total_cost_cents_per_h == 8000
+
+
+def test_an_offer_of_several_cards_is_a_node(run: Run, tmp_path: Path) -> None:
+    """One replica of four cards and one of one card share a rented node of eight; three cards are free."""
+    path = tmp_path / "system.yaml"
+    models = ["--model", "llama-3.1-8b", "--model", "llama-3.1-70b"]
+    rates = ["--rate", "llama-3.1-8b:chat=10/s", "--rate", "llama-3.1-70b:chat=2/s"]
+    found = run("init", path, *models, "--accelerator", "8xH100::28EUR/h", *rates)
+    assert "note: 8xH100 is a node: several replicas share its cards" in found.err
+    system = load_system(path)
+    plan = solve(system)
+    (use,) = plan.nodes
+    assert (use.node, use.num_nodes, use.free_cards) == ("8xH100-node", 1, 3)
+    assert (plan.total_cost_cents_per_h, plan.currency, plan.status) == (2800, "EUR", "optimal")
+    assert verify(plan, system) == []
+
+
+def test_owned_and_rented_nodes_and_single_cards() -> None:
+    owned, rented = Offer("H100", 8, Price(2000, "USD"), "", 20), Offer("H100", 8, Price(2800, "USD"))
+    facts = start(models=("llama-3.1-8b",), offers=(owned, rented), demands=ONE)
+    nodes = system_of(document_of(facts)).nodes
+    assert {name: (one.cards, one.max_nodes) for name, one in nodes.items()} == {
+        "8xH100-node": (8, 2), "8xH100-rented": (8, None)
+    }  # fmt: skip
+    assert "4 cards of 8xH100 fill no node of 8 and are not used" in notes_of(facts)
+    single = Offer("H100", 1, Price(390, "USD"))
+    facts = start(template="clouds", models=("llama-3.1-8b",), offers=(single, rented), demands=ONE)
+    system = system_of(document_of(facts))
+    assert {one.cards: one.cost_cents_per_h for one in system.nodes.values()} == {
+        1: 390, 2: 780, 4: 1560, 8: 2800
+    }  # fmt: skip
+    assert {card.cost_cents_per_h for card in system.accelerators.values()} == {0}
+    two = (owned, Offer("H100", 4, Price(1100, "USD"), "", 8))
+    facts = start(models=("llama-3.1-8b",), offers=two, demands=ONE)
+    assert [one.max_nodes for one in system_of(document_of(facts)).nodes.values()] == [2, 2]
+
+
+def test_instances_of_a_skypilot_file_are_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "vms.csv"
+    path.write_text(SKYPILOT)
+    offers = read_prices(path, region="us-east-1").offers
+    system = system_of(
+        document_of(start(template="clouds", models=("llama-3.1-8b",), offers=offers, demands=ONE))
+    )
+    assert {name: one.cards for name, one in system.nodes.items()} == {
+        f"us-east-1/8x{name}-node": 8 for name in ("A100-40", "A100-80", "H100")
+    }
+    assert "us-east-1/L4" in system.accelerators  # instances of one card need no nodes
+    assert verify(solve(system), system) == []
