@@ -249,7 +249,8 @@ def _measured(
     memories, loads, holds = dict(state.loads), {}, {}
     for name in system.servers:
         reading = seen.readings.get(name, Hold(HoldReason.no_series, "the source does not know this server"))
-        memory, hold = with_reading(reading, memories.get(name, LoadMemory()), config, seen.now_s)
+        last, stated = memories.get(name, LoadMemory()), system.servers[name].current.load
+        memory, hold = with_reading(reading, last, config, seen.now_s, stated)
         memories[name] = memory.with_ready(_all_ready(seen.replicas.get(name, {})), seen.now_s)
         load = memories[name].load
         if load is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from optimizer.arrays import FloatArray
 from rest_server.loop.window import Buckets, Counts, Window, summed
 
 MIN_LENGTHS = 30.0
@@ -87,9 +88,25 @@ class LengthMemory:
         """Coefficient of variation of the output length; None if unknown."""
         return None if self.out_tokens is None else variation(self.counts.answer_buckets, self.out_tokens)
 
+    @property
+    def prefix_share(self) -> float | None:
+        """Fraction of the prompt tokens that the prefix cache contained; None if unknown."""
+        counts = self.counts
+        known = counts.prefix_queries > 0 and counts.prompts >= MIN_LENGTHS
+        return counts.prefix_hits / counts.prefix_queries if known else None
+
 
 CVS = np.concatenate([np.linspace(0.02, 2.0, 100), np.linspace(2.05, 5.0, 60)])
 """Coefficients of variation among which the most likely one is chosen."""
+
+
+def lognormal_below(bounds: FloatArray, mean: float, cv: FloatArray) -> FloatArray:
+    """Return the probability that a lognormal length is at most each bound, given its mean and CV."""
+    from scipy.special import ndtr
+
+    sigma = np.sqrt(np.log1p(cv**2))
+    found: FloatArray = ndtr((np.log(np.maximum(bounds, 1e-9) / mean) + sigma**2 / 2) / sigma)
+    return found
 
 
 def variation(buckets: Buckets, mean: float) -> float | None:
@@ -102,14 +119,14 @@ def variation(buckets: Buckets, mean: float) -> float | None:
         buckets: number of values by upper bound.
         mean: their mean, known from the sum and the number of values.
     """
-    from scipy.special import gammainc, ndtr
+    from scipy.special import gammainc
 
     bounds = np.array(sorted(buckets))
     counts = np.array([buckets[bound] for bound in sorted(buckets)])
     if counts.sum() < MIN_LENGTHS or mean <= 0:
         return None
-    sigma, shape = np.sqrt(np.log1p(CVS**2))[:, None], CVS[:, None] ** -2.0
-    lognormal = ndtr((np.log(np.maximum(bounds, 1e-9) / mean) + sigma**2 / 2) / sigma)
+    shape = CVS[:, None] ** -2.0
+    lognormal = lognormal_below(bounds, mean, CVS[:, None])
     gamma = gammainc(shape, shape * np.minimum(bounds, 1e12) / mean)
     fits = [
         (counts * np.log(np.maximum(np.diff(below, axis=1, prepend=0.0), 1e-12))).sum(axis=1)

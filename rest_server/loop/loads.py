@@ -12,8 +12,10 @@ from rest_server.loop.config import LoopConfig
 from rest_server.loop.estimators import LengthMemory, backlog_rps, completions_rps, offered_rps
 from rest_server.loop.forecast import RateForecast
 from rest_server.loop.samples import FULL
+from rest_server.loop.shapes import measured_shares, with_measured_shapes
 from rest_server.loop.window import Hold, HoldReason, Reading, Window
 
+NO_LOAD = Load()
 SAME_LENGTH = 0.03
 """Relative change of a mean token length that is ignored, so that noise does not change sizings."""
 SAME_VARIATION = 0.15
@@ -35,6 +37,10 @@ class EstimatedLoad:
     out_tokens: float | None = None
     in_tokens_cv: float | None = None
     out_tokens_cv: float | None = None
+    shares: tuple[float, ...] | None = None
+    """Share of each request shape of the document; None if unknown, or if it has no shapes."""
+    prefix_share: float | None = None
+    """Fraction of the prompt tokens that the prefix cache contained; None if unknown."""
     forecast_rps: float | None = None
     """Forecast arrival rate [requests/s]; None without a forecast."""
     target_share: float = 1.0
@@ -76,7 +82,7 @@ class LoadMemory:
 
 
 def with_reading(
-    reading: Reading, last: LoadMemory, config: LoopConfig, now_s: float
+    reading: Reading, last: LoadMemory, config: LoopConfig, now_s: float, stated: Load = NO_LOAD
 ) -> tuple[LoadMemory, Hold | None]:
     """Return the state updated with a reading, and the reason if the reading gives no load.
 
@@ -85,6 +91,7 @@ def with_reading(
         last: the state so far.
         config: configuration of the loop.
         now_s: time [s since the epoch].
+        stated: load of the document, with its request shapes.
     """
     if isinstance(reading, Hold):
         return last, reading
@@ -110,6 +117,8 @@ def with_reading(
         out_tokens=_settled(lengths.out_tokens, before.out_tokens, SAME_LENGTH),
         in_tokens_cv=_settled(lengths.in_tokens_cv, before.in_tokens_cv, 0.0, SAME_VARIATION),
         out_tokens_cv=_settled(lengths.out_tokens_cv, before.out_tokens_cv, 0.0, SAME_VARIATION),
+        shares=measured_shares(lengths.counts.prompt_buckets, stated.shapes),
+        prefix_share=lengths.prefix_share,
         forecast_rps=forecast_rps,
     )
     return replace(last, lengths=lengths, forecast=forecast, load=load, measured_s=now_s), None
@@ -155,9 +164,9 @@ def _settled(new: float | None, old: float | None, share: float, distance: float
 
 
 def with_measured_loads(system: System, loads: Mapping[str, EstimatedLoad], *, variation: bool) -> System:
-    """Return a system with the expected rates and measured lengths; unknown lengths stay as documented.
+    """Return a system with the expected rates and measured lengths, shares of shapes and hit rates.
 
-    The lengths and shares of request shapes also stay, because metrics of engines do not tell shapes apart.
+    Unknown values stay as documented, and so do the lengths of request shapes.
     """
     changed = {}
     for name, found in loads.items():
@@ -169,7 +178,9 @@ def with_measured_loads(system: System, loads: Mapping[str, EstimatedLoad], *, v
         }
         if server.current.load.shapes:
             given = {"arrival_rate_rpm": given["arrival_rate_rpm"]}
-        load = _with(server.current.load, given)
+        elif found.in_tokens is not None and server.current.load.prefix_tokens:
+            given["in_tokens"] = max(found.in_tokens, server.current.load.prefix_tokens + 1)
+        load = with_measured_shapes(_with(server.current.load, given), found.shares, found.prefix_share)
         if variation and not load.shapes:
             names = ("in_tokens_cv", "out_tokens_cv")
             varied = _with(load, {name: getattr(found, name) for name in names})

@@ -16,6 +16,8 @@ COUNTERS: Mapping[str, Alternatives] = {
     "prompt_tokens": (("vllm:request_prompt_tokens_sum",),),
     "answers": (("vllm:request_generation_tokens_count",),),
     "answer_tokens": (("vllm:request_generation_tokens_sum",),),
+    "prefix_queries": (("vllm:prefix_cache_queries_total",),),
+    "prefix_hits": (("vllm:prefix_cache_hits_total",),),
     "ttft_s": (("vllm:time_to_first_token_seconds_sum",), ("batch_server_latency_seconds_sum",)),
     "tokens": (
         ("vllm:inter_token_latency_seconds_count",),

@@ -123,7 +123,9 @@ def record_of(
 def _load_values(load: EstimatedLoad, measured_s: float | None, now_s: float) -> dict[str, Any]:
     age_s = None if measured_s is None else now_s - measured_s
     found = _plain(load) | {"planned_rps": load.planned_rps, "age_s": age_s}
-    return {key: round(value, 4) for key, value in found.items() if value is not None}
+    shares = {"shares": [round(share, 4) for share in found.pop("shares") or ()]}
+    known = {key: round(value, 4) for key, value in found.items() if value is not None}
+    return known | {key: value for key, value in shares.items() if value}
 
 
 def _plain(value: Any) -> dict[str, Any]:

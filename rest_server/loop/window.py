@@ -53,6 +53,10 @@ class Counts:
     answers: float = 0.0
     """Number of requests with a known output length."""
     answer_tokens: float = 0.0
+    prefix_queries: float = 0.0
+    """Number of prompt tokens that were looked up in a prefix cache."""
+    prefix_hits: float = 0.0
+    """Number of these tokens that were found."""
     ttft_s: float = 0.0
     """Sum of the times to first token [s]."""
     tokens: float = 0.0

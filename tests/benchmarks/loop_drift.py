@@ -7,6 +7,7 @@ loaded one. Arrivals are Poisson; the profile is exact. Each run measures 900 s.
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def run(replicas: int, rate_rps: float, seed: int) -> tuple[float, float]:
         fleet.advance(end_s, between(jobs, begin_s, end_s))
         reading = reader.read(chat_system(), end_s)["talk"]
     assert isinstance(reading, Window)
-    given = {"in_tokens": 60.0, "out_tokens": 30.0, "in_tokens_cv": 0.5, "out_tokens_cv": 1.0}
+    given: dict[str, Any] = {"in_tokens": 60.0, "out_tokens": 30.0, "in_tokens_cv": 0.5, "out_tokens_cv": 1.0}
     load = EstimatedLoad(rate_rps, rate_rps, 0.0, **given)
     system = with_measured_loads(chat_system(), {"talk": load}, variation=True)
     (pool,) = solve(system).allocations["talk"]
